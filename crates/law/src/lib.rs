@@ -1,0 +1,24 @@
+//! The control laws of Tollway: pure arithmetic on explicit time.
+//!
+//! A **link** states a toll, a **packet** carries it, a **receiver** echoes it, a **sender** obeys it. Each of
+//! those has a trait here and a file a law beneath it. A law never knows a packet's bytes, a socket, a clock or
+//! an allocator: time is an argument ([`Time`]), and what a law sees of a packet is its size, its [`Kind`] and
+//! its [`Toll`]. The same laws run in the simulator and on real packets.
+//!
+//! | module | question it answers |
+//! |---|---|
+//! | [`link`] | what does this link say? |
+//! | [`receiver`] | what goes back? |
+//! | [`sender`] | how fast may I go? |
+//! | [`units`], [`time`] | in what units, and when? |
+
+pub mod link;
+pub mod receiver;
+pub mod sender;
+pub mod time;
+pub mod toll;
+pub mod units;
+
+pub use time::Time;
+pub use toll::{Kind, Toll};
+pub use units::{Bytes, Rate, UnitError};

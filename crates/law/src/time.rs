@@ -1,0 +1,146 @@
+//! Time in integer nanoseconds, as an instant since a run's start and as a span: one type, no clock.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use std::str::FromStr;
+
+use crate::units::{UnitError, split_quantity};
+
+/// A point in time, or a span of it, in whole nanoseconds since the run's start (584 years fit).
+///
+/// Integer time makes simulations exact and repeatable: two sums in different orders are the same instant.
+/// Parses and prints with a unit: `"250 ms"`, `"1.5 s"`, `"20us"`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The run's start, and the empty span.
+    pub const ZERO: Time = Time(0);
+    /// Later than anything that happens; what a machine with no timer answers.
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// `ns` nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Time {
+        Time(ns)
+    }
+
+    /// `us` microseconds.
+    pub const fn from_micros(us: u64) -> Time {
+        Time(us * 1_000)
+    }
+
+    /// `ms` milliseconds.
+    pub const fn from_millis(ms: u64) -> Time {
+        Time(ms * 1_000_000)
+    }
+
+    /// `s` whole seconds.
+    pub const fn from_secs(s: u64) -> Time {
+        Time(s * 1_000_000_000)
+    }
+
+    /// `s` seconds to the nearest nanosecond; negative and NaN give zero, too large gives [`Time::NEVER`].
+    pub fn from_secs_f64(s: f64) -> Time {
+        // `as` saturates, and takes NaN to zero: both are what is wanted here.
+        Time((s * 1e9 + 0.5) as u64)
+    }
+
+    /// In seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// In milliseconds.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 * 1e-6
+    }
+
+    /// In nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The span from `earlier` to here, zero if `earlier` is later.
+    pub const fn saturating_sub(self, earlier: Time) -> Time {
+        Time(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The sum, held at [`Time::NEVER`].
+    pub const fn saturating_add(self, span: Time) -> Time {
+        Time(self.0.saturating_add(span.0))
+    }
+}
+
+impl Add for Time {
+    type Output = Time;
+    fn add(self, span: Time) -> Time {
+        Time(self.0 + span.0)
+    }
+}
+
+impl AddAssign for Time {
+    fn add_assign(&mut self, span: Time) {
+        self.0 += span.0;
+    }
+}
+
+impl Sub for Time {
+    type Output = Time;
+    fn sub(self, earlier: Time) -> Time {
+        Time(self.0 - earlier.0)
+    }
+}
+
+impl SubAssign for Time {
+    fn sub_assign(&mut self, span: Time) {
+        self.0 -= span.0;
+    }
+}
+
+impl Mul<u64> for Time {
+    type Output = Time;
+    fn mul(self, k: u64) -> Time {
+        Time(self.0 * k)
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Time::NEVER {
+            return f.pad("never");
+        }
+        let (scale, unit) = match self.0 {
+            0 => (1_000_000_000, "s"),
+            n if n >= 1_000_000_000 => (1_000_000_000, "s"),
+            n if n >= 1_000_000 => (1_000_000, "ms"),
+            n if n >= 1_000 => (1_000, "us"),
+            _ => (1, "ns"),
+        };
+        // Exact: whole part and the remaining digits, trailing zeros cut, so that what is printed parses back.
+        let (whole, rest) = (self.0 / scale, self.0 % scale);
+        let mut text = whole.to_string();
+        if rest > 0 {
+            let digits = scale.ilog10() as usize;
+            text += format!(".{rest:0digits$}").trim_end_matches('0');
+        }
+        f.pad(&format!("{text} {unit}"))
+    }
+}
+
+impl FromStr for Time {
+    type Err = UnitError;
+
+    /// `"250 ms"`: a number and one of `ns`, `us` (`µs`), `ms`, `s`, `min`, `h`.
+    fn from_str(text: &str) -> Result<Time, UnitError> {
+        const UNITS: &[(&str, f64)] =
+            &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
+        let ns = split_quantity(text, "a time", "250 ms", UNITS)?;
+        Ok(Time(libm::round(ns) as u64))
+    }
+}

@@ -1,0 +1,333 @@
+//! Quantities with units: [`Rate`], [`Bytes`], and how they are read and written.
+//!
+//! Arithmetic inside the laws is in SI bytes and seconds; people write `10 Mbps` and read `9.73 Mbps`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Time;
+
+/// Why a text is no quantity.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum UnitError {
+    /// There is no number at the start.
+    #[error("`{text}` is not {what}: it starts with no number (write it like `{example}`)")]
+    NoNumber {
+        /// What was read.
+        text: String,
+        /// What was wanted, with its article.
+        what: &'static str,
+        /// A right one.
+        example: &'static str,
+    },
+    /// A number without a unit.
+    #[error("`{text}` has no unit: {what} needs one of {units} (write it like `{example}`)")]
+    NoUnit {
+        /// What was read.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+        /// A right one.
+        example: &'static str,
+        /// The known units.
+        units: String,
+    },
+    /// The unit is not known.
+    #[error("`{unit}` is no unit of {what}: use one of {units} (write it like `{example}`)")]
+    UnknownUnit {
+        /// The unit read.
+        unit: String,
+        /// What was wanted.
+        what: &'static str,
+        /// A right one.
+        example: &'static str,
+        /// The known units.
+        units: String,
+    },
+    /// Negative, infinite, or too large to hold.
+    #[error("`{text}` is out of range for {what}")]
+    OutOfRange {
+        /// What was read.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+    },
+}
+
+/// A data rate in bytes a second, positive or zero and finite. Prints and parses in bits a second: `"10 Mbps"`.
+#[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// Nothing moves.
+    pub const ZERO: Rate = Rate(0.0);
+
+    /// `b` bytes a second; negative and NaN count as zero.
+    pub fn from_bytes_per_sec(b: f64) -> Rate {
+        Rate(if b > 0.0 { b } else { 0.0 })
+    }
+
+    /// `b` bits a second; negative and NaN count as zero.
+    pub fn from_bps(b: f64) -> Rate {
+        Rate::from_bytes_per_sec(b / 8.0)
+    }
+
+    /// `m` megabits (1e6 bits) a second.
+    pub fn from_mbps(m: f64) -> Rate {
+        Rate::from_bps(m * 1e6)
+    }
+
+    /// In bytes a second, the laws' unit.
+    pub const fn bytes_per_sec(self) -> f64 {
+        self.0
+    }
+
+    /// In bits a second.
+    pub fn bps(self) -> f64 {
+        self.0 * 8.0
+    }
+
+    /// In megabits a second.
+    pub fn mbps(self) -> f64 {
+        self.0 * 8e-6
+    }
+
+    /// How long `bytes` take at this rate, to the nearest nanosecond; [`Time::NEVER`] at rate zero.
+    pub fn time_for(self, bytes: u64) -> Time {
+        if self.0 > 0.0 { Time::from_secs_f64(bytes as f64 / self.0) } else { Time::NEVER }
+    }
+
+    /// What this rate moves in `span`, in bytes: a bandwidth–delay product.
+    pub fn bytes_in(self, span: Time) -> f64 {
+        self.0 * span.as_secs_f64()
+    }
+}
+
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bps = self.bps();
+        let (scale, unit) = match bps {
+            b if b >= 1e9 => (1e9, "Gbps"),
+            b if b >= 1e6 => (1e6, "Mbps"),
+            b if b >= 1e3 => (1e3, "kbps"),
+            _ => (1.0, "bps"),
+        };
+        f.pad(&format!("{} {unit}", short(bps / scale, f.precision())))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    /// `"10 Mbps"`: a number and one of `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps` (also `Mbit/s`, `Mb/s`, `Mbit`), or
+    /// bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s`. Prefixes are decimal.
+    fn from_str(text: &str) -> Result<Rate, UnitError> {
+        const UNITS: &[(&str, f64)] = &[
+            ("bps", 1.0),
+            ("kbps", 1e3),
+            ("Mbps", 1e6),
+            ("Gbps", 1e9),
+            ("Tbps", 1e12),
+            ("B/s", 8.0),
+            ("kB/s", 8e3),
+            ("MB/s", 8e6),
+            ("GB/s", 8e9),
+            ("bit/s", 1.0),
+            ("kbit/s", 1e3),
+            ("Mbit/s", 1e6),
+            ("Gbit/s", 1e9),
+            ("b/s", 1.0),
+            ("kb/s", 1e3),
+            ("Mb/s", 1e6),
+            ("Gb/s", 1e9),
+            ("kbit", 1e3),
+            ("Mbit", 1e6),
+            ("Gbit", 1e9),
+        ];
+        split_quantity(text, "a rate", "10 Mbps", UNITS).map(Rate::from_bps)
+    }
+}
+
+/// A number of bytes. Prints and parses with a unit: `"64 KiB"`, `"1.5 MB"`, `"90 B"`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// As a plain number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let b = self.0 as f64;
+        let (scale, unit) = match b {
+            b if b >= 1e9 => (1e9, "GB"),
+            b if b >= 1e6 => (1e6, "MB"),
+            b if b >= 1e3 => (1e3, "kB"),
+            _ => (1.0, "B"),
+        };
+        f.pad(&format!("{} {unit}", short(b / scale, f.precision())))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    /// `"64 KiB"`: a number and one of `B`, `kB`, `MB`, `GB` (decimal), `KiB`, `MiB`, `GiB` (binary).
+    fn from_str(text: &str) -> Result<Bytes, UnitError> {
+        const UNITS: &[(&str, f64)] = &[
+            ("B", 1.0),
+            ("kB", 1e3),
+            ("KB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("KiB", 1024.0),
+            ("MiB", 1048576.0),
+            ("GiB", 1073741824.0),
+        ];
+        split_quantity(text, "a size", "64 KiB", UNITS).map(|b| Bytes(libm::round(b) as u64))
+    }
+}
+
+/// Reads `text` as a number and one of `units`, and answers the number times the unit's scale.
+///
+/// White space between them is optional. Units are matched as written first, then ignoring case where that is not
+/// ambiguous (`mbps` is taken for `Mbps`).
+///
+/// # Errors
+/// [`UnitError`] says what is wrong and how to write it.
+pub fn split_quantity(
+    text: &str,
+    what: &'static str,
+    example: &'static str,
+    units: &[(&str, f64)],
+) -> Result<f64, UnitError> {
+    let trimmed = text.trim();
+    let end = trimmed
+        .char_indices()
+        .find(|&(i, c)| {
+            let exponent = matches!(c, 'e' | 'E')
+                && trimmed[i + 1..].starts_with(|d: char| d.is_ascii_digit() || d == '-' || d == '+');
+            let sign = matches!(c, '+' | '-') && (i == 0 || trimmed[..i].ends_with(['e', 'E']));
+            !(c.is_ascii_digit() || matches!(c, '.' | '_') || exponent || sign)
+        })
+        .map_or(trimmed.len(), |(i, _)| i);
+    let number: f64 = trimmed[..end].replace('_', "").parse().map_err(|_| UnitError::NoNumber {
+        text: text.to_owned(),
+        what,
+        example,
+    })?;
+    let unit = trimmed[end..].trim();
+    let names = || units.iter().map(|u| u.0).collect::<Vec<_>>().join(", ");
+    if unit.is_empty() && number != 0.0 {
+        return Err(UnitError::NoUnit { text: text.to_owned(), what, example, units: names() });
+    }
+    let scale = if unit.is_empty() {
+        1.0
+    } else {
+        let exact = units.iter().find(|u| u.0 == unit);
+        let mut folded = units.iter().filter(|u| u.0.eq_ignore_ascii_case(unit));
+        let found = exact.or_else(|| match (folded.next(), folded.next()) {
+            (Some(one), None) => Some(one),
+            (Some(one), Some(two)) if one.1 == two.1 => Some(one),
+            _ => None,
+        });
+        match found {
+            Some(u) => u.1,
+            None => {
+                return Err(UnitError::UnknownUnit { unit: unit.to_owned(), what, example, units: names() });
+            }
+        }
+    };
+    let value = number * scale;
+    if !(0.0..1.8e19).contains(&value) {
+        return Err(UnitError::OutOfRange { text: text.to_owned(), what });
+    }
+    Ok(value)
+}
+
+/// A number with `precision` digits, or else with as many as it takes to read it back exactly.
+fn short(value: f64, precision: Option<usize>) -> String {
+    match precision {
+        Some(p) => format!("{value:.p$}"),
+        None => format!("{value}"),
+    }
+}
+
+macro_rules! serde_as_text {
+    ($($t:ty),*) => {$(
+        impl serde::Serialize for $t {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $t {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<$t, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(d)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+serde_as_text!(Rate, Bytes, Time);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_people_write_them() {
+        assert_eq!("100 Mbps".parse(), Ok(Rate::from_mbps(100.0)));
+        assert_eq!("1.5Gbit/s".parse(), Ok(Rate::from_mbps(1500.0)));
+        assert_eq!("10 ms".parse(), Ok(Time::from_millis(10)));
+        assert_eq!("0".parse(), Ok(Time::ZERO));
+        assert_eq!("64 KiB".parse(), Ok(Bytes(65536)));
+        assert_eq!("1e3 B".parse(), Ok(Bytes(1000)));
+        assert_eq!("10 mbps".parse(), Ok(Rate::from_mbps(10.0)));
+    }
+
+    #[test]
+    fn errors_name_what_was_wanted() {
+        let e = "10".parse::<Rate>().unwrap_err().to_string();
+        assert!(e.contains("has no unit") && e.contains("10 Mbps"), "{e}");
+        let e = "10 parsecs".parse::<Time>().unwrap_err().to_string();
+        assert!(e.contains("`parsecs` is no unit of a time"), "{e}");
+        assert!("fast".parse::<Rate>().is_err());
+        assert!("-5 ms".parse::<Time>().is_err());
+        assert!("1e300 Gbps".parse::<Rate>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(ns in 0u64..1u64 << 53) {
+            let t = Time(ns);
+            let back = t.to_string().parse::<Time>().unwrap();
+            prop_assert!(back.0.abs_diff(ns) <= ns >> 50);
+            let b = Bytes(ns);
+            prop_assert!(b.to_string().parse::<Bytes>().unwrap().0.abs_diff(ns) <= ns >> 50);
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,24}") {
+            let _ = text.parse::<Rate>();
+            let _ = text.parse::<Time>();
+            let _ = text.parse::<Bytes>();
+        }
+    }
+}

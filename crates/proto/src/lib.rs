@@ -1,0 +1,13 @@
+//! The sans-I/O machines of Tollway: packet, encodings, transport, output port.
+//!
+//! A machine here never opens a socket, spawns, sleeps or reads a clock: time is an argument, randomness is handed
+//! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
+//! and a test drives it by hand.
+
+pub mod packet;
+pub mod port;
+pub mod stamp;
+
+pub use packet::{Flags, Packet, SackRanges};
+pub use port::{Pool, Port};
+pub use stamp::Stamp;

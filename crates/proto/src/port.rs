@@ -1,0 +1,161 @@
+//! The output port: a link's end, in both engines: queue + link law + capacity.
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+use tollway_law::link::{LinkLaw, Passing, Verdict};
+
+use crate::{Flags, Packet, Stamp};
+
+/// Where an engine keeps its packets; a port and its queue move only handles.
+///
+/// In the simulator a handle is an index into a slab. Live it names a receive buffer and the packet loaded from it;
+/// the encoding stores the toll back in place when the packet leaves.
+pub trait Pool {
+    /// Names a packet.
+    type Handle: Copy;
+
+    /// The packet of `handle`.
+    fn packet(&mut self, handle: Self::Handle) -> &mut Packet;
+}
+
+/// How much a port's queue holds: both bounds apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Packets, the one in transmission not counted.
+    pub packets: u32,
+    /// Bytes on the wire, the packet in transmission not counted.
+    pub bytes: u64,
+}
+
+impl Limit {
+    /// As good as none.
+    pub const NONE: Limit = Limit { packets: u32::MAX, bytes: u64::MAX };
+}
+
+/// What became of an offered packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// Queued.
+    Queued,
+    /// Queued and marked.
+    Marked,
+    /// The queue is full; the packet stays the caller's.
+    Full,
+    /// The law dropped it; the packet stays the caller's.
+    Dropped,
+}
+
+/// An output port: a FIFO queue under a link law.
+///
+/// The engine offers packets as they arrive and takes the next whenever its transmitter is free. The law sees an
+/// arriving packet before it is known whether there is room for it.
+#[derive(Clone, Debug)]
+pub struct Port<L, H> {
+    /// The law, for the engine to set up and to look into.
+    pub law: L,
+    queue: VecDeque<H>,
+    bytes: u64,
+    limit: Limit,
+}
+
+impl<L: LinkLaw, H: Copy> Port<L, H> {
+    /// An empty port.
+    pub fn new(law: L, limit: Limit) -> Port<L, H> {
+        Port { law, queue: VecDeque::new(), bytes: 0, limit }
+    }
+
+    /// Packets queued, the one in transmission not counted.
+    #[inline]
+    pub fn packets(&self) -> u32 {
+        self.queue.len() as u32
+    }
+
+    /// Bytes queued.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What the queue holds at most.
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// Changes what the queue holds at most; packets already in it stay.
+    pub fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+
+    /// The packets queued, next to leave first.
+    pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
+        self.queue.iter().copied()
+    }
+
+    /// A packet arrives.
+    #[inline]
+    pub fn offer<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
+        let packet = pool.packet(handle);
+        let size = u32::from(packet.size);
+        let passing = Passing {
+            size,
+            kind: packet.kind(),
+            ect: packet.flags.has(Flags::ECT),
+            backlog_packets: self.queue.len() as u32,
+            backlog_bytes: self.bytes,
+            waited: Time::ZERO,
+        };
+        let verdict = self.law.on_arrival(now, passing, &packet.toll);
+        if passing.backlog_packets >= self.limit.packets
+            || self.bytes + u64::from(size) > self.limit.bytes
+        {
+            return Offered::Full;
+        }
+        let mut offered = Offered::Queued;
+        if verdict != Verdict::Pass {
+            if verdict == Verdict::Drop || !passing.ect {
+                return Offered::Dropped;
+            }
+            packet.flags.set(Flags::CE);
+            offered = Offered::Marked;
+        }
+        packet.entered = Stamp::at(now);
+        self.bytes += u64::from(size);
+        self.queue.push_back(handle);
+        offered
+    }
+
+    /// The transmitter is free: the next packet, its toll written, or `None` if none is left. Packets that the
+    /// law drops at the head of the queue are handed to `dropped`.
+    #[inline]
+    pub fn take<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        mut dropped: impl FnMut(&mut P, H),
+    ) -> Option<H> {
+        loop {
+            let handle = *self.queue.front()?;
+            let packet = pool.packet(handle);
+            let passing = Passing {
+                size: u32::from(packet.size),
+                kind: packet.kind(),
+                ect: packet.flags.has(Flags::ECT),
+                backlog_packets: self.queue.len() as u32,
+                backlog_bytes: self.bytes,
+                waited: packet.entered.elapsed(now),
+            };
+            let verdict = self.law.on_departure(now, passing, &mut packet.toll);
+            self.queue.pop_front();
+            self.bytes -= u64::from(passing.size);
+            match verdict {
+                Verdict::Pass => return Some(handle),
+                Verdict::Signal if passing.ect => {
+                    packet.flags.set(Flags::CE);
+                    return Some(handle);
+                }
+                Verdict::Signal | Verdict::Drop => dropped(pool, handle),
+            }
+        }
+    }
+}
