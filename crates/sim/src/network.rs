@@ -1,0 +1,623 @@
+//! The network and its event loop.
+
+use tollway_law::link::AnyLink;
+use tollway_law::{Rate, Time};
+use tollway_proto::port::Limit;
+use tollway_proto::{Flags, Machine, Packet, SackRanges};
+
+use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
+use crate::scheduler::Scheduler;
+use crate::slab::Slab;
+use crate::source::{SinkStats, Source, SourceId, SourceSpec};
+
+/// A simulated network: links, flows between machines of kind `M`, cross-traffic.
+///
+/// Built by `add_…`, run by [`run_until`](Network::run_until), changed and read between runs.
+#[derive(Debug)]
+pub struct Network<M> {
+    now: Time,
+    scheduler: Scheduler,
+    slab: Slab,
+    links: Vec<Link>,
+    mediums: Vec<Medium>,
+    sources: Vec<Source>,
+    endpoints: Vec<Endpoint<M>>,
+    /// All routes one after the other: links, then an end.
+    routes: Vec<u32>,
+    sack_scratch: SackRanges,
+    sealed: bool,
+    seed: u64,
+    events: u64,
+    hops: u64,
+    absorbed: u64,
+    delivered: u64,
+    trace: Option<u64>,
+}
+
+/// Names a flow: two machines and the routes between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// Names a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteId(u32);
+
+/// What is at the end of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteEnd {
+    /// The second machine of the packet's flow.
+    Server,
+    /// The first machine of the packet's flow.
+    Client,
+    /// The sink of the packet's source of cross-traffic.
+    Sink,
+}
+
+/// What a flow is made of. The client opens; either side may send.
+#[derive(Debug)]
+pub struct FlowSpec<M> {
+    /// The machine that opens.
+    pub client: M,
+    /// The machine that answers.
+    pub server: M,
+    /// From client to server.
+    pub forward: RouteId,
+    /// From server to client.
+    pub back: RouteId,
+    /// When the client opens.
+    pub start: Time,
+    /// When both are told to stop; [`Time::NEVER`] if they aren't.
+    pub stop: Time,
+}
+
+/// Where every packet ever made has gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Packets made.
+    pub created: u64,
+    /// Packets that reached a machine or a sink.
+    pub delivered: u64,
+    /// Packets that ended at a flow that is gone.
+    pub absorbed: u64,
+    /// Packets lost in queues and on wires.
+    pub dropped: u64,
+    /// Packets waiting in queues.
+    pub queued: u64,
+    /// Packets in transmitters and on wires.
+    pub in_flight: u64,
+}
+
+impl Census {
+    /// Whether no packet has appeared or vanished.
+    pub fn is_conserved(&self) -> bool {
+        self.created == self.delivered + self.absorbed + self.dropped + self.queued + self.in_flight
+    }
+}
+
+#[derive(Debug)]
+struct Endpoint<M> {
+    machine: M,
+    route: u32,
+    /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
+    balance: i64,
+    open_at: Time,
+    stop_at: Time,
+    live: bool,
+}
+
+/// A half-duplex medium: link directions that take turns, one packet each (round robin, as contention among stations
+/// that always have something to send comes out on average).
+#[derive(Debug)]
+struct Medium {
+    links: Vec<u32>,
+    turn: usize,
+    free_at: Time,
+}
+
+impl<M: Machine> Network<M> {
+    /// An empty network; `seed` is what all its randomness comes from.
+    pub fn new(seed: u64) -> Network<M> {
+        Network {
+            now: Time::ZERO,
+            scheduler: Scheduler::new(2),
+            slab: Slab::default(),
+            links: Vec::new(),
+            mediums: Vec::new(),
+            sources: Vec::new(),
+            endpoints: Vec::new(),
+            routes: Vec::new(),
+            sack_scratch: SackRanges::EMPTY,
+            sealed: false,
+            seed,
+            events: 0,
+            hops: 0,
+            absorbed: 0,
+            delivered: 0,
+            trace: None,
+        }
+    }
+
+    /// Adds a link direction. Links, media and sources come before the first [`run_until`](Network::run_until).
+    pub fn add_link(&mut self, spec: LinkSpec) -> LinkId {
+        assert!(!self.sealed, "links are added before the first run");
+        self.links.push(Link::new(spec));
+        LinkId(self.links.len() as u32 - 1)
+    }
+
+    /// Lets `links` share one half-duplex medium.
+    pub fn add_medium(&mut self, links: &[LinkId]) {
+        assert!(!self.sealed, "media are added before the first run");
+        for link in links {
+            self.links[link.0 as usize].medium = self.mediums.len() as u32;
+        }
+        let links = links.iter().map(|link| link.0).collect();
+        self.mediums.push(Medium { links, turn: 0, free_at: Time::ZERO });
+    }
+
+    /// Adds a route over `links`, in order.
+    pub fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
+        let route = RouteId(self.routes.len() as u32);
+        self.routes.extend(links.iter().map(|link| link.0));
+        self.routes.push(match end {
+            RouteEnd::Client => END_CLIENT,
+            RouteEnd::Server => END_SERVER,
+            RouteEnd::Sink => END_SINK,
+        });
+        route
+    }
+
+    /// Adds a source of cross-traffic.
+    pub fn add_source(&mut self, spec: SourceSpec) -> SourceId {
+        assert!(!self.sealed, "sources are added before the first run");
+        self.sources.push(Source::new(spec));
+        SourceId(self.sources.len() as u32 - 1)
+    }
+
+    /// Adds a flow, also in the middle of a run (its start then lies no earlier than [`now`](Network::now)).
+    pub fn add_flow(&mut self, spec: FlowSpec<M>) -> FlowId {
+        let flow = FlowId(self.endpoints.len() as u32 / 2);
+        let (client, server) = Endpoint::pair(spec);
+        self.endpoints.push(client);
+        self.endpoints.push(server);
+        self.schedule_start(flow);
+        flow
+    }
+
+    /// Puts a new flow in the place of one that has [`vanished`](Network::has_vanished), so that memory doesn't grow
+    /// with the number of flows a workload has ever made.
+    pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<M>) {
+        debug_assert!(self.has_vanished(flow));
+        let (client, server) = Endpoint::pair(spec);
+        let at = flow.0 as usize * 2;
+        self.endpoints[at] = client;
+        self.endpoints[at + 1] = server;
+        self.schedule_start(flow);
+    }
+
+    /// Ends a flow: its machines hear no more, packets on their way to them are absorbed.
+    pub fn retire_flow(&mut self, flow: FlowId) {
+        for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
+            self.endpoints[at].live = false;
+            if self.sealed {
+                let entity = self.endpoint_entity(at);
+                self.scheduler.set(entity, Time::NEVER);
+            }
+        }
+    }
+
+    /// Whether a retired flow has no packet left in the network.
+    pub fn has_vanished(&self, flow: FlowId) -> bool {
+        let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
+        !pair[0].live && pair[0].balance + pair[1].balance == 0
+    }
+
+    fn schedule_start(&mut self, flow: FlowId) {
+        if self.sealed {
+            let at = flow.0 as usize * 2;
+            let last = self.endpoint_entity(at + 1) as usize;
+            self.scheduler.grow(last + 1);
+            for at in [at, at + 1] {
+                let endpoint = &self.endpoints[at];
+                let deadline = endpoint.deadline();
+                let entity = self.endpoint_entity(at);
+                self.scheduler.set(entity, deadline);
+            }
+        }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Events taken so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Transmissions over a link that have reached the far end so far, acknowledgements included.
+    pub fn packet_hops(&self) -> u64 {
+        self.hops
+    }
+
+    /// Turns measurement of a link's queue on or off.
+    pub fn measure_link(&mut self, link: LinkId, on: bool) {
+        self.links[link.0 as usize].measured = on;
+    }
+
+    /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
+    pub fn trace_packets(&mut self) {
+        self.trace = Some(0xcbf2_9ce4_8422_2325);
+    }
+
+    /// The digest over every packet-hop so far, if it was asked for.
+    pub fn trace_digest(&self) -> Option<u64> {
+        self.trace
+    }
+
+    /// The figures of a link direction; those of its queue start anew.
+    pub fn read_link(&mut self, link: LinkId) -> LinkStats {
+        self.links[link.0 as usize].read_stats(self.now, &mut self.slab)
+    }
+
+    /// The law of a link direction, caught up to the present.
+    pub fn law(&mut self, link: LinkId) -> &AnyLink {
+        let link = &mut self.links[link.0 as usize];
+        link.catch_up(self.now, &mut self.slab);
+        &link.port.law
+    }
+
+    /// The figures of a source of cross-traffic.
+    pub fn read_source(&self, source: SourceId) -> SinkStats {
+        self.sources[source.0 as usize].stats
+    }
+
+    /// The machine that opened the flow.
+    pub fn client(&self, flow: FlowId) -> &M {
+        &self.endpoints[flow.0 as usize * 2].machine
+    }
+
+    /// The machine that answered.
+    pub fn server(&self, flow: FlowId) -> &M {
+        &self.endpoints[flow.0 as usize * 2 + 1].machine
+    }
+
+    /// Works on the flow's machines at the present instant, then sends what they have to send.
+    pub fn with_flow<R>(&mut self, flow: FlowId, work: impl FnOnce(&mut M, &mut M) -> R) -> R {
+        self.seal();
+        let at = flow.0 as usize * 2;
+        let (left, right) = self.endpoints.split_at_mut(at + 1);
+        let answer = work(&mut left[at].machine, &mut right[0].machine);
+        self.pump(at);
+        self.pump(at + 1);
+        answer
+    }
+
+    /// Changes a link's rate, also of the packet in transmission.
+    pub fn set_rate(&mut self, link: LinkId, rate: Rate) {
+        self.change(link, |link, now, slab| link.set_rate(now, rate, slab));
+    }
+
+    /// Changes a link's one-way delay for packets that depart from now on.
+    pub fn set_delay(&mut self, link: LinkId, delay: Time) {
+        self.change(link, |link, now, slab| link.set_delay(now, delay, slab));
+    }
+
+    /// Tells a link's law another capacity.
+    pub fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
+        self.change(link, |link, now, slab| link.set_capacity(now, capacity, slab));
+    }
+
+    /// Changes what a link's queue holds.
+    pub fn set_limit(&mut self, link: LinkId, limit: Limit) {
+        self.change(link, |link, now, slab| link.set_limit(now, limit, slab));
+    }
+
+    /// Sets the random losses of a link, in place of those it had.
+    pub fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
+        self.faults(link).losses = losses;
+    }
+
+    /// From now on (or no more) every packet offered to the link is lost.
+    pub fn set_blackout(&mut self, link: LinkId, on: bool) {
+        self.faults(link).blackout = on;
+    }
+
+    fn faults(&mut self, link: LinkId) -> &mut Faults {
+        let seed = self.seed;
+        self.links[link.0 as usize].faults.get_or_insert_with(|| Box::new(Faults::new(seed, link.0)))
+    }
+
+    fn change(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
+        self.seal();
+        let changed = &mut self.links[link.0 as usize];
+        work(changed, self.now, &mut self.slab);
+        let (at, medium, free_at) = (changed.next_arrival(), changed.medium, changed.free_at);
+        self.scheduler.set(link.0, at);
+        if medium != NO_MEDIUM && free_at > self.now {
+            self.mediums[medium as usize].free_at = free_at;
+            self.scheduler.set(self.links.len() as u32 + medium, free_at);
+        }
+    }
+
+    /// Runs every event before `end`; then it is `end`.
+    pub fn run_until(&mut self, end: Time) {
+        self.seal();
+        let links = self.links.len() as u32;
+        let media = links + self.mediums.len() as u32;
+        let sources = media + self.sources.len() as u32;
+        while let Some((at, id)) = self.scheduler.next_before(end) {
+            self.now = at;
+            self.events += 1;
+            if id < links {
+                self.arrive(id);
+            } else if id >= sources {
+                self.wake((id - sources) as usize);
+            } else if id < media {
+                self.take_turn((id - links) as usize);
+            } else {
+                self.emit((id - media) as usize);
+            }
+        }
+        self.now = end;
+    }
+
+    /// The furthest instant a run can reach with as many entities as there are now.
+    pub fn horizon(&mut self) -> Time {
+        self.seal();
+        self.scheduler.horizon()
+    }
+
+    /// Where every packet has gone.
+    pub fn census(&self) -> Census {
+        Census {
+            created: self.slab.created(),
+            delivered: self.delivered,
+            absorbed: self.absorbed,
+            dropped: self.links.iter().map(|link| link.stats.drops.total()).sum(),
+            queued: self.links.iter().map(|link| u64::from(link.port.packets())).sum(),
+            in_flight: self.links.iter().map(|link| link.in_flight() as u64).sum(),
+        }
+    }
+
+    /// Packets alive now, by the slab's count: the same as queued and in flight together.
+    pub fn packets_alive(&self) -> u64 {
+        self.slab.alive()
+    }
+
+    /// Numbers the entities and sets their first events, once.
+    fn seal(&mut self) {
+        if self.sealed {
+            return;
+        }
+        self.sealed = true;
+        let fixed = self.links.len() + self.mediums.len() + self.sources.len();
+        self.scheduler = Scheduler::new(fixed + self.endpoints.len());
+        for (i, source) in self.sources.iter().enumerate() {
+            let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
+            self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, first);
+        }
+        for (i, endpoint) in self.endpoints.iter().enumerate() {
+            self.scheduler.set((fixed + i) as u32, endpoint.deadline());
+        }
+    }
+
+    fn endpoint_entity(&self, at: usize) -> u32 {
+        (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
+    }
+
+    /// A packet reaches the far end of link `id`.
+    #[inline]
+    fn arrive(&mut self, id: u32) {
+        let now = self.now;
+        let link = &mut self.links[id as usize];
+        let Some(slot) = link.arrive(now, &mut self.slab) else {
+            self.scheduler.set(id, Time::NEVER);
+            return;
+        };
+        self.scheduler.set(id, link.next_arrival());
+        self.hops += 1;
+        let packet = self.slab.get_mut(slot);
+        if let Some(digest) = &mut self.trace {
+            *digest = fold(*digest, now, id, packet);
+        }
+        packet.cursor += 1;
+        let next = self.routes[packet.cursor as usize];
+        if link.faults.is_some() && link.lost_on_wire(self.slab.get(slot)) {
+            self.lose(slot);
+        } else if next < END {
+            self.offer(next, slot);
+        } else {
+            self.deliver(next, slot);
+        }
+    }
+
+    #[inline]
+    fn offer(&mut self, id: u32, slot: u32) {
+        let link = &mut self.links[id as usize];
+        let was_empty = link.in_flight() == 0;
+        match link.offer(self.now, slot, &mut self.slab) {
+            Outcome::Lost => self.lose(slot),
+            Outcome::In if link.medium != NO_MEDIUM => {
+                let medium = link.medium as usize;
+                if self.mediums[medium].free_at <= self.now {
+                    self.take_turn(medium);
+                }
+            }
+            Outcome::In if was_empty => {
+                let at = link.next_arrival();
+                self.scheduler.set(id, at);
+            }
+            Outcome::In => {}
+        }
+    }
+
+    /// Ends a packet that was dropped.
+    fn lose(&mut self, slot: u32) {
+        let packet = self.slab.get(slot);
+        if !packet.flags.has(PLAIN) {
+            self.endpoints[packet.flow as usize * 2].balance -= 1;
+        }
+        self.slab.free(slot);
+    }
+
+    /// A packet reaches the end of its route.
+    #[inline]
+    fn deliver(&mut self, end: u32, slot: u32) {
+        let flow = self.slab.get(slot).flow as usize;
+        if end == END_SINK {
+            let stats = &mut self.sources[flow].stats;
+            stats.arrived_packets += 1;
+            stats.arrived_bytes += u64::from(self.slab.get(slot).size);
+            self.delivered += 1;
+            self.slab.free(slot);
+            return;
+        }
+        let at = flow * 2 + usize::from(end == END_SERVER);
+        let endpoint = &mut self.endpoints[at];
+        endpoint.balance -= 1;
+        if !endpoint.live {
+            self.absorbed += 1;
+            self.slab.free(slot);
+            return;
+        }
+        self.delivered += 1;
+        let packet = self.slab.get(slot);
+        endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
+        self.slab.free(slot);
+        self.pump(at);
+    }
+
+    /// Sends what a machine has to send, and notes its timer if it has come nearer.
+    #[inline]
+    fn pump(&mut self, at: usize) {
+        self.send_all(at);
+        let deadline = self.endpoints[at].deadline();
+        let entity = self.endpoint_entity(at);
+        if deadline < self.scheduler.pending(entity) {
+            self.scheduler.set(entity, deadline);
+        }
+    }
+
+    #[inline]
+    fn send_all(&mut self, at: usize) {
+        loop {
+            let endpoint = &mut self.endpoints[at];
+            let slot = self.slab.alloc();
+            let packet = self.slab.get_mut(slot);
+            if !endpoint.machine.poll_transmit(self.now, packet, &mut self.sack_scratch) {
+                self.slab.unalloc(slot);
+                return;
+            }
+            endpoint.balance += 1;
+            packet.flow = (at / 2) as u32;
+            packet.cursor = endpoint.route;
+            let first = self.routes[endpoint.route as usize];
+            if packet.flags.has(Flags::SACK) {
+                self.slab.attach(slot, self.sack_scratch);
+                self.sack_scratch.clear();
+            }
+            self.offer(first, slot);
+        }
+    }
+
+    /// A machine's timer.
+    fn wake(&mut self, at: usize) {
+        let now = self.now;
+        let endpoint = &mut self.endpoints[at];
+        if endpoint.live && endpoint.deadline() <= now {
+            if endpoint.open_at <= now {
+                endpoint.open_at = Time::NEVER;
+                endpoint.machine.open(now);
+            }
+            if endpoint.stop_at <= now {
+                endpoint.stop_at = Time::NEVER;
+                endpoint.machine.stop(now);
+            }
+            if endpoint.machine.poll_timeout() <= now {
+                endpoint.machine.handle_timeout(now);
+            }
+            self.send_all(at);
+        }
+        let deadline = self.endpoints[at].deadline();
+        let entity = self.endpoint_entity(at);
+        self.scheduler.set(entity, deadline);
+    }
+
+    /// A source of cross-traffic sends its next packet.
+    fn emit(&mut self, at: usize) {
+        let source = &mut self.sources[at];
+        let (route, size) = (source.spec.route, source.spec.size);
+        let next = source.next();
+        let id = (self.links.len() + self.mediums.len() + at) as u32;
+        self.scheduler.set(id, next);
+        let slot = self.slab.alloc();
+        *self.slab.get_mut(slot) =
+            Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
+        self.offer(self.routes[route.0 as usize], slot);
+    }
+
+    /// A shared medium is free: the next station that has a packet sends it.
+    fn take_turn(&mut self, medium: usize) {
+        let now = self.now;
+        let stations = self.mediums[medium].links.len();
+        let event = (self.links.len() + medium) as u32;
+        for _ in 0..stations {
+            let turn = self.mediums[medium].turn;
+            self.mediums[medium].turn = (turn + 1) % stations;
+            let id = self.mediums[medium].links[turn];
+            let link = &mut self.links[id as usize];
+            if link.transmit(now, &mut self.slab) {
+                self.mediums[medium].free_at = link.free_at;
+                let (arrival, free_at) = (link.next_arrival(), link.free_at);
+                self.scheduler.set(id, arrival);
+                self.scheduler.set(event, free_at);
+                return;
+            }
+        }
+        self.scheduler.set(event, Time::NEVER);
+    }
+}
+
+impl<M: Machine> Endpoint<M> {
+    fn pair(spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
+        let end = |machine, route: RouteId, open_at| Endpoint {
+            machine,
+            route: route.0,
+            balance: 0,
+            open_at,
+            stop_at: spec.stop,
+            live: true,
+        };
+        (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
+    }
+
+    #[inline]
+    fn deadline(&self) -> Time {
+        if !self.live {
+            return Time::NEVER;
+        }
+        self.machine.poll_timeout().min(self.open_at).min(self.stop_at)
+    }
+}
+
+/// One step of the trace digest: FNV-1a over words, mixed so that the order counts.
+fn fold(digest: u64, now: Time, link: u32, packet: &Packet) -> u64 {
+    let words = [
+        now.0,
+        u64::from(link) << 32 | u64::from(packet.flow),
+        u64::from(packet.seq) << 32 | u64::from(packet.ack),
+        packet.toll.due.to_bits(),
+        u64::from(packet.flags.0) << 32 | u64::from(packet.size),
+    ];
+    words.iter().fold(digest, |d, &w| (d ^ w).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23))
+}
+
+/// A packet of cross-traffic: its `flow` numbers a source. No machine sets this combination.
+const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
+
+/// Route entries from here on are ends, below it links.
+const END: u32 = u32::MAX - 3;
+const END_SINK: u32 = END;
+const END_CLIENT: u32 = END + 1;
+const END_SERVER: u32 = END + 2;

@@ -1,0 +1,96 @@
+//! Where packets live: a slab with a free list. The last slot freed is the next one used, while it is in cache.
+
+use tollway_proto::{Flags, Packet, Pool, SackRanges};
+
+/// All packets of a run, and the SACK ranges that hang on some of them.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+    sacks: Vec<SackRanges>,
+    free_sacks: Vec<u32>,
+    created: u64,
+}
+
+impl Slab {
+    /// A slot for a packet that is being built; its content is what was there before.
+    #[inline]
+    pub(crate) fn alloc(&mut self) -> u32 {
+        self.created += 1;
+        match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.packets.push(Packet::default());
+                (self.packets.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Takes back a slot that [`alloc`](Slab::alloc) gave for a packet that came to nothing.
+    #[inline]
+    pub(crate) fn unalloc(&mut self, slot: u32) {
+        self.created -= 1;
+        self.free.push(slot);
+    }
+
+    /// Ends a packet, and its SACK ranges with it.
+    #[inline]
+    pub(crate) fn free(&mut self, slot: u32) {
+        let packet = &self.packets[slot as usize];
+        if packet.flags.has(Flags::SACK) {
+            self.free_sacks.push(packet.sack);
+        }
+        self.free.push(slot);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> &Packet {
+        &self.packets[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Packet {
+        &mut self.packets[slot as usize]
+    }
+
+    /// The SACK ranges of a packet, empty if it has none.
+    #[inline]
+    pub(crate) fn sack(&self, packet: &Packet) -> &SackRanges {
+        if packet.flags.has(Flags::SACK) { &self.sacks[packet.sack as usize] } else { &SackRanges::EMPTY }
+    }
+
+    /// Hangs `ranges` on the packet in `slot`.
+    #[inline]
+    pub(crate) fn attach(&mut self, slot: u32, ranges: SackRanges) {
+        let at = match self.free_sacks.pop() {
+            Some(at) => {
+                self.sacks[at as usize] = ranges;
+                at
+            }
+            None => {
+                self.sacks.push(ranges);
+                (self.sacks.len() - 1) as u32
+            }
+        };
+        self.packets[slot as usize].sack = at;
+    }
+
+    /// Packets ever made.
+    pub(crate) fn created(&self) -> u64 {
+        self.created
+    }
+
+    /// Packets alive.
+    pub(crate) fn alive(&self) -> u64 {
+        (self.packets.len() - self.free.len()) as u64
+    }
+}
+
+impl Pool for Slab {
+    type Handle = u32;
+
+    #[inline]
+    fn packet(&mut self, slot: u32) -> &mut Packet {
+        &mut self.packets[slot as usize]
+    }
+}

@@ -1,0 +1,68 @@
+//! Plain cross-traffic: constant bit rate, answered by nobody.
+
+use tollway_law::{Rate, Time};
+
+use crate::network::RouteId;
+
+/// Names a source of cross-traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceId(pub u32);
+
+/// Cross-traffic of constant rate, on all the time or in turns.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceSpec {
+    /// Where the packets go.
+    pub route: RouteId,
+    /// Bits a second while on, headers included.
+    pub rate: Rate,
+    /// Bytes a packet on the wire.
+    pub size: u16,
+    /// The first packet leaves here.
+    pub start: Time,
+    /// No packet leaves from here on.
+    pub stop: Time,
+    /// How long it is on, and off, in turns; `None` is always on.
+    pub on_off: Option<(Time, Time)>,
+}
+
+/// What a source sent and its sink got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkStats {
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets that arrived.
+    pub arrived_packets: u64,
+    /// Their bytes on the wire.
+    pub arrived_bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) spec: SourceSpec,
+    pub(crate) stats: SinkStats,
+    /// Packets that left in the present on-period (or since the start), whose start is `period`.
+    in_period: u64,
+    period: Time,
+}
+
+impl Source {
+    pub(crate) fn new(spec: SourceSpec) -> Source {
+        Source { spec, stats: SinkStats::default(), in_period: 0, period: spec.start }
+    }
+
+    /// A packet left; when does the next one? Computed from the period's start, so that rounding doesn't add up.
+    pub(crate) fn next(&mut self) -> Time {
+        self.stats.sent_packets += 1;
+        self.in_period += 1;
+        let since = self.spec.rate.time_for(self.in_period * u64::from(self.spec.size));
+        let mut at = self.period.saturating_add(since);
+        if let Some((on, off)) = self.spec.on_off
+            && since >= on
+        {
+            self.period = self.period.saturating_add(on).saturating_add(off);
+            self.in_period = 0;
+            at = self.period;
+        }
+        if at < self.spec.stop { at } else { Time::NEVER }
+    }
+}

@@ -1,0 +1,299 @@
+//! The simulator against arithmetic that can be done by hand, and its invariants under faults.
+
+mod fixed_window;
+
+use fixed_window::FixedWindow;
+use proptest::prelude::*;
+use tollway_law::link::{AnyLink, DropTail};
+use tollway_law::{Rate, Time};
+use tollway_proto::port::Limit;
+use tollway_sim::{
+    Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
+};
+
+const FOREVER: Time = Time::NEVER;
+
+fn wire(mbps: f64, delay: Time) -> LinkSpec {
+    LinkSpec {
+        rate: Rate::from_mbps(mbps),
+        delay,
+        overhead: 0,
+        law: AnyLink::DropTail(DropTail),
+        limit: Limit::NONE,
+    }
+}
+
+/// Client, one duplex link, server.
+struct Pair {
+    network: Network<FixedWindow>,
+    there: LinkId,
+    back: LinkId,
+    routes: (RouteId, RouteId),
+}
+
+impl Pair {
+    fn new(there: LinkSpec, back: LinkSpec) -> Pair {
+        let mut network = Network::new(7);
+        let there = network.add_link(there);
+        let back = network.add_link(back);
+        let routes =
+            (network.add_route(&[there], RouteEnd::Server), network.add_route(&[back], RouteEnd::Client));
+        Pair { network, there, back, routes }
+    }
+
+    fn spec(&self, window: u32, start: Time) -> FlowSpec<FixedWindow> {
+        FlowSpec {
+            client: FixedWindow::new(window, 1500),
+            server: FixedWindow::new(0, 1500),
+            forward: self.routes.0,
+            back: self.routes.1,
+            start,
+            stop: FOREVER,
+        }
+    }
+
+    fn flow(&mut self, window: u32, start: Time) -> FlowId {
+        let spec = self.spec(window, start);
+        self.network.add_flow(spec)
+    }
+
+    fn check(&self) {
+        let census = self.network.census();
+        assert!(census.is_conserved(), "{census:?}");
+        assert_eq!(self.network.packets_alive(), census.queued + census.in_flight);
+    }
+}
+
+#[test]
+fn a_packet_takes_its_serialisation_and_its_delay() {
+    let mut pair = Pair::new(wire(10.0, Time::from_millis(5)), wire(10.0, Time::from_millis(5)));
+    let flow = pair.flow(1, Time::from_millis(1));
+    // 1500 bytes at 10 Mbps are 1.2 ms: there at 7.2 ms; 40 bytes are 32 us: back at 12.232 ms.
+    let there = Time::from_micros(7_200);
+    pair.network.run_until(there);
+    assert_eq!(pair.network.server(flow).received, 0);
+    pair.network.run_until(there + Time(1));
+    assert_eq!(pair.network.server(flow).received, 1);
+    pair.network.run_until(Time::from_micros(12_232));
+    assert_eq!(pair.network.client(flow).acked, 0);
+    pair.network.run_until(Time::from_micros(12_232) + Time(1));
+    assert_eq!(pair.network.client(flow).acked, 1);
+    pair.check();
+}
+
+#[test]
+fn a_rate_that_is_no_whole_number_of_nanoseconds_a_byte_is_exact_in_the_long_run() {
+    let mut pair = Pair::new(wire(7_000.0, Time::ZERO), wire(100_000.0, Time::ZERO));
+    pair.flow(1_000, Time::ZERO);
+    pair.network.run_until(Time::from_secs(2));
+    let sent = pair.network.read_link(pair.there).sent_bytes as f64;
+    let expected = 7e9 / 8.0 * 2.0;
+    assert!((sent - expected).abs() < 2.0 * 1500.0, "{sent} {expected}");
+}
+
+#[test]
+fn framing_counts_against_the_rate() {
+    let mut spec = wire(10.0, Time::ZERO);
+    spec.overhead = 38;
+    let mut pair = Pair::new(spec, wire(1_000.0, Time::ZERO));
+    let flow = pair.flow(50, Time::ZERO);
+    pair.network.run_until(Time::from_secs(10));
+    let payload = f64::from(pair.network.server(flow).received) * 1500.0 * 8.0 / 10.0;
+    assert!((payload / 10e6 - 1500.0 / 1538.0).abs() < 1e-4, "{payload}");
+    let stats = pair.network.read_link(pair.there);
+    assert!((stats.busy_ns as f64 / 1e10 - 1.0).abs() < 1e-6, "{stats:?}");
+}
+
+#[test]
+fn the_queue_is_integrated_exactly() {
+    // Ten packets at once into 12 Mbps: one leaves each millisecond, so 9, 8, … 0 wait.
+    let mut pair = Pair::new(wire(12.0, Time::from_millis(50)), wire(12.0, Time::ZERO));
+    pair.network.measure_link(pair.there, true);
+    pair.flow(10, Time::ZERO);
+    pair.network.run_until(Time::from_millis(20));
+    let stats = pair.network.read_link(pair.there);
+    assert_eq!(stats.queue_packet_ns, 45 * 1_000_000);
+    assert_eq!(stats.queue_byte_ns, 45 * 1_500_000_000);
+    assert_eq!((stats.queue_max_packets, stats.queue_max_bytes), (9, 13_500));
+    assert_eq!(stats.busy_ns, 10_000_000);
+    let later = pair.network.read_link(pair.there);
+    assert_eq!((later.queue_packet_ns, later.queue_max_packets), (0, 0));
+}
+
+#[test]
+fn a_full_queue_drops_what_comes_last() {
+    let mut spec = wire(12.0, Time::ZERO);
+    spec.limit = Limit { packets: 4, bytes: u64::MAX };
+    let mut pair = Pair::new(spec, wire(12.0, Time::ZERO));
+    let flow = pair.flow(10, Time::ZERO);
+    pair.network.run_until(Time::from_secs(1));
+    assert_eq!(pair.network.read_link(pair.there).drops.full, 5);
+    assert!(pair.network.server(flow).received >= 5);
+    pair.check();
+}
+
+#[test]
+fn a_change_of_rate_takes_the_packet_in_transmission_along() {
+    let mut pair = Pair::new(wire(8.0, Time::from_millis(10)), wire(8.0, Time::ZERO));
+    let flow = pair.flow(2, Time::ZERO);
+    // A third of the first packet has left when the rate halves: it takes 0.5 + 2 ms, the second 3 ms more.
+    pair.network.run_until(Time::from_micros(500));
+    pair.network.set_rate(pair.there, Rate::from_mbps(4.0));
+    for (at, received) in [(12_500, 0), (12_501, 1), (15_500, 1), (15_501, 2)] {
+        pair.network.run_until(Time::from_micros(at));
+        assert_eq!(pair.network.server(flow).received, received, "at {at} us");
+    }
+    pair.check();
+}
+
+#[test]
+fn a_shorter_delay_does_not_let_packets_overtake() {
+    let mut pair = Pair::new(wire(8.0, Time::from_millis(10)), wire(8.0, Time::ZERO));
+    let flow = pair.flow(2, Time::ZERO);
+    // The second packet starts at 1.5 ms with the shorter delay, and would be there at 4 ms, the first at 11.5 ms.
+    pair.network.run_until(Time::from_micros(1_000));
+    pair.network.set_delay(pair.there, Time::from_millis(1));
+    pair.network.run_until(Time::from_micros(11_500));
+    assert_eq!(pair.network.server(flow).received, 0);
+    pair.network.run_until(Time::from_micros(11_501));
+    assert_eq!(pair.network.server(flow).received, 2);
+}
+
+#[test]
+fn a_shared_medium_carries_one_packet_at_a_time() {
+    let mut network = Network::new(1);
+    let there = network.add_link(wire(10.0, Time::from_millis(1)));
+    let back = network.add_link(wire(10.0, Time::from_millis(1)));
+    network.add_medium(&[there, back]);
+    let forward = network.add_route(&[there], RouteEnd::Server);
+    let reverse = network.add_route(&[back], RouteEnd::Client);
+    let flow = network.add_flow(FlowSpec {
+        client: FixedWindow::new(100, 1500),
+        server: FixedWindow::new(0, 1500),
+        forward,
+        back: reverse,
+        start: Time::ZERO,
+        stop: FOREVER,
+    });
+    network.run_until(Time::from_secs(10));
+    let (data, acks) = (network.read_link(there), network.read_link(back));
+    // Always one of the two sends, and for every packet of 1500 bytes one of 40.
+    let busy = data.busy_ns + acks.busy_ns;
+    assert!(busy > 9_990_000_000 && busy <= 10_000_000_000, "{busy}");
+    let expected = 10e6 / 8.0 * 10.0 / 1540.0;
+    assert!((f64::from(network.server(flow).received) / expected - 1.0).abs() < 0.02);
+    assert!(network.census().is_conserved());
+}
+
+#[test]
+fn cross_traffic_keeps_its_rate_and_its_turns() {
+    let mut network = Network::<FixedWindow>::new(1);
+    let link = network.add_link(wire(10.0, Time::from_millis(1)));
+    let route = network.add_route(&[link], RouteEnd::Sink);
+    let spec = |on_off| SourceSpec {
+        route,
+        rate: Rate::from_mbps(3.3),
+        size: 777,
+        start: Time::from_secs(1),
+        stop: Time::from_secs(11),
+        on_off,
+    };
+    let steady = network.add_source(spec(None));
+    let turns = network.add_source(spec(Some((Time::from_millis(300), Time::from_millis(700)))));
+    network.run_until(Time::from_secs(20));
+    let bits = |s| network.read_source(s).arrived_bytes as f64 * 8.0;
+    assert!((bits(steady) / 33e6 - 1.0).abs() < 1e-3, "{}", bits(steady));
+    assert!((bits(turns) / (0.3 * 33e6) - 1.0).abs() < 1e-2, "{}", bits(turns));
+}
+
+#[test]
+fn a_retired_flow_vanishes_and_its_place_is_used_again() {
+    let mut pair = Pair::new(wire(10.0, Time::from_millis(5)), wire(10.0, Time::from_millis(5)));
+    let flow = pair.flow(3, Time::ZERO);
+    pair.network.run_until(Time::from_millis(1));
+    pair.network.retire_flow(flow);
+    assert!(!pair.network.has_vanished(flow));
+    pair.network.run_until(Time::from_millis(100));
+    assert!(pair.network.has_vanished(flow));
+    assert_eq!(pair.network.census().absorbed, 3);
+    let again = pair.spec(3, Time::from_millis(200));
+    pair.network.replace_flow(flow, again);
+    pair.network.run_until(Time::from_millis(300));
+    assert!(pair.network.server(flow).received > 0);
+    pair.check();
+}
+
+#[test]
+fn flows_added_in_mid_run_start_on_time() {
+    let mut pair = Pair::new(wire(10.0, Time::from_millis(5)), wire(10.0, Time::from_millis(5)));
+    pair.flow(1, Time::ZERO);
+    pair.network.run_until(Time::from_millis(50));
+    let late: Vec<_> = (0..5_000).map(|i| pair.flow(1, Time::from_millis(60 + i % 7))).collect();
+    pair.network.run_until(Time::from_secs(20));
+    assert!(late.iter().all(|&flow| pair.network.server(flow).received > 0));
+    pair.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    // Every kind of trouble at once: no packet appears or vanishes, and a run repeats to the bit.
+    #[test]
+    fn packets_are_conserved_and_runs_repeat(
+        loss in 0.0f64..0.5,
+        after in any::<bool>(),
+        limit in 0u32..20,
+        changes in prop::collection::vec((1u64..400, 0u8..6, 1u32..40), 0..12),
+        shared in any::<bool>(),
+    ) {
+        let run = || {
+            let mut spec = wire(10.0, Time::from_millis(3));
+            spec.limit.packets = limit;
+            let mut pair = Pair::new(spec, wire(5.0, Time::from_millis(4)));
+            if shared {
+                pair.network.add_medium(&[pair.there, pair.back]);
+            }
+            pair.network.trace_packets();
+            let place = if after { Place::After } else { Place::Before };
+            pair.network.set_losses(pair.there, vec![LossSpec { place, only: Direction::Data, probability: loss }]);
+            for window in 1..6 {
+                pair.flow(window * 3, Time::from_millis(u64::from(window)));
+            }
+            let mut now = Time::ZERO;
+            for &(after, kind, value) in &changes {
+                now += Time::from_millis(after);
+                pair.network.run_until(now);
+                match kind {
+                    0 => pair.network.set_rate(pair.there, Rate::from_mbps(f64::from(value))),
+                    1 => pair.network.set_delay(pair.back, Time::from_millis(u64::from(value))),
+                    2 => pair.network.set_blackout(pair.there, value % 2 == 0),
+                    3 => pair.network.set_limit(pair.there, Limit { packets: value, bytes: u64::MAX }),
+                    4 => pair.network.set_capacity(pair.there, Rate::from_mbps(f64::from(value))),
+                    _ => pair.network.retire_flow(FlowId(value % 5)),
+                }
+                pair.check();
+            }
+            pair.network.run_until(now + Time::from_secs(2));
+            pair.check();
+            (pair.network.trace_digest(), pair.network.packet_hops(), pair.network.census())
+        };
+        prop_assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn losses_come_at_their_rate(probability in 0.01f64..0.9, seed in 0u64..1000) {
+        let mut network = Network::<FixedWindow>::new(seed);
+        let link = network.add_link(wire(100.0, Time::ZERO));
+        let route = network.add_route(&[link], RouteEnd::Sink);
+        network.set_losses(link, vec![LossSpec { place: Place::After, only: Direction::All, probability }]);
+        let source = network.add_source(SourceSpec {
+            route, rate: Rate::from_mbps(50.0), size: 500, start: Time::ZERO, stop: FOREVER, on_off: None,
+        });
+        network.run_until(Time::from_secs(1));
+        let stats = network.read_source(source);
+        let n = stats.sent_packets as f64;
+        let lost = n - stats.arrived_packets as f64;
+        let sigma = (n * probability * (1.0 - probability)).sqrt();
+        prop_assert!((lost - n * probability).abs() < 5.0 * sigma + 1.0);
+    }
+}
