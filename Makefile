@@ -1,0 +1,40 @@
+# make demo    build the command and run the quickstart: a table, a page and a picture
+# make test    every test, every claim
+# make check   format, lints, docs
+# make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
+# make bench   ours beside ns-2 and ns-3, where they are installed
+
+CARGO ?= cargo
+TOLLWAY = target/release/tollway
+
+.PHONY: demo test check build fuzz bench docs clean
+
+demo: build
+	$(TOLLWAY) run scenarios/quickstart.toml --out out/quickstart
+
+build:
+	$(CARGO) build --release --locked --bin tollway
+
+# The claims run in the release build: they simulate minutes of traffic. `--check-unmet` fails when the set of unmet
+# claims is not the one in papers/unmet.toml.
+test: build
+	$(CARGO) test --workspace --locked --quiet
+	$(TOLLWAY) reproduce --check-unmet papers/unmet.toml --quiet
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+docs:
+	mdbook build docs
+
+fuzz:
+	./fuzz/run.sh 60
+
+bench: build
+	python3 bench/sim.py
+
+clean:
+	$(CARGO) clean
+	rm -rf out docs/book
