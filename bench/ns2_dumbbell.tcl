@@ -85,7 +85,8 @@ proc route {from to via} {
 
 set r0 [$ns node]
 set r1 [$ns node]
-link_both_ways $r0 $r1 $option(bw) $option(hop) $queue $option(limit)
+# ns-2's drop-tail holds one packet less than its limit.
+link_both_ways $r0 $r1 $option(bw) $option(hop) $queue [expr {$option(limit) + 1}]
 set random [new RNG]
 $random seed $option(seed)
 set n $option(n)
