@@ -151,7 +151,6 @@ def build_ns3() -> Path | None:
     if shutil.which("g++") is None:
         say("ns-3 is left out: g++ isn't installed")
         return None
-    # Debian names its libraries libns3-core, a build from source libns3.37-core.
     probe = subprocess.run(
         ["g++", "-std=c++17", "-E", "-x", "c++", "-"],
         input="#include <ns3/core-module.h>\n",
