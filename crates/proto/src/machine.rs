@@ -26,6 +26,11 @@ pub trait Machine {
     /// When the machine next wants to be called; [`Time::NEVER`] if it waits for packets only.
     fn poll_timeout(&self) -> Time;
 
+    /// Whether all that the machine had to send has been sent and acknowledged, for good.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// Builds the next packet to send into `out`, a recycled slot of which the machine writes every field of its
     /// own, and its SACK ranges into `sack`, which comes empty. Answers false, `out` untouched, if there is none.
     fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool;

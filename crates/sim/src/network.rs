@@ -32,6 +32,7 @@ pub struct Network<M> {
     absorbed: u64,
     delivered: u64,
     trace: Option<u64>,
+    done: Vec<(FlowId, Time)>,
 }
 
 /// Names a flow: two machines and the routes between them.
@@ -103,6 +104,7 @@ struct Endpoint<M> {
     open_at: Time,
     stop_at: Time,
     live: bool,
+    done: bool,
 }
 
 /// A half-duplex medium: link directions that take turns, one packet each (round robin, as contention among stations
@@ -134,6 +136,7 @@ impl<M: Machine> Network<M> {
             absorbed: 0,
             delivered: 0,
             trace: None,
+            done: Vec::new(),
         }
     }
 
@@ -223,6 +226,11 @@ impl<M: Machine> Network<M> {
                 self.scheduler.set(entity, deadline);
             }
         }
+    }
+
+    /// The flows whose client is [done](Machine::is_done) since the last call, and when it was.
+    pub fn drain_done(&mut self) -> std::vec::Drain<'_, (FlowId, Time)> {
+        self.done.drain(..)
     }
 
     /// The present.
@@ -492,6 +500,13 @@ impl<M: Machine> Network<M> {
     #[inline]
     fn pump(&mut self, at: usize) {
         self.send_all(at);
+        let endpoint = &mut self.endpoints[at];
+        if !endpoint.done && endpoint.machine.is_done() {
+            endpoint.done = true;
+            if at % 2 == 0 {
+                self.done.push((FlowId((at / 2) as u32), self.now));
+            }
+        }
         let deadline = self.endpoints[at].deadline();
         let entity = self.endpoint_entity(at);
         if deadline < self.scheduler.pending(entity) {
@@ -588,6 +603,7 @@ impl<M: Machine> Endpoint<M> {
             open_at,
             stop_at: spec.stop,
             live: true,
+            done: false,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
     }

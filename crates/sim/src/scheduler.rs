@@ -61,7 +61,7 @@ impl Scheduler {
     #[inline]
     pub fn pending(&self, id: u32) -> Time {
         let key = match &self.queue {
-            Queue::Tree(tree) => tree.keys[tree.leaves + id as usize],
+            Queue::Tree(tree) => tree.get(id as usize),
             Queue::Calendar(calendar) => calendar.due.get(id as usize).copied().unwrap_or(IDLE),
         };
         if key == IDLE { Time::NEVER } else { Time(key >> self.bits) }
@@ -91,29 +91,35 @@ impl Scheduler {
 }
 
 /// A tournament (winner) tree: node `i` holds the least key of nodes `2i` and `2i + 1`.
+///
+/// The array has a fixed size so that a masked index needs no check. There is no early exit on the way up: the
+/// siblings' loads don't depend on each other, an exit would, on a branch nobody can predict.
 #[derive(Debug)]
 struct Tree {
-    keys: Vec<u64>,
+    keys: Box<[u64; TREE_NODES]>,
     leaves: usize,
+    levels: u32,
 }
 
 impl Tree {
     fn new(leaves: usize) -> Tree {
-        Tree { keys: vec![IDLE; 2 * leaves], leaves }
+        Tree { keys: Box::new([IDLE; TREE_NODES]), leaves, levels: leaves.trailing_zeros() }
+    }
+
+    #[inline]
+    fn get(&self, id: usize) -> u64 {
+        self.keys[(self.leaves + id) % TREE_NODES]
     }
 
     #[inline]
     fn set(&mut self, id: usize, key: u64) {
         let mut node = self.leaves + id;
-        self.keys[node] = key;
+        self.keys[node % TREE_NODES] = key;
         let mut least = key;
-        while node > 1 {
-            least = least.min(self.keys[node ^ 1]);
+        for _ in 0..self.levels {
+            least = least.min(self.keys[(node ^ 1) % TREE_NODES]);
             node >>= 1;
-            if self.keys[node] == least {
-                break;
-            }
-            self.keys[node] = least;
+            self.keys[node % TREE_NODES] = least;
         }
     }
 }
@@ -269,7 +275,10 @@ impl Calendar {
 const IDLE: u64 = u64::MAX;
 
 /// Up to how many entities the tree is the faster one (measured, see `docs/src/speed.md`).
-const TREE_MAX: usize = 2048;
+const TREE_MAX: usize = 8192;
+
+/// Nodes of the largest tree.
+const TREE_NODES: usize = 2 * TREE_MAX;
 
 /// Buckets of the calendar.
 const BUCKETS: usize = 4096;
