@@ -6,7 +6,16 @@
 //! intervals that ended since it was last called, each at its exact instant, and needs no timer of its own
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
+mod red;
+mod shadow;
+pub mod xcp;
+
+pub use red::{Red, RedConfig, ThresholdUnit};
+pub use shadow::{Deviation, Shadow};
+pub use xcp::{Xcp, XcpConfig};
+
 use crate::{Kind, Rate, Time, Toll};
+use xcp::{Fixed128, Number, Shift32};
 
 /// What a law sees of a packet and of the queue around it.
 #[derive(Clone, Copy, Debug)]
@@ -64,31 +73,104 @@ impl LinkLaw for DropTail {
     }
 }
 
-/// Every link law by value: dispatch is one predictable branch, and a port stays in one piece of memory.
+/// Every link law: dispatch is one predictable branch.
+///
+/// Laws with state stand in a box: a port with nothing but drop-tail, of which a large network has hundreds of
+/// thousands, then carries 16 bytes for its law, and a law that works finds its state in one piece of memory.
 #[derive(Clone, Debug)]
 pub enum AnyLink {
     /// [`DropTail`].
     DropTail(DropTail),
+    /// [`Red`].
+    Red(Box<Red>),
+    /// [`Xcp`] in floats.
+    Xcp(Box<Xcp<f64>>),
+    /// [`Xcp`] with a 32-bit significand, without floats.
+    Xcp32(Box<Xcp<Shift32>>),
+    /// [`Xcp`] in 128-bit fixed point, without floats.
+    Xcp128(Box<Xcp<Fixed128>>),
+    /// [`Xcp`] in floats, compared with the 32-bit significand.
+    Shadow32(Box<Shadow<Shift32>>),
+    /// [`Xcp`] in floats, compared with 128-bit fixed point.
+    Shadow128(Box<Shadow<Fixed128>>),
+}
+
+const _: () = assert!(size_of::<AnyLink>() == 16);
+
+/// What an XCP router knows, for experiments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct XcpState {
+    /// The aggregate feedback of the last control interval, bytes/s.
+    pub feedback: f64,
+    /// The mean round-trip time, s.
+    pub avg_rtt: f64,
+    /// The persistent queue, bytes.
+    pub persistent_queue: u64,
+    /// Control intervals that have ended.
+    pub intervals: u64,
+}
+
+impl<N: Number> From<&Xcp<N>> for XcpState {
+    fn from(router: &Xcp<N>) -> XcpState {
+        XcpState {
+            feedback: router.feedback(),
+            avg_rtt: router.avg_rtt(),
+            persistent_queue: router.persistent_queue(),
+            intervals: router.intervals(),
+        }
+    }
+}
+
+impl AnyLink {
+    /// What the XCP router knows, if this is one; a shadowed one's float side. It is as of the last packet.
+    pub fn xcp(&self) -> Option<XcpState> {
+        match self {
+            AnyLink::DropTail(_) | AnyLink::Red(_) => None,
+            AnyLink::Xcp(router) => Some((&**router).into()),
+            AnyLink::Xcp32(router) => Some((&**router).into()),
+            AnyLink::Xcp128(router) => Some((&**router).into()),
+            AnyLink::Shadow32(shadow) => Some(shadow.float().into()),
+            AnyLink::Shadow128(shadow) => Some(shadow.float().into()),
+        }
+    }
+
+    /// How far the second arithmetic deviates, if there are two ([`Shadow`]).
+    pub fn deviation(&self) -> Option<Deviation> {
+        match self {
+            AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
+            AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
+            _ => None,
+        }
+    }
+}
+
+/// The same expression for the law in whichever variant.
+macro_rules! each {
+    ($any:expr, $law:ident => $then:expr) => {
+        match $any {
+            AnyLink::DropTail($law) => $then,
+            AnyLink::Red($law) => $then,
+            AnyLink::Xcp($law) => $then,
+            AnyLink::Xcp32($law) => $then,
+            AnyLink::Xcp128($law) => $then,
+            AnyLink::Shadow32($law) => $then,
+            AnyLink::Shadow128($law) => $then,
+        }
+    };
 }
 
 impl LinkLaw for AnyLink {
     #[inline]
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
-        match self {
-            AnyLink::DropTail(law) => law.on_arrival(now, packet, toll),
-        }
+        each!(self, law => law.on_arrival(now, packet, toll))
     }
 
     #[inline]
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
-        match self {
-            AnyLink::DropTail(law) => law.on_departure(now, packet, toll),
-        }
+        each!(self, law => law.on_departure(now, packet, toll))
     }
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
-        match self {
-            AnyLink::DropTail(law) => law.set_capacity(now, capacity),
-        }
+        each!(self, law => law.set_capacity(now, capacity))
     }
 }

@@ -1,0 +1,73 @@
+//! Nanoseconds per packet of an XCP router: arrival and departure, control intervals included.
+//!
+//! `cargo bench -p tollway-law`; for instructions, `examples/xcp_instructions.rs`.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use tollway_law::link::xcp::{Arithmetic, Form};
+use tollway_law::link::{AnyLink, DropTail, LinkLaw, Passing, RedConfig, XcpConfig};
+use tollway_law::{Kind, Rate, Time, Toll};
+
+/// Packets a batch: they, and not the clock, are what is measured.
+const PACKETS: u64 = 10_000;
+
+/// 1 Gb/s full of 1500-byte packets of 64 flows; each arrives, and leaves with a few others behind it.
+fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll; 64]) -> f64 {
+    let mut due = 0.0;
+    for k in 0..PACKETS {
+        let now = Time(start + k * 12_000);
+        let mut toll = tolls[(k % 64) as usize];
+        let queued = (k % 7) as u32;
+        let packet = Passing {
+            size: 1500,
+            kind: Kind::Tolled,
+            ect: false,
+            backlog_packets: queued,
+            backlog_bytes: u64::from(queued) * 1500,
+            waited: Time::ZERO,
+        };
+        law.on_arrival(now, packet, &toll);
+        law.on_departure(now, packet, &mut toll);
+        due += toll.due;
+    }
+    due
+}
+
+fn tolls() -> [Toll; 64] {
+    std::array::from_fn(|k| Toll {
+        due: 1e24,
+        rtt: 0.02 + 0.001 * k as f32,
+        offer: 12e-6 * 64.0 * (0.5 + k as f32 / 64.0),
+        ..Toll::default()
+    })
+}
+
+fn routers(c: &mut Criterion) {
+    let capacity = Rate::from_mbps(1000.0);
+    let xcp = |arithmetic, form| XcpConfig { arithmetic, form, ..XcpConfig::default() }.build(capacity);
+    let laws = [
+        ("drop-tail", AnyLink::DropTail(DropTail)),
+        ("red", AnyLink::Red(Box::new(RedConfig::default().build(capacity)))),
+        ("xcp/float", xcp(Arithmetic::Float, Form::Throughput)),
+        ("xcp/float/window", xcp(Arithmetic::Float, Form::Window)),
+        ("xcp/fixed32", xcp(Arithmetic::Fixed32, Form::Throughput)),
+        ("xcp/fixed128", xcp(Arithmetic::Fixed128, Form::Throughput)),
+        ("xcp/shadow32", xcp(Arithmetic::Shadow32, Form::Throughput)),
+    ];
+    let tolls = tolls();
+    let mut group = c.benchmark_group("arrival and departure");
+    group.throughput(Throughput::Elements(PACKETS));
+    for (name, mut law) in laws {
+        let mut start = 0;
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                start += PACKETS * 12_000;
+                black_box(pass(black_box(&mut law), start, &tolls))
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, routers);
+criterion_main!(benches);

@@ -1,0 +1,53 @@
+//! A million packets through one XCP router, to count instructions:
+//!
+//! ```text
+//! cargo build --release -p tollway-law --example xcp_instructions
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+//!     target/release/examples/xcp_instructions float|window|fixed32|fixed128|drop-tail
+//! ```
+//!
+//! Per packet: the difference to `drop-tail`, which is the loop alone, divided by the packets.
+
+use std::hint::black_box;
+
+use tollway_law::link::xcp::{Arithmetic, Form};
+use tollway_law::link::{AnyLink, DropTail, LinkLaw, Passing, XcpConfig};
+use tollway_law::{Kind, Rate, Time, Toll};
+
+fn main() {
+    let which = std::env::args().nth(1).unwrap_or_default();
+    let config = |arithmetic, form| XcpConfig { arithmetic, form, ..XcpConfig::default() };
+    let capacity = Rate::from_mbps(1000.0);
+    let mut law = match which.as_str() {
+        "float" => config(Arithmetic::Float, Form::Throughput).build(capacity),
+        "window" => config(Arithmetic::Float, Form::Window).build(capacity),
+        "fixed32" => config(Arithmetic::Fixed32, Form::Throughput).build(capacity),
+        "fixed128" => config(Arithmetic::Fixed128, Form::Throughput).build(capacity),
+        "drop-tail" => AnyLink::DropTail(DropTail),
+        _ => {
+            eprintln!("say one of float, window, fixed32, fixed128, drop-tail");
+            std::process::exit(2);
+        }
+    };
+    let mut due = 0.0;
+    for k in 0..1_000_000u64 {
+        let now = Time(k * 12_000);
+        let flow = (k % 64) as f32;
+        let mut toll =
+            Toll { due: 1e24, rtt: 0.02 + 0.001 * flow, offer: 12e-6 * (32.0 + flow), ..Toll::default() };
+        let queued = (k % 7) as u32;
+        let packet = Passing {
+            size: 1500,
+            kind: Kind::Tolled,
+            ect: false,
+            backlog_packets: queued,
+            backlog_bytes: u64::from(queued) * 1500,
+            waited: Time::ZERO,
+        };
+        let law = black_box(&mut law);
+        law.on_arrival(now, packet, &toll);
+        law.on_departure(now, packet, &mut toll);
+        due += toll.due;
+    }
+    println!("{which}: 1000000 packets, mean feedback {} bytes/s", due / 1e6);
+}

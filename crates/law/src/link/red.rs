@@ -1,0 +1,323 @@
+//! RED: random early detection, after Floyd and Jacobson, "Random Early Detection Gateways for Congestion
+//! Avoidance", IEEE/ACM ToN 1(4), 1993.
+
+use serde::{Deserialize, Serialize};
+
+use super::{LinkLaw, Passing, Verdict};
+use crate::{Bytes, Rate, Time, Toll};
+
+/// Signals congestion at random, ever more often as the average queue grows from one threshold to the other.
+///
+/// The average is an EWMA over arrivals of the backlog without the packet in transmission; time in which the link
+/// was idle counts as so many arrivals of a typical packet at an empty queue. Between the thresholds the gaps
+/// between signals are uniform on 1 … 1/p_b arrivals (their § VII, method 2), hence a signal every (1/p_b + 1)/2
+/// arrivals in the mean; at and over the upper one every packet is dropped, marked or not (RFC 3168 § 7).
+#[derive(Clone, Debug)]
+pub struct Red {
+    average: f64,
+    /// Arrivals since the last signal, or since the average came over the lower threshold.
+    count: u64,
+    /// When the link fell idle, in nanoseconds; `None` while it is busy.
+    idle_since: Option<u64>,
+    random: Pcg32,
+    weight: f64,
+    min: f64,
+    max: f64,
+    max_probability: f64,
+    gentle: bool,
+    unit: ThresholdUnit,
+    packet_size: f64,
+    capacity: Rate,
+}
+
+/// The constants of a RED queue, and the factory of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RedConfig {
+    /// Up to this average nothing is signalled, in `unit`. 5 (their § VI).
+    pub min_threshold: f64,
+    /// From this average on everything is, in `unit`. 15 (their § VI: at least twice the lower one; three times in
+    /// practice).
+    pub max_threshold: f64,
+    /// What the thresholds count. Packets.
+    pub unit: ThresholdUnit,
+    /// p_b just under the upper threshold. 0.1 (the XCP study; the 1993 paper's simulations have 0.02).
+    pub max_probability: f64,
+    /// w_q, the weight of an arrival in the average. 0.002 (their § VI).
+    pub weight: f64,
+    /// Whether p_b grows on from `max_probability` to 1 between the upper threshold and its double, instead of
+    /// jumping to 1 (Floyd's "gentle" of 2000). Off, as published.
+    pub gentle: bool,
+    /// The size of a typical packet, by which idle time is counted. 1000 B.
+    pub packet_size: Bytes,
+    /// Of the private random generator. 1.
+    pub seed: u64,
+}
+
+/// What RED's thresholds count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThresholdUnit {
+    /// Packets queued.
+    #[default]
+    Packets,
+    /// Bytes queued.
+    Bytes,
+}
+
+impl RedConfig {
+    /// The law, for a link of `capacity`.
+    ///
+    /// Out-of-range values are pulled into range: probabilities and the weight to 0 … 1, thresholds to 0 and more, the
+    /// upper one to no less than the lower.
+    pub fn build(&self, capacity: Rate) -> Red {
+        // `max` answers the other operand for NaN.
+        let min = self.min_threshold.max(0.0);
+        Red {
+            average: 0.0,
+            count: 0,
+            idle_since: Some(0),
+            random: Pcg32::new(self.seed),
+            weight: share(self.weight),
+            min,
+            max: self.max_threshold.max(min),
+            max_probability: share(self.max_probability),
+            gentle: self.gentle,
+            unit: self.unit,
+            packet_size: self.packet_size.0.max(1) as f64,
+            capacity,
+        }
+    }
+}
+
+impl Default for RedConfig {
+    fn default() -> RedConfig {
+        RedConfig {
+            min_threshold: 5.0,
+            max_threshold: 15.0,
+            unit: ThresholdUnit::Packets,
+            max_probability: 0.1,
+            weight: 0.002,
+            gentle: false,
+            packet_size: Bytes(1000),
+            seed: 1,
+        }
+    }
+}
+
+impl Red {
+    /// The average queue, in packets or bytes as the thresholds are.
+    pub fn average(&self) -> f64 {
+        self.average
+    }
+
+    /// The average takes an arrival in.
+    #[inline]
+    fn follow(&mut self, now: Time, packet: Passing) {
+        if let Some(since) = self.idle_since.take() {
+            let idle = Time(now.0.saturating_sub(since)).as_secs_f64();
+            let packets = idle * self.capacity.bytes_per_sec() / self.packet_size;
+            // An infinite or absurd capacity would make 1^∞ of it.
+            if packets >= 1.0 {
+                self.average *= libm::pow(1.0 - self.weight, packets.min(1e9));
+            }
+        }
+        let backlog = match self.unit {
+            ThresholdUnit::Packets => f64::from(packet.backlog_packets),
+            ThresholdUnit::Bytes => packet.backlog_bytes as f64,
+        };
+        self.average += self.weight * (backlog - self.average);
+    }
+
+    /// p_b: the probability before gaps are made uniform; `None` where every packet is dropped.
+    #[inline]
+    fn probability(&self) -> Option<f64> {
+        if self.average < self.max {
+            return Some(self.max_probability * (self.average - self.min) / (self.max - self.min));
+        }
+        if self.gentle && self.average < 2.0 * self.max {
+            return Some(
+                self.max_probability + (1.0 - self.max_probability) * (self.average / self.max - 1.0),
+            );
+        }
+        None
+    }
+}
+
+impl LinkLaw for Red {
+    #[inline]
+    fn on_arrival(&mut self, now: Time, packet: Passing, _: &Toll) -> Verdict {
+        self.follow(now, packet);
+        if self.average < self.min {
+            self.count = 0;
+            return Verdict::Pass;
+        }
+        let Some(p) = self.probability() else {
+            self.count = 0;
+            return Verdict::Drop;
+        };
+        // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where that is ≤ 0.
+        if self.random.unit() * (1.0 - self.count as f64 * p) < p {
+            self.count = 0;
+            return Verdict::Signal;
+        }
+        self.count += 1;
+        Verdict::Pass
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Time, packet: Passing, _: &mut Toll) -> Verdict {
+        if packet.backlog_packets <= 1 {
+            // The last one: when it has been sent, and nothing else came, the link falls idle.
+            self.idle_since = Some(now.saturating_add(self.capacity.time_for(u64::from(packet.size))).0);
+        }
+        Verdict::Pass
+    }
+
+    fn set_capacity(&mut self, _: Time, capacity: Rate) {
+        self.capacity = capacity;
+    }
+}
+
+/// In 0 … 1, NaN as 0 (which `clamp` would keep).
+fn share(p: f64) -> f64 {
+    if p > 0.0 { p.min(1.0) } else { 0.0 }
+}
+
+/// PCG-XSH-RR 64/32 (O'Neill 2014): 64 bits of state, stepped by a linear congruence, 32 bits of it put out after a
+/// rotation that the top bits choose. Good for much more than coins, and the same on every machine.
+#[derive(Clone, Debug)]
+struct Pcg32(u64);
+
+impl Pcg32 {
+    fn new(seed: u64) -> Pcg32 {
+        let mut random = Pcg32(seed.wrapping_add(PCG_INCREMENT));
+        random.unit();
+        random
+    }
+
+    /// Uniform on [0, 1), in steps of 2⁻³².
+    #[inline]
+    fn unit(&mut self) -> f64 {
+        let state = self.0;
+        self.0 = state.wrapping_mul(PCG_MULTIPLIER).wrapping_add(PCG_INCREMENT);
+        let mixed = (((state >> 18) ^ state) >> 27) as u32;
+        f64::from(mixed.rotate_right((state >> 59) as u32)) * (1.0 / 4_294_967_296.0)
+    }
+}
+
+const PCG_MULTIPLIER: u64 = 6_364_136_223_846_793_005;
+const PCG_INCREMENT: u64 = 1_442_695_040_888_963_407;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Kind;
+
+    fn passing(backlog_packets: u32) -> Passing {
+        Passing {
+            size: 1000,
+            kind: Kind::Plain,
+            ect: true,
+            backlog_packets,
+            backlog_bytes: u64::from(backlog_packets) * 1000,
+            waited: Time::ZERO,
+        }
+    }
+
+    /// A queue held at `backlog`: verdicts of `n` arrivals, the average having settled first.
+    fn held(red: &mut Red, backlog: u32, n: usize) -> Vec<Verdict> {
+        red.idle_since = None;
+        red.average = f64::from(backlog);
+        (0..n).map(|_| red.on_arrival(Time::ZERO, passing(backlog), &Toll::default())).collect()
+    }
+
+    #[test]
+    fn gaps_between_signals_are_uniform_up_to_one_over_p() {
+        // Halfway between the thresholds: p_b = 0.05, gaps uniform on 1..=20, 10.5 in the mean.
+        let mut red = RedConfig::default().build(Rate::from_mbps(10.0));
+        let verdicts = held(&mut red, 10, 200_000);
+        let mut gaps = [0u32; 21];
+        let mut gap = 0;
+        for verdict in verdicts {
+            gap += 1;
+            if verdict != Verdict::Pass {
+                assert_eq!(verdict, Verdict::Signal);
+                gaps[gap] += 1;
+                gap = 0;
+            }
+        }
+        let signals: u32 = gaps.iter().sum();
+        assert!((f64::from(signals) / 200_000.0 - 1.0 / 10.5).abs() < 0.002, "{signals}");
+        for (gap, &n) in gaps.iter().enumerate().skip(1) {
+            let share = f64::from(n) / f64::from(signals);
+            assert!((share - 0.05).abs() < 0.006, "{gap}: {share}");
+        }
+    }
+
+    #[test]
+    fn under_the_lower_threshold_all_pass_and_over_the_upper_none() {
+        let mut red = RedConfig::default().build(Rate::from_mbps(10.0));
+        assert!(held(&mut red, 4, 1000).iter().all(|&v| v == Verdict::Pass));
+        assert!(held(&mut red, 15, 1000).iter().all(|&v| v == Verdict::Drop));
+        let mut gentle = RedConfig { gentle: true, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+        // At 1.5 times the upper threshold p_b = 0.55: every gap is 1 or 2.
+        let signals = held(&mut gentle, 22, 1000).iter().filter(|&&v| v == Verdict::Signal).count();
+        assert!((500..900).contains(&signals), "{signals}");
+        assert!(held(&mut gentle, 30, 1000).iter().all(|&v| v == Verdict::Drop));
+    }
+
+    #[test]
+    fn idle_time_counts_as_packets_at_an_empty_queue() {
+        let capacity = Rate::from_bytes_per_sec(1e6);
+        let mut red = RedConfig::default().build(capacity);
+        held(&mut red, 10, 1);
+        // The last packet is sent from 1 s to 1.001 s; the next comes 500 packet times later.
+        red.on_departure(Time::from_secs(1), passing(1), &mut Toll::default());
+        red.on_arrival(Time::from_millis(1501), passing(0), &Toll::default());
+        let right = 10.0 * libm::pow(0.998, 501.0);
+        assert!((red.average() - right).abs() < 1e-9, "{} {right}", red.average());
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let verdicts = |seed| {
+            let mut red = RedConfig { seed, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+            held(&mut red, 12, 500)
+        };
+        assert_eq!(verdicts(7), verdicts(7));
+        assert_ne!(verdicts(7), verdicts(8));
+    }
+
+    proptest! {
+        #[test]
+        fn the_average_follows_the_queue(from in 0u32..100, to in 0u32..100, weight in 0.001f64..0.1) {
+            let mut red = RedConfig { weight, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+            held(&mut red, from, 1);
+            let n = (3.0 / weight) as u32;
+            (0..n).for_each(|_| { red.on_arrival(Time::ZERO, passing(to), &Toll::default()); });
+            // After n arrivals (1−w)^n of the way is left.
+            let right = f64::from(to) + (f64::from(from) - f64::from(to)) * libm::pow(1.0 - weight, f64::from(n));
+            prop_assert!((red.average() - right).abs() < 1e-6);
+        }
+
+        #[test]
+        fn nothing_poisons_the_average(
+            weight in any::<f64>(), min in any::<f64>(), max in any::<f64>(), p in any::<f64>(), mbps in any::<f64>(),
+            steps in prop::collection::vec((any::<u64>(), any::<u32>(), any::<bool>()), 0..50),
+        ) {
+            let config = RedConfig { weight, min_threshold: min, max_threshold: max, max_probability: p, ..Default::default() };
+            let mut red = config.build(Rate::from_mbps(mbps));
+            for (now, backlog, leaves) in steps {
+                if leaves {
+                    red.on_departure(Time(now), passing(backlog), &mut Toll::default());
+                } else {
+                    red.on_arrival(Time(now), passing(backlog), &Toll::default());
+                }
+                prop_assert!(red.average().is_finite() && red.average() >= 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Two arithmetics on the same packets: how far does a router without floats deviate from one with?
+
+use super::xcp::{Grant, Number, Xcp, XcpConfig};
+use super::{LinkLaw, Passing, Verdict};
+use crate::{Rate, Time, Toll};
+
+/// A float XCP router with one in `N` beside it. The float router writes the tolls; both see every packet as it came,
+/// and each keeps its own sums, pools and estimates.
+///
+/// What they share is when intervals end. An interval is as long as the mean round-trip time, rounded to a
+/// nanosecond: left to themselves, two arithmetics would now and then put a packet on different sides of an end, and
+/// the comparison would be of two traces. Otherwise the feedback is a continuous function of what is calculated:
+/// where `due` crosses the fair share and where a pool runs dry, both branches agree.
+#[derive(Clone, Debug)]
+pub struct Shadow<N: Number> {
+    float: Xcp<f64>,
+    other: Xcp<N>,
+    deviation: Deviation,
+}
+
+/// How far one router's feedback lies from another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Deviation {
+    /// The worst of |f₂ − f₁| / max(positive part, negative part) over packets. The parts are the float router's
+    /// nominal ones, Cp·X and Cn·s. Where both are zero, any difference counts as 1.
+    pub worst: f64,
+    /// Packets compared.
+    pub packets: u64,
+}
+
+impl<N: Number> Shadow<N> {
+    /// Both routers, set up alike.
+    pub fn new(config: &XcpConfig, capacity: Rate) -> Shadow<N> {
+        Shadow {
+            float: Xcp::new(config, capacity),
+            other: Xcp::new(config, capacity),
+            deviation: Deviation::default(),
+        }
+    }
+
+    /// The float router, whose feedback counts.
+    pub fn float(&self) -> &Xcp<f64> {
+        &self.float
+    }
+
+    /// The other router.
+    pub fn other(&self) -> &Xcp<N> {
+        &self.other
+    }
+
+    /// What was found so far.
+    pub fn deviation(&self) -> Deviation {
+        self.deviation
+    }
+
+    fn catch_up(&mut self, now: Time, backlog: u64) {
+        while let Some(tick) = self.float.expire(now, backlog) {
+            self.other.follow(tick, backlog);
+        }
+    }
+}
+
+impl Deviation {
+    fn add(&mut self, first: f64, second: f64, larger_part: f64) {
+        let difference = (second - first).abs();
+        let relative = match larger_part > 0.0 {
+            true => difference / larger_part,
+            false if difference == 0.0 => 0.0,
+            false => 1.0,
+        };
+        self.worst = self.worst.max(relative);
+        self.packets += 1;
+    }
+
+    /// The worse of two, over the packets of both.
+    pub fn join(self, other: Deviation) -> Deviation {
+        Deviation { worst: self.worst.max(other.worst), packets: self.packets + other.packets }
+    }
+}
+
+impl<N: Number> LinkLaw for Shadow<N> {
+    fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
+        self.catch_up(now, packet.backlog_bytes);
+        self.float.arrive(packet, toll);
+        self.other.arrive(packet, toll);
+        Verdict::Pass
+    }
+
+    fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
+        self.catch_up(now, packet.backlog_bytes);
+        let (first, second) = (self.float.depart(packet, toll), self.other.depart(packet, toll));
+        let mut copy = *toll;
+        Grant::write(first, packet.kind, toll);
+        Grant::write(second, packet.kind, &mut copy);
+        if let Some(grant) = first {
+            self.deviation.add(toll.due, copy.due, grant.larger_part);
+        }
+        Verdict::Pass
+    }
+
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.catch_up(now, self.float.backlog());
+        self.float.set_capacity(now, capacity);
+        self.other.set_capacity(now, capacity);
+    }
+}

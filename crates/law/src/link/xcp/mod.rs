@@ -1,0 +1,404 @@
+//! XCP's router: spare bandwidth is handed out equally, excess is taken back in proportion.
+//!
+//! One statement of the algorithm, [`Xcp`], over a [`Number`]: `f64`, the XCP study's 32-bit significand
+//! ([`Shift32`]), or 128-bit fixed point ([`Fixed128`]). The compiler makes a router of its own from each, so the
+//! common statement costs the `f64` router nothing. Sources: Katabi, Handley, Rohrs, SIGCOMM 2002 (§ 3.5);
+//! draft-falk-xcp-spec-03 (§ 5); Zhang & Henderson, INFOCOM 2005 ("the study"); and for what those leave open ns-2.35.
+
+mod config;
+mod fixed128;
+mod number;
+mod shift32;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Arithmetic, Form, XcpConfig};
+pub use fixed128::Fixed128;
+pub use number::{Accumulator, Number, sane_amount, sane_seconds};
+pub use shift32::{Shift32, Sum64};
+
+use super::{LinkLaw, Passing, Verdict};
+use crate::{Kind, Rate, Time, Toll};
+
+/// The XCP router of one output port, calculating in `N`.
+///
+/// **Statistics at arrival, feedback at departure.** Arrivals of an interval give its input traffic and the mean
+/// round-trip time, weighted by each packet's X ([`Toll::offer`], the time between its sender's packets). When the
+/// interval ends they become the feedback for the next: an amount to hand out, shared in proportion to X (equal for
+/// every flow, since flows with a small X send many packets), and one to take back, shared in proportion to bytes.
+///
+/// **Time.** Two timers run on their own: the control interval (as long as the mean round-trip time) and the queue
+/// interval. The router is told the time with each packet and first catches up on every expiry up to and including
+/// that instant, control before queue when both fall together; the backlog they see is the one before the packet,
+/// which stood unchanged since the last one. Idle time is skipped in one step, with the state stepping would leave.
+///
+/// **What a packet says is not trusted to be a number**: see [`sane_seconds`] and [`sane_amount`]. A packet that says
+/// no round-trip time counts by its bytes only, and gets 0 (draft § 4, ns-2.35).
+#[derive(Clone, Debug)]
+pub struct Xcp<N: Number> {
+    /// The earlier of the two timers' expiries, in nanoseconds: all that a packet between expiries looks at.
+    next: u64,
+    /// Bytes that arrived in this control interval, framing estimate included; exact in every form.
+    input_bytes: u64,
+    /// Σ X and Σ X · RTT of this control interval: s, s².
+    sum_x: N::Sum,
+    sum_x_rtt: N::Sum,
+    /// What is left to hand out and to take back in this interval: bytes/s.
+    positive: N::Sum,
+    negative: N::Sum,
+    /// What a packet gets per second of its X (bytes/s²) and gives per byte (1/s).
+    per_x: N,
+    per_byte: N,
+    /// The least backlog a departure left behind in this queue interval, and the persistent queue: bytes.
+    least_backlog: u64,
+    queue: u64,
+    /// The backlog after the last packet if that was let in; for what happens between packets.
+    backlog: u64,
+    control_timer: Timer,
+    queue_timer: Timer,
+    /// Whether the last control interval was without packets.
+    was_quiet: bool,
+    /// Mean round-trip time, s; capacity and aggregate feedback, bytes/s.
+    rtt: N,
+    capacity: N,
+    feedback: N,
+    intervals: u64,
+    constants: Constants<N>,
+}
+
+/// An expiry that a router caught up on: another router can [follow](Xcp::follow) it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tick {
+    control: bool,
+    /// How often it expired in a row, nothing changing after the first.
+    times: u64,
+    /// Nanoseconds to the next.
+    period: u64,
+}
+
+/// What a router says about a departing packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant<N> {
+    /// Its feedback in bytes/s; `None` if what the packet asks for is less, and stands.
+    pub(super) feedback: Option<N>,
+    /// The larger of its nominal positive and negative parts, before the pools' ends: bytes/s.
+    pub(super) larger_part: N,
+}
+
+/// Instants and spans in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    next: u64,
+    period: u64,
+}
+
+/// [`XcpConfig`] in the router's numbers.
+#[derive(Clone, Copy, Debug)]
+struct Constants<N> {
+    alpha: N,
+    beta: N,
+    gamma: N,
+    max_rtt: N,
+    initial_rtt: N,
+    shortest_rtt: N,
+    half: N,
+    min_interval: u64,
+    allowed_queue: u64,
+    overhead: u64,
+    form: Form,
+}
+
+impl<N: Number> Xcp<N> {
+    /// A router for a link of `capacity`, at the run's start.
+    pub fn new(config: &XcpConfig, capacity: Rate) -> Xcp<N> {
+        let amount = |value: f64| N::from_amount(sane_amount(value));
+        // A timer of zero would never be caught up with.
+        let nanos = |span: Time| span.0.clamp(1_000, LONGEST_NANOS);
+        let initial = nanos(config.initial_interval);
+        let initial_rtt = N::from_nanos(initial);
+        let none = N::Sum::holding(N::ZERO);
+        Xcp {
+            next: config.first_control.min(config.first_queue).0,
+            input_bytes: 0,
+            sum_x: none,
+            sum_x_rtt: none,
+            positive: none,
+            negative: none,
+            per_x: N::ZERO,
+            per_byte: N::ZERO,
+            least_backlog: 0,
+            queue: 0,
+            backlog: 0,
+            control_timer: Timer { next: config.first_control.0, period: initial },
+            queue_timer: Timer { next: config.first_queue.0, period: initial },
+            was_quiet: false,
+            rtt: initial_rtt,
+            capacity: Self::sane_capacity(capacity),
+            feedback: N::ZERO,
+            intervals: 0,
+            constants: Constants {
+                alpha: amount(config.alpha),
+                beta: amount(config.beta),
+                gamma: amount(config.gamma),
+                max_rtt: N::from_nanos(nanos(config.max_interval)),
+                initial_rtt,
+                shortest_rtt: N::from_nanos(1_000),
+                half: amount(0.5),
+                min_interval: nanos(config.min_interval),
+                allowed_queue: nanos(config.allowed_queue),
+                overhead: config.overhead.0.min(1 << 20),
+                form: config.form,
+            },
+        }
+    }
+
+    /// The aggregate feedback F of the last control interval, bytes/s: α · spare bandwidth − β · queue / RTT.
+    pub fn feedback(&self) -> f64 {
+        f64::from_bits(self.feedback.to_amount())
+    }
+
+    /// The mean round-trip time of the last control interval's packets, s; the initial one if there were none.
+    pub fn avg_rtt(&self) -> f64 {
+        f64::from_bits(self.rtt.to_amount())
+    }
+
+    /// The persistent queue, bytes: what did not drain during the last queue interval.
+    pub fn persistent_queue(&self) -> u64 {
+        self.queue
+    }
+
+    /// Control intervals that have ended.
+    pub fn intervals(&self) -> u64 {
+        self.intervals
+    }
+
+    /// What is left to hand out and to take back in this control interval, bytes/s.
+    pub fn pools(&self) -> (f64, f64) {
+        (f64::from_bits(self.positive.value().to_amount()), f64::from_bits(self.negative.value().to_amount()))
+    }
+
+    /// The backlog after the last packet, bytes, if it was let in.
+    pub(super) fn backlog(&self) -> u64 {
+        self.backlog
+    }
+
+    /// Catches up to `now`, `backlog` bytes having been queued since the last packet.
+    #[inline]
+    fn catch_up(&mut self, now: Time, backlog: u64) {
+        if now.0 >= self.next {
+            self.catch_up_slowly(now, backlog);
+        }
+    }
+
+    #[cold]
+    fn catch_up_slowly(&mut self, now: Time, backlog: u64) {
+        while self.expire(now, backlog).is_some() {}
+    }
+
+    /// Works off the earliest expiry that is due at `now`, if any.
+    pub(super) fn expire(&mut self, now: Time, backlog: u64) -> Option<Tick> {
+        if self.next > now.0 || self.next == u64::MAX {
+            return None;
+        }
+        let tick = if self.control_timer.next <= self.queue_timer.next {
+            let quiet = self.is_quiet();
+            let settled = quiet && self.was_quiet;
+            let period = self.end_control_interval(quiet);
+            // A quiet interval after a quiet one leaves everything as it is, and so do those that follow.
+            let times = if settled { 1 + (now.0 - self.next) / period } else { 1 };
+            Tick { control: true, times, period }
+        } else {
+            let before = (self.queue, self.least_backlog, self.queue_timer.period);
+            let period = self.end_queue_interval(backlog);
+            // The same here, until the next control interval may change the mean round-trip time.
+            let until = self.control_timer.next.min(now.0.saturating_add(1));
+            let settled = before == (backlog, backlog, period);
+            let times = if settled { (until - self.next).div_ceil(period).max(1) } else { 1 };
+            Tick { control: false, times, period }
+        };
+        self.rearm(tick);
+        Some(tick)
+    }
+
+    /// Works off the expiry that another router, which sees the same packets, has worked off, with that one's
+    /// periods: so that two forms of arithmetic divide one trace into the same intervals to the nanosecond.
+    pub(super) fn follow(&mut self, tick: Tick, backlog: u64) {
+        if tick.control {
+            let quiet = self.is_quiet();
+            self.end_control_interval(quiet);
+        } else {
+            self.end_queue_interval(backlog);
+        }
+        self.rearm(tick);
+    }
+
+    fn rearm(&mut self, tick: Tick) {
+        if tick.control {
+            self.intervals += tick.times;
+        }
+        let timer = if tick.control { &mut self.control_timer } else { &mut self.queue_timer };
+        timer.next = timer.next.saturating_add(tick.period.saturating_mul(tick.times));
+        timer.period = tick.period;
+        self.next = self.control_timer.next.min(self.queue_timer.next);
+    }
+
+    /// Whether no packet came in this control interval.
+    fn is_quiet(&self) -> bool {
+        self.input_bytes == 0 && self.sum_x.value() == N::ZERO
+    }
+
+    /// The control interval ends: its statistics become feedback for the next, whose length is answered.
+    fn end_control_interval(&mut self, quiet: bool) -> u64 {
+        let Constants { alpha, beta, gamma, initial_rtt, shortest_rtt, .. } = self.constants;
+        let (zero, sum_x) = (N::ZERO, self.sum_x.value());
+        self.rtt = if sum_x > zero {
+            // The floor is only against packets that lie: a queue over a picosecond is no finite feedback.
+            (self.sum_x_rtt.value() / sum_x).most(shortest_rtt)
+        } else {
+            initial_rtt
+        };
+        let (mut feedback, mut shuffled) = (zero, zero);
+        (self.per_x, self.per_byte) = (zero, zero);
+        let bytes = N::from_count(self.input_bytes);
+        if self.input_bytes > 0 {
+            let y = match self.constants.form {
+                Form::Throughput => bytes / N::from_nanos(self.control_timer.period),
+                Form::Window => bytes / self.rtt,
+            };
+            let drain = beta * N::from_count(self.queue) / self.rtt;
+            feedback = alpha * (self.capacity - y) - drain;
+            let magnitude = feedback.most(zero - feedback);
+            shuffled = (gamma * y - magnitude).most(zero);
+        }
+        let positive = shuffled + feedback.most(zero);
+        let negative = shuffled + (zero - feedback).most(zero);
+        if self.input_bytes > 0 {
+            // No X at all: nothing that came can be given anything; ns-2 divides by one second.
+            let shares = if sum_x > zero { sum_x } else { N::from_count(1) };
+            self.per_x = positive / shares;
+            self.per_byte = negative / bytes;
+        }
+        // What the old interval did not spend is discarded.
+        self.positive = N::Sum::holding(positive);
+        self.negative = N::Sum::holding(negative);
+        self.feedback = feedback;
+        self.input_bytes = 0;
+        self.sum_x = N::Sum::holding(zero);
+        self.sum_x_rtt = N::Sum::holding(zero);
+        self.was_quiet = quiet;
+        self.rtt.to_nanos().max(self.constants.min_interval)
+    }
+
+    /// The queue interval ends: what never drained in it is the persistent queue. Answers the next one's length.
+    ///
+    /// It has a timer of its own: measured over the control interval, the queue would feed on the control loop.
+    fn end_queue_interval(&mut self, backlog: u64) -> u64 {
+        self.queue = self.least_backlog;
+        self.least_backlog = backlog;
+        let allowed = self.constants.allowed_queue;
+        if self.capacity > N::ZERO {
+            let to_drain = N::from_count(backlog) / self.capacity;
+            ((self.rtt - to_drain) * self.constants.half).to_nanos().max(allowed)
+        } else {
+            allowed
+        }
+    }
+
+    /// A packet's statistics, expiries being caught up on.
+    #[inline]
+    pub(super) fn arrive(&mut self, packet: Passing, toll: &Toll) {
+        self.backlog = packet.backlog_bytes + u64::from(packet.size);
+        self.input_bytes += u64::from(packet.size) + self.constants.overhead;
+        if packet.kind == Kind::Tolled {
+            let rtt = sane_seconds(toll.rtt);
+            if rtt != 0 {
+                let x = N::from_seconds(sane_seconds(toll.offer));
+                self.sum_x.put(x);
+                self.sum_x_rtt.put(x * N::from_seconds(rtt).least(self.constants.max_rtt));
+            }
+        }
+    }
+
+    /// A packet's feedback, expiries being caught up on; `None` if it wants or gets none.
+    #[inline]
+    pub(super) fn depart(&mut self, packet: Passing, toll: &Toll) -> Option<Grant<N>> {
+        self.least_backlog = self.least_backlog.min(packet.backlog_bytes);
+        self.backlog = packet.backlog_bytes.saturating_sub(u64::from(packet.size));
+        if packet.kind != Kind::Tolled || sane_seconds(toll.rtt) == 0 {
+            return None;
+        }
+        let x = N::from_seconds(sane_seconds(toll.offer));
+        let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
+        let asked = N::from_amount(sane_amount(toll.due));
+        let (positive, negative) = (self.positive.value(), self.negative.value());
+        let (by_x, by_bytes) = (self.per_x * x, self.per_byte * bytes);
+        let (mut give, mut take) = (by_x.least(positive), by_bytes.least(negative));
+        let fair = give - take;
+        let stands = asked < fair;
+        if stands {
+            // A link before this one, or the sender, allows less. The pools must balance all the same: what the
+            // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
+            // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
+            take = take + (fair - asked);
+            if take > negative {
+                take = negative;
+                give = (asked + take).most(N::ZERO);
+            }
+        }
+        // An empty pool needs no flag: the minimum with it is zero.
+        self.positive.take(give);
+        self.negative.take(take);
+        Some(Grant { feedback: if stands { None } else { Some(fair) }, larger_part: by_x.most(by_bytes) })
+    }
+
+    /// Bounded, so that products of it stay inside every form's range.
+    fn sane_capacity(capacity: Rate) -> N {
+        N::from_amount(sane_amount(capacity.bytes_per_sec())).least(N::from_count(CAPACITY_MOST))
+    }
+}
+
+impl<N> Grant<N> {
+    /// Writes the feedback into the toll it was made for.
+    #[inline]
+    pub(super) fn write(grant: Option<Grant<N>>, kind: Kind, toll: &mut Toll)
+    where
+        N: Number,
+    {
+        match grant {
+            Some(Grant { feedback: Some(feedback), .. }) => toll.due = f64::from_bits(feedback.to_amount()),
+            Some(_) => toll.due = f64::from_bits(sane_amount(toll.due)),
+            None if kind == Kind::Tolled => toll.due = 0.0,
+            None => {}
+        }
+    }
+}
+
+impl<N: Number> LinkLaw for Xcp<N> {
+    #[inline]
+    fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
+        self.catch_up(now, packet.backlog_bytes);
+        self.arrive(packet, toll);
+        Verdict::Pass
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
+        self.catch_up(now, packet.backlog_bytes);
+        let grant = self.depart(packet, toll);
+        Grant::write(grant, packet.kind, toll);
+        Verdict::Pass
+    }
+
+    /// Intervals that ended before are worked off with the old capacity. (The backlog they see takes the last
+    /// arrival as let in, which between two packets is one packet off at most.)
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.catch_up(now, self.backlog);
+        self.capacity = Self::sane_capacity(capacity);
+    }
+}
+
+/// A petabyte a second.
+const CAPACITY_MOST: u64 = 1 << 50;
+
+/// The longest span a configuration can set a timer to: an hour.
+const LONGEST_NANOS: u64 = 3600 * 1_000_000_000;
