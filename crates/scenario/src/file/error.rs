@@ -1,0 +1,257 @@
+//! What is wrong with a scenario file, each mistake with its place and, where it can be guessed, its remedy.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
+
+/// Why a scenario cannot be run.
+#[derive(Debug)]
+pub enum ScenarioError {
+    /// The file could not be read.
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file, or a `--set`, has mistakes; at least one, in the order of the text.
+    Mistakes(Vec<Mistake>),
+}
+
+impl ScenarioError {
+    /// The mistakes, each a diagnostic of its own.
+    pub fn mistakes(&self) -> &[Mistake] {
+        match self {
+            ScenarioError::Unreadable { .. } => &[],
+            ScenarioError::Mistakes(all) => all,
+        }
+    }
+
+    /// The mistake, if there is just one: it then speaks for the whole.
+    fn only(&self) -> Option<&Mistake> {
+        match self.mistakes() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScenarioError::Unreadable { path, error } => {
+                write!(f, "`{}` cannot be read: {error}", path.display())
+            }
+            ScenarioError::Mistakes(all) => match self.only() {
+                Some(one) => write!(f, "{one}"),
+                None => write!(f, "{} mistakes in the scenario", all.len()),
+            },
+        }
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+impl Diagnostic for ScenarioError {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.only()?.help()
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.only()?.source_code()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.only()?.labels()
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        match self.mistakes() {
+            [] | [_] => None,
+            all => Some(Box::new(all.iter().map(|m| m as &dyn Diagnostic))),
+        }
+    }
+}
+
+/// One mistake.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct Mistake {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[help]
+    pub help: Option<String>,
+    /// The text it is in: the file, or one `--set`.
+    #[source_code]
+    text: NamedSource<Arc<str>>,
+    /// Where in that text.
+    #[label("{label}")]
+    pub span: SourceSpan,
+    label: String,
+}
+
+/// A place in one of the texts that a scenario is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct At {
+    /// Index into [`Sources`].
+    pub(crate) source: u32,
+    /// First byte.
+    pub(crate) start: u32,
+    /// One past the last byte.
+    pub(crate) end: u32,
+}
+
+impl At {
+    /// The part of this place from byte `from` on, `len` bytes long.
+    pub(crate) fn part(self, from: usize, len: usize) -> At {
+        let start = (self.start + from as u32).min(self.end);
+        At { source: self.source, start, end: (start + len as u32).min(self.end) }
+    }
+}
+
+/// The texts that a scenario is made of: the file first, then each `--set`.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources(pub(crate) Vec<(String, Arc<str>)>);
+
+impl Sources {
+    /// The text at a place.
+    pub(crate) fn text(&self, at: At) -> &str {
+        let text = self.0.get(at.source as usize).map_or("", |s| &s.1);
+        text.get(at.start as usize..at.end as usize).unwrap_or("")
+    }
+}
+
+/// Mistakes as they are found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mistakes {
+    found: Vec<Found>,
+}
+
+/// A mistake before it gets its text.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    at: At,
+    message: String,
+    label: String,
+    help: Option<String>,
+    /// The variants in which it shows.
+    variants: Vec<String>,
+}
+
+impl Mistakes {
+    /// Notes a mistake.
+    pub(crate) fn add(&mut self, at: At, message: impl Into<String>, label: impl Into<String>) -> &mut Found {
+        let found =
+            Found { at, message: message.into(), label: label.into(), help: None, variants: Vec::new() };
+        self.found.push(found);
+        self.found.last_mut().expect("just pushed")
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Adds those of a variant; one that other variants have too is kept once.
+    pub(crate) fn merge(&mut self, variant: Option<&str>, others: Mistakes) {
+        // Enough to count; a spoiled file is compared with itself otherwise.
+        for mut new in others.found.into_iter().take(1000) {
+            let same = self.found.iter_mut().find(|f| f.at == new.at && f.message == new.message);
+            let variants = match same {
+                Some(old) => &mut old.variants,
+                None => {
+                    new.variants.clear();
+                    self.found.push(new);
+                    &mut self.found.last_mut().expect("just pushed").variants
+                }
+            };
+            if let Some(v) = variant
+                && !variants.iter().any(|have| have == v)
+            {
+                variants.push(v.to_owned());
+            }
+        }
+    }
+
+    /// The finished error. What does not show in all of the `variants` says where it does.
+    pub(crate) fn into_error(mut self, sources: &Sources, variants: usize) -> ScenarioError {
+        // A spoiled file can have thousands; the first screenful is what helps.
+        const MOST: usize = 20;
+        self.found.sort_by_key(|f| f.at);
+        let more = self.found.len().saturating_sub(MOST);
+        let mut all: Vec<Mistake> =
+            self.found.into_iter().take(MOST).map(|f| f.finish(sources, variants)).collect();
+        if more > 0
+            && let Some(last) = all.last_mut()
+        {
+            let note = format!("and {more} more mistakes, not shown");
+            last.help = Some(match last.help.take() {
+                Some(help) => format!("{help}\n{note}"),
+                None => note,
+            });
+        }
+        ScenarioError::Mistakes(all)
+    }
+}
+
+impl Found {
+    /// Says what to do.
+    pub(crate) fn help(&mut self, help: impl Into<String>) {
+        self.help = Some(help.into());
+    }
+
+    /// Says what was probably meant, if that can be guessed, or else what there is.
+    pub(crate) fn suggest<'a>(&mut self, wrong: &str, there_is: impl Iterator<Item = &'a str> + Clone) {
+        if let Some(close) = closest(wrong, there_is.clone()) {
+            self.help = Some(format!("did you mean `{close}`?"));
+            return;
+        }
+        let mut names: Vec<&str> = there_is.take(41).collect();
+        if names.is_empty() {
+            return;
+        }
+        let many = names.len() > 40;
+        names.truncate(40);
+        let list = names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+        self.help = Some(format!("there is {list}{}", if many { ", …" } else { "" }));
+    }
+
+    fn finish(self, sources: &Sources, variants: usize) -> Mistake {
+        let (name, text) = match sources.0.get(self.at.source as usize) {
+            Some((name, text)) => (name.as_str(), text.clone()),
+            None => ("scenario", Arc::from("")),
+        };
+        let mut message = self.message;
+        if !self.variants.is_empty() && self.variants.len() < variants {
+            let list = self.variants.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", ");
+            let s = if self.variants.len() > 1 { "s" } else { "" };
+            message += &format!(" (in variant{s} {list})");
+        }
+        // Miette cannot draw a caret outside of the text.
+        let end = (self.at.end as usize).min(text.len());
+        let start = (self.at.start as usize).min(end);
+        Mistake {
+            message,
+            help: self.help,
+            text: NamedSource::new(name, text),
+            span: (start, end - start).into(),
+            label: self.label,
+        }
+    }
+}
+
+/// The one of `names` that `wrong` was most probably meant to be.
+pub(crate) fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = wrong.to_lowercase();
+    // A third of the letters may be wrong; comparing with hundreds of thousands of names is not worth the wait.
+    let allowed = (wrong.chars().count() / 3).max(1);
+    names
+        .take(10_000)
+        .map(|n| (strsim::damerau_levenshtein(&folded, &n.to_lowercase()), n))
+        .filter(|&(distance, n)| distance <= allowed && distance < n.chars().count())
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, n)| n)
+}

@@ -1,0 +1,118 @@
+//! What a scenario file may say: one table of keys, from which files are checked and read, what was probably meant
+//! is guessed, and the JSON Schema and the reference in the manual are written.
+
+mod sections;
+
+pub(crate) use sections::{
+    CBR, CHANGE, FLOW, FRAMES, LINK, LOSS, MEASURE, MEDIUM, NODE, RED, REVERSE, RTO, WORKLOAD, XCP, XCP_FLOW,
+};
+pub(crate) use sections::{TOP, all};
+
+/// A table of the file.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// Its header as the manual writes it: `[link.NAME]`; empty for the top of the file.
+    pub(crate) header: &'static str,
+    /// What it is for: a sentence or two of Markdown.
+    pub(crate) says: &'static str,
+    /// Its keys; in several parts, as sections share some.
+    pub(crate) parts: &'static [&'static [Key]],
+}
+
+/// A key of a table.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: Default,
+    /// What it means, in Markdown.
+    pub(crate) says: &'static str,
+}
+
+/// What holds if a key is absent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Default {
+    /// It must not be.
+    Must,
+    /// This value, written as in a file but without the quotes.
+    Is(&'static str),
+    /// Something worked out, or nothing: what, in words; empty for nothing to be said.
+    Else(&'static str),
+}
+
+/// What a key's value is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// Any string.
+    Text,
+    /// True or false.
+    Truth,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// A whole number in a range.
+    Count { least: u64, most: u64 },
+    /// A number in a range.
+    Number { least: f64, most: f64 },
+    /// A number over the first bound, up to the second.
+    Over { over: f64, most: f64 },
+    /// A span or an instant.
+    Time { positive: bool },
+    /// The same, or `"none"`.
+    TimeOrNone,
+    /// Bits a second, more than none.
+    Rate,
+    /// A size in a range, bytes.
+    Bytes { least: u64, most: u64 },
+    /// A queue's or a buffer's limit: packets, bytes, BDP or `"unlimited"`.
+    Limit,
+    /// A part of a limit, or packets or bytes.
+    Threshold,
+    /// A time, or `{ first, last }`.
+    Spread,
+    /// A time, `{ first, last }` or `{ random, after }`.
+    When,
+    /// How large flows are.
+    Sizes,
+    /// When flows come.
+    Arrivals,
+    /// A node, a group, or a member of one.
+    Node,
+    /// A name that `[medium.NAME]` gives.
+    Medium,
+    /// Links by name, with `*` and `?`.
+    Links,
+    /// Flows by name, with `*` and `?`.
+    Flows,
+    /// A table of its own.
+    Table(&'static Section),
+    /// Tables by name.
+    Named(&'static Section),
+    /// Tables one after another.
+    List(&'static Section),
+    /// Tables by name that say what to set otherwise.
+    Variants,
+    /// Tables one after another that the report reads.
+    Raw,
+}
+
+impl Section {
+    /// Every key.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> + Clone + use<> {
+        self.parts.iter().flat_map(|part| part.iter())
+    }
+
+    /// Every key's name.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.keys().map(|k| k.name)
+    }
+
+    /// A key by name.
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys().find(|k| k.name == name)
+    }
+
+    /// What messages call it.
+    pub(crate) fn title(&self) -> String {
+        if self.header.is_empty() { "a scenario".to_owned() } else { format!("`{}`", self.header) }
+    }
+}

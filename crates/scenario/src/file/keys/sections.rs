@@ -1,0 +1,479 @@
+//! The sections of a scenario file and their keys.
+
+use super::Default::{Else, Is, Must};
+use super::{Default, Key, Kind, Section};
+
+const fn key(name: &'static str, kind: Kind, default: Default, says: &'static str) -> Key {
+    Key { name, kind, default, says }
+}
+
+const TIME: Kind = Kind::Time { positive: false };
+const SPAN: Kind = Kind::Time { positive: true };
+const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
+const PACKET: Kind = Kind::Bytes { least: 60, most: 65535 };
+const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65535 };
+
+/// The top of a file.
+pub(crate) static TOP: Section = Section {
+    header: "",
+    says: "A scenario is one TOML file. Quantities are strings with their unit: `\"10 Mbps\"`, `\"250 ms\"`, \
+           `\"64 KiB\"`; a size may also be a whole number of bytes.",
+    parts: &[&[
+        key("name", Kind::Text, Must, "What the scenario is called in results and file names."),
+        key("title", Kind::Text, Else("the name"), "A line to print over results."),
+        key("source", Kind::Text, Else(""), "Where the experiment comes from: paper, section, figure."),
+        key("description", Kind::Text, Else(""), "What it shows."),
+        key("duration", SPAN, Must, "How long to run."),
+        key(
+            "seed",
+            Kind::Count { least: 0, most: i64::MAX as u64 },
+            Is("1"),
+            "What every random choice is drawn from.",
+        ),
+        key("measure", Kind::Table(&MEASURE), Else(""), "What is measured."),
+        key("node", Kind::Named(&NODE), Else(""), "Hosts and routers."),
+        key("medium", Kind::Named(&MEDIUM), Else(""), "Half-duplex media that links share."),
+        key("link", Kind::Named(&LINK), Else(""), "Links between nodes."),
+        key("flow", Kind::Named(&FLOW), Else(""), "Flows known beforehand."),
+        key("workload", Kind::Named(&WORKLOAD), Else(""), "Flows that come by chance."),
+        key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
+        key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
+        key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
+        key(
+            "variant",
+            Kind::Variants,
+            Else("one unnamed run"),
+            "The same scenario with some keys set otherwise.",
+        ),
+        key(
+            "claim",
+            Kind::Raw,
+            Else(""),
+            "What `tollway reproduce` checks (see the chapter on experiments).",
+        ),
+        key("plot", Kind::Raw, Else(""), "What it draws."),
+        key("reference", Kind::Raw, Else(""), "Series of others to lay beside ours."),
+    ]],
+};
+
+/// `[measure]`.
+pub(crate) static MEASURE: Section = Section {
+    header: "[measure]",
+    says: "What is measured.",
+    parts: &[&[
+        key(
+            "interval",
+            Kind::TimeOrNone,
+            Is("100 ms"),
+            "Length of a row in the interval tables; `\"none\"` writes summaries only.",
+        ),
+        key("warmup", TIME, Is("0 s"), "What happens before this is left out of summaries."),
+    ]],
+};
+
+/// `[node.NAME]`.
+pub(crate) static NODE: Section = Section {
+    header: "[node.NAME]",
+    says: "A host or a router, or a group of them.",
+    parts: &[&[key(
+        "count",
+        Kind::Count { least: 1, most: 1_000_000 },
+        Else("one node, `NAME`"),
+        "Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name means all of them.",
+    )]],
+};
+
+/// `[medium.NAME]`.
+pub(crate) static MEDIUM: Section = Section {
+    header: "[medium.NAME]",
+    says: "A half-duplex medium: the links that name it, both directions of each, take turns on one transmitter.",
+    parts: &[&[key("rate", Kind::Rate, Else("each link's own"), "Rate of the links on it that give none.")]],
+};
+
+/// `[link.NAME]`.
+pub(crate) static LINK: Section = Section {
+    header: "[link.NAME]",
+    says: "A link: an output port with its queue and law, and the wire behind it. Between a node and a group it is a \
+           link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a link for each pair. The way \
+           back is `NAME.reverse`.",
+    parts: &[&[
+        key("from", Kind::Node, Must, "Node or group where it begins."),
+        key("to", Kind::Node, Must, "Node or group where it ends."),
+        key("rate", Kind::Rate, Else("the medium's"), "How fast packets are put on the wire."),
+        key(
+            "delay",
+            Kind::Spread,
+            Is("0 s"),
+            "Propagation, one way; `{ first = \"5 ms\", last = \"50 ms\" }` spreads it evenly over the links of a group.",
+        ),
+        key(
+            "overhead",
+            OVERHEAD,
+            Is("0 B"),
+            "Framing that each packet takes on this wire beyond its own size.",
+        ),
+        key("law", Kind::Word(&["drop-tail", "red", "xcp"]), Is("drop-tail"), "The port's law."),
+        key(
+            "limit",
+            Kind::Limit,
+            Is("1000 packets"),
+            "What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the flows whose data cross the link.",
+        ),
+        key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
+        key(
+            "medium",
+            Kind::Medium,
+            Else("a transmitter for each direction"),
+            "The half-duplex medium that it shares.",
+        ),
+        key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
+        key("duplex", Kind::Truth, Is("true"), "Whether there is a way back."),
+        key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
+        key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
+        key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
+    ]],
+};
+
+/// `[link.NAME.reverse]`.
+pub(crate) static REVERSE: Section = Section {
+    header: "[link.NAME.reverse]",
+    says: "The way back. Without this table it has the link's rate, delay and framing, and a drop-tail queue that \
+           holds everything.",
+    parts: &[&[
+        key("rate", Kind::Rate, Else("the link's"), "How fast packets are put on the wire."),
+        key("delay", Kind::Spread, Else("the link's"), "Propagation, one way."),
+        key(
+            "overhead",
+            OVERHEAD,
+            Else("the link's"),
+            "Framing that each packet takes on this wire beyond its own size.",
+        ),
+        key("law", Kind::Word(&["drop-tail", "red", "xcp"]), Is("drop-tail"), "The port's law."),
+        key("limit", Kind::Limit, Is("unlimited"), "What the queue holds."),
+        key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
+        key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
+        key("xcp", Kind::Table(&XCP), Else("the link's"), "Constants of the law `xcp`."),
+        key("red", Kind::Table(&RED), Else("the link's"), "Constants of the law `red`."),
+    ]],
+};
+
+const ARITHMETIC: &[&str] = &["float", "fixed32", "fixed128"];
+
+/// `[link.NAME.xcp]`.
+pub(crate) static XCP: Section = Section {
+    header: "[link.NAME.xcp]",
+    says: "The constants of XCP's router (draft-falk-xcp-spec-03, § 5).",
+    parts: &[&[
+        key(
+            "alpha",
+            Kind::Over { over: 0.0, most: 10.0 },
+            Is("0.4"),
+            "α: share of the spare capacity given out in an interval.",
+        ),
+        key(
+            "beta",
+            Kind::Number { least: 0.0, most: 10.0 },
+            Is("0.226"),
+            "β: share of the standing queue taken back.",
+        ),
+        key("gamma", PROBABILITY, Is("0.1"), "γ: share of the traffic that is shuffled between flows."),
+        key("max-interval", SPAN, Is("1 s"), "Longest control interval, and the longest RTT that counts."),
+        key("min-interval", SPAN, Is("10 ms"), "Shortest control interval."),
+        key(
+            "form",
+            Kind::Word(&["throughput", "window"]),
+            Is("throughput"),
+            "The draft's form, or the first paper's.",
+        ),
+        key("arithmetic", Kind::Word(ARITHMETIC), Is("float"), "What numbers the router reckons in."),
+        key("overhead", OVERHEAD, Else("the link's"), "Framing that the law counts for each packet."),
+        key(
+            "shadow",
+            Kind::Word(&["none", "float", "fixed32", "fixed128"]),
+            Is("none"),
+            "Runs a second router on the same packets, in this arithmetic, and reports how far the two differ.",
+        ),
+    ]],
+};
+
+/// `[link.NAME.red]`.
+pub(crate) static RED: Section = Section {
+    header: "[link.NAME.red]",
+    says: "The constants of RED (Floyd and Jacobson, 1993).",
+    parts: &[&[
+        key(
+            "min-threshold",
+            Kind::Threshold,
+            Is("0.25"),
+            "Mean queue under which nothing is signalled: a part of the limit, or packets or bytes.",
+        ),
+        key(
+            "max-threshold",
+            Kind::Threshold,
+            Is("0.75"),
+            "Mean queue at which `max-probability` is reached.",
+        ),
+        key("max-probability", Kind::Over { over: 0.0, most: 1.0 }, Is("0.1"), "Signal probability there."),
+        key(
+            "weight",
+            Kind::Over { over: 0.0, most: 1.0 },
+            Is("0.002"),
+            "Weight of a new sample in the mean queue.",
+        ),
+        key(
+            "gentle",
+            Kind::Truth,
+            Is("true"),
+            "Lets the probability climb to 1 at twice the upper threshold, not jump.",
+        ),
+        key("ecn", Kind::Truth, Is("false"), "Marks packets that may be marked instead of dropping them."),
+    ]],
+};
+
+/// What flows and workloads share: how their ends behave.
+const TRANSPORT: &[Key] = &[
+    key("law", Kind::Word(&["newreno", "cubic", "xcp"]), Must, "The sender's law."),
+    key(
+        "receive-buffer",
+        Kind::Limit,
+        Is("unlimited"),
+        "The receiver's buffer, on the wire. A BDP is here the least rate on the way × base RTT.",
+    ),
+    key("send-buffer", Kind::Limit, Is("unlimited"), "The sender's, likewise."),
+    key("packet-size", PACKET, Is("1500 B"), "A full packet on the wire, headers included, framing not."),
+    key(
+        "header",
+        Kind::Bytes { least: 0, most: 65535 },
+        Is("40 B"),
+        "What of it is header; the rest is goodput.",
+    ),
+    key("ack-size", Kind::Bytes { least: 1, most: 65535 }, Is("40 B"), "A packet without data."),
+    key(
+        "initial-window",
+        Kind::Count { least: 1, most: 1_000_000 },
+        Is("10"),
+        "Window at the start, packets (RFC 6928).",
+    ),
+    key("sack", Kind::Truth, Is("true"), "Selective acknowledgement (RFC 2018)."),
+    key(
+        "sack-blocks",
+        Kind::Count { least: 1, most: 4 },
+        Else("3, or what XCP's options leave room for: 2, or 1 with data both ways"),
+        "Ranges that an acknowledgement has room for.",
+    ),
+    key(
+        "loss-detection",
+        Kind::Word(&["newreno", "rfc6675", "rack"]),
+        Else("`rfc6675` with SACK, `newreno` without"),
+        "How losses are found: RFC 6582, RFC 6675 or RFC 8985.",
+    ),
+    key(
+        "delayed-ack",
+        Kind::TimeOrNone,
+        Is("none"),
+        "How long an acknowledgement may wait for a second packet.",
+    ),
+    key("handshake", Kind::Truth, Is("true"), "Opens the connection before data flow."),
+    key(
+        "encoding",
+        Kind::Word(&["acp", "tcp-option", "draft-2", "draft-3"]),
+        Is("acp"),
+        "What the toll looks like in a packet, and so what precision it has.",
+    ),
+    key(
+        "feedback",
+        Kind::Word(&["split", "integer"]),
+        Else("`split`"),
+        "With `tcp-option`: 13 + 3 bits, or whole packets.",
+    ),
+    key("both-ways", Kind::Truth, Is("false"), "Data in both directions of the connection."),
+    key("weight", Kind::Over { over: 0.0, most: 1e12 }, Is("1"), "Weight in theory's ideal allocation."),
+    key("rto", Kind::Table(&RTO), Else(""), "The retransmission timer."),
+    key("xcp", Kind::Table(&XCP_FLOW), Else(""), "Options of the law `xcp`."),
+];
+
+/// `[flow.NAME]`.
+pub(crate) static FLOW: Section = Section {
+    header: "[flow.NAME]",
+    says: "A flow, or one for each member of a group: groups of one size go member by member, a group and a node \
+           many to one. Where that makes several they are `NAME.1`, `NAME.2`, …",
+    parts: &[
+        &[
+            key("from", Kind::Node, Must, "Where data come from."),
+            key("to", Kind::Node, Must, "Where they go."),
+            key(
+                "count",
+                Kind::Count { least: 1, most: 1_000_000 },
+                Else("one flow"),
+                "So many between each pair of nodes.",
+            ),
+            key(
+                "start",
+                Kind::When,
+                Is("0 s"),
+                "When the flow begins: a time; `{ first, last }`, evenly over the flows; or `{ random = \"1 s\", after = \"0 s\" }`, uniformly in that span.",
+            ),
+            key(
+                "stop",
+                Kind::When,
+                Else("the end of the run"),
+                "When its application stops, in the same ways.",
+            ),
+            key("size", Kind::Bytes { least: 1, most: 1 << 60 }, Else("endless"), "Payload to send."),
+            key("frames", Kind::Table(&FRAMES), Else("a stream of bytes"), "Frames to send instead."),
+        ],
+        TRANSPORT,
+    ],
+};
+
+/// `[flow.NAME.frames]`.
+pub(crate) static FRAMES: Section = Section {
+    header: "[flow.NAME.frames]",
+    says: "What a framed flow sends.",
+    parts: &[&[
+        key("count", Kind::Count { least: 1, most: 1 << 40 }, Must, "How many frames."),
+        key("size", Kind::Bytes { least: 1, most: 1 << 40 }, Must, "Payload of each."),
+    ]],
+};
+
+/// `[flow.NAME.rto]`.
+pub(crate) static RTO: Section = Section {
+    header: "[flow.NAME.rto]",
+    says: "The retransmission timer (RFC 6298).",
+    parts: &[&[
+        key("initial", SPAN, Is("1 s"), "Before the first sample of the round trip."),
+        key("min", SPAN, Is("200 ms"), "Never shorter."),
+        key("max", SPAN, Is("60 s"), "Never longer."),
+        key("fixed", SPAN, Else("worked out from the RTT, doubling"), "Always this long."),
+    ]],
+};
+
+/// `[flow.NAME.xcp]`.
+pub(crate) static XCP_FLOW: Section = Section {
+    header: "[flow.NAME.xcp]",
+    says: "What XCP's sender does where the draft and the experimental study differ.",
+    parts: &[&[
+        key(
+            "on-loss",
+            Kind::Word(&["halve", "keep"]),
+            Is("halve"),
+            "What a loss does to the window: halved (the draft), or kept (the study).",
+        ),
+        key(
+            "advertise-limit",
+            Kind::Truth,
+            Is("true"),
+            "States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).",
+        ),
+        key("pacing", Kind::Truth, Is("false"), "Spaces packets over the round trip."),
+        key(
+            "request",
+            Kind::Word(&["all", "need"]),
+            Is("all"),
+            "What is asked of routers: everything there is, or what could be used.",
+        ),
+    ]],
+};
+
+/// `[workload.NAME]`.
+pub(crate) static WORKLOAD: Section = Section {
+    header: "[workload.NAME]",
+    says: "Flows that come by chance, each on one of the pairs of nodes that `from` and `to` make.",
+    parts: &[
+        &[
+            key("from", Kind::Node, Must, "Where data come from."),
+            key("to", Kind::Node, Must, "Where they go."),
+            key(
+                "arrivals",
+                Kind::Arrivals,
+                Must,
+                "`{ poisson = 100 }`, a second over all pairs, or `{ interval = \"10 ms\" }`.",
+            ),
+            key(
+                "sizes",
+                Kind::Sizes,
+                Must,
+                "Payload of a flow: `\"10 kB\"`; `{ exponential = \"30 kB\" }`, the mean; `{ pareto = { mean = \"30 kB\", shape = 1.2 } }`; `{ empirical = [[\"1 kB\", 0.5], [\"1 MB\", 1.0]] }`, or a file of such lines beside the scenario.",
+            ),
+            key("start", TIME, Is("0 s"), "First instant of an arrival."),
+            key("stop", TIME, Else("the end of the run"), "Last one."),
+            key(
+                "max-flows",
+                Kind::Count { least: 1, most: i64::MAX as u64 },
+                Else("as many as come"),
+                "Flows at most.",
+            ),
+        ],
+        TRANSPORT,
+    ],
+};
+
+/// `[cbr.NAME]`.
+pub(crate) static CBR: Section = Section {
+    header: "[cbr.NAME]",
+    says: "Plain packets at a constant rate that nothing holds back, from each member of a group.",
+    parts: &[&[
+        key("from", Kind::Node, Must, "Where they come from."),
+        key("to", Kind::Node, Must, "Where they go."),
+        key("rate", Kind::Rate, Must, "While it sends, without framing."),
+        key("packet-size", PACKET, Is("1500 B"), "On the wire, without framing."),
+        key("start", Kind::When, Is("0 s"), "When it begins, as for a flow."),
+        key("stop", Kind::When, Else("the end of the run"), "When it ends."),
+        key("on", SPAN, Else("always"), "Sends for so long, …"),
+        key("off", SPAN, Else("never"), "… then is silent for so long, and so on."),
+    ]],
+};
+
+const DIRECTION: Kind = Kind::Word(&["forward", "reverse", "both"]);
+
+/// `[[change]]`.
+pub(crate) static CHANGE: Section = Section {
+    header: "[[change]]",
+    says: "What happens on the way, to links or to flows' receivers.",
+    parts: &[&[
+        key("at", TIME, Must, "When."),
+        key("link", Kind::Links, Else(""), "Which links: a name, with `*` and `?` if many."),
+        key(
+            "direction",
+            DIRECTION,
+            Else("`both` for rate, delay and blackout; `forward` for the rest"),
+            "Which way.",
+        ),
+        key("rate", Kind::Rate, Else(""), "The new rate."),
+        key("delay", TIME, Else(""), "The new delay, for packets that leave from now on."),
+        key("loss", PROBABILITY, Else(""), "The new probability of loss."),
+        key("blackout", SPAN, Else(""), "So long everything put on the wire is lost."),
+        key("capacity", Kind::Rate, Else(""), "What the law is told of its capacity."),
+        key("limit", Kind::Limit, Else(""), "What the queue holds from now on."),
+        key("flow", Kind::Flows, Else(""), "Which flows, likewise."),
+        key("receive-buffer", Kind::Limit, Else(""), "Their receivers' new buffer."),
+    ]],
+};
+
+/// `[[loss]]`.
+pub(crate) static LOSS: Section = Section {
+    header: "[[loss]]",
+    says: "Random loss, each packet for itself.",
+    parts: &[&[
+        key("link", Kind::Links, Must, "Which links: a name, with `*` and `?` if many."),
+        key("direction", DIRECTION, Is("forward"), "Which way."),
+        key("probability", PROBABILITY, Must, "How likely."),
+        key(
+            "place",
+            Kind::Word(&["before", "after"]),
+            Is("after"),
+            "Before the port's law sees the packet, or on the wire.",
+        ),
+        key("from", TIME, Is("0 s"), "From when on."),
+        key("until", TIME, Else("the end of the run"), "Until when."),
+        key("only", Kind::Word(&["all", "data", "ack"]), Is("all"), "Which packets."),
+    ]],
+};
+
+/// Every section, in the manual's order.
+pub(crate) fn all() -> [&'static Section; 16] {
+    [
+        &TOP, &MEASURE, &NODE, &MEDIUM, &LINK, &REVERSE, &XCP, &RED, &FLOW, &FRAMES, &RTO, &XCP_FLOW,
+        &WORKLOAD, &CBR, &CHANGE, &LOSS,
+    ]
+}

@@ -1,0 +1,219 @@
+//! The scenario file: TOML in, one checked [`Plan`] a variant out.
+//!
+//! A file is parsed to a tree whose values know their places; variants and `--set` are laid over it; the result is
+//! checked against one table of keys and resolved. Every mistake that can be told apart is reported in one go, with
+//! its line, a caret and what was probably meant.
+//!
+//! ```
+//! use tollway_scenario::file::Scenario;
+//!
+//! let text = r#"
+//!     name = "one link"
+//!     duration = "10 s"
+//!     [node.a]
+//!     [node.b]
+//!     [link.wire]
+//!     from = "a"
+//!     to = "b"
+//!     rate = "10 Mbps"
+//!     [flow.f]
+//!     from = "a"
+//!     to = "b"
+//!     law = "cubic"
+//! "#;
+//! let scenario = Scenario::parse("wire.toml", text, &["link.wire.delay=5ms"])?;
+//! assert_eq!(scenario.variants().len(), 1);
+//! assert_eq!(scenario.variants()[0].plan.flows[0].path.base_rtt.as_millis_f64(), 10.0);
+//! # Ok::<(), tollway_scenario::file::ScenarioError>(())
+//! ```
+
+mod error;
+mod keys;
+mod reader;
+mod reference;
+mod resolve;
+mod route;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod value;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use error::{Mistake, ScenarioError};
+pub use reference::{reference_markdown, schema};
+
+use error::{At, Mistakes, Sources};
+use reader::Reader;
+use tree::{Setter, Table, Value};
+
+use crate::plan::Plan;
+
+/// A scenario, checked and resolved.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    file: String,
+    text: Arc<str>,
+    variants: Vec<Variant>,
+}
+
+/// One variant of a scenario: a run of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// Its name; empty if the file has no variants.
+    pub name: String,
+    /// What to run.
+    pub plan: Plan,
+}
+
+impl Scenario {
+    /// Reads the file at `path`, with `sets` as in [`Scenario::parse`].
+    ///
+    /// # Errors
+    /// [`ScenarioError::Unreadable`] if there is no such text file, and whatever [`Scenario::parse`] finds.
+    pub fn load<S: AsRef<str>>(path: &Path, sets: &[S]) -> Result<Scenario, ScenarioError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })?;
+        Scenario::parse(&path.display().to_string(), &text, sets)
+    }
+
+    /// Reads `text`, which messages call `file`; files that it names are looked for beside `file`. Each of `sets` is
+    /// `path=value`, as given by `--set`, and goes over every variant.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Mistakes`], with all that could be told apart.
+    pub fn parse<S: AsRef<str>>(file: &str, text: &str, sets: &[S]) -> Result<Scenario, ScenarioError> {
+        let mut sources = Sources(vec![(file.to_owned(), Arc::from(text))]);
+        sources.0.extend(sets.iter().map(|s| ("--set".to_owned(), Arc::from(s.as_ref()))));
+        let mut mistakes = Mistakes::default();
+        let mut base = tree::parse(text, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(mistakes.into_error(&sources, 0));
+        }
+        let sets = parse_sets(&sources, &mut mistakes);
+        let overs = take_variants(&mut base, &mut mistakes);
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        let mut variants = Vec::new();
+        let count = overs.len().max(1);
+        for i in 0..count {
+            let over = overs.get(i);
+            let name = over.map(|(name, _)| name.as_str());
+            let mut found = Mistakes::default();
+            let mut tree = base.clone();
+            let mut setter = Setter { sources: &sources, mistakes: &mut found };
+            if let Some((_, over)) = over {
+                setter.overlay(&mut tree, &keys::TOP, over);
+            }
+            for set in &sets {
+                setter.set(&mut tree, &keys::TOP, set.path, set.at, &set.value);
+            }
+            let top = At::default();
+            reader::check(&tree, top, &keys::TOP, &mut found);
+            let reader = Reader::new(&keys::TOP, Some(&tree), top);
+            if let Some(plan) = resolve::resolve(reader, name, folder, &mut found) {
+                variants.push(Variant { name: name.unwrap_or_default().to_owned(), plan });
+            }
+            mistakes.merge(name, found);
+        }
+        if !mistakes.is_empty() {
+            return Err(mistakes.into_error(&sources, count));
+        }
+        Ok(Scenario { file: file.to_owned(), text: Arc::from(text), variants })
+    }
+
+    /// Every variant, in the file's order; a file without any has one, unnamed. Never empty.
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
+    /// The variant of a name.
+    pub fn variant(&self, name: &str) -> Option<&Variant> {
+        self.variants.iter().find(|v| v.name == name)
+    }
+
+    /// What the file is called in messages.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The file's text, into which the spans of [`Scenario::raw`] point.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The tables of one of the arrays that an experiment adds, `claim`, `plot` or `reference`, as they stand in the
+    /// file, with their places; empty if there are none.
+    pub fn raw(&self, array: &str) -> Vec<toml::Spanned<toml::Value>> {
+        #[derive(serde::Deserialize)]
+        struct Raw {
+            #[serde(default)]
+            claim: Vec<toml::Spanned<toml::Value>>,
+            #[serde(default)]
+            plot: Vec<toml::Spanned<toml::Value>>,
+            #[serde(default)]
+            reference: Vec<toml::Spanned<toml::Value>>,
+        }
+        // The file has been parsed before and its arrays are arrays, so that nothing can fail here.
+        let Ok(raw) = toml::from_str::<Raw>(&self.text) else { return Vec::new() };
+        match array {
+            "claim" => raw.claim,
+            "plot" => raw.plot,
+            "reference" => raw.reference,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A `--set`, taken apart.
+struct Set<'a> {
+    path: &'a str,
+    at: At,
+    value: tree::Node,
+}
+
+fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>> {
+    let mut sets = Vec::new();
+    for (i, (_, text)) in sources.0.iter().enumerate().skip(1) {
+        let whole = At { source: i as u32, start: 0, end: text.len() as u32 };
+        let Some((path, value)) = text.split_once('=') else {
+            mistakes
+                .add(whole, format!("`{text}` sets nothing"), "no `=`")
+                .help("write it like `--set link.bottleneck.rate=20Mbps`");
+            continue;
+        };
+        let path_at = At { end: path.len() as u32, ..whole };
+        if path.split('.').next().is_some_and(|p| p.trim() == "variant") {
+            mistakes
+                .add(path_at, "a variant cannot be set", "here")
+                .help("name the key itself: `--set` goes over every variant");
+            continue;
+        }
+        let value = tree::parse_value(value, i as u32, path.len() + 1);
+        sets.push(Set { path, at: path_at, value });
+    }
+    sets
+}
+
+/// Takes `[variant.NAME]` out of the tree.
+fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<(String, Table)> {
+    let Some(i) = base.0.iter().position(|e| e.key == "variant") else { return Vec::new() };
+    if !matches!(base.0[i].node.value, Value::Table(_)) {
+        return Vec::new(); // Left in place, for the check to find.
+    }
+    let Value::Table(named) = base.0.remove(i).node.value else { return Vec::new() };
+    let mut variants = Vec::new();
+    for entry in named.0 {
+        reader::name(&entry.key, entry.at, mistakes);
+        match entry.node.value {
+            Value::Table(over) => variants.push((entry.key, over)),
+            other => {
+                let message = format!("`[variant.{}]` is a table; this is {}", entry.key, other.what());
+                mistakes
+                    .add(entry.at, message, "not a table")
+                    .help("the variant's name is missing: write `[variant.NAME]`");
+            }
+        }
+    }
+    variants
+}

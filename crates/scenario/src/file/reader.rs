@@ -1,0 +1,294 @@
+//! Checking a tree against the table of keys, and reading what passed.
+
+use tollway_law::{Rate, Time};
+
+use super::error::{At, Mistakes};
+use super::keys::{Default, Kind, Section};
+use super::tree::{Node, Table, Value};
+use super::value::{LimitSpec, SizesSpec, Val, When};
+
+/// Notes every unknown key, every missing one and every value that its key does not take, all the way down.
+pub(crate) fn check(table: &Table, at: At, section: &'static Section, mistakes: &mut Mistakes) {
+    for entry in &table.0 {
+        let Some(key) = section.key(&entry.key) else {
+            mistakes
+                .add(
+                    entry.at,
+                    format!("there is no key `{}` in {}", entry.key, section.title()),
+                    "unknown key",
+                )
+                .suggest(&entry.key, section.names());
+            continue;
+        };
+        let wrong = |mistakes: &mut Mistakes, node: &Node| {
+            let (wants, is) = (key.kind.wants(), node.value.what());
+            mistakes
+                .add(entry.at, format!("`{}` is {wants}; this is {is}", key.name), is)
+                .help(format!("write `{}`", example(key.kind, key.name)));
+        };
+        match (key.kind, &entry.node.value) {
+            (Kind::Table(inner), Value::Table(t)) => check(t, entry.at, inner, mistakes),
+            (Kind::Named(inner), Value::Table(names)) => {
+                for named in &names.0 {
+                    name(&named.key, named.at, mistakes);
+                    match &named.node.value {
+                        Value::Table(t) => check(t, named.at, inner, mistakes),
+                        _ => {
+                            let message = format!(
+                                "`[{}.{}]` is a table; this is {}",
+                                key.name,
+                                named.key,
+                                named.node.value.what()
+                            );
+                            mistakes.add(named.at, message, "not a table").help(format!(
+                                "the name of the {} is missing: write `{}`",
+                                key.name, inner.header
+                            ));
+                        }
+                    }
+                }
+            }
+            (Kind::List(inner), Value::List(items)) => {
+                for item in items {
+                    match &item.value {
+                        Value::Table(t) => check(t, item.at, inner, mistakes),
+                        _ => wrong(mistakes, item),
+                    }
+                }
+            }
+            // Variants are laid over the rest before it is checked; the report reads its own.
+            (Kind::Variants, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {}
+            (Kind::Table(_) | Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Raw, _) => {
+                wrong(mistakes, &entry.node);
+            }
+            _ => {
+                key.kind.read(key.name, &entry.node, mistakes);
+            }
+        }
+    }
+    for key in section.keys() {
+        if matches!(key.default, Default::Must) && table.get(key.name).is_none() {
+            mistakes
+                .add(at, format!("{} needs `{}`", section.title(), key.name), format!("no `{}`", key.name))
+                .help(format!("`{}` is {}", key.name, key.kind.wants()));
+        }
+    }
+}
+
+/// Names become parts of paths: letters, digits, `-` and `_`.
+pub(crate) fn name(text: &str, at: At, mistakes: &mut Mistakes) {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if text.is_empty() || !text.chars().all(good) {
+        mistakes
+            .add(at, format!("`{text}` is no name"), "not a name")
+            .help("names are made of the letters a to z, digits, `-` and `_`");
+    }
+}
+
+fn example(kind: Kind, name: &str) -> String {
+    match kind {
+        Kind::Table(section) | Kind::Named(section) | Kind::List(section) => section.header.to_owned(),
+        Kind::Variants => "[variant.NAME]".to_owned(),
+        _ => format!("[[{name}]]"),
+    }
+}
+
+/// Reads the keys of one table, with their defaults. Values that do not pass [`check`] read as their defaults: they
+/// have been reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    section: &'static Section,
+    table: Option<&'a Table>,
+    at: At,
+}
+
+impl<'a> Reader<'a> {
+    /// Of a table; of one that is not there, all defaults.
+    pub(crate) fn new(section: &'static Section, table: Option<&'a Table>, at: At) -> Reader<'a> {
+        Reader { section, table, at }
+    }
+
+    /// The table under a key.
+    pub(crate) fn table(&self, key: &str, section: &'static Section) -> Reader<'a> {
+        debug_assert!(self.section.key(key).is_some(), "{key}");
+        let at = self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.at);
+        Reader { section, table: self.table.and_then(|t| t.table(key)), at }
+    }
+
+    /// The tables by name under a key.
+    pub(crate) fn named(
+        &self,
+        key: &str,
+        section: &'static Section,
+    ) -> impl Iterator<Item = (&'a str, Reader<'a>)> + use<'a> {
+        debug_assert!(self.section.key(key).is_some(), "{key}");
+        let tables = self.table.and_then(|t| t.table(key)).map_or(&[][..], |t| &t.0);
+        tables.iter().filter_map(move |e| match &e.node.value {
+            Value::Table(t) => Some((e.key.as_str(), Reader { section, table: Some(t), at: e.at })),
+            _ => None,
+        })
+    }
+
+    /// The tables one after another under a key.
+    pub(crate) fn list(
+        &self,
+        key: &str,
+        section: &'static Section,
+    ) -> impl Iterator<Item = Reader<'a>> + use<'a> {
+        debug_assert!(self.section.key(key).is_some(), "{key}");
+        let items = match self.table.and_then(|t| t.get(key)).map(|e| &e.node.value) {
+            Some(Value::List(items)) => items.as_slice(),
+            _ => &[],
+        };
+        items.iter().filter_map(move |n| match &n.value {
+            Value::Table(t) => Some(Reader { section, table: Some(t), at: n.at }),
+            _ => None,
+        })
+    }
+
+    /// Whether the table is there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Whether the key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|t| t.get(key).is_some())
+    }
+
+    /// Where the table is.
+    pub(crate) fn place(&self) -> At {
+        self.at
+    }
+
+    /// Where a key's value is, or else the table.
+    pub(crate) fn at(&self, key: &str) -> At {
+        self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.node.at)
+    }
+
+    /// Where the key itself is, or else the table.
+    pub(crate) fn key_at(&self, key: &str) -> At {
+        self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.at)
+    }
+
+    fn value(&self, name: &str) -> Option<Val> {
+        let key = self.section.key(name);
+        debug_assert!(key.is_some(), "{name} is not in the table of keys");
+        let key = key?;
+        let mut reported = Mistakes::default();
+        let given = self.table.and_then(|t| t.get(name));
+        if let Some(value) = given.and_then(|e| key.kind.read(name, &e.node, &mut reported)) {
+            return Some(value);
+        }
+        let Default::Is(text) = key.default else { return None };
+        let node = Node { value: literal(key.kind, text), at: At::default() };
+        key.kind.read(name, &node, &mut reported)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        match self.value(key) {
+            Some(Val::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn truth(&self, key: &str) -> bool {
+        matches!(self.value(key), Some(Val::Truth(true)))
+    }
+
+    /// One of the key's words; empty if it has neither value nor default.
+    pub(crate) fn word(&self, key: &str) -> &'static str {
+        match self.value(key) {
+            Some(Val::Word(word)) => word,
+            _ => "",
+        }
+    }
+
+    pub(crate) fn count(&self, key: &str) -> Option<u64> {
+        match self.value(key) {
+            Some(Val::Count(n)) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(&self, key: &str) -> f64 {
+        match self.value(key) {
+            Some(Val::Number(x)) => x,
+            _ => 0.0,
+        }
+    }
+
+    /// A time; `None` if it is `"none"`, or neither given nor a default.
+    pub(crate) fn time(&self, key: &str) -> Option<Time> {
+        match self.value(key) {
+            Some(Val::Time(time)) => time,
+            _ => None,
+        }
+    }
+
+    /// A time of a key that has a default or must be there.
+    pub(crate) fn span(&self, key: &str) -> Time {
+        self.time(key).unwrap_or_default()
+    }
+
+    pub(crate) fn rate(&self, key: &str) -> Option<Rate> {
+        match self.value(key) {
+            Some(Val::Rate(rate)) => Some(rate),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn bytes(&self, key: &str) -> Option<u64> {
+        match self.value(key) {
+            Some(Val::Bytes(n)) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn limit(&self, key: &str) -> LimitSpec {
+        match self.value(key) {
+            Some(Val::Limit(limit)) => limit,
+            _ => LimitSpec::Unlimited,
+        }
+    }
+
+    pub(crate) fn when(&self, key: &str) -> Option<When> {
+        match self.value(key) {
+            Some(Val::When(when)) => Some(when),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn sizes(&self, key: &str) -> Option<SizesSpec> {
+        match self.value(key) {
+            Some(Val::Sizes(sizes)) => Some(sizes),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn arrivals(&self, key: &str) -> Option<crate::plan::Arrivals> {
+        match self.value(key) {
+            Some(Val::Arrivals(arrivals)) => Some(arrivals),
+            _ => None,
+        }
+    }
+}
+
+/// A default as a value.
+fn literal(kind: Kind, text: &str) -> Value {
+    match kind {
+        Kind::Truth => Value::Truth(text == "true"),
+        Kind::Count { .. } => text.parse().map_or(Value::Date, Value::Whole),
+        Kind::Number { .. } | Kind::Over { .. } => text.parse().map_or(Value::Date, Value::Real),
+        Kind::Threshold => text.parse().map_or_else(|_| Value::Text(text.into()), Value::Real),
+        _ => Value::Text(text.into()),
+    }
+}
+
+#[cfg(test)]
+impl Reader<'_> {
+    /// Whether a key's default is a value that it takes.
+    pub(crate) fn default_is_right(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+}

@@ -1,0 +1,148 @@
+//! The table of keys written out for others: JSON Schema for editors, Markdown for the manual.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{Default, Key, Kind, Section, TOP, all};
+
+/// The JSON Schema (2020-12) of a scenario file, for editors that complete and check TOML.
+pub fn schema() -> Value {
+    let mut schema = section(&TOP);
+    if let Value::Object(object) = &mut schema {
+        let mut head = Map::new();
+        head.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
+        head.insert("title".into(), json!("Tollway scenario"));
+        head.append(object);
+        *object = head;
+    }
+    schema
+}
+
+fn section(s: &'static Section) -> Value {
+    let properties: Map<String, Value> = s.keys().map(|k| (k.name.to_owned(), property(k))).collect();
+    let must: Vec<&str> = s.keys().filter(|k| matches!(k.default, Default::Must)).map(|k| k.name).collect();
+    json!({
+        "type": "object",
+        "description": s.says,
+        "properties": properties,
+        "required": must,
+        "additionalProperties": false,
+    })
+}
+
+fn property(key: &'static Key) -> Value {
+    let mut schema = match key.kind {
+        Kind::Text | Kind::Node | Kind::Medium | Kind::Links | Kind::Flows => json!({ "type": "string" }),
+        Kind::Truth => json!({ "type": "boolean" }),
+        Kind::Word(words) => json!({ "enum": words }),
+        Kind::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Number { least, most } => json!({ "type": "number", "minimum": least, "maximum": most }),
+        Kind::Over { over, most } => json!({ "type": "number", "exclusiveMinimum": over, "maximum": most }),
+        Kind::Time { .. } | Kind::TimeOrNone | Kind::Rate | Kind::Limit => json!({ "type": "string" }),
+        Kind::Bytes { least, most } => {
+            json!({ "type": ["string", "integer"], "minimum": least, "maximum": most })
+        }
+        Kind::Threshold => json!({ "type": ["string", "number"], "minimum": 0, "maximum": 1 }),
+        Kind::Spread => parts(&["first", "last"]),
+        Kind::When => parts(&["first", "last", "random", "after"]),
+        Kind::Sizes => json!({ "type": ["string", "integer", "object"] }),
+        Kind::Arrivals => json!({ "type": "object" }),
+        Kind::Table(inner) => section(inner),
+        Kind::Named(inner) => named(section(inner)),
+        Kind::Variants => named(json!({ "type": "object" })),
+        Kind::List(inner) => json!({ "type": "array", "items": section(inner) }),
+        Kind::Raw => json!({ "type": "array", "items": { "type": "object" } }),
+    };
+    if let Value::Object(object) = &mut schema {
+        object.insert("description".into(), json!(key.says));
+        if let Default::Is(text) = key.default {
+            let value = match key.kind {
+                Kind::Truth
+                | Kind::Count { .. }
+                | Kind::Number { .. }
+                | Kind::Over { .. }
+                | Kind::Threshold => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+                _ => json!(text),
+            };
+            object.insert("default".into(), value);
+        }
+    }
+    schema
+}
+
+/// A time, or a table of times.
+fn parts(names: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        names.iter().map(|n| ((*n).to_owned(), json!({ "type": "string" }))).collect();
+    json!({ "type": ["string", "object"], "properties": properties, "additionalProperties": false })
+}
+
+fn named(inner: Value) -> Value {
+    json!({ "type": "object", "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" }, "additionalProperties": inner })
+}
+
+/// The chapter of the manual that names every key: its type, its default and its meaning.
+pub fn reference_markdown() -> String {
+    let mut out = String::from(
+        "# Scenario reference\n\n\
+         <!-- Written by `reference_markdown()` in `crates/scenario` from the table of keys; do not edit. -->\n\n",
+    );
+    for s in all() {
+        if s.header.is_empty() {
+            out += "## The top of the file\n\n";
+        } else {
+            out += &format!("## `{}`\n\n", s.header);
+        }
+        out += &format!("{}\n\n", s.says);
+        out += "| key | value | default | meaning |\n|---|---|---|---|\n";
+        for key in s.keys() {
+            let default = match key.default {
+                Default::Must => "**required**".to_owned(),
+                Default::Is(text) => format!("`{text}`"),
+                Default::Else("") => "–".to_owned(),
+                Default::Else(text) => text.to_owned(),
+            };
+            out += &format!("| `{}` | {} | {default} | {} |\n", key.name, takes(key.kind), key.says);
+        }
+        out += "\n";
+    }
+    out += "## Variants and `--set`\n\n\
+        `[variant.NAME]` holds dotted paths and the values that this variant sets over the rest of the file:\n\n\
+        ```toml\n[variant.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n\"flow.*.law\" = \"newreno\"\n```\n\n\
+        `*` stands for every name, and for every number in `change.*.at` (numbers count from 0). A table is laid over \
+        the table that is there, key by key. Each variant is a run of its own; a file without variants is one run.\n\n\
+        `--set link.bottleneck.rate=20Mbps` does the same from the command line, after every variant's own keys. The \
+        value is read as TOML if it is TOML, and as a string if not.\n";
+    out
+}
+
+fn takes(kind: Kind) -> String {
+    let range = |least: String, most: String| format!("{least} … {most}");
+    match kind {
+        Kind::Text => "string".into(),
+        Kind::Truth => "`true` or `false`".into(),
+        Kind::Word(words) => words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", "),
+        Kind::Count { least, most } if most >= 1 << 40 => format!("whole number from {least}"),
+        Kind::Count { least, most } => range(least.to_string(), most.to_string()),
+        Kind::Number { least, most } => range(least.to_string(), most.to_string()),
+        Kind::Over { over, most } if most > 1e9 => format!("over {over}"),
+        Kind::Over { over, most } => format!("over {over}, up to {most}"),
+        Kind::Time { .. } => "time".into(),
+        Kind::TimeOrNone => "time or `\"none\"`".into(),
+        Kind::Rate => "rate".into(),
+        Kind::Bytes { least, most } if most >= 1 << 40 => format!("size from {least} B"),
+        Kind::Bytes { least, most } => format!("size, {least} … {most} B"),
+        Kind::Limit => "`\"100 packets\"`, `\"64 KiB\"`, `\"2 BDP\"`, `\"unlimited\"`".into(),
+        Kind::Threshold => "0 … 1, or packets or bytes".into(),
+        Kind::Spread => "time or `{ first, last }`".into(),
+        Kind::When => "time, `{ first, last }` or `{ random, after }`".into(),
+        Kind::Sizes => "distribution".into(),
+        Kind::Arrivals => "`{ poisson }` or `{ interval }`".into(),
+        Kind::Node => "node or group".into(),
+        Kind::Medium => "medium".into(),
+        Kind::Links => "link, or pattern".into(),
+        Kind::Flows => "flow, or pattern".into(),
+        Kind::Table(_) | Kind::Named(_) => "table".into(),
+        Kind::Variants => "tables by name".into(),
+        Kind::List(_) | Kind::Raw => "array of tables".into(),
+    }
+}

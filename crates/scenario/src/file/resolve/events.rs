@@ -1,0 +1,173 @@
+//! What happens on the way: changes and random loss.
+
+use tollway_law::Time;
+
+use super::flows::buffer;
+use super::{Resolver, matches};
+use crate::file::keys;
+use crate::file::reader::Reader;
+use crate::plan::{Change, Direction, FlowId, LinkId, Loss, Only, Place, What};
+
+/// Keys of a change to a link, and the direction that each is meant for unless it says so.
+const OF_LINKS: [(&str, &str); 6] = [
+    ("rate", "both"),
+    ("delay", "both"),
+    ("blackout", "both"),
+    ("loss", "forward"),
+    ("capacity", "forward"),
+    ("limit", "forward"),
+];
+
+impl<'a> Resolver<'a> {
+    /// Everything that changes, by time.
+    pub(super) fn changes(&mut self) {
+        for change in self.top.list("change", &keys::CHANGE) {
+            let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
+            let is_for = |wanted: &str| format!("`{wanted}` is missing: what does this change?");
+            match (change.has("link"), change.has("flow")) {
+                (true, false) => {
+                    if change.has("receive-buffer") {
+                        let message = "a link has no `receive-buffer`";
+                        self.mistakes.add(change.key_at("receive-buffer"), message, "of no use");
+                    } else if of_link.is_none() {
+                        let all = OF_LINKS.map(|(key, _)| format!("`{key}`")).join(", ");
+                        self.mistakes
+                            .add(change.key_at("link"), "this changes nothing", "and then?")
+                            .help(format!("add one of {all}"));
+                    }
+                    self.change_links(&change);
+                }
+                (false, true) => {
+                    if let Some((key, _)) = of_link {
+                        let message = format!("a flow has no `{key}` to change");
+                        self.mistakes.add(change.key_at(key), message, "of no use");
+                    } else if !change.has("receive-buffer") {
+                        self.mistakes.add(change.key_at("flow"), is_for("receive-buffer"), "and then?");
+                    }
+                    self.change_flows(&change);
+                }
+                (true, true) => {
+                    let message = "a change is either of links or of flows";
+                    self.mistakes
+                        .add(change.key_at("flow"), message, "beside `link`")
+                        .help("write two changes");
+                }
+                (false, false) => {
+                    let key = if change.has("receive-buffer") { "flow" } else { "link" };
+                    self.mistakes.add(change.place(), is_for(key), format!("no `{key}`"));
+                }
+            }
+        }
+        self.plan.changes.sort_by_key(|c| c.at);
+    }
+
+    fn change_links(&mut self, change: &Reader<'a>) {
+        let at = change.span("at");
+        for (key, direction) in OF_LINKS.into_iter().filter(|(key, _)| change.has(key)) {
+            let said = change.word("direction");
+            let direction = if said.is_empty() { direction } else { said };
+            // Unknown links are the same for every key: saying so once is enough.
+            let Some(links) = self.links_named(change, direction) else { return };
+            for link in links {
+                let what = match key {
+                    "rate" => change.rate(key).map(|r| What::Rate(link, r)),
+                    "delay" => change.time(key).map(|d| What::Delay(link, d)),
+                    "loss" => Some(What::Loss(link, change.number(key))),
+                    "blackout" => change.time(key).map(|d| What::Blackout(link, at.saturating_add(d))),
+                    "capacity" => change.rate(key).map(|r| What::Capacity(link, r)),
+                    _ => {
+                        let rate = change.rate("rate").unwrap_or(self.plan.links[link.0 as usize].rate);
+                        let limit = self.limit(link, change.limit(key), rate, change.at(key));
+                        limit.map(|l| What::Limit(link, l))
+                    }
+                };
+                let Some(what) = what else { return };
+                self.plan.changes.push(Change { at, what });
+            }
+        }
+    }
+
+    fn change_flows(&mut self, change: &Reader<'a>) {
+        let Some(pattern) = change.text("flow") else { return };
+        let (at, spec) = (change.span("at"), change.limit("receive-buffer"));
+        let before = self.plan.changes.len();
+        for (i, flow) in self.plan.flows.iter().enumerate() {
+            if matches(&pattern, &flow.name) || matches(&pattern, &flow.section) {
+                let bytes = buffer(&self.plan, &flow.path, flow.transport, spec);
+                let what = What::ReceiveBuffer(FlowId(i as u32), bytes);
+                self.plan.changes.push(Change { at, what });
+            }
+        }
+        if self.plan.changes.len() == before {
+            let names: Vec<&str> = self.top.named("flow", &keys::FLOW).map(|(name, _)| name).collect();
+            self.mistakes
+                .add(change.at("flow"), format!("there is no flow `{pattern}`"), "unknown flow")
+                .suggest(&pattern, names.into_iter());
+        }
+    }
+
+    /// Random loss.
+    pub(super) fn losses(&mut self) {
+        for loss in self.top.list("loss", &keys::LOSS) {
+            let (from, until) = (loss.span("from"), loss.time("until").unwrap_or(Time::NEVER));
+            if until <= from {
+                let message = format!("this ends at {until}, before it begins at {from}");
+                self.mistakes.add(loss.at("until"), message, "too early");
+            }
+            let Some(links) = self.links_named(&loss, loss.word("direction")) else { continue };
+            let place = if loss.word("place") == "before" { Place::Before } else { Place::After };
+            let only = match loss.word("only") {
+                "data" => Only::Data,
+                "ack" => Only::Ack,
+                _ => Only::All,
+            };
+            let probability = loss.number("probability");
+            let all = links.into_iter().map(|link| Loss { link, probability, place, from, until, only });
+            self.plan.losses.extend(all);
+        }
+    }
+
+    /// The links that a section's `link` names, by link or by section, in a direction.
+    fn links_named(&mut self, reader: &Reader<'a>, direction: &str) -> Option<Vec<LinkId>> {
+        let pattern = reader.text("link")?;
+        // `bottleneck.reverse` names the way back whatever the direction.
+        let by_name = pattern.ends_with(".reverse");
+        let (mut found, mut links) = (false, Vec::new());
+        for (i, link) in self.plan.links.iter().enumerate() {
+            if by_name {
+                let bare = pattern.trim_end_matches(".reverse");
+                if link.direction == Direction::Reverse
+                    && (matches(&pattern, &link.name) || matches(bare, &link.section))
+                {
+                    found = true;
+                    links.push(LinkId(i as u32));
+                }
+            } else if link.direction == Direction::Forward
+                && (matches(&pattern, &link.name) || matches(&pattern, &link.section))
+            {
+                found = true;
+                if direction != "reverse" {
+                    links.push(LinkId(i as u32));
+                }
+                if direction != "forward" {
+                    links.extend(link.twin);
+                }
+            }
+        }
+        if !links.is_empty() {
+            return Some(links);
+        }
+        let at = reader.at("link");
+        if found {
+            self.mistakes
+                .add(at, format!("`{pattern}` has no way back"), "one-way")
+                .help("it has `duplex = false`");
+            return None;
+        }
+        let names: Vec<&str> = self.top.named("link", &keys::LINK).map(|(name, _)| name).collect();
+        self.mistakes
+            .add(at, format!("there is no link `{pattern}`"), "unknown link")
+            .suggest(&pattern, names.into_iter());
+        None
+    }
+}

@@ -1,0 +1,444 @@
+//! Flows, workloads and cross-traffic: their ends, their routes and their buffers.
+
+use std::sync::Arc;
+
+use tollway_law::Time;
+
+use super::{Pairs, Resolver};
+use crate::file::keys;
+use crate::file::reader::Reader;
+use crate::file::route::{self, Router};
+use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
+use crate::plan::{
+    Cbr, CdfPoint, Data, Encoding, Flow, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
+    SenderLaw, Sizes, Transport, TransportId, Workload, XcpSender,
+};
+
+/// A section whose paths wait for routes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    keys: Reader<'a>,
+    pairs: Pairs,
+    target: Target,
+}
+
+/// Whose routes they are: indices into the plan's lists.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// So many flows for each pair, from this one on.
+    Flows {
+        first: usize,
+        each: usize,
+    },
+    Workload(usize),
+    Cbrs {
+        first: usize,
+    },
+}
+
+impl<'a> Resolver<'a> {
+    /// Flows known beforehand, without their routes.
+    pub(super) fn flows(&mut self) {
+        const MOST: u64 = 4_000_000;
+        for (name, keys) in self.top.named("flow", &keys::FLOW) {
+            let transport = self.transport(&keys);
+            let data = self.data(&keys);
+            let Some(pairs) = self.pairs(&keys) else { continue };
+            let count = keys.count("count");
+            let each = count.unwrap_or(1);
+            let n = u64::from(pairs.count) * each;
+            if n + self.plan.flows.len() as u64 > MOST {
+                self.mistakes.add(keys.at("count"), format!("more than {MOST} flows in all"), "too many");
+                return;
+            }
+            let first = self.plan.flows.len();
+            let numbered = pairs.numbered() || count.is_some();
+            let section: Arc<str> = Arc::from(name);
+            let (start, stop) = (keys.when("start").unwrap_or(When::At(Time::ZERO)), keys.when("stop"));
+            for i in 0..n {
+                let Some((start, stop)) = self.life(&keys, name, start, stop, i, n) else { break };
+                self.plan.flows.push(Flow {
+                    name: if numbered { format!("{name}.{}", i + 1) } else { name.to_owned() },
+                    section: section.clone(),
+                    path: path(pairs.of((i / each) as u32)),
+                    transport,
+                    start,
+                    stop,
+                    data,
+                    receive_buffer: u64::MAX,
+                    send_buffer: u64::MAX,
+                });
+            }
+            let target = Target::Flows { first, each: each as usize };
+            self.requests.push(Request { keys, pairs, target });
+        }
+    }
+
+    /// Flows that come by chance, without their routes.
+    pub(super) fn workloads(&mut self) {
+        for (name, keys) in self.top.named("workload", &keys::WORKLOAD) {
+            let transport = self.transport(&keys);
+            let sizes = self.sizes(&keys);
+            let (start, stop) = (keys.span("start"), keys.time("stop").unwrap_or(Time::NEVER));
+            if stop <= start {
+                let message = format!("workload `{name}` stops at {stop}, before it starts at {start}");
+                self.mistakes.add(keys.at("stop"), message, "too early");
+            }
+            let (Some(pairs), Some(sizes), Some(arrivals)) =
+                (self.pairs(&keys), sizes, keys.arrivals("arrivals"))
+            else {
+                continue;
+            };
+            let target = Target::Workload(self.plan.workloads.len());
+            self.plan.workloads.push(Workload {
+                name: name.to_owned(),
+                paths: (0..pairs.count).map(|k| path(pairs.of(k))).collect(),
+                transport,
+                arrivals,
+                sizes,
+                start,
+                stop,
+                max_flows: keys.count("max-flows").unwrap_or(u64::MAX),
+                receive_buffers: Vec::new(),
+                send_buffers: Vec::new(),
+            });
+            self.requests.push(Request { keys, pairs, target });
+        }
+    }
+
+    /// Cross-traffic, without its routes.
+    pub(super) fn cbrs(&mut self) {
+        for (name, keys) in self.top.named("cbr", &keys::CBR) {
+            let on_off = match (keys.time("on"), keys.time("off")) {
+                (Some(on), Some(off)) => Some((on, off)),
+                (None, None) => None,
+                (on, _) => {
+                    let (have, lack) = if on.is_some() { ("on", "off") } else { ("off", "on") };
+                    let message = format!("`{have}` needs `{lack}` beside it");
+                    self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
+                    None
+                }
+            };
+            let (Some(pairs), Some(rate)) = (self.pairs(&keys), keys.rate("rate")) else { continue };
+            let first = self.plan.cbrs.len();
+            let section: Arc<str> = Arc::from(name);
+            let (start, stop) = (keys.when("start").unwrap_or(When::At(Time::ZERO)), keys.when("stop"));
+            let n = u64::from(pairs.count);
+            for k in 0..pairs.count {
+                let Some((start, stop)) = self.life(&keys, name, start, stop, u64::from(k), n) else { break };
+                let (from, to) = pairs.of(k);
+                self.plan.cbrs.push(Cbr {
+                    name: if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() },
+                    section: section.clone(),
+                    from,
+                    to,
+                    route: Vec::new(),
+                    rate,
+                    packet_size: keys.bytes("packet-size").unwrap_or_default() as u16,
+                    start,
+                    stop,
+                    on_off,
+                });
+            }
+            self.requests.push(Request { keys, pairs, target: Target::Cbrs { first } });
+        }
+    }
+
+    /// When number `i` of `n` starts and stops.
+    fn life(
+        &mut self,
+        keys: &Reader<'a>,
+        name: &str,
+        start: When,
+        stop: Option<When>,
+        i: u64,
+        n: u64,
+    ) -> Option<(Time, Time)> {
+        let start = start.of(i, n, self.plan.seed, name);
+        // Another seed, or a random stop would be the random start again.
+        let stop = stop.map_or(Time::NEVER, |s| s.of(i, n, !self.plan.seed, name));
+        if stop > start {
+            return Some((start, stop));
+        }
+        let which = if n > 1 { format!("{name}.{}", i + 1) } else { name.to_owned() };
+        let message = format!("`{which}` stops at {stop}, but starts only at {start}");
+        self.mistakes.add(keys.at("stop"), message, "too early");
+        None
+    }
+
+    fn data(&mut self, keys: &Reader<'a>) -> Data {
+        let size = keys.bytes("size");
+        let frames = keys.table("frames", &keys::FRAMES);
+        if size.is_some() && frames.is_there() {
+            let message = "a flow sends either `size` bytes or `frames`";
+            self.mistakes.add(keys.key_at("frames"), message, "beside `size`").help("leave out one of them");
+        }
+        match (size, frames.count("count"), frames.bytes("size")) {
+            (Some(size), _, _) => Data::Bytes(size),
+            (None, Some(count), Some(size)) => Data::Frames { count, size },
+            _ => Data::Endless,
+        }
+    }
+
+    fn transport(&mut self, k: &Reader<'a>) -> TransportId {
+        let id = TransportId(self.plan.transports.len() as u32);
+        let size = |key| k.bytes(key).unwrap_or_default() as u16;
+        let (packet_size, header) = (size("packet-size"), size("header"));
+        if header >= packet_size {
+            let at = k.at(if k.has("header") { "header" } else { "packet-size" });
+            let message = format!("a header of {header} B leaves no room for data in {packet_size} B");
+            self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
+        }
+        let xcp = k.table("xcp", &keys::XCP_FLOW);
+        let law = match k.word("law") {
+            "cubic" => SenderLaw::Cubic,
+            "xcp" => SenderLaw::Xcp(XcpSender {
+                on_loss: if xcp.word("on-loss") == "keep" { OnLoss::Keep } else { OnLoss::Halve },
+                advertise_limit: xcp.truth("advertise-limit"),
+                pacing: xcp.truth("pacing"),
+                request: if xcp.word("request") == "need" { Ask::Need } else { Ask::All },
+            }),
+            _ => SenderLaw::NewReno,
+        };
+        let encoding = match k.word("encoding") {
+            "tcp-option" => Encoding::TcpOption { integer: k.word("feedback") == "integer" },
+            "draft-2" => Encoding::Draft2,
+            "draft-3" => Encoding::Draft3,
+            _ => Encoding::Acp,
+        };
+        if k.has("feedback") && !matches!(encoding, Encoding::TcpOption { .. }) {
+            self.mistakes
+                .add(k.key_at("feedback"), "`feedback` is of the encoding `tcp-option` only", "of no use")
+                .help("add `encoding = \"tcp-option\"`");
+        }
+        let (sack, both_ways) = (k.truth("sack"), k.truth("both-ways"));
+        if !sack && k.has("sack-blocks") {
+            let message = "`sack-blocks` means nothing without SACK";
+            self.mistakes.add(k.key_at("sack-blocks"), message, "of no use");
+        }
+        let loss_detection = match (k.word("loss-detection"), sack) {
+            ("newreno", _) | ("", false) => LossDetection::NewReno,
+            ("rfc6675" | "", _) => LossDetection::Rfc6675,
+            _ => LossDetection::Rack,
+        };
+        if !sack && loss_detection != LossDetection::NewReno {
+            self.mistakes
+                .add(k.at("loss-detection"), "this way of finding losses needs SACK", "without SACK")
+                .help("leave out `sack = false`, or choose \"newreno\"");
+        }
+        // What 40 bytes of options leave beside timestamps (12) and XCP's forward (8) and return (4) options.
+        let room = match (law, encoding, both_ways) {
+            (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, true) => 1,
+            (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, false) => 2,
+            _ => 3,
+        };
+        let rto = k.table("rto", &keys::RTO);
+        let rto_at = rto.at(if rto.has("max") { "max" } else { "min" });
+        let rto = Rto {
+            initial: rto.span("initial"),
+            min: rto.span("min"),
+            max: rto.span("max"),
+            fixed: rto.time("fixed"),
+        };
+        if rto.min > rto.max {
+            let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);
+            self.mistakes.add(rto_at, message, "here");
+        }
+        self.plan.transports.push(Transport {
+            law,
+            packet_size,
+            header,
+            ack_size: size("ack-size"),
+            initial_window: k.count("initial-window").unwrap_or(1) as u32,
+            sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
+            loss_detection,
+            delayed_ack: k.time("delayed-ack"),
+            handshake: k.truth("handshake"),
+            encoding,
+            both_ways,
+            rto,
+            weight: k.number("weight"),
+        });
+        id
+    }
+
+    fn sizes(&mut self, keys: &Reader<'a>) -> Option<Sizes> {
+        let file = match keys.sizes("sizes")? {
+            SizesSpec::Is(sizes) => return Some(sizes),
+            SizesSpec::File(file) => file,
+        };
+        let path = self.folder.join(&file);
+        let points = match std::fs::read_to_string(&path) {
+            Ok(text) => read_cdf(&text),
+            Err(e) => Err(e.to_string()),
+        };
+        match points {
+            Ok(points) => Some(Sizes::Empirical(points)),
+            Err(why) => {
+                let message = format!("`{}` is no distribution of sizes: {why}", path.display());
+                self.mistakes
+                    .add(keys.at("sizes"), message, "this file")
+                    .help("a line is a size in bytes and its cumulative probability, or percentage");
+                None
+            }
+        }
+    }
+
+    /// Finds every route.
+    pub(super) fn routes(&mut self) {
+        let mut wanted = Vec::new();
+        for request in &self.requests {
+            for k in 0..request.pairs.count {
+                let (from, to) = request.pairs.of(k);
+                wanted.extend([(from, to), (to, from)]);
+            }
+        }
+        let mut routes = Router::new(self.plan.nodes.len(), &self.plan.links).routes(&wanted);
+        let mut next = 0;
+        for request in std::mem::take(&mut self.requests) {
+            for k in 0..request.pairs.count as usize {
+                let (route, back) =
+                    (std::mem::take(&mut routes[next]), std::mem::take(&mut routes[next + 1]));
+                let pair = wanted[next];
+                let one_way = matches!(request.target, Target::Cbrs { .. });
+                if route.is_empty() || (back.is_empty() && !one_way) {
+                    self.unreachable(&request.keys, if route.is_empty() { pair } else { (pair.1, pair.0) });
+                    next += 2 * (request.pairs.count as usize - k);
+                    break;
+                }
+                next += 2;
+                request.target.give(&mut self.plan, k, route, back);
+            }
+            // Kept for the buffers, which depend on the routes.
+            self.requests.push(request);
+        }
+    }
+
+    fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let message = format!("there is no way from `{}` to `{}`", name(from), name(to));
+        let links = self.plan.links.iter();
+        let lonely = [from, to]
+            .into_iter()
+            .find(|&n| !links.clone().any(|l| l.from == n || l.to == n))
+            .map(|n| format!("no link begins or ends at `{}`", name(n)));
+        let found = self.mistakes.add(keys.at("to"), message, "unreachable");
+        found
+            .help(lonely.unwrap_or_else(|| "a `[link.NAME]` is missing, or one has `duplex = false`".into()));
+    }
+
+    /// The buffers of all flows, now that their routes are known.
+    pub(super) fn buffers(&mut self) {
+        for request in std::mem::take(&mut self.requests) {
+            let each = match request.target {
+                Target::Flows { each, .. } => each,
+                Target::Workload(_) => 1,
+                Target::Cbrs { .. } => continue,
+            };
+            let (receive, send) = (request.keys.limit("receive-buffer"), request.keys.limit("send-buffer"));
+            for i in 0..request.pairs.count as usize * each {
+                let (path, transport) = match request.target {
+                    Target::Flows { first, .. } => {
+                        let flow = &self.plan.flows[first + i];
+                        (&flow.path, flow.transport)
+                    }
+                    Target::Workload(w) => {
+                        (&self.plan.workloads[w].paths[i], self.plan.workloads[w].transport)
+                    }
+                    Target::Cbrs { .. } => break,
+                };
+                let (receive, send) =
+                    (buffer(&self.plan, path, transport, receive), buffer(&self.plan, path, transport, send));
+                let least = u64::from(self.plan.transports[transport.0 as usize].packet_size);
+                if receive.min(send) < least {
+                    let key = if receive < least { "receive-buffer" } else { "send-buffer" };
+                    let message = format!("`{key}` comes to {} B, less than a packet", receive.min(send));
+                    self.mistakes.add(request.keys.at(key), message, "too small");
+                    break;
+                }
+                match request.target {
+                    Target::Flows { first, .. } => {
+                        let flow = &mut self.plan.flows[first + i];
+                        (flow.receive_buffer, flow.send_buffer) = (receive, send);
+                    }
+                    Target::Workload(w) => {
+                        self.plan.workloads[w].receive_buffers.push(receive);
+                        self.plan.workloads[w].send_buffers.push(send);
+                    }
+                    Target::Cbrs { .. } => break,
+                }
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Hands pair `k` its routes.
+    fn give(
+        self,
+        plan: &mut Plan,
+        k: usize,
+        route: Vec<crate::plan::LinkId>,
+        back: Vec<crate::plan::LinkId>,
+    ) {
+        let rtt = route::delay(&plan.links, &route).saturating_add(route::delay(&plan.links, &back));
+        match self {
+            Target::Flows { first, each } => {
+                for flow in plan.flows.iter_mut().skip(first + k * each).take(each) {
+                    flow.path.route.clone_from(&route);
+                    flow.path.back.clone_from(&back);
+                    flow.path.base_rtt = rtt;
+                }
+            }
+            Target::Workload(w) => {
+                let path = &mut plan.workloads[w].paths[k];
+                (path.route, path.back, path.base_rtt) = (route, back, rtt);
+            }
+            Target::Cbrs { first } => plan.cbrs[first + k].route = route,
+        }
+    }
+}
+
+/// A buffer in bytes; its BDP is that of the path.
+pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: LimitSpec) -> u64 {
+    let packet = f64::from(plan.transports[transport.0 as usize].packet_size);
+    match spec {
+        LimitSpec::Unlimited => u64::MAX,
+        LimitSpec::Packets(n) => (n * packet).round() as u64,
+        LimitSpec::Bytes(n) => n.round() as u64,
+        LimitSpec::Times(n) => {
+            let rates = path.route.iter().map(|l| plan.links[l.0 as usize].rate.bytes_per_sec());
+            let least = rates.fold(f64::INFINITY, f64::min);
+            (n * least * path.base_rtt.as_secs_f64()).round() as u64
+        }
+    }
+}
+
+fn path((from, to): (NodeId, NodeId)) -> Path {
+    Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
+}
+
+/// A cumulative distribution from the lines of a file: size in bytes, then probability, or percentage if the last
+/// line's is 100. Empty lines and those that start with `#` say nothing.
+fn read_cdf(text: &str) -> Result<Vec<CdfPoint>, String> {
+    let mut points = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty());
+        let mut number = || words.next()?.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+        let (Some(size), Some(cumulative)) = (number(), number()) else {
+            return Err(format!("line {} is not two numbers", i + 1));
+        };
+        points.push(CdfPoint { size, cumulative });
+    }
+    if points.last().is_some_and(|p| p.cumulative == 100.0) {
+        for p in &mut points {
+            p.cumulative /= 100.0;
+        }
+    }
+    check_cdf(&points)?;
+    Ok(points)
+}

@@ -1,0 +1,285 @@
+//! From a checked tree to a [`Plan`]: names to indices, groups to members, defaults to values.
+
+mod events;
+mod flows;
+mod links;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tollway_law::Time;
+
+use super::error::Mistakes;
+use super::keys;
+use super::reader::Reader;
+use super::value::When;
+use crate::plan::{LinkId, Measure, Node, NodeId, Plan};
+
+/// Resolves the scenario under `top`; `None`, and at least one mistake, if that cannot be done. `folder` is where
+/// files that it names lie.
+pub(crate) fn resolve(
+    top: Reader<'_>,
+    variant: Option<&str>,
+    folder: &Path,
+    mistakes: &mut Mistakes,
+) -> Option<Plan> {
+    let measure = top.table("measure", &keys::MEASURE);
+    let name = top.text("name").unwrap_or_default();
+    let plan = Plan {
+        title: top.text("title").unwrap_or_else(|| name.clone()),
+        name,
+        source: top.text("source"),
+        description: top.text("description"),
+        variant: variant.map(str::to_owned),
+        duration: top.span("duration"),
+        seed: top.count("seed").unwrap_or_default(),
+        measure: Measure { interval: measure.time("interval"), warmup: measure.span("warmup") },
+        nodes: Vec::new(),
+        links: Vec::new(),
+        media: Vec::new(),
+        transports: Vec::new(),
+        flows: Vec::new(),
+        workloads: Vec::new(),
+        cbrs: Vec::new(),
+        changes: Vec::new(),
+        losses: Vec::new(),
+    };
+    if plan.duration > Time::ZERO && plan.measure.warmup >= plan.duration {
+        let message = format!("the warm-up ends after the run, which takes {}", plan.duration);
+        mistakes.add(measure.at("warmup"), message, "too long");
+    }
+    let mut r = Resolver {
+        top,
+        folder,
+        mistakes,
+        plan,
+        groups: HashMap::new(),
+        ports: Vec::new(),
+        requests: Vec::new(),
+        crossing: None,
+    };
+    r.nodes();
+    r.links();
+    r.flows();
+    r.workloads();
+    r.cbrs();
+    // Routes over half of a network, or between nodes that are not there, would only add to the noise.
+    if !r.mistakes.is_empty() {
+        return None;
+    }
+    r.routes();
+    if !r.mistakes.is_empty() {
+        return None;
+    }
+    r.buffers();
+    r.limits();
+    r.changes();
+    r.losses();
+    r.mistakes.is_empty().then_some(r.plan)
+}
+
+/// A resolution under way.
+struct Resolver<'a> {
+    top: Reader<'a>,
+    folder: &'a Path,
+    mistakes: &'a mut Mistakes,
+    plan: Plan,
+    groups: HashMap<&'a str, Group>,
+    /// Ports whose limits wait for routes.
+    ports: Vec<links::Ports<'a>>,
+    /// Sections whose paths wait for routes.
+    requests: Vec<flows::Request<'a>>,
+    /// Sum and number of the base RTTs of the flows whose data cross each link, once that is asked for.
+    crossing: Option<Vec<(u128, u64)>>,
+}
+
+/// A node, or several side by side.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    first: u32,
+    count: u32,
+    /// Whether its members are numbered.
+    numbered: bool,
+}
+
+impl Group {
+    fn member(self, k: u32) -> NodeId {
+        NodeId(self.first + if self.count > 1 { k } else { 0 })
+    }
+}
+
+/// The pairs of nodes that `from` and `to` make.
+#[derive(Clone, Copy, Debug)]
+struct Pairs {
+    from: Group,
+    to: Group,
+    count: u32,
+}
+
+impl Pairs {
+    fn of(self, k: u32) -> (NodeId, NodeId) {
+        (self.from.member(k), self.to.member(k))
+    }
+
+    /// Whether what they make is numbered.
+    fn numbered(self) -> bool {
+        self.from.numbered || self.to.numbered
+    }
+}
+
+impl<'a> Resolver<'a> {
+    fn nodes(&mut self) {
+        // Memory for what a slip of a digit asks for is not to be had.
+        const MOST: u64 = 4_000_000;
+        let mut total = 0;
+        for (name, node) in self.top.named("node", &keys::NODE) {
+            let count = node.count("count");
+            let n = count.unwrap_or(1);
+            total += n;
+            if total > MOST {
+                self.mistakes.add(node.at("count"), format!("more than {MOST} nodes in all"), "too many");
+                return;
+            }
+            let first = self.plan.nodes.len() as u32;
+            self.groups.insert(name, Group { first, count: n as u32, numbered: count.is_some() });
+            match count {
+                Some(n) => {
+                    self.plan.nodes.extend((1..=n).map(|k| Node { name: format!("{name}.{k}") }));
+                }
+                None => self.plan.nodes.push(Node { name: name.to_owned() }),
+            }
+        }
+        if self.plan.nodes.is_empty() {
+            self.mistakes
+                .add(self.top.place(), "the scenario has no nodes", "no `[node.NAME]`")
+                .help("name hosts and routers, such as `[node.a]`");
+        }
+    }
+
+    /// The node or group that a key names.
+    fn group(&mut self, reader: &Reader<'a>, key: &str) -> Option<Group> {
+        let text = reader.text(key)?;
+        if let Some(group) = self.groups.get(text.as_str()) {
+            return Some(*group);
+        }
+        let at = reader.at(key);
+        if let Some((name, number)) = text.split_once('.')
+            && let Some(group) = self.groups.get(name)
+        {
+            return match number.parse::<u32>() {
+                Ok(k) if group.numbered && (1..=group.count).contains(&k) => {
+                    Some(Group { first: group.first + k - 1, count: 1, numbered: false })
+                }
+                _ => {
+                    let help = match group.numbered {
+                        true => format!("its members are `{name}.1` to `{name}.{}`", group.count),
+                        false => format!("`{name}` is a single node"),
+                    };
+                    self.mistakes.add(at, format!("there is no node `{text}`"), "unknown node").help(help);
+                    None
+                }
+            };
+        }
+        let names = self.top.named("node", &keys::NODE).map(|(name, _)| name);
+        let names: Vec<&str> = names.collect();
+        self.mistakes
+            .add(at, format!("there is no node `{text}`"), "unknown node")
+            .suggest(&text, names.into_iter());
+        None
+    }
+
+    /// The pairs that a section's `from` and `to` make.
+    fn pairs(&mut self, reader: &Reader<'a>) -> Option<Pairs> {
+        let (from, to) = (self.group(reader, "from"), self.group(reader, "to"));
+        let (from, to) = (from?, to?);
+        if from.count != to.count && from.count > 1 && to.count > 1 {
+            let message = format!("a group of {} and a group of {} make no pairs", from.count, to.count);
+            self.mistakes
+                .add(reader.at("to"), message, format!("{} nodes", to.count))
+                .help("groups of one size go member by member; otherwise one side must be a single node");
+            return None;
+        }
+        let pairs = Pairs { from, to, count: from.count.max(to.count) };
+        let overlap = from.first < to.first + to.count && to.first < from.first + from.count;
+        if overlap && (0..pairs.count).any(|k| pairs.of(k).0 == pairs.of(k).1) {
+            self.mistakes.add(reader.at("to"), "`from` and `to` are the same node", "the same");
+            return None;
+        }
+        Some(pairs)
+    }
+
+    /// The base RTTs of the flows whose data cross a link: sum in nanoseconds, and number.
+    fn crossing(&mut self, link: LinkId) -> (u128, u64) {
+        let Plan { flows, workloads, transports, links, .. } = &self.plan;
+        let crossing = self.crossing.get_or_insert_with(|| {
+            let mut sums = vec![(0u128, 0u64); links.len()];
+            let of_flows = flows.iter().map(|f| (&f.path, f.transport));
+            let of_workloads = workloads.iter().flat_map(|w| w.paths.iter().map(|p| (p, w.transport)));
+            for (path, transport) in of_flows.chain(of_workloads) {
+                let back = if transports[transport.0 as usize].both_ways { &path.back[..] } else { &[] };
+                for l in path.route.iter().chain(back) {
+                    let sum = &mut sums[l.0 as usize];
+                    *sum = (sum.0 + u128::from(path.base_rtt.0), sum.1 + 1);
+                }
+            }
+            sums
+        });
+        crossing[link.0 as usize]
+    }
+}
+
+impl When {
+    /// The time of number `k` of `n`. Random ones depend on nothing but `seed`, the name and `k`, so that one flow
+    /// more or less does not move the others.
+    fn of(self, k: u64, n: u64, seed: u64, name: &str) -> Time {
+        match self {
+            When::At(time) => time,
+            When::Spread { first, .. } if n <= 1 => first,
+            When::Spread { first, last } => {
+                let (first, last) = (first.0 as i128, last.0 as i128);
+                Time((first + (last - first) * i128::from(k) / i128::from(n - 1)) as u64)
+            }
+            When::Random { span, after } => {
+                let draw = name.bytes().fold(mix(seed), |h, b| mix(h ^ u64::from(b)));
+                let draw = mix(draw ^ mix(k));
+                after + Time(((u128::from(draw) * u128::from(span.0)) >> 64) as u64)
+            }
+        }
+    }
+}
+
+/// SplitMix64's step: a bijection of 64-bit words without visible pattern.
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Whether `text` matches `pattern`, in which `*` stands for any characters and `?` for one.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on if the latest `*` has to take one character more.
+    let mut star = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match &mut star {
+                Some((at, taken)) => {
+                    *taken += 1;
+                    (p, t) = (*at + 1, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}

@@ -1,0 +1,239 @@
+//! Routes: fewest hops, then least delay, then the link that the file names first.
+//!
+//! A route is fixed by what lies ahead of each of its nodes: among the links out of a node that lie on a best way to
+//! the destination, the one of lowest index is taken. That is a rule without history: the order of requests does
+//! not matter.
+//!
+//! A hundred thousand hosts hang on a few routers, so hosts with a single neighbour are never searched through:
+//! such a leaf is replaced by its neighbour, and what remains are routes between the few.
+
+use std::collections::HashMap;
+
+use tollway_law::Time;
+
+use crate::plan::{Link, LinkId, NodeId};
+
+/// The graph, ready for finding routes.
+#[derive(Debug)]
+pub(crate) struct Router<'a> {
+    links: &'a [Link],
+    /// For each node, if it is a leaf: its neighbour, the best link there and the best link from there.
+    leaves: Vec<Option<Leaf>>,
+    /// Links between nodes that are no leaves, out of and into each node.
+    out: Adjacency,
+    into: Adjacency,
+    /// How far each node is from the destination at hand.
+    far: Vec<Far>,
+    /// Nodes in the order they were reached.
+    reached: Vec<u32>,
+    /// Numbers the destinations, so that `far` need not be cleared.
+    search: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    neighbour: u32,
+    up: LinkId,
+    down: LinkId,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Far {
+    search: u32,
+    hops: u32,
+    delay: u64,
+}
+
+impl<'a> Router<'a> {
+    /// Prepares a graph of `nodes` nodes.
+    pub(crate) fn new(nodes: usize, links: &'a [Link]) -> Router<'a> {
+        let leaves = find_leaves(nodes, links);
+        let core = |l: &Link| leaves[l.from.0 as usize].is_none() && leaves[l.to.0 as usize].is_none();
+        let out = Adjacency::new(nodes, links, core, |l| l.from);
+        let into = Adjacency::new(nodes, links, core, |l| l.to);
+        let far = vec![Far::default(); nodes];
+        Router { links, leaves, out, into, far, reached: Vec::new(), search: 0 }
+    }
+
+    /// The route of each request, empty where there is none; from a node to itself there is none.
+    pub(crate) fn routes(&mut self, requests: &[(NodeId, NodeId)]) -> Vec<Vec<LinkId>> {
+        let mut routes = vec![Vec::new(); requests.len()];
+        // What is left between two nodes of the core, by destination, so that one search serves all that share it.
+        let mut between: Vec<(u32, u32, u32)> = Vec::new();
+        for (i, &(from, to)) in requests.iter().enumerate() {
+            if from == to {
+                continue;
+            }
+            let (start, first) = self.towards(from.0);
+            let (end, last) = self.origin(to.0);
+            if first.is_some() && start == to.0 {
+                routes[i] = first.into_iter().collect();
+            } else if last.is_some() && end == from.0 {
+                routes[i] = last.into_iter().collect();
+            } else if start == end {
+                routes[i] = first.into_iter().chain(last).collect();
+            } else if self.leaves[start as usize].is_none() && self.leaves[end as usize].is_none() {
+                between.push((end, start, i as u32));
+            }
+        }
+        between.sort_unstable();
+        let mut known: HashMap<u32, Vec<LinkId>> = HashMap::new();
+        let mut searched = None;
+        for (end, start, i) in between {
+            if searched != Some(end) {
+                self.search_from(end);
+                searched = Some(end);
+                known.clear();
+            }
+            let middle = known.entry(start).or_insert_with(|| self.walk(start, end));
+            if middle.is_empty() {
+                continue;
+            }
+            let (from, to) = requests[i as usize];
+            let (first, last) = (self.towards(from.0).1, self.origin(to.0).1);
+            let mut route = Vec::with_capacity(middle.len() + 2);
+            route.extend(first);
+            route.extend_from_slice(middle);
+            route.extend(last);
+            routes[i as usize] = route;
+        }
+        routes
+    }
+
+    /// The first node of the core on a way from `from`, and the link there if that is another node.
+    fn towards(&self, from: u32) -> (u32, Option<LinkId>) {
+        match self.leaves[from as usize] {
+            Some(leaf) => (leaf.neighbour, Some(leaf.up)),
+            None => (from, None),
+        }
+    }
+
+    /// The last node of the core on a way to `to`, and the link from there if that is another node.
+    fn origin(&self, to: u32) -> (u32, Option<LinkId>) {
+        match self.leaves[to as usize] {
+            Some(leaf) => (leaf.neighbour, Some(leaf.down)),
+            None => (to, None),
+        }
+    }
+
+    /// Finds how far every node of the core is from `end`, breadth first: when a node's turn comes all that are one
+    /// hop nearer have had theirs, so its delay is final.
+    fn search_from(&mut self, end: u32) {
+        self.search += 1;
+        self.reached.clear();
+        self.reached.push(end);
+        self.far[end as usize] = Far { search: self.search, hops: 0, delay: 0 };
+        let mut next = 0;
+        while let Some(&node) = self.reached.get(next) {
+            next += 1;
+            let here = self.far[node as usize];
+            for &link in self.into.of(node) {
+                let link = &self.links[link as usize];
+                let there = &mut self.far[link.from.0 as usize];
+                let delay = here.delay.saturating_add(link.delay.0);
+                if there.search != self.search {
+                    *there = Far { search: self.search, hops: here.hops + 1, delay };
+                    self.reached.push(link.from.0);
+                } else if there.hops == here.hops + 1 {
+                    there.delay = there.delay.min(delay);
+                }
+            }
+        }
+    }
+
+    /// The route from `start` to `end`, from which was searched; empty if there is none.
+    fn walk(&self, start: u32, end: u32) -> Vec<LinkId> {
+        let mut route = Vec::new();
+        let mut node = start;
+        if self.far[start as usize].search != self.search {
+            return route;
+        }
+        while node != end {
+            let here = self.far[node as usize];
+            let next = self.out.of(node).iter().find(|&&l| {
+                let link = &self.links[l as usize];
+                let there = self.far[link.to.0 as usize];
+                there.search == self.search
+                    && there.hops + 1 == here.hops
+                    && there.delay.saturating_add(link.delay.0) == here.delay
+            });
+            let Some(&next) = next else { return Vec::new() };
+            route.push(LinkId(next));
+            node = self.links[next as usize].to.0;
+        }
+        route
+    }
+}
+
+/// Propagation along a route.
+pub(crate) fn delay(links: &[Link], route: &[LinkId]) -> Time {
+    route.iter().fold(Time::ZERO, |sum, l| sum.saturating_add(links[l.0 as usize].delay))
+}
+
+/// Leaves: nodes whose links all lead to and come from one and the same neighbour.
+fn find_leaves(nodes: usize, links: &[Link]) -> Vec<Option<Leaf>> {
+    #[derive(Clone, Copy)]
+    enum Side {
+        None,
+        One(u32, u32),
+        Many,
+    }
+    let better = |new: usize, old: u32| links[new].delay < links[old as usize].delay;
+    let mut sides = vec![(Side::None, Side::None); nodes];
+    let note = |side: &mut Side, neighbour: u32, link: usize| {
+        *side = match *side {
+            Side::None => Side::One(neighbour, link as u32),
+            Side::One(n, old) if n == neighbour => {
+                Side::One(n, if better(link, old) { link as u32 } else { old })
+            }
+            _ => Side::Many,
+        }
+    };
+    for (i, link) in links.iter().enumerate() {
+        note(&mut sides[link.from.0 as usize].0, link.to.0, i);
+        note(&mut sides[link.to.0 as usize].1, link.from.0, i);
+    }
+    let leaf = |(out, into)| match (out, into) {
+        (Side::One(neighbour, up), Side::One(other, down)) if neighbour == other => {
+            Some(Leaf { neighbour, up: LinkId(up), down: LinkId(down) })
+        }
+        _ => None,
+    };
+    sides.into_iter().map(leaf).collect()
+}
+
+/// Links by node, in one piece of memory, lowest index first.
+#[derive(Debug)]
+struct Adjacency {
+    starts: Vec<u32>,
+    links: Vec<u32>,
+}
+
+impl Adjacency {
+    fn new(
+        nodes: usize,
+        all: &[Link],
+        take: impl Fn(&Link) -> bool,
+        node: impl Fn(&Link) -> NodeId,
+    ) -> Adjacency {
+        let mut starts = vec![0u32; nodes + 1];
+        for link in all.iter().filter(|l| take(l)) {
+            starts[node(link).0 as usize + 1] += 1;
+        }
+        for i in 0..nodes {
+            starts[i + 1] += starts[i];
+        }
+        let mut next = starts.clone();
+        let mut links = vec![0; starts[nodes] as usize];
+        for (i, link) in all.iter().enumerate().filter(|(_, l)| take(l)) {
+            let slot = &mut next[node(link).0 as usize];
+            links[*slot as usize] = i as u32;
+            *slot += 1;
+        }
+        Adjacency { starts, links }
+    }
+
+    fn of(&self, node: u32) -> &[u32] {
+        &self.links[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
+}

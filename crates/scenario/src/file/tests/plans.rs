@@ -1,0 +1,274 @@
+//! What a right file comes to.
+
+use tollway_law::{Rate, Time};
+use tollway_proto::port::Limit;
+
+use super::{BASE, parse, plan, show};
+use crate::file::{Scenario, reference_markdown, schema};
+use crate::plan::*;
+
+fn repository() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn every_file_that_we_ship_is_right() {
+    let mut files = 0;
+    let mut folders = vec![repository().join("scenarios"), repository().join("papers")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "toml") {
+                files += 1;
+                if let Err(e) = Scenario::load::<&str>(&path, &[]) {
+                    panic!("{}", show(&e));
+                }
+            }
+        }
+    }
+    assert!(files >= 2, "{files}");
+}
+
+#[test]
+fn the_manual_says_what_the_table_of_keys_says() {
+    let path = repository().join("docs/src/scenario-reference.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, reference_markdown()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        committed == reference_markdown(),
+        "{} is out of date: run `UPDATE_DOCS=1 cargo test -p tollway-scenario manual`",
+        path.display()
+    );
+}
+
+#[test]
+fn the_schema_knows_what_the_reader_knows() {
+    let schema = schema();
+    assert_eq!(schema["additionalProperties"], false);
+    let link = &schema["properties"]["link"]["additionalProperties"];
+    assert_eq!(link["properties"]["law"]["enum"][2], "xcp");
+    assert_eq!(link["properties"]["duplex"]["default"], true);
+    assert_eq!(link["required"], serde_json::json!(["from", "to"]));
+    for section in crate::file::keys::all() {
+        for key in section.keys() {
+            assert!(!key.says.is_empty() && !key.says.contains('|'), "{} {}", section.header, key.name);
+            // A default must be a value that the key takes.
+            if let crate::file::keys::Default::Is(_) = key.default {
+                let reader = crate::file::reader::Reader::new(section, None, Default::default());
+                assert!(reader.default_is_right(key.name), "{} {}", section.header, key.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn quickstart_is_what_it_says() {
+    let s = Scenario::load::<&str>(&repository().join("scenarios/quickstart.toml"), &[]).unwrap();
+    let names: Vec<_> = s.variants().iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(names, ["xcp", "fifo", "red"]);
+    let xcp = &s.variant("xcp").unwrap().plan;
+    assert_eq!((xcp.nodes.len(), xcp.links.len(), xcp.flows.len()), (6, 10, 4));
+    assert_eq!(xcp.flows[3].name, "f.4");
+    assert_eq!((xcp.flows[3].start, xcp.flows[3].stop), (Time::from_secs(30), Time::from_secs(70)));
+    assert_eq!(xcp.flows[0].path.base_rtt, Time::from_millis(100));
+    // 10 Mbps × 100 ms.
+    let bottleneck = &xcp.links[8];
+    assert_eq!(bottleneck.name, "bottleneck");
+    assert_eq!(bottleneck.limit, Limit { packets: u32::MAX, bytes: 125_000 });
+    assert!(matches!(bottleneck.law, LinkLaw::Xcp(_)));
+    assert_eq!(xcp.flows[2].path.route, [LinkId(4), LinkId(8)]);
+    assert_eq!(xcp.flows[2].path.back, [LinkId(9), LinkId(5)]);
+    let fifo = &s.variant("fifo").unwrap().plan;
+    assert_eq!(fifo.links[8].law, LinkLaw::DropTail);
+    assert_eq!(fifo.transports[0].law, SenderLaw::NewReno);
+    let LinkLaw::Red(red) = &s.variant("red").unwrap().plan.links[8].law else { panic!() };
+    assert_eq!(red.min_threshold, Amount::Bytes(31_250.0));
+}
+
+#[test]
+fn claims_and_plots_are_kept_with_their_places() {
+    let s = Scenario::load::<&str>(&repository().join("papers/xcp/validation.toml"), &[]).unwrap();
+    let claims = s.raw("claim");
+    assert_eq!(claims[0].get_ref()["id"].as_str(), Some("xcp.validation.utilisation"));
+    assert!(s.text()[claims[0].span()].starts_with("[[claim]]"), "{}", &s.text()[claims[0].span()]);
+    assert_eq!(s.raw("plot").len(), 3);
+    assert!(s.raw("reference").is_empty());
+}
+
+#[test]
+fn a_set_goes_over_every_variant() {
+    let text = format!(
+        "{BASE}\n[variant.a]\n\"link.bottleneck.rate\" = \"1 Mbps\"\n[variant.b]\nflow.f.law = \"cubic\"\n"
+    );
+    let s = parse(&text, &["link.bottleneck.rate=20Mbps", "flow.*.start={first='1 s', last='4 s'}"]).unwrap();
+    for v in s.variants() {
+        assert_eq!(v.plan.links[8].rate, Rate::from_mbps(20.0));
+        assert_eq!(v.plan.flows[3].start, Time::from_secs(4));
+    }
+    assert_eq!(s.variant("b").unwrap().plan.transports[0].law, SenderLaw::Cubic);
+    assert_eq!(s.variant("a").unwrap().plan.transports[0].law, SenderLaw::NewReno);
+}
+
+#[test]
+fn sets_reach_into_tables_lists_and_values() {
+    let text = format!("{BASE}\n[[change]]\nat = \"1 s\"\nlink = \"access\"\nrate = \"5 Mbps\"\n");
+    let p = plan(
+        &text,
+        &[
+            "link.bottleneck.law=xcp",
+            "link.bottleneck.xcp.alpha=0.5",
+            "link.bottleneck.reverse.delay=30ms",
+            "change.0.at=2 s",
+            "link.access.delay.last=7 ms",
+            "seed=7",
+            "title=two words",
+        ],
+    );
+    let LinkLaw::Xcp(xcp) = &p.links[8].law else { panic!() };
+    assert_eq!((xcp.alpha, xcp.beta), (0.5, 0.226));
+    assert_eq!(p.links[9].delay, Time::from_millis(30));
+    assert_eq!(p.links[6].delay, Time::from_millis(7));
+    assert_eq!((p.seed, p.title.as_str()), (7, "two words"));
+    // Both directions of the four links.
+    assert_eq!(p.changes.len(), 8);
+    assert_eq!(p.changes[0].at, Time::from_secs(2));
+}
+
+#[test]
+fn a_variant_may_add_a_section() {
+    let text = format!(
+        "{BASE}\n[variant.plain]\n[variant.cross.cbr.noise]\nfrom = \"r\"\nto = \"d\"\nrate = \"4 Mbps\"\n"
+    );
+    let s = parse(&text, &[]).unwrap();
+    assert_eq!(s.variants()[0].plan.cbrs.len(), 0);
+    assert_eq!(s.variants()[1].plan.cbrs[0].route, [LinkId(8)]);
+}
+
+#[test]
+fn a_bdp_is_of_those_who_cross() {
+    // Base RTTs 22, 24, 26, 28 ms; 10 Mbps × 25 ms × 2.
+    let p = plan(BASE, &["link.bottleneck.limit=2 BDP"]);
+    assert_eq!(p.links[8].limit.bytes, 62_500);
+    // Of one flow of 22 ms alone.
+    let p = plan(BASE, &["link.bottleneck.limit=1 BDP", "flow.f.from=s.1"]);
+    assert_eq!(p.links[8].limit.bytes, 27_500);
+    // Each access link has its own.
+    let p = plan(BASE, &["link.access.limit=1 BDP"]);
+    assert_eq!((p.links[0].limit.bytes, p.links[6].limit.bytes), (275_000, 350_000));
+    // Receivers' are of the path: 10 Mbps × 22 ms.
+    let p = plan(BASE, &["flow.f.receive-buffer=2 BDP", "flow.f.send-buffer=10 packets"]);
+    assert_eq!((p.flows[0].receive_buffer, p.flows[0].send_buffer), (55_000, 15_000));
+    // Data both ways cross the way back too.
+    let p = plan(BASE, &["link.bottleneck.reverse.limit=1 BDP", "flow.f.both-ways=true"]);
+    assert_eq!(p.links[9].limit.bytes, 31_250);
+}
+
+#[test]
+fn nothing_is_left_to_be_guessed() {
+    let p = plan(BASE, &[]);
+    let t = &p.transports[0];
+    assert_eq!((t.packet_size, t.header, t.ack_size, t.initial_window), (1500, 40, 40, 10));
+    assert_eq!((t.sack_blocks, t.loss_detection), (3, LossDetection::Rfc6675));
+    assert_eq!(t.rto.min, Time::from_millis(200));
+    assert_eq!(p.links[8].limit, Limit { packets: 1000, bytes: u64::MAX });
+    assert_eq!(p.links[9].limit, Limit::NONE);
+    assert_eq!(p.measure.interval, Some(Time::from_millis(100)));
+    let t = &plan(BASE, &["flow.f.sack=false"]).transports[0];
+    assert_eq!((t.sack_blocks, t.loss_detection), (0, LossDetection::NewReno));
+    let sets = ["flow.f.law=xcp", "flow.f.encoding=tcp-option", "flow.f.both-ways=true"];
+    assert_eq!(plan(BASE, &sets).transports[0].sack_blocks, 1);
+    assert_eq!(plan(BASE, &sets[..2]).transports[0].sack_blocks, 2);
+}
+
+#[test]
+fn random_starts_depend_on_seed_and_flow_only() {
+    let starts = |sets: &[&str]| -> Vec<Time> {
+        let text = format!("{BASE}start = {{ random = \"2 s\", after = \"1 s\" }}\n");
+        plan(&text, sets).flows.iter().map(|f| f.start).collect()
+    };
+    let some = starts(&[]);
+    assert_eq!(some, starts(&["duration=20 s"]));
+    assert_ne!(some, starts(&["seed=2"]));
+    assert!(some.iter().all(|t| (Time::from_secs(1)..Time::from_secs(3)).contains(t)), "{some:?}");
+    assert!(some.windows(2).all(|w| w[0] != w[1]));
+    let many = starts(&["node.s.count=1000"]);
+    assert_eq!(some, many[..4]);
+    let mean = many.iter().map(|t| t.as_secs_f64()).sum::<f64>() / 1000.0;
+    assert!((mean - 2.0).abs() < 0.1, "{mean}");
+}
+
+#[test]
+fn media_changes_and_losses_find_their_links() {
+    let text = format!(
+        "{BASE}
+        [medium.air]
+        rate = \"2 Mbps\"
+        [link.wave]
+        from = \"d\"
+        to = \"e\"
+        medium = \"air\"
+        [node.e]
+        [[change]]
+        at = \"3 s\"
+        link = \"bottle*\"
+        blackout = \"2 s\"
+        limit = \"50 packets\"
+        [[change]]
+        at = \"1 s\"
+        flow = \"f.2\"
+        receive-buffer = \"64 KiB\"
+        [[loss]]
+        link = \"bottleneck.reverse\"
+        probability = 0.01
+        only = \"ack\"
+        [[loss]]
+        link = \"access.?\"
+        direction = \"both\"
+        place = \"before\"
+        probability = 1
+        "
+    );
+    let p = plan(&text, &[]);
+    assert_eq!(p.media[0].links, [LinkId(10), LinkId(11)]);
+    assert_eq!(p.links[11].rate, Rate::from_mbps(2.0));
+    let limit = Limit { packets: 50, bytes: u64::MAX };
+    let what: Vec<What> = p.changes.iter().map(|c| c.what).collect();
+    assert_eq!(
+        what,
+        [
+            What::ReceiveBuffer(FlowId(1), 65536),
+            What::Blackout(LinkId(8), Time::from_secs(5)),
+            What::Blackout(LinkId(9), Time::from_secs(5)),
+            What::Limit(LinkId(8), limit),
+        ]
+    );
+    assert_eq!(p.losses.len(), 9);
+    assert_eq!((p.losses[0].link, p.losses[0].only, p.losses[0].place), (LinkId(9), Only::Ack, Place::After));
+}
+
+#[test]
+fn workloads_have_paths_sizes_and_arrivals() {
+    let text = format!(
+        "{BASE}
+        [workload.web]
+        from = \"s\"
+        to = \"d\"
+        law = \"cubic\"
+        arrivals = {{ poisson = 50 }}
+        sizes = {{ empirical = [[\"1 kB\", 0.5], [\"1 MB\", 1.0]] }}
+        "
+    );
+    let p = plan(&text, &[]);
+    let w = &p.workloads[0];
+    assert_eq!((w.paths.len(), w.receive_buffers.len(), w.max_flows), (4, 4, u64::MAX));
+    assert_eq!(w.paths[3].base_rtt, Time::from_millis(28));
+    assert_eq!(w.arrivals, Arrivals::Poisson { per_sec: 50.0 });
+    let Sizes::Empirical(points) = &w.sizes else { panic!() };
+    assert_eq!(points[1], CdfPoint { size: 1e6, cumulative: 1.0 });
+    let p = plan(&text, &["workload.web.sizes={pareto={mean='30 kB', shape=1.5}}"]);
+    assert_eq!(p.workloads[0].sizes, Sizes::Pareto { mean: 30_000.0, shape: 1.5 });
+}

@@ -1,0 +1,85 @@
+//! Whatever is written, nothing panics.
+
+use proptest::prelude::*;
+
+use super::{BASE, parse, show};
+
+/// Tries to read it, and shows what is wrong if it is.
+fn try_it(text: &str, sets: &[&str]) {
+    if let Err(e) = parse(text, sets) {
+        assert!(!e.mistakes().is_empty());
+        show(&e);
+    }
+}
+
+const RICH: &str = include_str!("../../../../../papers/xcp/validation.toml");
+
+/// What is put into a file in place of something.
+fn scrap() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~\n]{0,6}",
+        Just("\"\"".to_owned()),
+        Just("-1".to_owned()),
+        Just("1e400".to_owned()),
+        Just("9223372036854775807".to_owned()),
+        Just("{ first = \"1 s\" }".to_owned()),
+        Just("[[change]]\nat = \"1 s\"\n".to_owned()),
+        Just("\"18e18 ns\"".to_owned()),
+        Just("\"1 BDP\"".to_owned()),
+        Just("é\u{10ffff}".to_owned()),
+        Just("s.2".to_owned()),
+        Just("[variant.x]\n".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_text(text in "(?s).{0,200}") {
+        try_it(&text, &[]);
+    }
+
+    #[test]
+    fn a_spoiled_file(place in 0.0f64..1.0, cut in 0usize..12, scrap in scrap(), rich in any::<bool>()) {
+        let file = if rich { RICH } else { BASE };
+        let chars: Vec<char> = file.chars().collect();
+        let start = (place * chars.len() as f64) as usize;
+        let end = (start + cut).min(chars.len());
+        let text: String =
+            chars[..start].iter().copied().chain(scrap.chars()).chain(chars[end..].iter().copied()).collect();
+        // A count of a million is right, and slow.
+        prop_assume!(!text.contains("count = 4") || !text.contains("count = 49") );
+        try_it(&text, &[]);
+    }
+
+    #[test]
+    fn a_spoiled_value(line in 0usize..200, scrap in scrap()) {
+        let count = RICH.lines().count();
+        let text: String = RICH
+            .lines()
+            .enumerate()
+            .map(|(i, l)| match l.split_once('=') {
+                Some((key, _)) if i == line % count => format!("{key}={scrap}\n"),
+                _ => format!("{l}\n"),
+            })
+            .collect();
+        try_it(&text, &[]);
+    }
+
+    #[test]
+    fn any_set(path in "[a-z.*0-9-]{0,24}", value in scrap(), known in 0usize..6) {
+        let start = ["link.bottleneck", "flow.f", "node.s", "measure", "variant", "flow.f.start"][known];
+        try_it(BASE, &[&format!("{start}.{path}={value}")]);
+        try_it(RICH, &[&format!("{path}={value}"), &format!("{start}={value}")]);
+    }
+}
+
+#[test]
+fn depth_is_no_danger() {
+    try_it(&"a.".repeat(100_000), &[]);
+    try_it(&format!("[{}a]", "a.".repeat(100_000)), &[]);
+    try_it(&"[".repeat(100_000), &[]);
+    try_it(&format!("x = {}", "{a=".repeat(100_000)), &[]);
+    try_it(BASE, &[&format!("{}=1", "a.".repeat(100_000)), &format!("seed={}", "[".repeat(100_000))]);
+}

@@ -1,0 +1,450 @@
+//! Reading a single value: what each [`Kind`] of key takes, and what to say of anything else.
+
+use tollway_law::units::split_quantity;
+use tollway_law::{Bytes, Rate, Time, UnitError};
+
+use super::error::{At, Mistakes, closest};
+use super::keys::Kind;
+use super::tree::{Node, Table, Value};
+
+/// A value read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Val {
+    Text(String),
+    Truth(bool),
+    Word(&'static str),
+    Count(u64),
+    Number(f64),
+    /// `None` is the word `none`.
+    Time(Option<Time>),
+    Rate(Rate),
+    Bytes(u64),
+    Limit(LimitSpec),
+    When(When),
+    Sizes(SizesSpec),
+    Arrivals(crate::plan::Arrivals),
+}
+
+/// A limit as written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LimitSpec {
+    Unlimited,
+    Packets(f64),
+    Bytes(f64),
+    /// Bandwidth–delay products, or for a threshold parts of the queue's limit.
+    Times(f64),
+}
+
+/// A time for each of several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum When {
+    At(Time),
+    Spread { first: Time, last: Time },
+    Random { span: Time, after: Time },
+}
+
+/// A distribution of sizes as written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SizesSpec {
+    Is(crate::plan::Sizes),
+    /// In a file of this name.
+    File(String),
+}
+
+impl Kind {
+    /// What it takes, with an article and an example.
+    pub(crate) fn wants(&self) -> String {
+        match self {
+            Kind::Text => "a string".into(),
+            Kind::Truth => "true or false".into(),
+            Kind::Word(words) => format!("one of {}", list(words)),
+            Kind::Count { .. } => "a whole number".into(),
+            Kind::Number { .. } | Kind::Over { .. } => "a number".into(),
+            Kind::Time { .. } => "a time, such as \"250 ms\"".into(),
+            Kind::TimeOrNone => "a time, such as \"250 ms\", or \"none\"".into(),
+            Kind::Rate => "a rate, such as \"10 Mbps\"".into(),
+            Kind::Bytes { .. } => "a size, such as \"1500 B\"".into(),
+            Kind::Limit => "a limit: \"100 packets\", \"64 KiB\", \"2 BDP\" or \"unlimited\"".into(),
+            Kind::Threshold => "a part of the limit, such as 0.5, or \"50 packets\" or \"64 KiB\"".into(),
+            Kind::Spread => "a time, such as \"10 ms\", or { first = \"5 ms\", last = \"50 ms\" }".into(),
+            Kind::When => {
+                "a time, such as \"10 s\", { first = \"0 s\", last = \"30 s\" } or { random = \"1 s\" }"
+                    .into()
+            }
+            Kind::Sizes => "a size, { exponential }, { pareto } or { empirical }".into(),
+            Kind::Arrivals => "{ poisson = 100 }, a second, or { interval = \"10 ms\" }".into(),
+            Kind::Node => "the name of a node".into(),
+            Kind::Medium => "the name of a medium".into(),
+            Kind::Links => "the name of a link".into(),
+            Kind::Flows => "the name of a flow".into(),
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants => "a table".into(),
+            Kind::List(_) | Kind::Raw => "an array of tables".into(),
+        }
+    }
+
+    /// Reads a value, or says what is wrong with it. `key` is what the value is of.
+    pub(crate) fn read(&self, key: &str, node: &Node, mistakes: &mut Mistakes) -> Option<Val> {
+        let mut r = Read { key, kind: self, mistakes };
+        match *self {
+            Kind::Text | Kind::Node | Kind::Medium | Kind::Links | Kind::Flows => {
+                r.text(node).map(|t| Val::Text(t.to_owned()))
+            }
+            Kind::Truth => match node.value {
+                Value::Truth(b) => Some(Val::Truth(b)),
+                _ => r.wrong_type(node),
+            },
+            Kind::Word(words) => r.word(node, words).map(Val::Word),
+            Kind::Count { least, most } => r.count(node, least, most).map(Val::Count),
+            Kind::Number { least, most } => {
+                let inside = |x| (least..=most).contains(&x);
+                r.number(node, inside, format!("from {least} to {most}")).map(Val::Number)
+            }
+            Kind::Over { over, most } => {
+                let inside = |x| x > over && x <= most;
+                r.number(node, inside, format!("over {over}, up to {most}")).map(Val::Number)
+            }
+            Kind::Time { positive } => r.time(node, positive).map(|t| Val::Time(Some(t))),
+            Kind::TimeOrNone => match &node.value {
+                Value::Text(t) if t.trim() == "none" => Some(Val::Time(None)),
+                _ => r.time(node, true).map(|t| Val::Time(Some(t))),
+            },
+            Kind::Rate => {
+                let rate: Rate = r.quantity(node)?;
+                if rate > Rate::ZERO {
+                    return Some(Val::Rate(rate));
+                }
+                r.out_of_range(node, "more than zero")
+            }
+            Kind::Bytes { least, most } => r.bytes(node, least, most).map(Val::Bytes),
+            Kind::Limit => r.limit(node).map(Val::Limit),
+            Kind::Threshold => r.threshold(node).map(Val::Limit),
+            Kind::Spread | Kind::When => r.when(node, matches!(self, Kind::When)).map(Val::When),
+            Kind::Sizes => r.sizes(node).map(Val::Sizes),
+            Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::List(_) | Kind::Raw => None,
+        }
+    }
+}
+
+/// Reading one value of one key.
+struct Read<'a> {
+    key: &'a str,
+    kind: &'a Kind,
+    mistakes: &'a mut Mistakes,
+}
+
+impl Read<'_> {
+    fn wrong_type<T>(&mut self, node: &Node) -> Option<T> {
+        let (key, wants, is) = (self.key, self.kind.wants(), node.value.what());
+        let message = format!("`{key}` is {wants}; this is {is}");
+        let found = self.mistakes.add(node.at, message, is);
+        if let (Value::Table(_), Kind::Word(_)) = (&node.value, self.kind) {
+            found.help("constants go into a table of their own");
+        }
+        None
+    }
+
+    fn out_of_range<T>(&mut self, node: &Node, range: &str) -> Option<T> {
+        self.mistakes.add(node.at, format!("`{}` must be {range}", self.key), "out of range");
+        None
+    }
+
+    fn text<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
+        match &node.value {
+            Value::Text(t) => Some(t),
+            _ => self.wrong_type(node),
+        }
+    }
+
+    fn word(&mut self, node: &Node, words: &'static [&'static str]) -> Option<&'static str> {
+        let text = self.text(node)?;
+        let found = words.iter().find(|w| **w == text.trim());
+        if found.is_none() {
+            self.mistakes
+                .add(node.at, format!("`{text}` is no `{}`", self.key), "unknown")
+                .suggest(text, words.iter().copied());
+        }
+        found.copied()
+    }
+
+    fn count(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {
+        match node.value {
+            Value::Whole(n) => match u64::try_from(n) {
+                Ok(n) if (least..=most).contains(&n) => Some(n),
+                _ if most == i64::MAX as u64 => self.out_of_range(node, &format!("at least {least}")),
+                _ => self.out_of_range(node, &format!("from {least} to {most}")),
+            },
+            _ => self.wrong_type(node),
+        }
+    }
+
+    fn number(&mut self, node: &Node, inside: impl Fn(f64) -> bool, range: String) -> Option<f64> {
+        let x = match node.value {
+            Value::Whole(n) => n as f64,
+            Value::Real(x) => x,
+            _ => return self.wrong_type(node),
+        };
+        if inside(x) { Some(x) } else { self.out_of_range(node, &range) }
+    }
+
+    /// A string that parses as a quantity.
+    fn quantity<T: std::str::FromStr<Err = UnitError>>(&mut self, node: &Node) -> Option<T> {
+        match &node.value {
+            Value::Text(t) => match t.parse() {
+                Ok(value) => Some(value),
+                Err(e) => self.unit_error(node.at, e),
+            },
+            Value::Whole(_) | Value::Real(_) => {
+                let message = format!("`{}` is {}; this number has no unit", self.key, self.kind.wants());
+                self.mistakes.add(node.at, message, "no unit");
+                None
+            }
+            _ => self.wrong_type(node),
+        }
+    }
+
+    fn unit_error<T>(&mut self, at: At, error: UnitError) -> Option<T> {
+        let help = match &error {
+            UnitError::UnknownUnit { unit, units, .. } => {
+                closest(unit, units.split(", ")).map(|u| format!("did you mean `{u}`?"))
+            }
+            _ => None,
+        };
+        let label = match error {
+            UnitError::NoNumber { .. } => "not a quantity",
+            UnitError::NoUnit { .. } => "no unit",
+            UnitError::UnknownUnit { .. } => "unknown unit",
+            UnitError::OutOfRange { .. } => "out of range",
+        };
+        let found = self.mistakes.add(at, format!("`{}`: {error}", self.key), label);
+        if let Some(help) = help {
+            found.help(help);
+        }
+        None
+    }
+
+    fn time(&mut self, node: &Node, positive: bool) -> Option<Time> {
+        // Longer than a century is a slip, and leaves room to add times up without overflow.
+        const MOST: Time = Time(100 * 365 * 86_400 * 1_000_000_000);
+        let time: Time = self.quantity(node)?;
+        if time > MOST {
+            return self.out_of_range(node, "less than a hundred years");
+        }
+        if positive && time == Time::ZERO {
+            return self.out_of_range(node, "more than zero");
+        }
+        Some(time)
+    }
+
+    fn bytes(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {
+        let n = match node.value {
+            // A number of bytes has no other unit to be mistaken for.
+            Value::Whole(n) => match u64::try_from(n) {
+                Ok(n) => n,
+                Err(_) => return self.out_of_range(node, &format!("from {least} to {most} bytes")),
+            },
+            _ => self.quantity::<Bytes>(node)?.get(),
+        };
+        if (least..=most).contains(&n) {
+            return Some(n);
+        }
+        self.out_of_range(node, &format!("from {least} to {most} bytes"))
+    }
+
+    fn limit(&mut self, node: &Node) -> Option<LimitSpec> {
+        let text = self.text(node)?.trim();
+        if matches!(text, "unlimited" | "none") {
+            return Some(LimitSpec::Unlimited);
+        }
+        let spec = self.amount(node, text, true)?;
+        match spec {
+            LimitSpec::Packets(n) if n < 1.0 => self.out_of_range(node, "at least one packet"),
+            LimitSpec::Packets(n) if n >= f64::from(u32::MAX) => {
+                self.out_of_range(node, "under 4294967295 packets (or \"unlimited\")")
+            }
+            LimitSpec::Bytes(0.0) | LimitSpec::Times(0.0) => self.out_of_range(node, "more than zero"),
+            _ => Some(spec),
+        }
+    }
+
+    fn threshold(&mut self, node: &Node) -> Option<LimitSpec> {
+        match &node.value {
+            Value::Text(t) => self.amount(node, t, false),
+            _ => self.number(node, |x| (0.0..=1.0).contains(&x), "from 0 to 1".into()).map(LimitSpec::Times),
+        }
+    }
+
+    /// A number of packets, bytes or, where that makes sense, bandwidth–delay products.
+    fn amount(&mut self, node: &Node, text: &str, bdp: bool) -> Option<LimitSpec> {
+        let what = if bdp { "a limit" } else { "a threshold" };
+        let units = if bdp { AMOUNTS } else { &AMOUNTS[..AMOUNTS.len() - 1] };
+        let number = match split_quantity(text, what, "100 packets", units) {
+            Ok(number) => number,
+            Err(e) => return self.unit_error(node.at, e),
+        };
+        // The last word is the unit: `split_quantity` has made sure that it is one.
+        let unit = text.trim_end().rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or("");
+        Some(match unit.to_ascii_lowercase() {
+            u if u.ends_with("bdp") => LimitSpec::Times(number),
+            u if u.contains("p") => LimitSpec::Packets(number),
+            _ => LimitSpec::Bytes(number),
+        })
+    }
+
+    /// The table of a value that has parts, none but `known`.
+    fn parts<'n>(&mut self, node: &'n Node, known: &[&str]) -> Option<&'n Table> {
+        let Value::Table(table) = &node.value else { return self.wrong_type(node) };
+        let mut good = true;
+        for e in table.0.iter().filter(|e| !known.contains(&e.key.as_str())) {
+            self.mistakes
+                .add(e.at, format!("`{}` knows no `{}`", self.key, e.key), "unknown")
+                .suggest(&e.key, known.iter().copied());
+            good = false;
+        }
+        good.then_some(table)
+    }
+
+    /// One part of such a value.
+    fn part<'n>(&mut self, node: &'n Node, table: &'n Table, name: &str) -> Option<&'n Node> {
+        let entry = table.get(name);
+        if entry.is_none() {
+            self.mistakes.add(node.at, format!("`{}` needs `{name}` here", self.key), "missing");
+        }
+        entry.map(|e| &e.node)
+    }
+
+    fn when(&mut self, node: &Node, random: bool) -> Option<When> {
+        let Value::Table(_) = node.value else { return self.time_or_type(node) };
+        let known: &[&str] = if random { &["first", "last", "random", "after"] } else { &["first", "last"] };
+        let table = self.parts(node, known)?;
+        if let Some(span) = table.get("random") {
+            if let Some(other) = table.get("first").or(table.get("last")) {
+                let message = format!("`{}` is either spread or random", self.key);
+                self.mistakes.add(other.at, message, "beside `random`").help("leave out one of them");
+                return None;
+            }
+            let span = self.time(&span.node, false)?;
+            let after = match table.get("after") {
+                Some(after) => self.time(&after.node, false)?,
+                None => Time::ZERO,
+            };
+            return Some(When::Random { span, after });
+        }
+        if let Some(after) = table.get("after") {
+            self.mistakes.add(after.at, "`after` goes with `random`", "without `random`");
+            return None;
+        }
+        let (first, last) = (self.part(node, table, "first"), self.part(node, table, "last"));
+        let (first, last) = (self.time(first?, false), self.time(last?, false));
+        Some(When::Spread { first: first?, last: last? })
+    }
+
+    fn time_or_type(&mut self, node: &Node) -> Option<When> {
+        self.time(node, false).map(When::At)
+    }
+
+    fn arrivals(&mut self, node: &Node) -> Option<crate::plan::Arrivals> {
+        use crate::plan::Arrivals;
+        let table = self.parts(node, &["poisson", "interval"])?;
+        match (table.get("poisson"), table.get("interval")) {
+            (Some(rate), None) => self
+                .number(&rate.node, |x| x > 0.0 && x <= 1e12, "over 0 a second".into())
+                .map(|per_sec| Arrivals::Poisson { per_sec }),
+            (None, Some(every)) => self.time(&every.node, true).map(Arrivals::Every),
+            _ => {
+                let message = "`arrivals` needs either `poisson` or `interval`";
+                self.mistakes.add(node.at, message, "here").help(self.kind.wants());
+                None
+            }
+        }
+    }
+
+    fn sizes(&mut self, node: &Node) -> Option<SizesSpec> {
+        use crate::plan::Sizes;
+        const MOST: u64 = 1 << 60;
+        let Value::Table(_) = node.value else {
+            return self.bytes(node, 1, MOST).map(|n| SizesSpec::Is(Sizes::Fixed(n)));
+        };
+        let table = self.parts(node, &["fixed", "exponential", "pareto", "empirical"])?;
+        let [entry] = table.0.as_slice() else {
+            self.mistakes.add(node.at, "`sizes` is one distribution", "here").help(self.kind.wants());
+            return None;
+        };
+        let value = &entry.node;
+        Some(SizesSpec::Is(match entry.key.as_str() {
+            "fixed" => Sizes::Fixed(self.bytes(value, 1, MOST)?),
+            "exponential" => Sizes::Exponential { mean: self.bytes(value, 1, MOST)? as f64 },
+            "pareto" => {
+                let table = self.parts(value, &["mean", "shape"])?;
+                let (mean, shape) = (self.part(value, table, "mean"), self.part(value, table, "shape"));
+                let mean = self.bytes(mean?, 1, MOST);
+                let shape =
+                    self.number(shape?, |x| x > 1.0 && x <= 1e6, "over 1, or the mean is infinite".into());
+                Sizes::Pareto { mean: mean? as f64, shape: shape? }
+            }
+            _ => match &value.value {
+                Value::Text(file) => return Some(SizesSpec::File(file.clone())),
+                _ => Sizes::Empirical(self.cdf(value)?),
+            },
+        }))
+    }
+
+    /// `[["1 kB", 0.5], ["1 MB", 1.0]]`.
+    fn cdf(&mut self, node: &Node) -> Option<Vec<crate::plan::CdfPoint>> {
+        let Value::List(items) = &node.value else { return self.wrong_type(node) };
+        let mut points = Vec::with_capacity(items.len());
+        for item in items {
+            let pair = match &item.value {
+                Value::List(pair) => pair.as_slice(),
+                _ => &[],
+            };
+            let [size, cumulative] = pair else {
+                self.mistakes.add(item.at, "a point is a size and a cumulative probability", "not a pair");
+                return None;
+            };
+            let size = self.bytes(size, 0, 1 << 60)? as f64;
+            let cumulative = self.number(cumulative, |x| (0.0..=1.0).contains(&x), "from 0 to 1".into())?;
+            points.push(crate::plan::CdfPoint { size, cumulative });
+        }
+        if let Err(why) = check_cdf(&points) {
+            self.mistakes.add(node.at, format!("`empirical`: {why}"), "here");
+            return None;
+        }
+        Some(points)
+    }
+}
+
+/// Whether points make a cumulative distribution.
+pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> {
+    match points.last() {
+        None => return Err("it has no points".into()),
+        Some(last) if last.cumulative != 1.0 => {
+            return Err(format!("its last point has probability {}, not 1", last.cumulative));
+        }
+        Some(last) if last.size < 1.0 => return Err("its largest size is zero".into()),
+        Some(_) => {}
+    }
+    match points.windows(2).find(|w| w[1].size < w[0].size || w[1].cumulative < w[0].cumulative) {
+        Some(w) => Err(format!("after size {} comes {}: both columns must grow", w[0].size, w[1].size)),
+        None => Ok(()),
+    }
+}
+
+/// Units of limits; the last one is only for some.
+const AMOUNTS: &[(&str, f64)] = &[
+    ("packets", 1.0),
+    ("packet", 1.0),
+    ("pkts", 1.0),
+    ("B", 1.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("KiB", 1024.0),
+    ("MiB", 1048576.0),
+    ("GiB", 1073741824.0),
+    ("BDP", 1.0),
+];
+
+fn list(words: &[&str]) -> String {
+    words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,539 @@
+//! The resolved form of a scenario: plain data in law units, names turned into indices, no default left implicit.
+//!
+//! A [`Plan`] is one run: one variant of one file. Either engine is built from it without looking anything up:
+//! routes are lists of link indices, limits are packets and bytes, `"2 BDP"` and `{ first, last }` are worked out.
+
+use std::sync::Arc;
+
+use tollway_law::{Rate, Time};
+use tollway_proto::port::Limit;
+
+/// Index into [`Plan::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// Index into [`Plan::links`]: one direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// Index into [`Plan::flows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// Index into [`Plan::transports`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransportId(pub u32);
+
+/// Index into [`Plan::media`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MediumId(pub u32);
+
+/// One run, complete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The scenario's name.
+    pub name: String,
+    /// A line to print over results; the name if the file has none.
+    pub title: String,
+    /// Where the experiment comes from.
+    pub source: Option<String>,
+    /// What the scenario is about.
+    pub description: Option<String>,
+    /// The variant this is; `None` if the file has none.
+    pub variant: Option<String>,
+    /// How long to run.
+    pub duration: Time,
+    /// What every random choice of the run is drawn from.
+    pub seed: u64,
+    /// What is measured.
+    pub measure: Measure,
+    /// Every node, in the file's order, group members in theirs.
+    pub nodes: Vec<Node>,
+    /// Every direction of every link; the directions of a duplex link stand side by side, forward first.
+    pub links: Vec<Link>,
+    /// Half-duplex media.
+    pub media: Vec<Medium>,
+    /// Settings of transports, shared by the flows of one section.
+    pub transports: Vec<Transport>,
+    /// Every flow that is known beforehand.
+    pub flows: Vec<Flow>,
+    /// Flows that come by chance.
+    pub workloads: Vec<Workload>,
+    /// Constant-rate cross-traffic.
+    pub cbrs: Vec<Cbr>,
+    /// What happens on the way, by time, in the file's order where times are equal.
+    pub changes: Vec<Change>,
+    /// Random loss beyond [`Link::loss`].
+    pub losses: Vec<Loss>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Length of a row of the interval tables; `None` writes summaries only.
+    pub interval: Option<Time>,
+    /// What happens before this instant is left out of summaries.
+    pub warmup: Time,
+}
+
+/// A host or a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// `r`, or `s.3` for the third member of the group `s`.
+    pub name: String,
+}
+
+/// One direction of a link: a port and the wire behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// `bottleneck`, `access.3` for a link of a group's third member, with `.reverse` for the way back.
+    pub name: String,
+    /// The section of the file it comes from.
+    pub section: Arc<str>,
+    /// Where its port is.
+    pub from: NodeId,
+    /// Where its packets arrive.
+    pub to: NodeId,
+    /// Whether it runs as the file says, or the other way.
+    pub direction: Direction,
+    /// The other direction, if the link is duplex.
+    pub twin: Option<LinkId>,
+    /// How fast packets are put on the wire.
+    pub rate: Rate,
+    /// Propagation delay, one way.
+    pub delay: Time,
+    /// Framing bytes that every packet takes on this wire in addition to its own.
+    pub overhead: u32,
+    /// What the queue holds.
+    pub limit: Limit,
+    /// The capacity that the link's law believes in.
+    pub capacity: Rate,
+    /// The link's law.
+    pub law: LinkLaw,
+    /// The half-duplex medium that it shares.
+    pub medium: Option<MediumId>,
+    /// Probability that a packet is lost on the wire.
+    pub loss: f64,
+}
+
+/// Which way along a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From `from` to `to`.
+    Forward,
+    /// The way back.
+    Reverse,
+}
+
+/// A link's law and its constants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkLaw {
+    /// What does not fit is dropped.
+    DropTail,
+    /// Random early detection.
+    Red(Red),
+    /// XCP's router.
+    Xcp(Xcp),
+}
+
+/// RED's constants (Floyd and Jacobson, 1993).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Red {
+    /// Mean queue under which nothing is signalled.
+    pub min_threshold: Amount,
+    /// Mean queue from which everything is (or, if gentle, from which the probability climbs to one).
+    pub max_threshold: Amount,
+    /// Signal probability at the upper threshold.
+    pub max_probability: f64,
+    /// Weight of a new sample in the mean queue.
+    pub weight: f64,
+    /// Climb from `max_probability` to one between the upper threshold and twice it.
+    pub gentle: bool,
+    /// Mark packets that may be marked.
+    pub ecn: bool,
+}
+
+/// An amount of queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// In packets.
+    Packets(f64),
+    /// In bytes on the wire.
+    Bytes(f64),
+}
+
+/// The constants of XCP's router (draft-falk-xcp-spec-03 § 5; Katabi et al., SIGCOMM 2002).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xcp {
+    /// α, the share of spare capacity given out an interval.
+    pub alpha: f64,
+    /// β, the share of the standing queue taken back.
+    pub beta: f64,
+    /// γ, the share of the traffic that is shuffled.
+    pub gamma: f64,
+    /// Longest control interval, and the longest RTT that counts.
+    pub max_interval: Time,
+    /// Shortest control interval.
+    pub min_interval: Time,
+    /// Which of the two published forms.
+    pub form: XcpForm,
+    /// What numbers the router reckons in.
+    pub arithmetic: Arithmetic,
+    /// Framing bytes that the law counts for each packet.
+    pub overhead: u32,
+    /// A second router that sees the same packets and is only compared.
+    pub shadow: Option<Arithmetic>,
+}
+
+/// XCP's two forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XcpForm {
+    /// Changes of throughput (the Internet draft).
+    Throughput,
+    /// Changes of window (the paper of 2002 and the study).
+    Window,
+}
+
+/// A router's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Doubles.
+    Float,
+    /// A 32-bit significand and a scale.
+    Fixed32,
+    /// 128-bit integers.
+    Fixed128,
+}
+
+/// A half-duplex medium: one transmitter for all of its links, each at its own rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Medium {
+    /// Its name.
+    pub name: String,
+    /// The links, both directions of each.
+    pub links: Vec<LinkId>,
+}
+
+/// How a flow's ends behave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transport {
+    /// The sender's law.
+    pub law: SenderLaw,
+    /// Size of a full packet on the wire, headers included, the link's framing not, bytes.
+    pub packet_size: u16,
+    /// Of these, what is header.
+    pub header: u16,
+    /// Size of a packet without data, bytes.
+    pub ack_size: u16,
+    /// Window at the start, packets.
+    pub initial_window: u32,
+    /// SACK ranges an acknowledgement has room for; 0 is no SACK.
+    pub sack_blocks: u8,
+    /// How losses are found.
+    pub loss_detection: LossDetection,
+    /// How long an acknowledgement may wait for a second packet; `None` acknowledges every packet.
+    pub delayed_ack: Option<Time>,
+    /// Whether a connection is opened before data flow.
+    pub handshake: bool,
+    /// What the toll looks like in a packet.
+    pub encoding: Encoding,
+    /// Data in both directions.
+    pub both_ways: bool,
+    /// The retransmission timer.
+    pub rto: Rto,
+    /// The flow's weight in theory's ideal allocation.
+    pub weight: f64,
+}
+
+/// A sender's law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SenderLaw {
+    /// TCP NewReno (RFC 5681, RFC 6582).
+    NewReno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// XCP.
+    Xcp(XcpSender),
+}
+
+/// XCP's sender, with the options of the experimental study.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct XcpSender {
+    /// What a loss does to the window.
+    pub on_loss: OnLoss,
+    /// State the window that is used, min(cwnd, receive window, buffers), instead of cwnd.
+    pub advertise_limit: bool,
+    /// Space packets over the round trip.
+    pub pacing: bool,
+    /// What is asked of routers.
+    pub request: Request,
+}
+
+/// What a loss does to an XCP sender's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// Nothing (the study).
+    Keep,
+    /// It is halved (the draft, § 4.1).
+    Halve,
+}
+
+/// What an XCP sender asks of routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Everything there is.
+    All,
+    /// The difference to what it could use (the draft, § 4.1).
+    Need,
+}
+
+/// How losses are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// Three duplicates and partial acknowledgements (RFC 6582).
+    NewReno,
+    /// Conservative loss recovery by SACK (RFC 6675).
+    Rfc6675,
+    /// By time, lost retransmissions too (RFC 8985).
+    Rack,
+}
+
+/// What the toll looks like in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// ACP's own header.
+    Acp,
+    /// The study's TCP options 14 and 15.
+    TcpOption {
+        /// Feedback as whole packets instead of the 13+3-bit split.
+        integer: bool,
+    },
+    /// The 20-byte header of draft-falk-xcp-spec-02.
+    Draft2,
+    /// The 20-byte header of draft-falk-xcp-spec-03.
+    Draft3,
+}
+
+/// The retransmission timer (RFC 6298).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rto {
+    /// Before the first sample of the round trip.
+    pub initial: Time,
+    /// Never shorter.
+    pub min: Time,
+    /// Never longer.
+    pub max: Time,
+    /// Always this, without doubling, if given.
+    pub fixed: Option<Time>,
+}
+
+/// The way between two hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Where data come from.
+    pub from: NodeId,
+    /// Where they go.
+    pub to: NodeId,
+    /// Links that data cross, in order.
+    pub route: Vec<LinkId>,
+    /// Links that acknowledgements cross, in order.
+    pub back: Vec<LinkId>,
+    /// Propagation there and back.
+    pub base_rtt: Time,
+}
+
+/// A flow that is known beforehand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// `f`, or `f.3` for the third flow of a section that makes several.
+    pub name: String,
+    /// The section of the file it comes from.
+    pub section: Arc<str>,
+    /// Where it runs.
+    pub path: Path,
+    /// How its ends behave.
+    pub transport: TransportId,
+    /// When it begins.
+    pub start: Time,
+    /// When its application stops; [`Time::NEVER`] if it does not.
+    pub stop: Time,
+    /// What there is to send.
+    pub data: Data,
+    /// The receiver's buffer, bytes on the wire (whole packets of it are advertised); `u64::MAX` is no limit.
+    pub receive_buffer: u64,
+    /// The sender's buffer, likewise.
+    pub send_buffer: u64,
+}
+
+/// What a flow has to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// As much as goes through.
+    Endless,
+    /// So many bytes of payload.
+    Bytes(u64),
+    /// Frames.
+    Frames {
+        /// How many.
+        count: u64,
+        /// Payload of each, bytes.
+        size: u64,
+    },
+}
+
+/// Flows that come by chance: each arrival takes one of the paths, all equally likely.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// Where its flows may run.
+    pub paths: Vec<Path>,
+    /// How their ends behave.
+    pub transport: TransportId,
+    /// When flows come.
+    pub arrivals: Arrivals,
+    /// How much each sends.
+    pub sizes: Sizes,
+    /// First instant of an arrival.
+    pub start: Time,
+    /// Last one; [`Time::NEVER`] if there is none.
+    pub stop: Time,
+    /// Flows that come at most.
+    pub max_flows: u64,
+    /// Receive buffer of each flow, as in [`Flow`], one a path.
+    pub receive_buffers: Vec<u64>,
+    /// Send buffer of each flow, as in [`Flow`], one a path.
+    pub send_buffers: Vec<u64>,
+}
+
+/// When flows come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// A Poisson process.
+    Poisson {
+        /// Mean arrivals a second, over all paths.
+        per_sec: f64,
+    },
+    /// One every so often.
+    Every(Time),
+}
+
+/// How much a flow sends, in bytes of payload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sizes {
+    /// Always the same.
+    Fixed(u64),
+    /// Exponential.
+    Exponential {
+        /// Mean, bytes.
+        mean: f64,
+    },
+    /// Pareto.
+    Pareto {
+        /// Mean, bytes.
+        mean: f64,
+        /// Shape, over one.
+        shape: f64,
+    },
+    /// A cumulative distribution, sizes between its points interpolated.
+    Empirical(Vec<CdfPoint>),
+}
+
+/// A point of a cumulative distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CdfPoint {
+    /// Bytes.
+    pub size: f64,
+    /// Probability of this size or less; the last point's is 1.
+    pub cumulative: f64,
+}
+
+/// Constant-rate cross-traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cbr {
+    /// `c`, or `c.3`.
+    pub name: String,
+    /// The section of the file it comes from.
+    pub section: Arc<str>,
+    /// Where it comes from.
+    pub from: NodeId,
+    /// Where it goes.
+    pub to: NodeId,
+    /// Links it crosses.
+    pub route: Vec<LinkId>,
+    /// While it sends, on the wire without framing.
+    pub rate: Rate,
+    /// Bytes on the wire without framing.
+    pub packet_size: u16,
+    /// When it begins.
+    pub start: Time,
+    /// When it ends; [`Time::NEVER`] if it does not.
+    pub stop: Time,
+    /// It sends for the first span, is silent for the second, and so on; `None` always sends.
+    pub on_off: Option<(Time, Time)>,
+}
+
+/// Something that happens on the way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub what: What,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// A link gets another rate.
+    Rate(LinkId, Rate),
+    /// A link gets another delay, for packets that leave from now on.
+    Delay(LinkId, Time),
+    /// A link gets another probability of loss.
+    Loss(LinkId, f64),
+    /// A link's law is told another capacity.
+    Capacity(LinkId, Rate),
+    /// A link's queue gets another limit.
+    Limit(LinkId, Limit),
+    /// Until the given instant everything put on this wire is lost.
+    Blackout(LinkId, Time),
+    /// A flow's receiver gets another buffer, bytes as in [`Flow::receive_buffer`].
+    ReceiveBuffer(FlowId, u64),
+}
+
+/// Random loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Where.
+    pub link: LinkId,
+    /// How likely.
+    pub probability: f64,
+    /// On which side of the port.
+    pub place: Place,
+    /// From this instant.
+    pub from: Time,
+    /// Until this one; [`Time::NEVER`] for good.
+    pub until: Time,
+    /// Which packets.
+    pub only: Only,
+}
+
+/// On which side of a port packets are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before the queue and its law see them.
+    Before,
+    /// On the wire.
+    After,
+}
+
+/// Which packets are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// Any.
+    All,
+    /// Those with data.
+    Data,
+    /// Those without.
+    Ack,
+}
