@@ -1,5 +1,8 @@
-//! The scenario file of Tollway: what a user writes, checked and resolved into a [`plan::Plan`] from which either
-//! engine is built.
+//! The scenario file, what it resolves to, running it, and the result tables.
+//!
+//! What a user writes ([`file`]) is checked and resolved into a [`plan::Plan`], from which either engine is built
+//!; what is measured goes into [`tables`].
 
 pub mod file;
 pub mod plan;
+pub mod tables;

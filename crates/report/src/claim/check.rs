@@ -1,0 +1,200 @@
+//! Holding claims against runs.
+
+use std::path::PathBuf;
+
+use tollway_scenario::tables::RunResult;
+
+use super::bound::{Bound, Side};
+use super::measure::{Sample, measure};
+use super::verdict::{Report, Status, Verdict, number, quantity};
+use super::{Claim, Measurement, Over};
+use crate::data;
+
+/// What surrounds an experiment's claims.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The experiment file's folder, where reference series lie.
+    pub folder: PathBuf,
+    /// Where the experiment comes from; a claim without a source of its own has this one.
+    pub source: String,
+    /// Peer programs that are not installed: a claim that needs one is skipped.
+    pub missing: Vec<String>,
+}
+
+/// Holds `claims` against `runs`, one a variant.
+pub fn check(claims: &[Claim], runs: &[RunResult], context: &Context) -> Report {
+    let mut verdicts = Vec::new();
+    for claim in claims {
+        let pattern = &claim.measurement.variant;
+        if !pattern.contains('*') {
+            verdicts.push(check_one(claim, runs, context));
+            continue;
+        }
+        let stars: Vec<String> = runs.iter().filter_map(|r| data::glob(pattern, &r.variant)).collect();
+        if stars.is_empty() {
+            verdicts.push(check_one(claim, runs, context));
+        }
+        for star in stars {
+            verdicts.push(check_one(&of_variant(claim, &star), runs, context));
+        }
+    }
+    Report::new(verdicts)
+}
+
+/// The claim about the variant for which `star` stands.
+fn of_variant(claim: &Claim, star: &str) -> Claim {
+    let fill = |m: &mut Measurement| m.variant = m.variant.replacen('*', star, 1);
+    let mut claim = claim.clone();
+    claim.id = format!("{}.{star}", claim.id);
+    fill(&mut claim.measurement);
+    for bound in &mut claim.bounds {
+        if let Side::Other { measurement, .. } = bound.side_mut() {
+            fill(measurement);
+        }
+    }
+    claim
+}
+
+fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Verdict {
+    let mut verdict = Verdict {
+        id: claim.id.clone(),
+        says: claim.says.clone(),
+        status: Status::Unmet,
+        expected: claim.bounds.iter().map(|b| expected(b, claim, None)).collect::<Vec<_>>().join(" and "),
+        measured: String::new(),
+        source: claim.source.clone().unwrap_or_else(|| context.source.clone()),
+    };
+    if let Some(needed) = claim.needs.as_ref().filter(|n| context.missing.contains(n)) {
+        verdict.status = Status::Skipped;
+        verdict.measured = format!("needs {needed}, which is not installed");
+        return verdict;
+    }
+    let samples = match values(&claim.measurement, runs, context) {
+        Ok(samples) => samples,
+        Err(reason) => {
+            verdict.measured = reason;
+            return verdict;
+        }
+    };
+    if let Some(bad) = samples.iter().find(|s| s.value.is_nan()) {
+        verdict.measured = if bad.label.is_empty() {
+            "no data: the value is not a number".into()
+        } else {
+            format!("no data for {}", bad.label)
+        };
+        return verdict;
+    }
+
+    let mut met = true;
+    let mut printed = Vec::new();
+    // The sample with the least to spare, over all bounds, is the one to show.
+    let mut tightest: Option<(f64, &Sample)> = None;
+    for bound in &claim.bounds {
+        let side = match right_side(bound, runs, context) {
+            Ok(side) => side,
+            Err(reason) => {
+                verdict.measured = format!("nothing to compare with: {reason}");
+                return verdict;
+            }
+        };
+        printed.push(expected(bound, claim, Some(side)));
+        for sample in &samples {
+            let slack = bound.slack(sample.value, side);
+            met &= bound.holds(slack);
+            if tightest.is_none_or(|(least, _)| slack < least || slack.is_nan()) {
+                tightest = Some((slack, sample));
+            }
+        }
+    }
+    verdict.status = if met && !claim.bounds.is_empty() { Status::Met } else { Status::Unmet };
+    verdict.expected = printed.join(" and ");
+    verdict.measured = shown(&samples, tightest.map(|(_, s)| s), claim.measurement.metric.unit());
+    verdict
+}
+
+/// The reduced values of a measurement.
+fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<Sample>, String> {
+    let run = match runs {
+        [only] if m.variant.is_empty() => only,
+        _ if m.variant.is_empty() => {
+            return Err("there are several variants, and the claim names none".into());
+        }
+        _ => runs
+            .iter()
+            .find(|r| r.variant == m.variant)
+            .ok_or_else(|| format!("variant `{}` has not run", m.variant))?,
+    };
+    let samples = measure(m, run, &context.folder)?;
+    let all = || samples.iter().map(|s| s.value);
+    // NaN goes through, where `f64::min` and `f64::max` would drop it.
+    let worst = |pick: fn(f64, f64) -> f64| all().reduce(|a, b| if b.is_nan() { b } else { pick(a, b) });
+    let value = match m.over.unwrap_or(m.metric.usual_over()) {
+        Over::Each => return Ok(samples),
+        Over::Mean => Some(all().sum::<f64>() / samples.len() as f64),
+        Over::Sum => Some(all().sum()),
+        Over::Min => worst(|a, b| if a.is_nan() { a } else { a.min(b) }),
+        Over::Max => worst(|a, b| if a.is_nan() { a } else { a.max(b) }),
+    };
+    Ok(vec![Sample { label: String::new(), value: value.unwrap_or(f64::NAN) }])
+}
+
+fn right_side(bound: &Bound, runs: &[RunResult], context: &Context) -> Result<f64, String> {
+    match bound.side() {
+        Side::Number(n) => Ok(*n),
+        Side::Other { measurement, times, plus } => {
+            let sides: Vec<f64> =
+                values(measurement, runs, context)?.iter().map(|s| times * s.value + plus).collect();
+            bound.strictest(&sides).ok_or_else(|| {
+                if sides.iter().any(|s| s.is_nan()) {
+                    "the other measurement has a value that is not a number".into()
+                } else {
+                    format!("the other measurement has {} values; say `over`", sides.len())
+                }
+            })
+        }
+    }
+}
+
+/// A bound in print; the value of its right side where it is known.
+fn expected(bound: &Bound, claim: &Claim, side: Option<f64>) -> String {
+    let unit = claim.measurement.metric.unit();
+    let text = match bound.side() {
+        Side::Number(n) => quantity(*n, unit),
+        Side::Other { measurement, times, plus } => {
+            let mut text = if measurement.variant != claim.measurement.variant {
+                measurement.variant.clone()
+            } else {
+                "its own".to_string()
+            };
+            if measurement.metric != claim.measurement.metric {
+                text = format!("{text}'s {:?}", measurement.metric);
+            }
+            if *times != 1.0 {
+                text = format!("{} × {text}", number(*times));
+            }
+            if *plus != 0.0 {
+                let sign = if *plus > 0.0 { '+' } else { '−' };
+                text = format!("{text} {sign} {}", number(plus.abs()));
+            }
+            match side {
+                Some(value) => format!("{} ({text})", quantity(value, unit)),
+                None => text,
+            }
+        }
+    };
+    bound.print(&text, number)
+}
+
+/// The values in print: one as it is, several as a range with the tightest named.
+fn shown(samples: &[Sample], tightest: Option<&Sample>, unit: &str) -> String {
+    match (samples, tightest) {
+        ([one], _) => quantity(one.value, unit),
+        (_, Some(tightest)) => {
+            let least = samples.iter().map(|s| s.value).fold(f64::INFINITY, f64::min);
+            let most = samples.iter().map(|s| s.value).fold(f64::NEG_INFINITY, f64::max);
+            let range = format!("{}…{}", number(least), quantity(most, unit));
+            format!("{range}; tightest {}: {}", tightest.label, number(tightest.value))
+        }
+        _ => String::new(),
+    }
+}

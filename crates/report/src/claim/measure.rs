@@ -1,0 +1,392 @@
+//! Measuring: from tables to values.
+
+use std::path::Path;
+
+use tollway_scenario::tables::RunResult;
+
+use super::{Measurement, Metric, Phases};
+use crate::data::{self, FlowInfo, Series, Window};
+
+/// A value and what it belongs to: a flow or link, and a window where there are several.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) label: String,
+    pub(super) value: f64,
+}
+
+/// All values of `m` in `run`, not reduced yet.
+///
+/// # Errors
+/// Why there is none, for people.
+pub(super) fn measure(m: &Measurement, run: &RunResult, folder: &Path) -> Result<Vec<Sample>, String> {
+    let bench = Bench::new(m, run)?;
+    let samples = match m.metric {
+        Metric::Extra => extra(m, run)?,
+        Metric::Timeouts | Metric::Fct | Metric::Finished => bench.lives()?,
+        Metric::TimeToReach => vec![bench.time_to_reach()?],
+        Metric::SeriesDeviation => super::super::reference::deviation(m, &bench.flows, run, folder)?
+            .into_iter()
+            .map(|(label, value)| Sample { label, value })
+            .collect(),
+        _ => {
+            let windows = bench.windows()?;
+            let several = windows.len() > 1;
+            let mut samples = Vec::new();
+            for window in windows {
+                for mut sample in bench.in_window(window)? {
+                    if several {
+                        let (from, until) =
+                            (super::verdict::number(window.from), super::verdict::number(window.until));
+                        sample.label = format!("{} {from}–{until} s", sample.label).trim_start().to_string();
+                    }
+                    samples.push(sample);
+                }
+            }
+            samples
+        }
+    };
+    if samples.is_empty() {
+        return Err("nothing was measured".into());
+    }
+    Ok(samples)
+}
+
+/// A measurement with its flows picked out.
+struct Bench<'a> {
+    m: &'a Measurement,
+    run: &'a RunResult,
+    duration: f64,
+    /// The flows selected, as the summary knows them.
+    flows: Vec<FlowInfo>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(m: &'a Measurement, run: &'a RunResult) -> Result<Bench<'a>, String> {
+        let pattern = m.flows.as_deref().unwrap_or("*");
+        let flows: Vec<FlowInfo> = data::summary(&run.summary, "flow")
+            .into_iter()
+            .filter(|f| data::matches(pattern, &f.name))
+            .collect();
+        if m.flows.is_some() && flows.is_empty() {
+            return Err(format!("no flow is called `{pattern}`"));
+        }
+        Ok(Bench { m, run, duration: data::duration(run), flows })
+    }
+
+    /// Where to measure.
+    fn windows(&self) -> Result<Vec<Window>, String> {
+        let end = self.m.until.map_or(self.duration, |t| t.as_secs_f64().min(self.duration));
+        let phases = match &self.m.phases {
+            Phases::At(times) => {
+                let times: Vec<f64> = times.iter().map(|t| t.as_secs_f64()).collect();
+                times.windows(2).map(|w| Window { from: w[0], until: w[1] }).collect()
+            }
+            Phases::Automatic(true) => self.automatic_phases(),
+            _ => {
+                let half = if self.m.metric.is_of_whole_run() { 0.0 } else { end / 2.0 };
+                let from = self.m.from.map_or(half, |t| t.as_secs_f64());
+                return self.cut(Window { from, until: end });
+            }
+        };
+        let last_halves = phases
+            .iter()
+            .map(|p: &Window| Window { from: (p.from + p.until) / 2.0, until: p.until })
+            .filter(|w| w.until <= end + 1e-9 && self.m.from.is_none_or(|t| t.as_secs_f64() <= w.from));
+        let windows: Vec<Window> =
+            last_halves.map(|w| self.cut(w)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        if windows.is_empty() { Err("the run has no phase to measure in".into()) } else { Ok(windows) }
+    }
+
+    /// Stretches between neighbouring starts and ends of the selected flows in which at least one is active. A stretch
+    /// shorter than a hundredth of the run is an end that dawdled, not a phase.
+    fn automatic_phases(&self) -> Vec<Window> {
+        let mut times: Vec<f64> = self.flows.iter().flat_map(|f| [f.start(), f.end()]).collect();
+        times.push(self.duration);
+        times.retain(|t| *t <= self.duration);
+        times.sort_by(f64::total_cmp);
+        times
+            .windows(2)
+            .map(|w| Window { from: w[0], until: w[1] })
+            .filter(|w| w.length() > self.duration * 0.01)
+            .filter(|w| self.flows.iter().any(|f| self.lives_through(f, *w)))
+            .collect()
+    }
+
+    fn cut(&self, window: Window) -> Result<Vec<Window>, String> {
+        if window.length() <= 0.0 {
+            return Err(format!(
+                "the run ends at {} s, before the window",
+                super::verdict::number(self.duration)
+            ));
+        }
+        let Some(span) = self.m.span.map(|s| s.as_secs_f64()).filter(|s| *s > 0.0) else {
+            return Ok(vec![window]);
+        };
+        // A last piece that is not whole is left out, unless it is the only one.
+        let pieces = ((window.length() / span + 1e-9) as usize).max(1);
+        Ok((0..pieces)
+            .map(|i| {
+                let from = window.from + i as f64 * span;
+                Window { from, until: (from + span).min(window.until) }
+            })
+            .collect())
+    }
+
+    fn in_window(&self, window: Window) -> Result<Vec<Sample>, String> {
+        use Metric::*;
+        match self.m.metric {
+            Utilisation => self.of_links("utilisation", |s| s.mean(window)),
+            QueueMeanBytes => self.of_links("queue_mean_bytes", |s| s.mean(window)),
+            QueueMeanPackets => self.of_links("queue_mean_packets", |s| s.mean(window)),
+            QueueMaxBytes => self.of_links("queue_max_bytes", |s| max(s, window)),
+            QueueMaxPackets => self.of_links("queue_max_packets", |s| max(s, window)),
+            Drops => self.of_links("drops", |s| count(s, window)),
+            Marks => self.of_links("marks", |s| count(s, window)),
+            QueueMeanOfLimit => self.of_links_over("queue_mean_bytes", "limit_bytes", |s| s.mean(window)),
+            QueueMaxOfLimit => self.of_links_over("queue_max_bytes", "limit_bytes", |s| max(s, window)),
+            // Bytes over Mb/s: 8 bit a byte, 1e-6 a mega, 1e3 ms a second.
+            QueueMeanMs => self.of_links_over("queue_mean_bytes", "capacity_mbps", |s| s.mean(window) * 8e-3),
+            Rate => self.of_flows("rate_mbps", window, |s| s.mean(window)),
+            Goodput => self.of_flows("goodput_mbps", window, |s| s.mean(window)),
+            Cwnd => self.of_flows("cwnd_packets", window, |s| s.mean(window)),
+            CwndMax => self.of_flows("cwnd_packets", window, |s| max(s, window)),
+            CwndEnd => {
+                let last = |s: &Series| s.within(window).last().map_or(f64::NAN, |(_, v)| v);
+                self.of_flows("cwnd_packets", window, last)
+            }
+            CwndSlope => self.of_flows("cwnd_packets", window, |s| slope(s, window)),
+            Rtt => self.of_flows("rtt_ms", window, |s| s.mean(window)),
+            RttMax => self.of_flows("rtt_ms", window, |s| max(s, window)),
+            Retransmissions => self.of_flows("retransmissions", window, |s| count(s, window)),
+            RateVariation => self.of_flows("rate_mbps", window, |s| variation(s, window)),
+            TotalRate | TotalGoodput => {
+                let column = if self.m.metric == TotalRate { "rate_mbps" } else { "goodput_mbps" };
+                // A flow that is not there all the time adds what it moved while it was.
+                let moved = |s: &Series| -> f64 {
+                    let part = |(a, b, v): (f64, f64, f64)| {
+                        let overlap = (b.min(window.until) - a.max(window.from)).max(0.0);
+                        if v.is_nan() { 0.0 } else { overlap * v }
+                    };
+                    s.intervals().map(part).sum()
+                };
+                let total: f64 = self.flow_series(column).iter().map(moved).sum();
+                Ok(vec![Sample { label: String::new(), value: total / window.length() }])
+            }
+            Jain => {
+                let rates = self.of_flows("rate_mbps", window, |s| s.mean(window))?;
+                let rates: Vec<f64> = rates.iter().map(|s| s.value).collect();
+                Ok(vec![Sample { label: String::new(), value: tollway_theory::jain(&rates) }])
+            }
+            ShareOfFair => {
+                let capacity = self.capacity()?;
+                let mut rates = self.of_flows("rate_mbps", window, |s| s.mean(window))?;
+                let fair = capacity / rates.len() as f64;
+                rates.iter_mut().for_each(|s| s.value /= fair);
+                Ok(rates)
+            }
+            ShareOfIdeal => {
+                let mut rates = self.of_flows("rate_mbps", window, |s| s.mean(window))?;
+                for sample in &mut rates {
+                    let ideal =
+                        self.flows.iter().find(|f| f.name == sample.label).map(|f| f.get("ideal_mbps"));
+                    sample.value /= ideal.unwrap_or(f64::NAN);
+                }
+                Ok(rates)
+            }
+            Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Extra => Ok(Vec::new()),
+        }
+    }
+
+    fn of_links(&self, column: &str, value: impl Fn(&Series) -> f64) -> Result<Vec<Sample>, String> {
+        let pattern = self.m.link.as_deref().ok_or("the claim names no link")?;
+        let links: Vec<Sample> = data::series(&self.run.links, column)
+            .iter()
+            .filter(|s| data::matches(pattern, &s.name))
+            .map(|s| Sample { label: s.name.clone(), value: value(s) })
+            .collect();
+        if links.is_empty() { Err(format!("no link is called `{pattern}`")) } else { Ok(links) }
+    }
+
+    /// As [`Bench::of_links`], divided by a column of the link's summary.
+    fn of_links_over(
+        &self,
+        column: &str,
+        by: &str,
+        value: impl Fn(&Series) -> f64,
+    ) -> Result<Vec<Sample>, String> {
+        let links = data::summary(&self.run.link_summary, "link");
+        let mut samples = self.of_links(column, value)?;
+        for sample in &mut samples {
+            let divisor = links.iter().find(|l| l.name == sample.label).map_or(f64::NAN, |l| l.get(by));
+            if divisor.is_nan() || divisor <= 0.0 {
+                return Err(format!("link `{}` has no {by}", sample.label));
+            }
+            sample.value /= divisor;
+        }
+        Ok(samples)
+    }
+
+    fn flow_series(&self, column: &str) -> Vec<Series> {
+        let mut all = data::series(&self.run.flows, column);
+        all.retain(|s| self.flows.iter().any(|f| f.name == s.name));
+        all
+    }
+
+    /// A value for each selected flow that lives through the window; for counts and peaks, each that lives at all.
+    fn of_flows(
+        &self,
+        column: &str,
+        window: Window,
+        value: impl Fn(&Series) -> f64,
+    ) -> Result<Vec<Sample>, String> {
+        let whole_run = self.m.metric.is_of_whole_run();
+        let all = self.flow_series(column);
+        let samples: Vec<Sample> = self
+            .flows
+            .iter()
+            .filter(|f| whole_run || self.lives_through(f, window))
+            .map(|f| {
+                let series = all.iter().find(|s| s.name == f.name);
+                Sample { label: f.name.clone(), value: series.map_or(f64::NAN, &value) }
+            })
+            .collect();
+        if samples.is_empty() {
+            let (from, until) = (super::verdict::number(window.from), super::verdict::number(window.until));
+            return Err(format!("no selected flow is active from {from} s to {until} s"));
+        }
+        Ok(samples)
+    }
+
+    fn lives_through(&self, flow: &FlowInfo, window: Window) -> bool {
+        let slack = 1e-3 * self.duration.max(1.0);
+        flow.start() <= window.from + slack && flow.end() >= window.until - slack
+    }
+
+    /// What the summary alone can tell.
+    fn lives(&self) -> Result<Vec<Sample>, String> {
+        let all = self.flows.iter();
+        let sample = |f: &FlowInfo, value: f64| Sample { label: f.name.clone(), value };
+        match self.m.metric {
+            Metric::Timeouts => Ok(all.map(|f| sample(f, f.get("timeouts"))).collect()),
+            Metric::Finished => {
+                let finished = all.filter(|f| !f.get("fct_s").is_nan()).count();
+                Ok(vec![Sample { label: String::new(), value: finished as f64 }])
+            }
+            _ => {
+                let from = self.m.from.map_or(0.0, |t| t.as_secs_f64());
+                let until = self.m.until.map_or(f64::INFINITY, |t| t.as_secs_f64());
+                let finished: Vec<Sample> = all
+                    .filter(|f| !f.get("fct_s").is_nan() && f.start() >= from && f.start() <= until)
+                    .map(|f| sample(f, f.get("fct_s")))
+                    .collect();
+                if finished.is_empty() { Err("no selected flow finished".into()) } else { Ok(finished) }
+            }
+        }
+    }
+
+    fn capacity(&self) -> Result<f64, String> {
+        if let Some(capacity) = self.m.capacity {
+            return Ok(capacity.mbps());
+        }
+        let pattern = self.m.link.as_deref().ok_or("the claim names neither a link nor a capacity")?;
+        let links = data::summary(&self.run.link_summary, "link");
+        let link = links.iter().find(|l| data::matches(pattern, &l.name));
+        let capacity = link.ok_or_else(|| format!("no link is called `{pattern}`"))?.get("capacity_mbps");
+        if capacity > 0.0 { Ok(capacity) } else { Err(format!("link `{pattern}` has no single capacity")) }
+    }
+
+    fn time_to_reach(&self) -> Result<Sample, String> {
+        let from = self.m.from.map_or(0.0, |t| t.as_secs_f64());
+        let until = self.m.until.map_or(f64::INFINITY, |t| t.as_secs_f64());
+        let fraction = self.m.fraction.unwrap_or(0.0);
+        let series = match &self.m.link {
+            Some(pattern) if self.m.flows.is_none() => data::series(&self.run.links, "utilisation")
+                .into_iter()
+                .find(|s| data::matches(pattern, &s.name))
+                .ok_or_else(|| format!("no link is called `{pattern}`"))?,
+            _ => {
+                let capacity = if fraction > 0.0 { self.capacity()? } else { 1.0 };
+                let mut total = total(self.flow_series("rate_mbps"));
+                total.values.iter_mut().for_each(|v| *v /= capacity);
+                total
+            }
+        };
+        let span = self.m.span.map_or(0.0, |s| s.as_secs_f64());
+        for (time, value) in series.within(Window { from, until }) {
+            let value = if span > 0.0 {
+                if time - span < from - 1e-9 {
+                    continue;
+                }
+                series.mean(Window { from: time - span, until: time })
+            } else {
+                value
+            };
+            if value > 0.0 && value >= fraction {
+                return Ok(Sample { label: String::new(), value: time - from });
+            }
+        }
+        let (fraction, from) = (super::verdict::number(fraction), super::verdict::number(from));
+        Err(format!("never reaches {fraction} after {from} s"))
+    }
+}
+
+fn extra(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
+    let name = m.name.as_deref().ok_or("the claim gives no `name` of the number to look at")?;
+    let found: Vec<Sample> = run
+        .extra
+        .iter()
+        .filter(|(key, _)| data::glob(name, key).is_some())
+        .map(|(key, value)| Sample { label: key.clone(), value: *value })
+        .collect();
+    if found.is_empty() { Err(format!("the run left no number called `{name}`")) } else { Ok(found) }
+}
+
+/// The sum of several series that share their times; a time missing in one counts as zero there.
+fn total(all: Vec<Series>) -> Series {
+    let interval = all.first().map_or(0.0, |s| s.interval);
+    let mut points: Vec<(f64, f64)> =
+        all.iter().flat_map(|s| s.times.iter().copied().zip(s.values.iter().copied())).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut sum = Series { interval, ..Series::default() };
+    for (time, value) in points {
+        let value = if value.is_nan() { 0.0 } else { value };
+        match (sum.times.last(), sum.values.last_mut()) {
+            (Some(last), Some(sum)) if time - last < 1e-9 => *sum += value,
+            _ => {
+                sum.times.push(time);
+                sum.values.push(value);
+            }
+        }
+    }
+    sum
+}
+
+fn max(s: &Series, window: Window) -> f64 {
+    s.within(window).map(|(_, v)| v).reduce(f64::max).unwrap_or(f64::NAN)
+}
+
+fn count(s: &Series, window: Window) -> f64 {
+    s.within(window).map(|(_, v)| v).reduce(|a, b| a + b).unwrap_or(f64::NAN)
+}
+
+/// Standard deviation over mean.
+fn variation(s: &Series, window: Window) -> f64 {
+    let values: Vec<f64> = s.within(window).map(|(_, v)| v).collect();
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
+    if mean > 0.0 { libm::sqrt(variance) / mean } else { f64::NAN }
+}
+
+/// By least squares, per second.
+fn slope(s: &Series, window: Window) -> f64 {
+    let points: Vec<(f64, f64)> = s.within(window).collect();
+    let n = points.len() as f64;
+    let (tm, vm) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let (mut cov, mut var) = (0.0, 0.0);
+    for (t, v) in points {
+        cov += (t - tm) * (v - vm);
+        var += (t - tm) * (t - tm);
+    }
+    if var > 0.0 { cov / var } else { f64::NAN }
+}

@@ -1,0 +1,211 @@
+//! What can be measured.
+
+use serde::Deserialize;
+use tollway_law::{Rate, Time};
+
+/// Something to measure in a run: a metric, of what, and when.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Measurement {
+    /// What to measure.
+    pub metric: Metric,
+    /// In which variant; may be left out where there is only one.
+    #[serde(default)]
+    pub variant: String,
+    /// Of which links: a name or a pattern with `*`.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// Of which flows: a name, a group's name for all its members, or a pattern with `*`. All flows if left out.
+    #[serde(default, alias = "flow")]
+    pub flows: Option<String>,
+    /// The name of the number for [`Metric::Extra`].
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Start of the window.
+    #[serde(default)]
+    pub from: Option<Time>,
+    /// End of the window.
+    #[serde(default)]
+    pub until: Option<Time>,
+    /// Cuts the window into pieces of this length and measures each; for [`Metric::TimeToReach`], the length of the
+    /// moving mean; for [`Metric::SeriesDeviation`], that of the windows compared.
+    #[serde(default)]
+    pub span: Option<Time>,
+    /// Measures in the last half of each phase instead of one window.
+    #[serde(default)]
+    pub phases: Phases,
+    /// What becomes of several values; the metric's own choice if left out.
+    #[serde(default)]
+    pub over: Option<Over>,
+    /// For [`Metric::TimeToReach`]: the part of the capacity to reach; 0 asks for anything at all.
+    #[serde(default)]
+    pub fraction: Option<f64>,
+    /// What [`Metric::ShareOfFair`] and [`Metric::TimeToReach`] hold to be the capacity, if not the link's.
+    #[serde(default)]
+    pub capacity: Option<Rate>,
+    /// For [`Metric::SeriesDeviation`]: a CSV file beside the experiment's, columns `time_s` and `<flow>_mbps`.
+    #[serde(default)]
+    pub reference: Option<String>,
+    /// For [`Metric::SeriesDeviation`]: how long after each flow's start nothing is compared.
+    #[serde(default)]
+    pub skip_after_start: Option<Time>,
+}
+
+/// The vocabulary of measurements. Units are in the description; a rate counts every header byte unless it is a goodput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Mean part of a link's capacity used, 0 to 1.
+    Utilisation,
+    /// Packets dropped at a link.
+    Drops,
+    /// Packets marked at a link.
+    Marks,
+    /// Mean queue of a link in bytes.
+    QueueMeanBytes,
+    /// Largest queue of a link in bytes.
+    QueueMaxBytes,
+    /// Mean queue of a link in packets.
+    QueueMeanPackets,
+    /// Largest queue of a link in packets.
+    QueueMaxPackets,
+    /// Mean queue over what the link's queue can hold.
+    QueueMeanOfLimit,
+    /// Largest queue over what the link's queue can hold.
+    QueueMaxOfLimit,
+    /// Mean queue over capacity: the mean queueing delay, in milliseconds.
+    QueueMeanMs,
+    /// Mean rate of a flow in Mb/s.
+    Rate,
+    /// Mean goodput of a flow in Mb/s.
+    Goodput,
+    /// Mean of the summed rates of all flows selected, in Mb/s.
+    TotalRate,
+    /// Mean of the summed goodputs of all flows selected, in Mb/s.
+    TotalGoodput,
+    /// A flow's mean rate over an equal share C/k of the link's capacity, k being the flows active in the window: 1 is fair.
+    ShareOfFair,
+    /// A flow's mean rate over what the ideal allocation of the whole scenario gives it.
+    ShareOfIdeal,
+    /// Jain's fairness index of the mean rates of the flows active in the window.
+    Jain,
+    /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
+    RateVariation,
+    /// Mean congestion window of a flow in packets.
+    Cwnd,
+    /// Largest congestion window in packets.
+    CwndMax,
+    /// Congestion window at the window's end, in packets.
+    CwndEnd,
+    /// Slope of the congestion window by least squares, in packets a second.
+    CwndSlope,
+    /// Mean of a flow's smoothed RTT in milliseconds.
+    Rtt,
+    /// Largest smoothed RTT in milliseconds.
+    RttMax,
+    /// Packets a flow sent again.
+    Retransmissions,
+    /// Retransmission timeouts of a flow, over its whole life.
+    Timeouts,
+    /// Completion time of a flow that finished, in seconds.
+    Fct,
+    /// How many of the flows selected finished.
+    Finished,
+    /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of the flows over
+    /// `capacity`) reaches `fraction`.
+    TimeToReach,
+    /// Worst relative deviation of a flow's rate from a reference series, over all windows of `span`.
+    SeriesDeviation,
+    /// A number the run left under `name`.
+    Extra,
+}
+
+impl Metric {
+    /// Whether it speaks of links.
+    pub fn is_of_link(self) -> bool {
+        use Metric::*;
+        matches!(
+            self,
+            Utilisation
+                | Drops
+                | Marks
+                | QueueMeanBytes
+                | QueueMaxBytes
+                | QueueMeanPackets
+                | QueueMaxPackets
+                | QueueMeanOfLimit
+                | QueueMaxOfLimit
+                | QueueMeanMs
+        )
+    }
+
+    /// Whether it is a count or a peak, which without a window means the whole run.
+    pub fn is_of_whole_run(self) -> bool {
+        use Metric::*;
+        matches!(
+            self,
+            Drops
+                | Marks
+                | QueueMaxBytes
+                | QueueMaxPackets
+                | QueueMaxOfLimit
+                | CwndMax
+                | RttMax
+                | Retransmissions
+                | TimeToReach
+                | SeriesDeviation
+        )
+    }
+
+    /// What becomes of several values, unless a claim says otherwise.
+    pub fn usual_over(self) -> Over {
+        match self {
+            Metric::Drops | Metric::Marks | Metric::Retransmissions | Metric::Timeouts => Over::Sum,
+            Metric::Fct => Over::Mean,
+            _ => Over::Each,
+        }
+    }
+
+    /// How its values are printed beside it: `Mb/s`, `ms`, or nothing.
+    pub fn unit(self) -> &'static str {
+        use Metric::*;
+        match self {
+            Rate | Goodput | TotalRate | TotalGoodput => "Mb/s",
+            QueueMeanBytes | QueueMaxBytes => "B",
+            QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd => "packets",
+            CwndSlope => "packets/s",
+            Rtt | RttMax | QueueMeanMs => "ms",
+            Fct | TimeToReach => "s",
+            _ => "",
+        }
+    }
+}
+
+/// What becomes of several values: those of several flows, links, phases or spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// Each must meet the bound by itself. On a bound's right side: the strictest of them counts.
+    Each,
+    /// Their mean.
+    Mean,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// Their sum.
+    Sum,
+}
+
+/// Whether, and where, a run is cut into phases.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Phases {
+    /// `false`: one window. `true`: a phase lies between two neighbouring starts or ends of flows.
+    Automatic(bool),
+    /// Phases lie between these times.
+    At(Vec<Time>),
+    /// One window.
+    #[default]
+    No,
+}

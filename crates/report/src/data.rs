@@ -1,0 +1,282 @@
+//! Result tables turned into series, the form in which claims and plots want them.
+
+use std::collections::HashMap;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use tollway_scenario::tables::RunResult;
+
+/// One column of a table for one flow or link, over time. A missing number is NaN.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    /// Ends of intervals, in seconds.
+    pub(crate) times: Vec<f64>,
+    pub(crate) values: Vec<f64>,
+    /// The usual length of an interval, in seconds: the median of the steps.
+    pub(crate) interval: f64,
+}
+
+impl Series {
+    /// Every interval as (start, end, value): an interval reaches back to the one before it, but not over a gap.
+    pub(crate) fn intervals(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+        self.times.iter().zip(&self.values).enumerate().map(|(i, (&end, &value))| {
+            let before = if i == 0 { 0.0 } else { self.times[i - 1] };
+            (before.max(end - self.interval * 1.000_001), end, value)
+        })
+    }
+
+    /// The mean over time within `window`, missing numbers left out; NaN if nothing is there.
+    pub(crate) fn mean(&self, window: Window) -> f64 {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (start, end, value) in self.intervals() {
+            let overlap = end.min(window.until) - start.max(window.from);
+            if overlap > 0.0 && !value.is_nan() {
+                sum += overlap * value;
+                weight += overlap;
+            }
+        }
+        if weight > 0.0 { sum / weight } else { f64::NAN }
+    }
+
+    /// The values of the intervals that end in `window`, missing numbers left out.
+    pub(crate) fn within(&self, window: Window) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let inside = move |t: f64| t > window.from + 1e-9 && t <= window.until + 1e-9;
+        self.times
+            .iter()
+            .copied()
+            .zip(self.values.iter().copied())
+            .filter(move |(t, v)| inside(*t) && !v.is_nan())
+    }
+}
+
+/// A stretch of time in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    pub(crate) from: f64,
+    pub(crate) until: f64,
+}
+
+impl Window {
+    pub(crate) fn length(self) -> f64 {
+        self.until - self.from
+    }
+}
+
+/// What the summary knows of a flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowInfo {
+    pub(crate) name: String,
+    pub(crate) law: String,
+    pub(crate) numbers: HashMap<&'static str, f64>,
+}
+
+impl FlowInfo {
+    /// A numeric column of the summary; NaN for null.
+    pub(crate) fn get(&self, column: &str) -> f64 {
+        self.numbers.get(column).copied().unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn start(&self) -> f64 {
+        let start = self.get("start_s");
+        if start.is_nan() { 0.0 } else { start }
+    }
+
+    /// When it ended; infinite if it did not.
+    pub(crate) fn end(&self) -> f64 {
+        let end = self.get("finish_s");
+        if end.is_nan() { f64::INFINITY } else { end }
+    }
+}
+
+/// The series of `column` of one table, one for each value of its name column (`flow` or `link`), in natural order of the
+/// names (`f.2` before `f.10`).
+pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
+    let mut index: HashMap<String, usize> = HashMap::new();
+    let mut all: Vec<Series> = Vec::new();
+    for batch in batches {
+        let key = batch.column_by_name("flow").or_else(|| batch.column_by_name("link"));
+        let (Some(key), Some(times), Some(values)) = (key, numbers(batch, "time_s"), numbers(batch, column))
+        else {
+            continue;
+        };
+        let Some(key) = key.as_dictionary_opt::<Int32Type>() else { continue };
+        let Some(names) = key.values().as_string_opt::<i32>() else { continue };
+        // Keys mean the same within a batch: the name is looked up once for each, not once a row.
+        let mut slots: Vec<Option<usize>> = vec![None; names.len()];
+        for row in 0..batch.num_rows() {
+            let k = key.keys().value(row) as usize;
+            let slot = *slots[k].get_or_insert_with(|| {
+                *index.entry(names.value(k).to_string()).or_insert_with(|| {
+                    all.push(Series { name: names.value(k).to_string(), ..Series::default() });
+                    all.len() - 1
+                })
+            });
+            all[slot].times.push(times[row]);
+            all[slot].values.push(values[row]);
+        }
+    }
+    let interval = usual_interval(&all);
+    all.iter_mut().for_each(|s| s.interval = interval);
+    all.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    all
+}
+
+/// All rows of a summary table, in natural order of their names.
+pub(crate) fn summary(batches: &[RecordBatch], key: &str) -> Vec<FlowInfo> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let Some(names) = batch.column_by_name(key).and_then(|c| c.as_string_opt::<i32>()) else { continue };
+        let laws = batch.column_by_name("law").and_then(|c| c.as_string_opt::<i32>());
+        let columns: Vec<(&'static str, Vec<f64>)> =
+            SUMMARY_NUMBERS.iter().filter_map(|&c| Some((c, numbers(batch, c)?))).collect();
+        for row in 0..batch.num_rows() {
+            rows.push(FlowInfo {
+                name: names.value(row).to_string(),
+                law: laws.map(|l| l.value(row).to_string()).unwrap_or_default(),
+                numbers: columns.iter().map(|(c, values)| (*c, values[row])).collect(),
+            });
+        }
+    }
+    rows.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    rows
+}
+
+/// The last moment that any table of `run` knows of, in seconds.
+pub(crate) fn duration(run: &RunResult) -> f64 {
+    let last = |batches: &[RecordBatch]| {
+        batches.last().and_then(|b| numbers(b, "time_s")).and_then(|t| t.last().copied()).unwrap_or(0.0)
+    };
+    last(&run.flows).max(last(&run.links))
+}
+
+/// Whether `name` matches `pattern`: `*` stands for anything, and a bare group name for its members (`f` for `f.1`).
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    if pattern == name || glob(pattern, name).is_some() {
+        return true;
+    }
+    // The member of a group: `f.3` of `f`. A link's other direction is no member of it.
+    name.strip_prefix(pattern)
+        .and_then(|rest| rest.strip_prefix('.'))
+        .is_some_and(|rest| !rest.is_empty() && rest != "reverse")
+}
+
+/// What the first `*` of `pattern` stands for in `name`, if `name` matches.
+pub(crate) fn glob(pattern: &str, name: &str) -> Option<String> {
+    let Some((head, tail)) = pattern.split_once('*') else {
+        return (pattern == name).then(String::new);
+    };
+    let rest = name.strip_prefix(head)?;
+    if !tail.contains('*') {
+        return rest.strip_suffix(tail).map(str::to_string);
+    }
+    (0..=rest.len())
+        .filter(|&i| rest.is_char_boundary(i))
+        .find(|&i| glob(tail, &rest[i..]).is_some())
+        .map(|i| rest[..i].to_string())
+}
+
+/// A key under which `f.2` comes before `f.10`.
+pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (text, tail) = rest.split_at(digits);
+        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        let (number, tail) = tail.split_at(end);
+        parts.push((text.to_string(), number.parse().unwrap_or(u64::MAX)));
+        rest = tail;
+    }
+    parts
+}
+
+fn usual_interval(all: &[Series]) -> f64 {
+    let mut steps: Vec<f64> = all
+        .iter()
+        .take(64)
+        .flat_map(|s| s.times.windows(2).take(256).map(|w| w[1] - w[0]))
+        .filter(|d| *d > 0.0)
+        .collect();
+    if steps.is_empty() {
+        return all.iter().flat_map(|s| s.times.first().copied()).fold(0.0, f64::max);
+    }
+    steps.sort_by(f64::total_cmp);
+    steps[steps.len() / 2]
+}
+
+/// A numeric column as floats, null as NaN.
+fn numbers(batch: &RecordBatch, column: &str) -> Option<Vec<f64>> {
+    let array = batch.column_by_name(column)?;
+    match array.data_type() {
+        DataType::Float64 => {
+            Some(array.as_primitive::<Float64Type>().iter().map(|v| v.unwrap_or(f64::NAN)).collect())
+        }
+        DataType::UInt64 => Some(
+            array.as_primitive::<UInt64Type>().iter().map(|v| v.map_or(f64::NAN, |v| v as f64)).collect(),
+        ),
+        _ => None,
+    }
+}
+
+/// The numeric columns of both summaries.
+const SUMMARY_NUMBERS: &[&str] = &[
+    "start_s",
+    "finish_s",
+    "fct_s",
+    "size_bytes",
+    "sent_bytes",
+    "delivered_bytes",
+    "goodput_mbps",
+    "rate_mbps",
+    "ideal_mbps",
+    "share_of_ideal",
+    "retransmissions",
+    "timeouts",
+    "capacity_mbps",
+    "utilisation",
+    "queue_mean_bytes",
+    "queue_max_bytes",
+    "queue_mean_packets",
+    "queue_max_packets",
+    "limit_bytes",
+    "drops",
+    "marks",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(matches("f", "f") && matches("f", "f.1") && matches("f.*", "f.12") && matches("*", "x"));
+        assert!(!matches("f", "fifo") && !matches("f.1", "f.12") && !matches("b", "b.reverse"));
+        assert!(matches("b.reverse", "b.reverse") && matches("*.1", "f.1"));
+        assert_eq!(glob("xcp-*", "xcp-1e-3"), Some("1e-3".into()));
+        assert_eq!(glob("*-b-*", "a-b-c"), Some("a".into()));
+    }
+
+    #[test]
+    fn names_sort_as_people_count() {
+        let mut names = ["f.10", "f.2", "f.1", "a"];
+        names.sort_by_key(|n| natural(n));
+        assert_eq!(names, ["a", "f.1", "f.2", "f.10"]);
+    }
+
+    #[test]
+    fn means_weigh_by_time_and_skip_gaps() {
+        let s = Series {
+            name: "x".into(),
+            times: vec![1.0, 2.0, 3.0, 7.0],
+            values: vec![1.0, 2.0, f64::NAN, 4.0],
+            interval: 1.0,
+        };
+        assert!((s.mean(Window { from: 0.5, until: 2.0 }) - (0.5 + 2.0) / 1.5).abs() < 1e-5);
+        assert!((s.mean(Window { from: 2.0, until: 7.0 }) - 4.0).abs() < 1e-9);
+        assert!(s.mean(Window { from: 4.0, until: 5.0 }).is_nan());
+        assert_eq!(s.within(Window { from: 1.0, until: 3.0 }).count(), 1);
+    }
+}

@@ -1,0 +1,315 @@
+//! The experiment file: a scenario with claims and plots.
+
+use std::path::{Path, PathBuf};
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+use serde::Deserialize;
+use toml::{Spanned, Table, Value};
+
+use crate::claim::{Bound, Claim, Context, Distance, Measurement, Side};
+use crate::plot::{PlotSpec, is_plottable, plottable};
+
+/// What an experiment file adds to its scenario. The scenario itself is read from the same text by
+/// `tollway-scenario`.
+#[derive(Clone, Debug, Default)]
+pub struct Experiment {
+    /// Its name: `xcp/validation`.
+    pub name: String,
+    /// A title for people.
+    pub title: String,
+    /// Where it comes from.
+    pub source: String,
+    /// What it must show.
+    pub claims: Vec<Claim>,
+    /// What to draw.
+    pub plots: Vec<PlotSpec>,
+    /// The file's folder, where reference series lie.
+    pub folder: PathBuf,
+}
+
+/// What is wrong in an experiment file, with the place.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct ExperimentError {
+    message: String,
+    #[source_code]
+    text: NamedSource<String>,
+    #[label("here")]
+    at: Option<SourceSpan>,
+    #[help]
+    help: Option<String>,
+}
+
+impl Experiment {
+    /// Reads claims and plots of the experiment in `text`, from a file at `path`. Keys of the scenario are passed over.
+    ///
+    /// # Errors
+    /// The text is no TOML, or a claim or plot has a key, metric, unit or bound that does not exist.
+    pub fn parse(text: &str, path: &Path) -> Result<Experiment, ExperimentError> {
+        let error =
+            |message: String, at: Option<std::ops::Range<usize>>, help: Option<String>| ExperimentError {
+                message,
+                text: NamedSource::new(path.display().to_string(), text.to_string()),
+                at: at.map(SourceSpan::from),
+                help,
+            };
+        let file: File = toml::from_str(text).map_err(|e| error(e.message().to_string(), e.span(), None))?;
+        let mut experiment = Experiment {
+            name: file.name,
+            title: file.title,
+            source: file.source,
+            folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
+            ..Experiment::default()
+        };
+        for plot in file.plot {
+            let span = plot.span();
+            let plot = plot.into_inner();
+            let of_link = plot.link.is_some();
+            if !is_plottable(&plot.y, of_link) {
+                let kind = if of_link { "links" } else { "flows" };
+                let complaint =
+                    Complaint::about(&plot.y, format!("the table of {kind} has no number `{}`", plot.y));
+                let known: Vec<String> = plottable(of_link).map(|c| format!("`{c}`")).collect();
+                let help = suggestion(&plot.y, &known.join(", "));
+                return Err(error(complaint.message.clone(), Some(complaint.place(text, span)), Some(help)));
+            }
+            experiment.plots.push(plot);
+        }
+        for table in file.claim {
+            let span = table.span();
+            let claim = Claim::from_table(table.into_inner())
+                .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
+            if experiment.claims.iter().any(|c| c.id == claim.id) {
+                return Err(error(format!("two claims are called `{}`", claim.id), Some(span), None));
+            }
+            experiment.claims.push(claim);
+        }
+        Ok(experiment)
+    }
+
+    /// What its claims are checked in; `missing` are the peer programs that are not installed.
+    pub fn context(&self, missing: Vec<String>) -> Context {
+        Context { folder: self.folder.clone(), source: self.source.clone(), missing }
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    claim: Vec<Spanned<Table>>,
+    #[serde(default)]
+    plot: Vec<Spanned<PlotSpec>>,
+}
+
+/// What is wrong with a claim, and at which word.
+struct Complaint {
+    message: String,
+    word: String,
+    help: Option<String>,
+}
+
+impl Complaint {
+    fn about(word: &str, message: String) -> Complaint {
+        Complaint { message, word: word.to_string(), help: None }
+    }
+
+    /// The word within the claim, or the whole claim.
+    fn place(&self, text: &str, span: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        // The span of an array's table may be that of its header alone: look on to the next header.
+        let next = text[span.start..].find("\n[").map_or(text.len(), |i| span.start + i + 1);
+        let end = if next > span.start + 2 { next.max(span.end) } else { span.end };
+        match text[span.start..end].find(&self.word).filter(|_| !self.word.is_empty()) {
+            Some(i) => span.start + i..span.start + i + self.word.len(),
+            None => span,
+        }
+    }
+}
+
+impl Claim {
+    fn from_table(mut table: Table) -> Result<Claim, Complaint> {
+        let mut text = |key: &str| match table.remove(key) {
+            None => Ok(None),
+            Some(Value::String(s)) => Ok(Some(s)),
+            Some(_) => Err(Complaint::about(key, format!("`{key}` must be a text"))),
+        };
+        let id = text("id")?.ok_or_else(|| Complaint::about("", "a claim needs an `id`".into()))?;
+        let (says, source, needs) = (text("says")?.unwrap_or_default(), text("source")?, text("needs")?);
+        let bounds: Vec<(&str, Value)> =
+            BOUNDS.iter().filter_map(|&key| Some((key, table.remove(key)?))).collect();
+        if bounds.is_empty() {
+            let message = format!("claim `{id}` has no bound");
+            let help = Some(format!("give it one of {}", BOUNDS.join(", ")));
+            return Err(Complaint { message, word: id, help });
+        }
+        let measurement = measurement(&table, &id)?;
+        let bounds = bounds
+            .into_iter()
+            .map(|(key, value)| bound(key, value, &table, &id))
+            .collect::<Result<_, _>>()?;
+        Ok(Claim { id, says, source, needs, measurement, bounds })
+    }
+}
+
+fn measurement(table: &Table, id: &str) -> Result<Measurement, Complaint> {
+    let parsed: Result<Measurement, _> = Value::Table(table.clone()).try_into();
+    parsed.map_err(|e: toml::de::Error| {
+        let message = e.message().to_string();
+        // serde names the culprit first, in backquotes, and then lists what it knows.
+        let word = message.split('`').nth(1).unwrap_or("").to_string();
+        match message.split_once(", expected ") {
+            Some((what, known)) => Complaint {
+                message: format!("claim `{id}`: {what}"),
+                help: Some(suggestion(&word, known)),
+                word,
+            },
+            None => Complaint { message: format!("claim `{id}`: {message}"), word, help: None },
+        }
+    })
+}
+
+/// The known word nearest to `word`, and all of them.
+fn suggestion(word: &str, known: &str) -> String {
+    let words: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+    let near = words.iter().min_by_key(|k| strsim::damerau_levenshtein(k, word));
+    let list = words.join(", ");
+    match near.filter(|k| strsim::damerau_levenshtein(k, word) <= 3) {
+        Some(near) => format!("did you mean `{near}`? There are: {list}"),
+        None => format!("there are: {list}"),
+    }
+}
+
+fn bound(key: &str, value: Value, base: &Table, id: &str) -> Result<Bound, Complaint> {
+    Ok(match key {
+        "at-least" => Bound::AtLeast(side(key, value, base, id)?),
+        "at-most" => Bound::AtMost(side(key, value, base, id)?),
+        "more-than" => Bound::MoreThan(side(key, value, base, id)?),
+        "less-than" => Bound::LessThan(side(key, value, base, id)?),
+        "equals" => Bound::Equals(side(key, value, base, id)?),
+        _ => within(value, base, id)?,
+    })
+}
+
+fn within(value: Value, base: &Table, id: &str) -> Result<Bound, Complaint> {
+    let wrong = || {
+        Complaint::about(
+            "within",
+            format!(
+                "claim `{id}`: write `within = {{ of = 2.5, percent = 3 }}` or `{{ of = 2.5, absolute = 0.1 }}`"
+            ),
+        )
+    };
+    let Value::Table(mut table) = value else { return Err(wrong()) };
+    let of = table.remove("of").ok_or_else(wrong)?;
+    let percent = table.remove("percent").map(|v| float(&v).ok_or_else(wrong)).transpose()?;
+    let absolute = table.remove("absolute").map(|v| float(&v).ok_or_else(wrong)).transpose()?;
+    let distance = match (percent, absolute) {
+        (Some(p), None) if p >= 0.0 => Distance::Relative(p / 100.0),
+        (None, Some(a)) if a >= 0.0 => Distance::Absolute(a),
+        _ => return Err(wrong()),
+    };
+    if !table.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Bound::Within { of: side("within", of, base, id)?, distance })
+}
+
+/// A number, or the claim's own measurement with some keys set otherwise.
+fn side(key: &str, value: Value, base: &Table, id: &str) -> Result<Side, Complaint> {
+    if let Some(number) = float(&value) {
+        return Ok(Side::Number(number));
+    }
+    let Value::Table(mut changes) = value else {
+        let message = format!("claim `{id}`: `{key}` takes a number, or `{{ variant = … }}`");
+        return Err(Complaint::about(key, message));
+    };
+    let mut factor = |name: &str, usual: f64| match changes.remove(name) {
+        None => Ok(usual),
+        Some(v) => float(&v)
+            .ok_or_else(|| Complaint::about(name, format!("claim `{id}`: `{name}` must be a number"))),
+    };
+    let (times, plus) = (factor("times", 1.0)?, factor("plus", 0.0)?);
+    let mut table = base.clone();
+    if changes.contains_key("flow") || changes.contains_key("flows") {
+        table.remove("flow");
+        table.remove("flows");
+    }
+    table.extend(changes);
+    Ok(Side::Other { measurement: Box::new(measurement(&table, id)?), times, plus })
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(i) => Some(*i as f64),
+        Value::Float(f) => Some(*f),
+        _ => None,
+    }
+}
+
+/// The keys that are bounds.
+const BOUNDS: [&str; 6] = ["at-least", "at-most", "more-than", "less-than", "equals", "within"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Experiment, ExperimentError> {
+        Experiment::parse(text, Path::new("papers/x/y.toml"))
+    }
+
+    #[test]
+    fn the_validation_experiment_reads() {
+        let text = include_str!("../../../papers/xcp/validation.toml");
+        let e = parse(text).unwrap();
+        assert_eq!(e.name, "xcp/validation");
+        assert!(e.claims.len() >= 5 && e.plots.len() >= 3);
+    }
+
+    #[test]
+    fn a_mistyped_key_is_shown_with_what_was_meant() {
+        let text = "duration = \"1 s\"\n\n[[claim]]\nid = \"a.b\"\nmetric = \"utilisation\"\nlnk = \"x\"\nequals = 1\n";
+        let e = parse(text).unwrap_err();
+        assert_eq!(e.message, "claim `a.b`: unknown field `lnk`");
+        assert!(e.help.as_deref().unwrap_or("").starts_with("did you mean `link`?"), "{:?}", e.help);
+        let at = e.at.unwrap();
+        assert_eq!(&text[at.offset()..at.offset() + at.len()], "lnk");
+    }
+
+    #[test]
+    fn a_claim_must_be_sound() {
+        let claim = |rest: &str| parse(&format!("[[claim]]\nid = \"a\"\nmetric = \"rate\"\n{rest}\n"));
+        assert!(claim("equals = 1").is_ok());
+        assert!(claim("").unwrap_err().message.contains("has no bound"));
+        assert!(claim("at-least = \"x\"").unwrap_err().message.contains("takes a number"));
+        assert!(claim("within = { of = 1 }").unwrap_err().message.contains("percent"));
+        assert!(claim("at-least = 1\nfrom = \"3\"").unwrap_err().message.contains("no unit"));
+        assert!(claim("at-least = { variant = \"b\", metric = \"rat\" }").is_err());
+        assert!(
+            parse("[[plot]]\ntitle = \"x\"\ny = \"rate_mpbs\"\n")
+                .unwrap_err()
+                .help
+                .unwrap()
+                .contains("`rate_mbps`")
+        );
+        let twice = "[[claim]]\nid = \"a\"\nmetric = \"rate\"\nequals = 1\n".repeat(2);
+        assert!(parse(&twice).unwrap_err().message.contains("two claims"));
+    }
+
+    #[test]
+    fn a_bound_is_the_measurement_with_keys_set_otherwise() {
+        let e = parse(
+            "[[claim]]\nid = \"a\"\nmetric = \"rate\"\nvariant = \"x\"\nflow = \"f.1\"\nfrom = \"1 s\"\n\
+             at-least = { variant = \"y\", flows = \"g\", times = 2, plus = -0.5 }\n",
+        )
+        .unwrap();
+        let Side::Other { measurement, times, plus } = e.claims[0].bounds[0].side() else { panic!() };
+        assert_eq!((*times, *plus, measurement.variant.as_str()), (2.0, -0.5, "y"));
+        assert_eq!(measurement.flows.as_deref(), Some("g"));
+        assert_eq!(measurement.from, e.claims[0].measurement.from);
+    }
+}

@@ -1,0 +1,190 @@
+//! Figures and tables as one page of HTML that needs nothing beside itself.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tollway_scenario::tables::RunResult;
+
+use crate::claim::Report;
+use crate::overview::Overview;
+use crate::plot::{Figure, PALETTE, PlotError, Row};
+use crate::text::{TextTable, escape};
+
+/// A page: a title, the tables that sum up the runs, claims if there are any, and interactive plots.
+///
+/// The plotting script is inside the page, and the page's own policy forbids it to load anything from anywhere.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// What is drawn, with its title and subtitle.
+    pub figure: &'a Figure,
+    /// What ran.
+    pub runs: &'a [RunResult],
+    /// What was claimed of it.
+    pub claims: Option<&'a Report>,
+}
+
+impl Page<'_> {
+    /// Writes the page to `path`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), PlotError> {
+        std::fs::write(path, self.to_html())
+            .map_err(|e| PlotError::Write { path: path.to_path_buf(), message: e.to_string() })
+    }
+
+    /// The page's text, some 5 MB of it the plotting script.
+    pub fn to_html(&self) -> String {
+        let title = escape(&self.figure.title);
+        let mut html = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+        );
+        if !self.figure.subtitle.is_empty() {
+            html.push_str(&format!("<p class=\"subtitle\">{}</p>\n", escape(&self.figure.subtitle)));
+        }
+        if let Some(report) = self.claims.filter(|r| !r.claims.is_empty()) {
+            html.push_str(&format!("<h2>Claims: {}</h2>\n", escape(&report.totals())));
+            html.push_str(&scrolled(&claims_table(report)));
+        }
+        for (i, row) in self.figure.rows.iter().enumerate() {
+            let height = if row.panels.iter().any(|p| !p.label.is_empty()) { 320 } else { 300 };
+            html.push_str(&format!(
+                "<section>\n<h2>{}</h2>\n<div class=\"plot\" id=\"plot{i}\" style=\"height:{height}px\"></div>\n</section>\n",
+                escape(&row.title)
+            ));
+        }
+        let overview = Overview::new(self.runs);
+        for (name, tables) in [("Flows", &overview.flows), ("Links", &overview.links)] {
+            if tables.iter().any(|t| !t.is_empty()) {
+                html.push_str(&format!("<h2>{name}</h2>\n"));
+                tables.iter().for_each(|t| html.push_str(&scrolled(t)));
+            }
+        }
+        let plots: Vec<Value> = self.figure.rows.iter().map(plot).collect();
+        // `</script>` must not appear inside a script, whatever a flow is called.
+        let plots = Value::from(plots).to_string().replace('<', "\\u003c");
+        html.push_str("</main>\n");
+        html.push_str(&plotting_script());
+        html.push_str(&format!("\n<script>\nconst plots = {plots};\n{SCRIPT}</script>\n</body>\n</html>\n"));
+        html
+    }
+}
+
+fn scrolled(table: &TextTable) -> String {
+    format!("<div class=\"table\">{}</div>\n", table.to_html())
+}
+
+fn claims_table(report: &Report) -> TextTable {
+    use crate::text::Align::Left;
+    let columns = [("claim", Left), ("says", Left), ("expected", Left), ("measured", Left), ("status", Left)];
+    let mut table = TextTable::new(&columns);
+    for c in &report.claims {
+        table.row([c.id.as_str(), &c.says, &c.expected, &c.measured, c.status.word()]);
+    }
+    table
+}
+
+/// A row as data and layout of one plot, its panels as subplots that zoom together. Colours of ground and text are the
+/// script's, which knows whether it is dark.
+fn plot(row: &Row) -> Value {
+    let count = row.panels.len().max(1);
+    let mut data = Vec::new();
+    let mut layout = serde_json::Map::new();
+    let mut notes = Vec::new();
+    let mut named = vec![false; row.legend.len()];
+    let gap = 0.025;
+    let wide = (1.0 - gap * (count - 1) as f64) / count as f64;
+    for (i, panel) in row.panels.iter().enumerate() {
+        let suffix = if i == 0 { String::new() } else { (i + 1).to_string() };
+        let from = i as f64 * (wide + gap);
+        let mut x = json!({
+            "domain": [from, (from + wide).min(1.0)], "range": [row.x.from, row.x.until], "anchor": format!("y{suffix}"),
+            "title": {"text": "time (s)", "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": 8,
+        });
+        let mut y = json!({
+            "range": [row.y.from, row.y.until], "anchor": format!("x{suffix}"), "showticklabels": i == 0,
+            "rangemode": "tozero", "nticks": 6,
+        });
+        if i > 0 {
+            x["matches"] = "x".into();
+            y["matches"] = "y".into();
+        }
+        layout.insert(format!("xaxis{suffix}"), x);
+        layout.insert(format!("yaxis{suffix}"), y);
+        if !panel.label.is_empty() {
+            notes.push(json!({
+                "text": panel.label, "x": from + wide / 2.0, "y": 1.0, "xref": "paper", "yref": "paper",
+                "xanchor": "center", "yanchor": "bottom", "showarrow": false, "font": {"size": 13},
+            }));
+        }
+        for curve in &panel.curves {
+            let points = curve.decimated(COLUMNS / count, row.x.from, row.x.until);
+            let (r, g, b) = PALETTE[curve.colour % PALETTE.len()];
+            // One entry in the legend for a name, however many panels it is in.
+            let first = named.get_mut(curve.colour).is_some_and(|n| !std::mem::replace(n, true));
+            data.push(json!({
+                "type": "scatter", "mode": "lines", "name": curve.name, "legendgroup": curve.name,
+                "showlegend": first && row.legend.len() > 1, "xaxis": format!("x{suffix}"), "yaxis": format!("y{suffix}"),
+                "line": {"color": format!("rgb({r},{g},{b})"), "width": 1.6},
+                "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),
+                "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
+                "hovertemplate": "%{y:.4~g}",
+            }));
+        }
+    }
+    layout.insert("annotations".into(), notes.into());
+    json!({"data": data, "layout": layout})
+}
+
+/// Six significant digits: a page is for eyes, the tables keep every bit. What is not a number becomes a gap.
+fn rounded(value: f64) -> Value {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { json!(0) } else { Value::Null };
+    }
+    let scale = libm::pow(10.0, 5.0 - libm::floor(libm::log10(value.abs())));
+    let rounded = libm::round(value * scale) / scale;
+    if rounded.is_finite() { json!(rounded) } else { json!(value) }
+}
+
+/// Plotly's script in its element. The library hands it out together with a typesetter for formulas, which no plot here
+/// has and which is a third of the size.
+fn plotting_script() -> String {
+    let mut scripts = plotly::Plot::offline_js_sources();
+    if let Some(end) = scripts.find("</script>") {
+        scripts.truncate(end + "</script>".len());
+    }
+    scripts
+}
+
+/// How many columns of pixels a plot is expected to have, for thinning out long series.
+const COLUMNS: usize = 1200;
+
+/// Nothing from the network, not even from the page's own server.
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_comes_without_the_typesetter() {
+        let script = plotting_script();
+        assert!(script.contains("plotly.js v") && !script.contains("MathJax ="));
+        assert_eq!(script.matches("<script").count(), 1 + script.matches("\"<script").count());
+    }
+
+    #[test]
+    fn six_digits_and_gaps() {
+        assert_eq!(rounded(0.123_456_789), json!(0.123457));
+        assert_eq!(rounded(f64::NAN), Value::Null);
+        assert_eq!(rounded(-98_765_432.1), json!(-98765400.0));
+    }
+}

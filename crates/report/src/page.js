@@ -1,0 +1,23 @@
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const config = { responsive: true, displaylogo: false, plotlyServerURL: "", modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+
+function dressed(layout) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const full = {
+    ...layout, autosize: true, hovermode: "x unified", paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    margin: { l: 56, r: 8, t: 56, b: 46 }, font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
+    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.1, yanchor: "bottom", font: { color: colour("--ink") } },
+    hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--rule"), font: { color: colour("--ink") } },
+  };
+  for (const key of Object.keys(full).filter((k) => /^[xy]axis/.test(k)))
+    full[key] = { ...full[key], gridcolor: colour("--grid"), linecolor: colour("--muted"), zerolinecolor: colour("--muted"),
+      showline: key[0] === "x", ticks: key[0] === "x" ? "outside" : "", tickcolor: colour("--muted") };
+  return full;
+}
+
+function draw() {
+  plots.forEach((plot, i) => Plotly.react(`plot${i}`, plot.data, dressed(plot.layout), config));
+}
+draw();
+dark.addEventListener("change", draw);

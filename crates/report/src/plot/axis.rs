@@ -1,0 +1,81 @@
+//! Scales with round ticks.
+
+/// A range and its ticks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Axis {
+    pub(crate) from: f64,
+    pub(crate) until: f64,
+    /// Where ticks stand, and what is written there.
+    pub(crate) ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// A scale over `low` to `high` with about `count` ticks at 1, 2 or 5 times a power of ten; `widen` extends it to the next
+    /// tick, so that curves do not touch the frame.
+    pub(crate) fn new(low: f64, high: f64, count: usize, widen: bool) -> Axis {
+        let (low, high) = if high > low && (high - low).is_finite() { (low, high) } else { (low, low + 1.0) };
+        let rough = (high - low) / count.max(1) as f64;
+        let power = libm::pow(10.0, libm::floor(libm::log10(rough)));
+        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough * 0.999);
+        let step = step.unwrap_or(10.0 * power);
+        let (from, until) = if widen {
+            let headroom = 0.02 * (high - low);
+            (
+                libm::floor(low / step + 1e-9) * step,
+                f64::max(high + headroom, libm::ceil(high / step - 0.6) * step),
+            )
+        } else {
+            (low, high)
+        };
+        let first = libm::ceil(from / step - 1e-9);
+        let decimals = (-libm::floor(libm::log10(step) + 1e-9)).max(0.0) as usize;
+        let ticks = (0..=((until - first * step) / step + 1e-9) as usize)
+            .map(|i| (first + i as f64) * step)
+            .map(|v| (v, label(v, decimals)))
+            .collect();
+        Axis { from, until, ticks }
+    }
+
+    /// Where `value` lies: 0 at the start, 1 at the end.
+    pub(crate) fn place(&self, value: f64) -> f64 {
+        (value - self.from) / (self.until - self.from)
+    }
+}
+
+fn label(value: f64, decimals: usize) -> String {
+    let size = value.abs();
+    if size >= 1e6 {
+        format!("{}M", trimmed(value / 1e6))
+    } else if size >= 1e4 {
+        format!("{}k", trimmed(value / 1e3))
+    } else if value == 0.0 {
+        "0".into()
+    } else {
+        format!("{value:.decimals$}")
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|t| t.1.as_str()).collect()
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let axis = Axis::new(0.0, 60.0, 7, false);
+        assert_eq!(labels(&axis), ["0", "10", "20", "30", "40", "50", "60"]);
+        assert_eq!(labels(&Axis::new(0.0, 0.93, 5, true)), ["0", "0.2", "0.4", "0.6", "0.8"]);
+        assert_eq!(labels(&Axis::new(0.0, 130_000.0, 5, true)), ["0", "50k", "100k"]);
+        let axis = Axis::new(-3.0, 4.0, 5, true);
+        assert!(axis.from <= -3.0 && axis.until > 4.0);
+        assert_eq!(Axis::new(1.0, 1.0, 5, true).ticks.len(), Axis::new(1.0, 2.0, 5, true).ticks.len());
+    }
+}

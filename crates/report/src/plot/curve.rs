@@ -1,0 +1,79 @@
+//! Curves, and fewer points that look the same.
+
+/// A named line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    /// Its number in the palette.
+    pub(crate) colour: usize,
+    /// (time in seconds, value), in order of time; a value that is not a number breaks the line.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// At most about `4 · columns` points that draw the same line on `columns` pixels: of the points that share a column of
+    /// `from` to `until`, the first, least, greatest and last, in their order.
+    pub(crate) fn decimated(&self, columns: usize, from: f64, until: f64) -> Vec<(f64, f64)> {
+        if self.points.len() <= 4 * columns || until <= from {
+            return self.points.clone();
+        }
+        let column = |t: f64| ((t - from) / (until - from) * columns as f64).floor();
+        self.points
+            .chunk_by(|a, b| column(a.0) == column(b.0) && a.1.is_nan() == b.1.is_nan())
+            .flat_map(|chunk| {
+                let by = |a: &usize, b: &usize| chunk[*a].1.total_cmp(&chunk[*b].1);
+                let least = (0..chunk.len()).min_by(by).unwrap_or(0);
+                let most = (0..chunk.len()).max_by(by).unwrap_or(0);
+                let mut keep = [0, least, most, chunk.len() - 1];
+                keep.sort_unstable();
+                let mut kept: Vec<usize> = keep.to_vec();
+                kept.dedup();
+                kept.into_iter().map(|i| chunk[i])
+            })
+            .collect()
+    }
+}
+
+/// Largest, median and smallest of many curves at each moment that any of them has.
+pub(crate) fn envelope(curves: &[(String, Vec<(f64, f64)>)]) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut points: Vec<(f64, f64)> =
+        curves.iter().flat_map(|(_, p)| p).copied().filter(|p| !p.1.is_nan()).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let n = curves.len();
+    let mut lines: [(String, Vec<(f64, f64)>); 3] =
+        [format!("largest of {n}"), "median".to_string(), "smallest".to_string()]
+            .map(|name| (name, Vec::new()));
+    for moment in points.chunk_by(|a, b| b.0 - a.0 < 1e-9) {
+        let picks = [moment[moment.len() - 1], moment[moment.len() / 2], moment[0]];
+        lines.iter_mut().zip(picks).for_each(|(line, pick)| line.1.push((moment[0].0, pick.1)));
+    }
+    lines.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimation_keeps_peaks_gaps_and_order() {
+        let mut points: Vec<(f64, f64)> = (0..100_000).map(|i| (i as f64, (i % 7) as f64)).collect();
+        points[54_321].1 = 99.0;
+        points[12_345].1 = -5.0;
+        points[70_000].1 = f64::NAN;
+        let curve = Curve { points, ..Curve::default() };
+        let few = curve.decimated(500, 0.0, 1e5);
+        assert!(few.len() <= 4 * 503, "{}", few.len());
+        assert!(few.contains(&(54_321.0, 99.0)) && few.contains(&(12_345.0, -5.0)));
+        assert!(few.windows(2).all(|w| w[0].0 < w[1].0));
+        assert_eq!(few.iter().filter(|p| p.1.is_nan()).count(), 1);
+    }
+
+    #[test]
+    fn many_curves_become_three() {
+        let curves: Vec<_> =
+            (0..9).map(|i| (format!("f.{i}"), vec![(1.0, f64::from(i)), (2.0, 1.0)])).collect();
+        let lines = envelope(&curves);
+        assert_eq!(lines.iter().map(|l| l.1[0].1).collect::<Vec<_>>(), [8.0, 4.0, 0.0]);
+        assert_eq!(lines[0].1.len(), 2);
+    }
+}

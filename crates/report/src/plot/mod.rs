@@ -1,0 +1,256 @@
+//! Figures: what to draw of which runs, apart from how it is put on paper.
+
+mod axis;
+mod curve;
+mod png;
+
+pub use png::{PlotError, write_png};
+
+pub(crate) use axis::Axis;
+pub(crate) use curve::Curve;
+
+use serde::Deserialize;
+use tollway_law::Time;
+use tollway_scenario::tables::{ColumnKind, ColumnSpec, RunResult, Table};
+
+use crate::data;
+
+/// One plot of an experiment file: a column of a table over time.
+///
+/// ```toml
+/// [[plot]]
+/// title = "Queue (packets)"
+/// y = "queue_mean_packets"
+/// link = "bottleneck"
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PlotSpec {
+    /// What stands above it, with the unit.
+    pub title: String,
+    /// A numeric column of the table of links, if `link` is given, or else of flows.
+    pub y: String,
+    /// Which links: a name or a pattern with `*`.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// Which flows: a name, a group's name, or a pattern with `*`; all if left out.
+    #[serde(default, alias = "flow")]
+    pub flows: Option<String>,
+    /// Which variants: a name or a pattern with `*`; all if left out.
+    #[serde(default)]
+    pub variants: Option<String>,
+    /// All variants in one panel instead of side by side.
+    #[serde(default)]
+    pub overlay: bool,
+    /// Where the time axis starts.
+    #[serde(default)]
+    pub from: Option<Time>,
+    /// Where it ends.
+    #[serde(default)]
+    pub until: Option<Time>,
+}
+
+/// Rows of panels, a panel for each variant.
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Panels of one quantity, on one scale.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) title: String,
+    pub(crate) panels: Vec<Panel>,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// The names of the curves with their colours, over all panels.
+    pub(crate) legend: Vec<(String, usize)>,
+}
+
+/// One set of curves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Panel {
+    /// The variant; empty if there is only one, or all are here.
+    pub(crate) label: String,
+    pub(crate) curves: Vec<Curve>,
+}
+
+impl Figure {
+    /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates, the busiest links' queues,
+    /// congestion windows, utilisation. A plot that finds no data stays out.
+    pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
+        let usual;
+        let specs = if specs.is_empty() {
+            usual = usual_plots(runs);
+            &usual
+        } else {
+            specs
+        };
+        let rows =
+            specs.iter().map(|spec| Row::new(spec, runs)).filter(|row| !row.legend.is_empty()).collect();
+        Figure { title: title.into(), subtitle: subtitle.into(), rows }
+    }
+
+    /// Whether there is nothing to see.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl Row {
+    fn new(spec: &PlotSpec, runs: &[RunResult]) -> Row {
+        let wanted = spec.variants.as_deref().unwrap_or("*");
+        let runs: Vec<&RunResult> =
+            runs.iter().filter(|r| data::glob(wanted, &r.variant).is_some()).collect();
+        let mut row = Row { title: spec.title.clone(), ..Row::default() };
+        let several = runs.len() > 1;
+        let from = spec.from.map_or(0.0, |t| t.as_secs_f64());
+        let end = runs.iter().map(|r| data::duration(r)).fold(0.0, f64::max);
+        let until = spec.until.map_or(end, |t| t.as_secs_f64());
+
+        let mut panels: Vec<(String, Vec<(String, Vec<(f64, f64)>)>)> = Vec::new();
+        for run in &runs {
+            let curves = curves(spec, run, from, until);
+            if spec.overlay && several {
+                let alone = curves.len() == 1;
+                let named = curves.into_iter().map(|(name, points)| {
+                    (if alone { run.variant.clone() } else { format!("{} {name}", run.variant) }, points)
+                });
+                match panels.first_mut() {
+                    Some((_, all)) => all.extend(named),
+                    None => panels.push((String::new(), named.collect())),
+                }
+            } else {
+                panels.push((if several { run.variant.clone() } else { String::new() }, curves));
+            }
+        }
+
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in panels.iter().flat_map(|(_, curves)| curves) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        let values =
+            || panels.iter().flat_map(|(_, c)| c).flat_map(|(_, p)| p).map(|p| p.1).filter(|v| v.is_finite());
+        let (low, high) = (values().fold(0.0, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+        // A utilisation's top is 1, whatever is reached.
+        let high = if spec.y == "utilisation" { 1.0 } else { high };
+        row.x = Axis::new(from, until, TIME_TICKS, false);
+        row.y = Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true);
+        row.panels = panels
+            .into_iter()
+            .map(|(label, curves)| {
+                let colour = |name: &String| names.iter().position(|n| n == name).unwrap_or(0);
+                let curve = |(name, points)| Curve { colour: colour(&name), name, points };
+                Panel { label, curves: curves.into_iter().map(curve).collect() }
+            })
+            .collect();
+        row.legend = names.into_iter().enumerate().map(|(i, n)| (n, i)).collect();
+        row
+    }
+}
+
+/// The points of each curve of `spec` in `run`; where there are too many to tell apart, of their envelope.
+fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<(String, Vec<(f64, f64)>)> {
+    let (batches, pattern) = match &spec.link {
+        Some(link) => (&run.links, link.as_str()),
+        None => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
+    };
+    let mut all = data::series(batches, &spec.y);
+    all.retain(|s| data::matches(pattern, &s.name));
+    let lives = data::summary(&run.summary, "flow");
+    let clipped = all.into_iter().map(|s| {
+        // A flow is drawn while it lives, and one interval beyond so that its end shows.
+        let life = lives.iter().find(|f| f.name == s.name).filter(|_| spec.link.is_none());
+        let (start, end) =
+            life.map_or((from, until), |f| (from.max(f.start()), until.min(f.end() + s.interval)));
+        let inside = |(t, v): (f64, f64)| (t >= start - 1e-9 && t <= end + 1e-9).then_some((t, v));
+        let points = s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
+        (s.name, points)
+    });
+    let curves: Vec<(String, Vec<(f64, f64)>)> =
+        clipped.filter(|(_, p): &(_, Vec<_>)| !p.is_empty()).collect();
+    if curves.len() > MOST_CURVES { curve::envelope(&curves) } else { curves }
+}
+
+/// What is worth seeing of any run.
+fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
+    let plot = |title: &str, y: &str, link: Option<&str>| PlotSpec {
+        title: title.into(),
+        y: y.into(),
+        link: link.map(str::to_string),
+        ..PlotSpec::default()
+    };
+    let mut plots = vec![plot("Rate of each flow (Mb/s)", "rate_mbps", None)];
+    let busiest = busiest_links(runs);
+    for link in &busiest {
+        plots.push(plot(&format!("Queue of {link} (packets)"), "queue_mean_packets", Some(link)));
+    }
+    plots.push(plot("Congestion window (packets)", "cwnd_packets", None));
+    for link in &busiest {
+        plots.push(plot(&format!("Utilisation of {link}"), "utilisation", Some(link)));
+    }
+    plots
+}
+
+/// The links, at most two, with the longest queues in any run, leaving out those that no run loads to a half.
+fn busiest_links(runs: &[RunResult]) -> Vec<String> {
+    let mut links: Vec<(String, f64)> = Vec::new();
+    for link in runs.iter().flat_map(|r| data::summary(&r.link_summary, "link")) {
+        // A busy link has a queue; among those without one, load decides.
+        let score = link.get("queue_mean_bytes") * 1e3 + link.get("utilisation");
+        if link.get("utilisation") < 0.5 || score.is_nan() {
+            continue;
+        }
+        match links.iter_mut().find(|(name, _)| *name == link.name) {
+            Some((_, best)) => *best = best.max(score),
+            None => links.push((link.name, score)),
+        }
+    }
+    links.sort_by(|a, b| b.1.total_cmp(&a.1));
+    links.into_iter().take(2).map(|(name, _)| name).collect()
+}
+
+/// Whether `column` can be plotted, for links or for flows.
+pub(crate) fn is_plottable(column: &str, of_link: bool) -> bool {
+    plottable(of_link).any(|c| c == column)
+}
+
+/// The columns that can be plotted, for links or for flows.
+pub(crate) fn plottable(of_link: bool) -> impl Iterator<Item = &'static str> {
+    let table = if of_link { Table::Links } else { Table::Flows };
+    let is_number =
+        |c: &&ColumnSpec| matches!(c.kind, ColumnKind::Number | ColumnKind::Count) && c.name != "time_s";
+    table.columns().iter().filter(is_number).map(|c| c.name)
+}
+
+/// Eight colours that remain apart for the colour-blind, on light and on dark ground (after Okabe & Ito).
+pub(crate) const PALETTE: [(u8, u8, u8); 8] = [
+    (0x1f, 0x77, 0xb4),
+    (0xe6, 0x8a, 0x00),
+    (0x00, 0x9e, 0x73),
+    (0xcc, 0x5f, 0xa0),
+    (0x56, 0xb4, 0xe9),
+    (0xc4, 0x4e, 0x12),
+    (0x7a, 0x68, 0xb8),
+    (0x80, 0x80, 0x80),
+];
+
+/// More curves than colours make a tangle.
+const MOST_CURVES: usize = PALETTE.len();
+const TIME_TICKS: usize = 7;
+const VALUE_TICKS: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_known() {
+        assert!(is_plottable("rate_mbps", false) && is_plottable("queue_max_bytes", true));
+        assert!(!is_plottable("rate_mbps", true) && !is_plottable("flow", false));
+    }
+}

@@ -1,0 +1,185 @@
+//! The rows an engine pushes, one struct a table.
+
+use super::columns::Cells;
+use super::schema::Table;
+
+/// A flow over one measurement interval: a row of [`Table::Flows`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowRow<'a> {
+    /// End of the interval, in seconds.
+    pub time_s: f64,
+    /// The flow's name.
+    pub flow: &'a str,
+    /// Wire bytes that arrived at the destination, in Mb/s.
+    pub rate_mbps: f64,
+    /// Payload that arrived for the first time, in Mb/s.
+    pub goodput_mbps: f64,
+    /// Congestion window at the end of the interval, in packets.
+    pub cwnd_packets: f64,
+    /// Smoothed round-trip time in milliseconds, once there is a sample.
+    pub rtt_ms: Option<f64>,
+    /// Pacing rate in Mb/s, if the sender paces.
+    pub pacing_mbps: Option<f64>,
+    /// Packets sent and neither acknowledged nor held for lost.
+    pub in_flight_packets: f64,
+    /// Packets sent again in the interval.
+    pub retransmissions: u64,
+}
+
+/// One direction of a link over one measurement interval: a row of [`Table::Links`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkRow<'a> {
+    /// End of the interval, in seconds.
+    pub time_s: f64,
+    /// The link's name; the other direction ends in `.reverse`.
+    pub link: &'a str,
+    /// Part of the capacity used, framing included, 0 to 1.
+    pub utilisation: f64,
+    /// Mean over time of the bytes queued.
+    pub queue_mean_bytes: f64,
+    /// Most bytes queued.
+    pub queue_max_bytes: f64,
+    /// Mean over time of the packets queued.
+    pub queue_mean_packets: f64,
+    /// Most packets queued.
+    pub queue_max_packets: f64,
+    /// Packets dropped in the interval.
+    pub drops: u64,
+    /// Packets marked in the interval.
+    pub marks: u64,
+}
+
+/// A flow over its whole life: a row of [`Table::Summary`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowSummary<'a> {
+    /// The flow's name.
+    pub flow: &'a str,
+    /// Its sender law's name.
+    pub law: &'a str,
+    /// When it started, in seconds.
+    pub start_s: f64,
+    /// When it finished or was stopped, in seconds; `None` if it was still running at the end.
+    pub finish_s: Option<f64>,
+    /// Completion time in seconds of a flow with a size.
+    pub fct_s: Option<f64>,
+    /// Payload it had to move, in bytes.
+    pub size_bytes: Option<u64>,
+    /// Wire bytes sent, retransmissions included.
+    pub sent_bytes: u64,
+    /// Payload that arrived for the first time, in bytes.
+    pub delivered_bytes: u64,
+    /// Mean goodput in Mb/s from warm-up, or its start if that is later, to its end.
+    pub goodput_mbps: f64,
+    /// Mean rate on the wire in Mb/s over the same time.
+    pub rate_mbps: f64,
+    /// What the ideal allocation gives it, in Mb/s.
+    pub ideal_mbps: Option<f64>,
+    /// Rate over ideal.
+    pub share_of_ideal: Option<f64>,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
+
+/// One direction of a link over the whole run: a row of [`Table::LinkSummary`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkSummary<'a> {
+    /// The link's name; the other direction ends in `.reverse`.
+    pub link: &'a str,
+    /// Capacity in Mb/s, `None` where there is no single one.
+    pub capacity_mbps: Option<f64>,
+    /// Part of the capacity used after warm-up, 0 to 1.
+    pub utilisation: f64,
+    /// Mean over time of the bytes queued, after warm-up.
+    pub queue_mean_bytes: f64,
+    /// Most bytes queued.
+    pub queue_max_bytes: f64,
+    /// Mean over time of the packets queued, after warm-up.
+    pub queue_mean_packets: f64,
+    /// Most packets queued.
+    pub queue_max_packets: f64,
+    /// What the queue can hold, in bytes.
+    pub limit_bytes: Option<u64>,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Packets marked.
+    pub marks: u64,
+}
+
+/// A row that knows its table, and writes its cells in the order of the table's columns.
+pub(super) trait Row {
+    const TABLE: Table;
+
+    fn write(&self, cells: &mut Cells<'_>);
+}
+
+impl Row for FlowRow<'_> {
+    const TABLE: Table = Table::Flows;
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.number(self.time_s);
+        cells.text(self.flow);
+        cells.number(self.rate_mbps);
+        cells.number(self.goodput_mbps);
+        cells.number(self.cwnd_packets);
+        cells.number(self.rtt_ms);
+        cells.number(self.pacing_mbps);
+        cells.number(self.in_flight_packets);
+        cells.count(self.retransmissions);
+    }
+}
+
+impl Row for LinkRow<'_> {
+    const TABLE: Table = Table::Links;
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.number(self.time_s);
+        cells.text(self.link);
+        cells.number(self.utilisation);
+        cells.number(self.queue_mean_bytes);
+        cells.number(self.queue_max_bytes);
+        cells.number(self.queue_mean_packets);
+        cells.number(self.queue_max_packets);
+        cells.count(self.drops);
+        cells.count(self.marks);
+    }
+}
+
+impl Row for FlowSummary<'_> {
+    const TABLE: Table = Table::Summary;
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.flow);
+        cells.text(self.law);
+        cells.number(self.start_s);
+        cells.number(self.finish_s);
+        cells.number(self.fct_s);
+        cells.count(self.size_bytes);
+        cells.count(self.sent_bytes);
+        cells.count(self.delivered_bytes);
+        cells.number(self.goodput_mbps);
+        cells.number(self.rate_mbps);
+        cells.number(self.ideal_mbps);
+        cells.number(self.share_of_ideal);
+        cells.count(self.retransmissions);
+        cells.count(self.timeouts);
+    }
+}
+
+impl Row for LinkSummary<'_> {
+    const TABLE: Table = Table::LinkSummary;
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.link);
+        cells.number(self.capacity_mbps);
+        cells.number(self.utilisation);
+        cells.number(self.queue_mean_bytes);
+        cells.number(self.queue_max_bytes);
+        cells.number(self.queue_mean_packets);
+        cells.number(self.queue_max_packets);
+        cells.count(self.limit_bytes);
+        cells.count(self.drops);
+        cells.count(self.marks);
+    }
+}

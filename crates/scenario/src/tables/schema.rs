@@ -1,0 +1,195 @@
+//! What columns each table has.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::FileReader;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+use super::TableError;
+
+/// One of the result tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// A row a flow an interval.
+    Flows,
+    /// A row a link direction an interval.
+    Links,
+    /// A row a flow, at the end.
+    Summary,
+    /// A row a link direction, at the end.
+    LinkSummary,
+}
+
+impl Table {
+    /// All of them, in the order they are documented in.
+    pub const ALL: [Table; 4] = [Table::Flows, Table::Links, Table::Summary, Table::LinkSummary];
+
+    /// Its name, which is also its file's, without the ending: `flows`, `links`, `summary`, `link_summary`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Table::Flows => "flows",
+            Table::Links => "links",
+            Table::Summary => "summary",
+            Table::LinkSummary => "link_summary",
+        }
+    }
+
+    /// Its columns in order.
+    pub const fn columns(self) -> &'static [ColumnSpec] {
+        match self {
+            Table::Flows => FLOWS,
+            Table::Links => LINKS,
+            Table::Summary => SUMMARY,
+            Table::LinkSummary => LINK_SUMMARY,
+        }
+    }
+
+    /// Its Arrow schema.
+    pub fn schema(self) -> SchemaRef {
+        let field = |c: &ColumnSpec| Field::new(c.name, c.kind.data_type(), c.nullable);
+        Arc::new(Schema::new(self.columns().iter().map(field).collect::<Vec<_>>()))
+    }
+
+    /// All batches of the Arrow IPC file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read, or has other columns than this table.
+    pub fn read_ipc(self, path: &Path) -> Result<Vec<RecordBatch>, TableError> {
+        let file = File::open(path).map_err(|e| TableError::io("open", path, e))?;
+        let reader = FileReader::try_new(BufReader::new(file), None)
+            .map_err(|e| TableError::format("read", path, e))?;
+        let (found, wanted) = (reader.schema(), self.schema());
+        for field in wanted.fields() {
+            let message = match found.field_with_name(field.name()) {
+                Err(_) => format!("it has no column `{}`", field.name()),
+                Ok(f) if f.data_type() != field.data_type() => {
+                    format!(
+                        "its column `{}` holds {}, not {}",
+                        field.name(),
+                        f.data_type(),
+                        field.data_type()
+                    )
+                }
+                Ok(_) => continue,
+            };
+            return Err(TableError::Schema { path: path.to_path_buf(), table: self.name(), message });
+        }
+        reader.map(|batch| batch.map_err(|e| TableError::format("read", path, e))).collect()
+    }
+}
+
+/// A column: its name with its unit, and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// The name, ending in the unit where there is one.
+    pub name: &'static str,
+    /// What its cells are.
+    pub kind: ColumnKind,
+    /// Whether a cell may be missing.
+    pub nullable: bool,
+    /// One line for people.
+    pub says: &'static str,
+}
+
+/// What a column's cells are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// A name that comes again and again: a dictionary of UTF-8 under 32-bit keys.
+    Name,
+    /// A text.
+    Text,
+    /// A 64-bit float.
+    Number,
+    /// An unsigned 64-bit count.
+    Count,
+}
+
+impl ColumnKind {
+    /// The Arrow type.
+    pub fn data_type(self) -> DataType {
+        match self {
+            ColumnKind::Name => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            ColumnKind::Text => DataType::Utf8,
+            ColumnKind::Number => DataType::Float64,
+            ColumnKind::Count => DataType::UInt64,
+        }
+    }
+}
+
+const fn name(name: &'static str, says: &'static str) -> ColumnSpec {
+    ColumnSpec { name, kind: ColumnKind::Name, nullable: false, says }
+}
+
+const fn text(name: &'static str, says: &'static str) -> ColumnSpec {
+    ColumnSpec { name, kind: ColumnKind::Text, nullable: false, says }
+}
+
+const fn number(name: &'static str, says: &'static str) -> ColumnSpec {
+    ColumnSpec { name, kind: ColumnKind::Number, nullable: false, says }
+}
+
+const fn count(name: &'static str, says: &'static str) -> ColumnSpec {
+    ColumnSpec { name, kind: ColumnKind::Count, nullable: false, says }
+}
+
+const fn maybe(column: ColumnSpec) -> ColumnSpec {
+    ColumnSpec { nullable: true, ..column }
+}
+
+const FLOWS: &[ColumnSpec] = &[
+    number("time_s", "end of the interval"),
+    name("flow", "the flow"),
+    number("rate_mbps", "what arrived at the destination, every header byte counted"),
+    number("goodput_mbps", "payload that arrived for the first time"),
+    number("cwnd_packets", "congestion window at the interval's end"),
+    maybe(number("rtt_ms", "smoothed round-trip time")),
+    maybe(number("pacing_mbps", "pacing rate, where the sender paces")),
+    number("in_flight_packets", "sent and neither acknowledged nor lost"),
+    count("retransmissions", "packets sent again in the interval"),
+];
+
+const LINKS: &[ColumnSpec] = &[
+    number("time_s", "end of the interval"),
+    name("link", "the link; its other direction ends in `.reverse`"),
+    number("utilisation", "part of the capacity used, framing included, 0 to 1"),
+    number("queue_mean_bytes", "mean over time of the bytes queued"),
+    number("queue_max_bytes", "most bytes queued"),
+    number("queue_mean_packets", "mean over time of the packets queued"),
+    number("queue_max_packets", "most packets queued"),
+    count("drops", "packets dropped in the interval"),
+    count("marks", "packets marked in the interval"),
+];
+
+const SUMMARY: &[ColumnSpec] = &[
+    text("flow", "the flow"),
+    text("law", "its sender law"),
+    number("start_s", "when it started"),
+    maybe(number("finish_s", "when it finished or was stopped; null if it did not")),
+    maybe(number("fct_s", "flow completion time of a flow with a size")),
+    maybe(count("size_bytes", "payload it had to move")),
+    count("sent_bytes", "wire bytes sent, retransmissions included"),
+    count("delivered_bytes", "payload that arrived for the first time"),
+    number("goodput_mbps", "mean goodput from warm-up or its start to its end"),
+    number("rate_mbps", "mean rate on the wire over the same time"),
+    maybe(number("ideal_mbps", "what the ideal allocation gives it")),
+    maybe(number("share_of_ideal", "rate over ideal")),
+    count("retransmissions", "packets sent again"),
+    count("timeouts", "retransmission timeouts"),
+];
+
+const LINK_SUMMARY: &[ColumnSpec] = &[
+    text("link", "the link; its other direction ends in `.reverse`"),
+    maybe(number("capacity_mbps", "capacity; null where it has no single one")),
+    number("utilisation", "part of the capacity used after warm-up"),
+    number("queue_mean_bytes", "mean over time of the bytes queued"),
+    number("queue_max_bytes", "most bytes queued"),
+    number("queue_mean_packets", "mean over time of the packets queued"),
+    number("queue_max_packets", "most packets queued"),
+    maybe(count("limit_bytes", "what the queue can hold; null if it has no limit in bytes")),
+    count("drops", "packets dropped, warm-up included"),
+    count("marks", "packets marked, warm-up included"),
+];

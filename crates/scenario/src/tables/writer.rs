@@ -1,0 +1,371 @@
+//! Where rows go.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions};
+
+use super::columns::Columns;
+use super::rows::Row;
+use super::schema::Table;
+use super::{FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, csv};
+
+/// Takes rows from an engine and hands them on in batches.
+///
+/// Rows of one table appear in the order they were pushed. [`TableWriter::finish`] must be called for files to be
+/// whole: an IPC file ends in an index.
+pub struct TableWriter {
+    flows: Stream,
+    links: Stream,
+    summary: Stream,
+    link_summary: Stream,
+}
+
+impl TableWriter {
+    /// A writer to everything `outputs` asks for. Files of the same names are overwritten; the folder is created.
+    ///
+    /// # Errors
+    /// A file or the folder cannot be created, or Parquet is asked for in a build without it.
+    pub fn new(outputs: &Outputs) -> Result<TableWriter, TableError> {
+        if let Some(dir) = &outputs.dir {
+            std::fs::create_dir_all(dir).map_err(|e| TableError::io("create", dir, e))?;
+        }
+        Ok(TableWriter {
+            flows: Stream::new(Table::Flows, outputs)?,
+            links: Stream::new(Table::Links, outputs)?,
+            summary: Stream::new(Table::Summary, outputs)?,
+            link_summary: Stream::new(Table::LinkSummary, outputs)?,
+        })
+    }
+
+    /// Adds a row to [`Table::Flows`].
+    ///
+    /// # Errors
+    /// A full batch could not be written.
+    pub fn flow(&mut self, row: &FlowRow<'_>) -> Result<(), TableError> {
+        self.flows.push(row)
+    }
+
+    /// Adds a row to [`Table::Links`].
+    ///
+    /// # Errors
+    /// A full batch could not be written.
+    pub fn link(&mut self, row: &LinkRow<'_>) -> Result<(), TableError> {
+        self.links.push(row)
+    }
+
+    /// Adds a row to [`Table::Summary`].
+    ///
+    /// # Errors
+    /// A full batch could not be written.
+    pub fn flow_summary(&mut self, row: &FlowSummary<'_>) -> Result<(), TableError> {
+        self.summary.push(row)
+    }
+
+    /// Adds a row to [`Table::LinkSummary`].
+    ///
+    /// # Errors
+    /// A full batch could not be written.
+    pub fn link_summary(&mut self, row: &LinkSummary<'_>) -> Result<(), TableError> {
+        self.link_summary.push(row)
+    }
+
+    /// Writes what is left, closes the files, and returns what was to be kept in memory: tables are empty unless
+    /// [`Outputs::memory`] was set.
+    ///
+    /// # Errors
+    /// The last batch or the end of a file could not be written.
+    pub fn finish(self, variant: impl Into<String>) -> Result<RunResult, TableError> {
+        Ok(RunResult {
+            variant: variant.into(),
+            flows: self.flows.finish()?,
+            links: self.links.finish()?,
+            summary: self.summary.finish()?,
+            link_summary: self.link_summary.finish()?,
+            ..RunResult::default()
+        })
+    }
+}
+
+/// What to do with the rows. The default drops them all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// The folder for files; without one no file is written.
+    pub dir: Option<PathBuf>,
+    /// Write `flows.csv`, `links.csv`, `summary.csv`, `link_summary.csv`.
+    pub csv: bool,
+    /// Write `flows.arrow` and so on: Arrow IPC files, also known as Feather version 2.
+    pub ipc: bool,
+    /// Write `flows.parquet` and so on; needs the feature `parquet`.
+    pub parquet: bool,
+    /// Keep all batches in memory.
+    pub memory: bool,
+}
+
+impl Outputs {
+    /// Everything in memory, no file.
+    pub fn memory() -> Outputs {
+        Outputs { memory: true, ..Outputs::default() }
+    }
+
+    /// CSV and Arrow IPC files in `dir`, nothing in memory.
+    pub fn files(dir: impl Into<PathBuf>) -> Outputs {
+        Outputs { dir: Some(dir.into()), csv: true, ipc: true, ..Outputs::default() }
+    }
+}
+
+/// One table on its way out.
+struct Stream {
+    /// `None` when nobody wants the rows.
+    columns: Option<Columns>,
+    files: Vec<TableFile>,
+    memory: Option<Vec<RecordBatch>>,
+}
+
+impl Stream {
+    fn new(table: Table, outputs: &Outputs) -> Result<Stream, TableError> {
+        let mut files = Vec::new();
+        if let Some(dir) = &outputs.dir {
+            if outputs.csv {
+                files.push(TableFile::csv(table, &dir.join(format!("{}.csv", table.name())))?);
+            }
+            if outputs.ipc {
+                files.push(TableFile::ipc(table, &dir.join(format!("{}.arrow", table.name())))?);
+            }
+            if outputs.parquet {
+                files.push(TableFile::parquet(table, &dir.join(format!("{}.parquet", table.name())))?);
+            }
+        }
+        let memory = outputs.memory.then(Vec::new);
+        let columns = (memory.is_some() || !files.is_empty()).then(|| Columns::new(table));
+        Ok(Stream { columns, files, memory })
+    }
+
+    fn push<R: Row>(&mut self, row: &R) -> Result<(), TableError> {
+        let Some(columns) = &mut self.columns else { return Ok(()) };
+        columns.push(row);
+        if columns.rows() >= BATCH_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), TableError> {
+        let Some(columns) = self.columns.as_mut().filter(|c| c.rows() > 0) else { return Ok(()) };
+        let batch = columns.take()?;
+        for file in &mut self.files {
+            file.write(&batch)?;
+        }
+        if let Some(kept) = &mut self.memory {
+            kept.push(batch);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<RecordBatch>, TableError> {
+        self.flush()?;
+        for file in self.files {
+            file.finish()?;
+        }
+        Ok(self.memory.unwrap_or_default())
+    }
+}
+
+struct TableFile {
+    path: PathBuf,
+    format: Format,
+}
+
+enum Format {
+    Csv(BufWriter<File>),
+    Ipc(Box<FileWriter<BufWriter<File>>>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<parquet::arrow::ArrowWriter<BufWriter<File>>>),
+}
+
+impl TableFile {
+    fn csv(table: Table, path: &Path) -> Result<TableFile, TableError> {
+        let mut out = create(path)?;
+        csv::write_header(&mut out, table).map_err(|e| TableError::io("write", path, e))?;
+        Ok(TableFile { path: path.to_path_buf(), format: Format::Csv(out) })
+    }
+
+    fn ipc(table: Table, path: &Path) -> Result<TableFile, TableError> {
+        // New names come as additions to the dictionary: the format has no way to replace one.
+        let options = IpcWriteOptions::default().with_dictionary_handling(DictionaryHandling::Delta);
+        let writer = FileWriter::try_new_with_options(create(path)?, &table.schema(), options)
+            .map_err(|e| TableError::format("write", path, e))?;
+        Ok(TableFile { path: path.to_path_buf(), format: Format::Ipc(Box::new(writer)) })
+    }
+
+    #[cfg(feature = "parquet")]
+    fn parquet(table: Table, path: &Path) -> Result<TableFile, TableError> {
+        let properties = parquet::file::properties::WriterProperties::builder()
+            .set_compression(parquet::basic::Compression::SNAPPY)
+            .build();
+        let writer = parquet::arrow::ArrowWriter::try_new(create(path)?, table.schema(), Some(properties))
+            .map_err(|e| TableError::format("write", path, e))?;
+        Ok(TableFile { path: path.to_path_buf(), format: Format::Parquet(Box::new(writer)) })
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn parquet(_: Table, _: &Path) -> Result<TableFile, TableError> {
+        Err(TableError::NoParquet)
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), TableError> {
+        let path = &self.path;
+        match &mut self.format {
+            Format::Csv(out) => csv::write_batch(out, batch).map_err(|e| TableError::io("write", path, e)),
+            Format::Ipc(out) => out.write(batch).map_err(|e| TableError::format("write", path, e)),
+            #[cfg(feature = "parquet")]
+            Format::Parquet(out) => out.write(batch).map_err(|e| TableError::format("write", path, e)),
+        }
+    }
+
+    fn finish(self) -> Result<(), TableError> {
+        let path = self.path;
+        match self.format {
+            Format::Csv(mut out) => out.flush().map_err(|e| TableError::io("write", &path, e)),
+            Format::Ipc(mut out) => {
+                out.finish().map_err(|e| TableError::format("write", &path, e))?;
+                out.get_mut().flush().map_err(|e| TableError::io("write", &path, e))
+            }
+            #[cfg(feature = "parquet")]
+            Format::Parquet(out) => {
+                let mut file = out.into_inner().map_err(|e| TableError::format("write", &path, e))?;
+                file.flush().map_err(|e| TableError::io("write", &path, e))
+            }
+        }
+    }
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, TableError> {
+    File::create(path).map(BufWriter::new).map_err(|e| TableError::io("create", path, e))
+}
+
+/// Enough rows that a batch's overhead is small, few enough that a table under way stays under a megabyte.
+const BATCH_ROWS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of its own for each test, gone at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let dir = std::env::temp_dir().join(format!("tollway-tables-{name}-{}", std::process::id()));
+            Folder(dir)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn fill(writer: &mut TableWriter, intervals: usize) {
+        for i in 0..intervals {
+            let time_s = (i + 1) as f64 * 0.1;
+            // New names keep coming, so that dictionaries grow from batch to batch.
+            let late = format!("late.{}", i / 1000);
+            for flow in ["f.1", "f,2", &late] {
+                let rtt_ms = (i % 3 > 0).then_some(100.0 + i as f64 / 3.0);
+                let row = FlowRow { time_s, flow, rate_mbps: 0.1 + 0.2, rtt_ms, ..FlowRow::default() };
+                writer.flow(&row).unwrap();
+            }
+            writer.link(&LinkRow { time_s, link: "b", drops: i as u64, ..LinkRow::default() }).unwrap();
+        }
+        writer
+            .flow_summary(&FlowSummary {
+                flow: "f.1",
+                law: "xcp",
+                size_bytes: Some(9),
+                ..FlowSummary::default()
+            })
+            .unwrap();
+        writer.link_summary(&LinkSummary { link: "b", ..LinkSummary::default() }).unwrap();
+    }
+
+    #[test]
+    fn files_read_back_as_what_memory_holds() {
+        let folder = Folder::new("round-trip");
+        let mut writer = TableWriter::new(&Outputs { memory: true, ..Outputs::files(&folder.0) }).unwrap();
+        fill(&mut writer, 5000);
+        let kept = writer.finish("xcp").unwrap();
+        let read = RunResult::read(&folder.0, "xcp").unwrap();
+        assert_eq!(kept.flows.len(), 4);
+        for (a, b) in [(&kept.flows, &read.flows), (&kept.links, &read.links), (&kept.summary, &read.summary)]
+        {
+            let csv = |batches: &[RecordBatch]| {
+                let mut text = Vec::new();
+                batches.iter().for_each(|batch| csv::write_batch(&mut text, batch).unwrap());
+                String::from_utf8(text).unwrap()
+            };
+            assert!(!a.is_empty());
+            assert_eq!(csv(a), csv(b));
+        }
+    }
+
+    #[test]
+    fn csv_is_exact_quoted_and_empty_for_null() {
+        let folder = Folder::new("csv");
+        let mut writer = TableWriter::new(&Outputs::files(&folder.0)).unwrap();
+        fill(&mut writer, 2);
+        assert!(writer.finish("").unwrap().flows.is_empty());
+        let text = std::fs::read_to_string(folder.0.join("flows.csv")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..3],
+            [
+                "time_s,flow,rate_mbps,goodput_mbps,cwnd_packets,rtt_ms,pacing_mbps,in_flight_packets,retransmissions",
+                "0.1,f.1,0.30000000000000004,0,0,,,0,0",
+                "0.1,\"f,2\",0.30000000000000004,0,0,,,0,0",
+            ]
+        );
+        assert_eq!(lines[4], "0.2,f.1,0.30000000000000004,0,0,100.33333333333333,,0,0");
+    }
+
+    #[test]
+    fn errors_name_the_path() {
+        let folder = Folder::new("errors");
+        std::fs::create_dir_all(folder.0.join("flows.csv")).unwrap();
+        let error = TableWriter::new(&Outputs::files(&folder.0)).err().unwrap().to_string();
+        assert!(error.starts_with("cannot create ") && error.contains("flows.csv"), "{error}");
+        let error = RunResult::read(&folder.0.join("nowhere"), "").unwrap_err().to_string();
+        assert!(error.starts_with("cannot open ") && error.contains("nowhere"), "{error}");
+
+        let folder = Folder::new("schema");
+        let mut writer = TableWriter::new(&Outputs::files(&folder.0)).unwrap();
+        fill(&mut writer, 2);
+        writer.finish("").unwrap();
+        let error = Table::Flows.read_ipc(&folder.0.join("links.arrow")).unwrap_err().to_string();
+        assert!(error.contains("links.arrow is no table of flows: it has no column `flow`"), "{error}");
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn parquet_reads_back() {
+        let folder = Folder::new("parquet");
+        let outputs = Outputs { dir: Some(folder.0.clone()), parquet: true, ..Outputs::default() };
+        let mut writer = TableWriter::new(&outputs).unwrap();
+        fill(&mut writer, 3000);
+        writer.finish("").unwrap();
+        let file = File::open(folder.0.join("flows.parquet")).unwrap();
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file)
+            .unwrap()
+            .build()
+            .unwrap();
+        assert_eq!(reader.map(|b| b.unwrap().num_rows()).sum::<usize>(), 9000);
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    #[test]
+    fn parquet_is_refused_with_a_remedy() {
+        let folder = Folder::new("no-parquet");
+        let outputs = Outputs { dir: Some(folder.0.clone()), parquet: true, ..Outputs::default() };
+        assert!(TableWriter::new(&outputs).err().unwrap().to_string().contains("feature `parquet`"));
+    }
+}

@@ -1,0 +1,151 @@
+//! The common input: capacities and routes.
+
+/// Links and the flows over them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// Capacity of each link, in the unit of all rates.
+    pub capacities: Vec<f64>,
+    /// The flows.
+    pub flows: Vec<Flow>,
+}
+
+impl Network {
+    /// No link, no flow.
+    pub fn new() -> Network {
+        Network::default()
+    }
+
+    /// Adds a link and returns its index.
+    pub fn link(&mut self, capacity: f64) -> usize {
+        self.capacities.push(capacity);
+        self.capacities.len() - 1
+    }
+
+    /// Adds a flow of weight 1 and unlimited demand over `links`, and returns its index.
+    pub fn flow(&mut self, links: impl Into<Vec<usize>>) -> usize {
+        self.flows.push(Flow { links: links.into(), ..Flow::default() });
+        self.flows.len() - 1
+    }
+
+    /// What `rates`, one a flow, put on each link. Rates beyond the last flow are ignored.
+    pub fn loads(&self, rates: &[f64]) -> Vec<f64> {
+        let mut loads = vec![0.0; self.capacities.len()];
+        for (flow, rate) in self.flows.iter().zip(rates) {
+            for &link in &flow.links {
+                loads[link] += rate;
+            }
+        }
+        loads
+    }
+
+    /// Whether the allocations are defined here.
+    ///
+    /// # Errors
+    /// A capacity is negative or not finite, a weight not positive and finite, a demand negative or NaN, a route names a
+    /// link that is not there, or a flow has neither a link nor a demand to bound it.
+    pub fn check(&self) -> Result<(), NetworkError> {
+        for (link, &capacity) in self.capacities.iter().enumerate() {
+            if !(capacity >= 0.0 && capacity.is_finite()) {
+                return Err(NetworkError::Capacity { link, capacity });
+            }
+        }
+        for (flow, f) in self.flows.iter().enumerate() {
+            if let Some(&link) = f.links.iter().find(|&&l| l >= self.capacities.len()) {
+                return Err(NetworkError::NoSuchLink { flow, link, links: self.capacities.len() });
+            }
+            if !(f.weight > 0.0 && f.weight.is_finite()) {
+                return Err(NetworkError::Weight { flow, weight: f.weight });
+            }
+            if f.demand.is_nan() || f.demand < 0.0 {
+                return Err(NetworkError::Demand { flow, demand: f.demand });
+            }
+            if f.links.is_empty() && f.demand.is_infinite() {
+                return Err(NetworkError::Unbounded { flow });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A flow's route and what it asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// The links it crosses, by index; a link named twice carries it twice.
+    pub links: Vec<usize>,
+    /// Its weight, positive: flows that share a bottleneck get rates in proportion to it.
+    pub weight: f64,
+    /// The most it can use, infinite if it always has something to send.
+    pub demand: f64,
+}
+
+impl Default for Flow {
+    fn default() -> Flow {
+        Flow { links: Vec::new(), weight: 1.0, demand: f64::INFINITY }
+    }
+}
+
+/// Why a network has no ideal allocation.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NetworkError {
+    /// A capacity that is none.
+    #[error("link {link} has capacity {capacity}; it must be finite and not negative")]
+    Capacity {
+        /// Index of the link.
+        link: usize,
+        /// What was given.
+        capacity: f64,
+    },
+    /// A route over a link that is not there.
+    #[error("flow {flow} crosses link {link}, but there are {links} links, counted from 0")]
+    NoSuchLink {
+        /// Index of the flow.
+        flow: usize,
+        /// What its route names.
+        link: usize,
+        /// How many there are.
+        links: usize,
+    },
+    /// A weight that is none.
+    #[error("flow {flow} has weight {weight}; it must be positive and finite")]
+    Weight {
+        /// Index of the flow.
+        flow: usize,
+        /// What was given.
+        weight: f64,
+    },
+    /// A demand that is none.
+    #[error("flow {flow} has demand {demand}; it must not be negative")]
+    Demand {
+        /// Index of the flow.
+        flow: usize,
+        /// What was given.
+        demand: f64,
+    },
+    /// Nothing limits a flow.
+    #[error("flow {flow} crosses no link and has no demand: nothing bounds its rate")]
+    Unbounded {
+        /// Index of the flow.
+        flow: usize,
+    },
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Up to six links and a dozen flows, some with demands.
+    pub(crate) fn networks() -> impl Strategy<Value = Network> {
+        prop::collection::vec(10.0..100.0, 1..=6_usize).prop_flat_map(|capacities| {
+            let route =
+                prop::sample::subsequence((0..capacities.len()).collect::<Vec<_>>(), 1..=capacities.len());
+            let weight = prop::sample::select(vec![0.5, 1.0, 2.0]);
+            let demand = prop_oneof![3 => Just(f64::INFINITY), 1 => 0.5..50.0];
+            let flow =
+                (route, weight, demand).prop_map(|(links, weight, demand)| Flow { links, weight, demand });
+            prop::collection::vec(flow, 1..=12)
+                .prop_map(move |flows| Network { capacities: capacities.clone(), flows })
+        })
+    }
+}
