@@ -7,7 +7,9 @@
 pub mod packet;
 pub mod port;
 pub mod stamp;
+pub mod transport;
 
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
 pub use stamp::Stamp;
+pub use transport::Connection;
