@@ -315,10 +315,10 @@ impl Connection {
             if self.events & bit == 0 {
                 continue;
             }
-            if bit == FRAMES {
-                if let Some(frame) = self.receive.frames.pop_front() {
-                    return Some(frame);
-                }
+            if bit == FRAMES
+                && let Some(frame) = self.receive.frames.pop_front()
+            {
+                return Some(frame);
             }
             self.events &= !bit;
             if let Some(event) = event {

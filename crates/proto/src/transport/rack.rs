@@ -33,10 +33,10 @@ impl Rack {
 
     pub(super) fn on_resent(&mut self, seq: u32, sent: Stamp) {
         self.resent.push_back((seq, sent));
-        if let Some((end, stamp @ None)) = &mut self.probe {
-            if end.wrapping_sub(1) == seq {
-                *stamp = Some(sent);
-            }
+        if let Some((end, stamp @ None)) = &mut self.probe
+            && end.wrapping_sub(1) == seq
+        {
+            *stamp = Some(sent);
         }
     }
 

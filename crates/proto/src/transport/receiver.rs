@@ -268,12 +268,12 @@ impl Receiver {
         if self.marked {
             packet.flags.set(Flags::ECE);
         }
-        if config.sack {
-            if let Some(early) = &self.early {
-                early.report(sack, usize::from(config.sack_ranges));
-                if !sack.is_empty() {
-                    packet.flags.set(Flags::SACK);
-                }
+        if config.sack
+            && let Some(early) = &self.early
+        {
+            early.report(sack, usize::from(config.sack_ranges));
+            if !sack.is_empty() {
+                packet.flags.set(Flags::SACK);
             }
         }
         self.stamped = false;

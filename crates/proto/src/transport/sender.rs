@@ -210,10 +210,13 @@ impl Sender {
         let pipe = if counts_duplicates { pipe } else { self.board.outstanding() };
         let fresh = self.pick_fresh(now, config, pipe);
         let rescues = self.phase == Phase::Recovery && config.detects() == Detection::Rfc6675;
-        if matches!(fresh, Pick::Nothing) && rescues && pipe < self.window && !self.paced_out {
-            if let Some(seq) = self.board.next_rescue() {
-                return Pick::Again(seq);
-            }
+        if matches!(fresh, Pick::Nothing)
+            && rescues
+            && pipe < self.window
+            && !self.paced_out
+            && let Some(seq) = self.board.next_rescue()
+        {
+            return Pick::Again(seq);
         }
         fresh
     }
@@ -503,7 +506,7 @@ impl Sender {
             Phase::Open if duplicate => {
                 self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding());
                 let una = self.board.una;
-                let fresh = !before(una, self.recover) && !(self.careful && una == self.recover);
+                let fresh = before(self.recover, una) || (una == self.recover && !self.careful);
                 if self.board.sacked >= DUP_THRESH && fresh {
                     self.board.lose(una);
                     self.enter_recovery(now, config, stats);

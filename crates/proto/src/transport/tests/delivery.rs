@@ -42,7 +42,7 @@ fn faults() -> impl Strategy<Value = Faults> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: 1000,
         rng_seed: proptest::test_runner::RngSeed::Fixed(20251121),
         failure_persistence: None,
         ..ProptestConfig::default()
