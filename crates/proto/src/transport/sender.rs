@@ -362,7 +362,13 @@ impl Sender {
         config: &Config,
         stats: &mut Stats,
     ) {
+        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing in flight.
+        const TELLS: u16 = Flags::STAMP_ECHO.0 | Flags::ECHO.0 | Flags::ECE.0 | Flags::SACK.0;
         let advance = packet.ack.wrapping_sub(self.board.una);
+        if advance == 0 && packet.flags.0 & TELLS == 0 && !self.is_duplicate(packet) {
+            self.open_window(packet);
+            return;
+        }
         let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
         let marked = packet.flags.has(Flags::ECE);
         if advance > self.board.outstanding() {
@@ -382,10 +388,7 @@ impl Sender {
             }
             return;
         }
-        let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
-        if before(self.edge, edge) {
-            self.edge = edge;
-        }
+        self.open_window(packet);
         let rtt = self.sample(now, packet, config);
         let quiet = self.phase == Phase::Open && self.board.clean() && !packet.flags.has(Flags::SACK);
         let segments = if quiet && (advance > 0 || config.heeds_ranges() || !self.is_duplicate(packet)) {
@@ -413,6 +416,15 @@ impl Sender {
         self.window = whole(self.law.window());
         if self.rack.is_some() && advance > 0 {
             self.schedule_probe(now, config);
+        }
+    }
+
+    /// The receiver's room; what it once had it still has, whichever packet comes first.
+    #[inline]
+    fn open_window(&mut self, packet: &Packet) {
+        let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
+        if before(self.edge, edge) {
+            self.edge = edge;
         }
     }
 

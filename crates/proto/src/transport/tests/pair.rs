@@ -24,6 +24,9 @@ impl Faults {
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
+/// Answers whether the channel loses this packet of that side.
+type Loses = Box<dyn FnMut(usize, &Packet) -> bool>;
+
 /// Two endpoints, the packets between them, and what each was told.
 pub(super) struct Pair {
     pub(super) ends: [Connection; 2],
@@ -33,8 +36,8 @@ pub(super) struct Pair {
     pub(super) faults: Faults,
     /// How much longer a reordered packet takes at most.
     pub(super) disorder: Time,
-    /// Asked for each packet sent: the sender's side and the packet. Answers whether the channel loses it.
-    pub(super) lose: Box<dyn FnMut(usize, &Packet) -> bool>,
+    /// Asked for each packet sent.
+    pub(super) lose: Loses,
     /// Checked after each step.
     pub(super) check: Box<dyn FnMut(&Pair)>,
     pub(super) events: [Vec<Event>; 2],

