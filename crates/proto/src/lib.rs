@@ -8,8 +8,10 @@ pub mod machine;
 pub mod packet;
 pub mod port;
 pub mod stamp;
+pub mod transport;
 
 pub use machine::Machine;
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
 pub use stamp::Stamp;
+pub use transport::Connection;

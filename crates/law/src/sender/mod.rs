@@ -4,6 +4,16 @@
 //! segments may be in flight, how fast they may leave, and what to write into the next packet's toll. Loss
 //! detection and recovery belong to the transport; a law only decides what a loss means for its window.
 
+mod cubic;
+mod newreno;
+mod xcp;
+
+pub use cubic::{Cubic, CubicConfig};
+pub use newreno::{NewReno, NewRenoConfig};
+pub use xcp::{Demand, LossResponse, Xcp, XcpConfig};
+
+use std::fmt;
+
 use crate::{Rate, Time, Toll};
 
 /// What the transport knows when it talks to its law.
@@ -19,6 +29,8 @@ pub struct Flight {
     pub segment: u32,
     /// Segments sent and neither acknowledged, selectively acknowledged nor taken for lost.
     pub in_flight: u32,
+    /// Segments sent and not yet acknowledged cumulatively: RFC 5681's FlightSize.
+    pub outstanding: u32,
     /// Segments that everything but the law allows in flight: receive window and send buffer.
     pub limit: u32,
     /// Whether the application, not the law nor `limit`, is what holds the sender back.
@@ -71,4 +83,148 @@ pub trait SenderLaw {
 
     /// The retransmission timer expired; `first` unless it had expired already without progress since.
     fn on_timeout(&mut self, flight: &Flight, first: bool);
+}
+
+/// Every sender law by value: dispatch is one predictable branch, and a connection stays in one piece of memory.
+#[derive(Debug)]
+pub enum AnySender {
+    /// [`NewReno`].
+    NewReno(NewReno),
+    /// [`Cubic`].
+    Cubic(Cubic),
+    /// [`Xcp`].
+    Xcp(Xcp),
+    /// A law from outside this crate, at the price of a call through a pointer.
+    Custom(CustomSender),
+}
+
+/// A boxed [`SenderLaw`].
+pub struct CustomSender(pub Box<dyn SenderLaw + Send>);
+
+impl fmt::Debug for CustomSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomSender").field("window", &self.0.window()).finish_non_exhaustive()
+    }
+}
+
+impl AnySender {
+    /// A law from outside this crate.
+    pub fn custom(law: impl SenderLaw + Send + 'static) -> AnySender {
+        AnySender::Custom(CustomSender(Box::new(law)))
+    }
+}
+
+impl From<NewReno> for AnySender {
+    fn from(law: NewReno) -> AnySender {
+        AnySender::NewReno(law)
+    }
+}
+
+impl From<Cubic> for AnySender {
+    fn from(law: Cubic) -> AnySender {
+        AnySender::Cubic(law)
+    }
+}
+
+impl From<Xcp> for AnySender {
+    fn from(law: Xcp) -> AnySender {
+        AnySender::Xcp(law)
+    }
+}
+
+/// Calls the same method of whichever law it is.
+macro_rules! each {
+    ($self:ident, $law:ident => $call:expr) => {
+        match $self {
+            AnySender::NewReno($law) => $call,
+            AnySender::Cubic($law) => $call,
+            AnySender::Xcp($law) => $call,
+            AnySender::Custom(CustomSender($law)) => $call,
+        }
+    };
+}
+
+impl SenderLaw for AnySender {
+    #[inline]
+    fn window(&self) -> f64 {
+        each!(self, law => law.window())
+    }
+
+    #[inline]
+    fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
+        each!(self, law => law.pacing_rate(flight))
+    }
+
+    #[inline]
+    fn tolled(&self) -> bool {
+        each!(self, law => law.tolled())
+    }
+
+    #[inline]
+    fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
+        each!(self, law => law.write_toll(flight, toll));
+    }
+
+    #[inline]
+    fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
+        each!(self, law => law.on_ack(flight, acked));
+    }
+
+    fn on_loss(&mut self, flight: &Flight) {
+        each!(self, law => law.on_loss(flight));
+    }
+
+    fn on_recovered(&mut self, flight: &Flight) {
+        each!(self, law => law.on_recovered(flight));
+    }
+
+    fn on_timeout(&mut self, flight: &Flight, first: bool) {
+        each!(self, law => law.on_timeout(flight, first));
+    }
+}
+
+/// The window pacing spreads over a round trip: the least RTT, since a window over the smoothed one would feed on
+/// the queue it builds. `None` before the first sample.
+fn window_over_min_rtt(window: f64, flight: &Flight) -> Option<Rate> {
+    let known = flight.min_rtt != Time::NEVER && flight.min_rtt > Time::ZERO;
+    known.then(|| Rate::from_bytes_per_sec(window * f64::from(flight.segment) / flight.min_rtt.as_secs_f64()))
+}
+
+/// Whether the law's window is what holds the sender back; a window that is not used must not grow (RFC 7661).
+#[inline]
+fn window_limited(window: f64, flight: &Flight) -> bool {
+    !flight.app_limited && window < f64::from(flight.limit)
+}
+
+/// What a window halved on loss is a half of: RFC 5681's FlightSize, without what limited transmit added.
+fn flight_size(window: f64, flight: &Flight) -> f64 {
+    window.min(f64::from(flight.outstanding))
+}
+
+/// No window after a loss is under two segments (RFC 5681, equation 4).
+const MIN_SSTHRESH: f64 = 2.0;
+
+#[cfg(test)]
+mod testing {
+    //! A bench for laws: a flight and acknowledgements with the usual values.
+
+    use super::{Acked, Flight};
+    use crate::Time;
+
+    pub(super) fn flight(now: Time, window: u32) -> Flight {
+        Flight {
+            now,
+            srtt: Time::from_millis(100),
+            min_rtt: Time::from_millis(100),
+            segment: 1500,
+            in_flight: window,
+            outstanding: window,
+            limit: u32::MAX,
+            app_limited: false,
+        }
+    }
+
+    pub(super) fn acked(segments: u32) -> Acked {
+        Acked { segments, cumulative: segments, rtt: None, echo: None, recovering: false, marked: false }
+    }
 }

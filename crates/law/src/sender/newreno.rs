@@ -1,0 +1,172 @@
+//! NewReno: slow start, congestion avoidance and halving (RFC 5681, RFC 6582).
+
+use super::{Acked, Flight, MIN_SSTHRESH, SenderLaw, flight_size, window_limited};
+use crate::Time;
+
+/// TCP NewReno's window. The transport does the recovery of RFC 6582 or RFC 6675; this is what a loss means.
+#[derive(Clone, Debug)]
+pub struct NewReno {
+    window: f64,
+    ssthresh: f64,
+    /// In fast recovery: the window rests until it is over.
+    resting: bool,
+    /// Marks and losses until then belong to the window already reduced for them (RFC 3168 § 6.1.2).
+    reduced_until: Time,
+}
+
+/// The parameters of [`NewReno`], and its factory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NewRenoConfig {
+    /// Window at the start, segments. Default 10 (RFC 6928).
+    pub initial_window: f64,
+    /// Slow-start threshold at the start, segments. Default none (infinite, RFC 5681 § 3.1).
+    pub initial_ssthresh: f64,
+}
+
+impl Default for NewRenoConfig {
+    fn default() -> NewRenoConfig {
+        NewRenoConfig { initial_window: 10.0, initial_ssthresh: f64::INFINITY }
+    }
+}
+
+impl NewRenoConfig {
+    /// A law with these parameters.
+    pub fn build(&self) -> NewReno {
+        NewReno {
+            window: self.initial_window.max(1.0),
+            ssthresh: self.initial_ssthresh,
+            resting: false,
+            reduced_until: Time::ZERO,
+        }
+    }
+}
+
+impl NewReno {
+    /// The slow-start threshold, segments.
+    pub fn ssthresh(&self) -> f64 {
+        self.ssthresh
+    }
+
+    fn halve(&mut self, flight: &Flight) {
+        self.ssthresh = (flight_size(self.window, flight) / 2.0).max(MIN_SSTHRESH);
+        self.reduced_until = flight.now.saturating_add(flight.srtt);
+    }
+}
+
+impl SenderLaw for NewReno {
+    #[inline]
+    fn window(&self) -> f64 {
+        self.window
+    }
+
+    #[inline]
+    fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
+        if acked.marked && !self.resting && flight.now >= self.reduced_until {
+            self.halve(flight);
+            self.window = self.ssthresh;
+            return;
+        }
+        if self.resting || acked.segments == 0 || !window_limited(self.window, flight) {
+            return;
+        }
+        if self.window < self.ssthresh {
+            // After a timeout one acknowledgement may cover much that was received long ago: it counts for one
+            // segment (RFC 3465 § 2.3).
+            let grown = if acked.recovering { 1.0 } else { f64::from(acked.segments) };
+            self.window = (self.window + grown).min(self.ssthresh.max(self.window));
+        } else {
+            self.window += f64::from(acked.segments) / self.window;
+        }
+    }
+
+    fn on_loss(&mut self, flight: &Flight) {
+        self.halve(flight);
+        self.window = self.ssthresh;
+        self.resting = true;
+    }
+
+    fn on_recovered(&mut self, _: &Flight) {
+        self.resting = false;
+    }
+
+    fn on_timeout(&mut self, flight: &Flight, first: bool) {
+        if first {
+            self.halve(flight);
+        }
+        self.window = 1.0;
+        self.resting = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{acked, flight};
+    use super::*;
+
+    const NOW: Time = Time::from_secs(1);
+
+    #[test]
+    fn doubles_in_slow_start_and_adds_one_a_round_trip_afterwards() {
+        let mut law = NewRenoConfig { initial_window: 2.0, initial_ssthresh: 8.0 }.build();
+        for round in [4.0, 8.0] {
+            for _ in 0..law.window() as u32 {
+                law.on_ack(&flight(NOW, 8), &acked(1));
+            }
+            assert_eq!(law.window(), round);
+        }
+        for _ in 0..8 {
+            law.on_ack(&flight(NOW, 8), &acked(1));
+        }
+        assert!((law.window() - 9.0).abs() < 0.06, "{}", law.window());
+    }
+
+    #[test]
+    fn halves_once_a_loss_episode_and_rests_meanwhile() {
+        let mut law = NewRenoConfig { initial_window: 20.0, ..Default::default() }.build();
+        law.on_loss(&flight(NOW, 20));
+        assert_eq!((law.window(), law.ssthresh()), (10.0, 10.0));
+        law.on_ack(&flight(NOW, 10), &acked(3));
+        assert_eq!(law.window(), 10.0);
+        law.on_recovered(&flight(NOW, 10));
+        law.on_ack(&flight(NOW, 10), &acked(1));
+        assert_eq!(law.window(), 10.1);
+    }
+
+    #[test]
+    fn halves_what_flies_not_what_could() {
+        let mut law = NewRenoConfig { initial_window: 100.0, ..Default::default() }.build();
+        law.on_loss(&flight(NOW, 12));
+        assert_eq!(law.window(), 6.0);
+    }
+
+    #[test]
+    fn a_repeated_timeout_keeps_the_threshold() {
+        let mut law = NewRenoConfig { initial_window: 40.0, ..Default::default() }.build();
+        law.on_timeout(&flight(NOW, 40), true);
+        assert_eq!((law.window(), law.ssthresh()), (1.0, 20.0));
+        law.on_timeout(&flight(NOW, 1), false);
+        assert_eq!((law.window(), law.ssthresh()), (1.0, 20.0));
+        // Slow start goes on although the transport is still repairing.
+        law.on_ack(&flight(NOW, 1), &Acked { recovering: true, ..acked(9) });
+        assert_eq!(law.window(), 2.0);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut law = NewRenoConfig::default().build();
+        law.on_ack(&Flight { app_limited: true, ..flight(NOW, 3) }, &acked(1));
+        law.on_ack(&Flight { limit: 5, ..flight(NOW, 5) }, &acked(1));
+        assert_eq!(law.window(), 10.0);
+    }
+
+    #[test]
+    fn marks_count_once_a_round_trip() {
+        let mut law = NewRenoConfig { initial_window: 40.0, ..Default::default() }.build();
+        let marked = Acked { marked: true, ..acked(1) };
+        law.on_ack(&flight(NOW, 40), &marked);
+        law.on_ack(&flight(NOW, 40), &marked);
+        assert!((20.0..20.1).contains(&law.window()), "{}", law.window());
+        law.on_ack(&flight(NOW + Time::from_millis(100), 20), &marked);
+        assert_eq!(law.window(), 10.0);
+    }
+}

@@ -1,0 +1,164 @@
+//! What a connection can be told to do otherwise.
+
+use tollway_law::Time;
+
+/// The parameters of a [`Connection`](super::Connection); many connections share one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// A full segment on the wire, headers included, bytes. Default 1500.
+    pub segment: u16,
+    /// Headers of a data packet, bytes; the payload of a full segment is the rest. Default 40.
+    pub header: u16,
+    /// A packet without data on the wire, bytes. Default 40.
+    pub ack_size: u16,
+    /// Whether a connection is opened by SYN, SYN+ACK, ACK. If not, both ends start established, the way ns-2's
+    /// agents do. Default yes.
+    pub handshake: bool,
+    /// Number of the first segment, of both directions. Default 0.
+    pub initial_segment: u32,
+    /// Segments that may wait for acknowledgement, whatever the windows say. Default 2^20.
+    pub send_buffer: u32,
+    /// Receive buffer, bytes of payload; it bounds the advertised window. Default 2^30.
+    pub receive_buffer: u64,
+    /// How the advertised window comes to use that buffer. Default: all of it at once.
+    pub window_growth: WindowGrowth,
+    /// Whether the receiver reports segments received out of order (RFC 2018). Default yes.
+    pub sack: bool,
+    /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one XCP option
+    /// too, 1 beside both. Default 3.
+    pub sack_ranges: u8,
+    /// How losses are found. Without `sack` it is [`Detection::NewReno`] whatever is said here.
+    pub detection: Detection,
+    /// Whether the first duplicate acknowledgements let new segments leave (RFC 3042). Default yes.
+    pub limited_transmit: bool,
+    /// Longest wait of an acknowledgement for a second segment (RFC 1122: 500 ms, Linux 40 ms); `None`
+    /// acknowledges each. Default `None`.
+    pub delayed_ack: Option<Time>,
+    /// The retransmission timer.
+    pub rto: Rto,
+    /// Whether data packets may be marked instead of dropped. Default no.
+    pub ecn: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            segment: 1500,
+            header: 40,
+            ack_size: 40,
+            handshake: true,
+            initial_segment: 0,
+            send_buffer: 1 << 20,
+            receive_buffer: 1 << 30,
+            window_growth: WindowGrowth::Whole,
+            sack: true,
+            sack_ranges: 3,
+            detection: Detection::Rfc6675,
+            limited_transmit: true,
+            delayed_ack: None,
+            rto: Rto::default(),
+            ecn: false,
+        }
+    }
+}
+
+impl Config {
+    /// Payload of a full segment, bytes; at least 1, so that data gets on whatever the sizes say.
+    #[inline]
+    pub fn payload(&self) -> u16 {
+        self.segment.saturating_sub(self.header).max(1)
+    }
+
+    /// The receive buffer in full segments, at least 1.
+    pub fn receive_segments(&self) -> u32 {
+        (self.receive_buffer / u64::from(self.payload())).clamp(1, u64::from(MAX_WINDOW)) as u32
+    }
+
+    /// The window advertised at the start, segments.
+    pub(super) fn first_window(&self) -> u32 {
+        let initial = match self.window_growth {
+            WindowGrowth::Whole => u32::MAX,
+            WindowGrowth::PerPacket { initial, .. } | WindowGrowth::Feedback { initial } => initial.max(1),
+        };
+        initial.min(self.receive_segments())
+    }
+
+    /// Whether the sender goes by the ranges reported.
+    #[inline]
+    pub(super) fn heeds_ranges(&self) -> bool {
+        self.detects() != Detection::NewReno
+    }
+
+    /// How losses are found, considering that ranges may not be reported.
+    #[inline]
+    pub(super) fn detects(&self) -> Detection {
+        if self.sack { self.detection } else { Detection::NewReno }
+    }
+}
+
+/// How the advertised window grows into the receive buffer. It never shrinks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WindowGrowth {
+    /// The whole buffer is advertised from the start.
+    Whole,
+    /// By a fixed number of segments a data packet, as Linux does it (by 2).
+    PerPacket {
+        /// Segments advertised at the start.
+        initial: u32,
+        /// Segments more a data packet.
+        step: u32,
+    },
+    /// By the whole part of the feedback received, in segments: the XCP study's change, since feedback can open
+    /// the sender's window faster than Linux opens the receiver's.
+    Feedback {
+        /// Segments advertised at the start.
+        initial: u32,
+    },
+}
+
+/// How a sender finds out that a segment is lost, short of a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detection {
+    /// Three duplicate acknowledgements, then one segment a partial acknowledgement (RFC 6582; the variant that
+    /// restarts the retransmission timer on each of them). Ranges reported are not looked at.
+    NewReno,
+    /// Three segments received beyond it (RFC 6675).
+    Rfc6675,
+    /// One sent later was received, and a little time has passed (RFC 8985); finds lost retransmissions too. There
+    /// are no duplicate reports (DSACK) here, so the reordering window does not adapt.
+    Rack {
+        /// Whether the last segment of a burst is probed for after two round trips (§ 7).
+        tail_probe: bool,
+    },
+}
+
+/// The retransmission timer (RFC 6298).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rto {
+    /// Before the first round-trip sample. Default 1 s.
+    pub initial: Time,
+    /// The least timeout. Default 200 ms, as Linux has it; RFC 6298 says 1 s.
+    pub min: Time,
+    /// The greatest timeout. Default 60 s.
+    pub max: Time,
+    /// The least margin over the smoothed round trip: RFC 6298's clock granularity G. Default 200 ms, which is
+    /// where Linux puts its minimum, so that a steady round trip doesn't leave no margin at all.
+    pub granularity: Time,
+    /// Whether the timeout doubles each time it expires. The XCP study proposes that it should not.
+    pub backoff: bool,
+}
+
+impl Default for Rto {
+    fn default() -> Rto {
+        Rto {
+            initial: Time::from_secs(1),
+            min: Time::from_millis(200),
+            max: Time::from_secs(60),
+            granularity: Time::from_millis(200),
+            backoff: true,
+        }
+    }
+}
+
+/// The largest window believed or advertised: what serial arithmetic on 32 bits can tell apart, with a margin.
+pub(super) const MAX_WINDOW: u32 = 1 << 30;

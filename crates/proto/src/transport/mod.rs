@@ -1,0 +1,458 @@
+//! ACP, the framed, reliable transport that stands in for TCP in the simulator and runs over UDP live.
+//!
+//! A [`Connection`] is one endpoint: a sending half and a receiving half. It numbers **segments** (RFC 1982
+//! serial numbers), and a segment is immutable: what was sent once is sent again unchanged. A frame spans as many
+//! segments as it needs, marked first and last; a byte stream is segments without marks. The payload is the
+//! engine's, which knows it by segment number; the machine deals in lengths.
+//!
+//! | | |
+//! |---|---|
+//! | loss | by duplicates (RFC 6582), by SACK (RFC 6675) or by time (RFC 8985), then by timeout (RFC 6298) |
+//! | rate | a [sender law](tollway_law::sender), told what happens and asked for a window, a pace and a toll |
+//! | round trips | from a stamp on every packet and its echo, so that no sample is ambiguous |
+//! | flow control | a window in segments; its right edge never goes back |
+//!
+//! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
+//! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
+//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout).
+
+mod config;
+mod rack;
+mod receiver;
+mod ring;
+mod rtt;
+mod scoreboard;
+mod sender;
+mod serial;
+mod source;
+mod stats;
+
+pub use config::{Config, Detection, Rto, WindowGrowth};
+pub use stats::{Event, Stats};
+
+use std::sync::Arc;
+
+use tollway_law::sender::{AnySender, SenderLaw};
+use tollway_law::{Rate, Time, Toll};
+
+use crate::{Flags, Packet, SackRanges, Stamp};
+
+use receiver::Receiver;
+use sender::Sender;
+
+/// One endpoint of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    state: State,
+    flow: u32,
+    events: u8,
+    told: u8,
+    send: Sender,
+    receive: Receiver,
+    stats: Stats,
+    config: Arc<Config>,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not opened yet.
+    Idle,
+    /// A client that has sent, or is about to send, its SYN.
+    SynSent,
+    /// A server that has a SYN and waits for its own to be acknowledged.
+    SynReceived,
+    /// Both know of each other; data flows until each side has finished.
+    Established,
+    /// Aborted by either side: it answers nothing any more.
+    Reset,
+}
+
+impl Connection {
+    /// The side that opens. `law` governs what this side sends, `flow` is written into its packets.
+    pub fn client(config: &Arc<Config>, law: AnySender, flow: u32) -> Connection {
+        Connection {
+            state: State::Idle,
+            flow,
+            events: 0,
+            told: 0,
+            send: Sender::new(config, law),
+            receive: Receiver::new(config),
+            stats: Stats::default(),
+            config: Arc::clone(config),
+        }
+    }
+
+    /// The side that is opened. Without a handshake it is established from the start.
+    pub fn server(config: &Arc<Config>, law: AnySender, flow: u32) -> Connection {
+        let mut connection = Connection::client(config, law, flow);
+        if !config.handshake {
+            connection.establish_unasked();
+        }
+        connection
+    }
+
+    /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at once. Of no
+    /// effect on a connection that is open already, or a server's.
+    pub fn open(&mut self, _now: Time) {
+        if self.state != State::Idle {
+            return;
+        }
+        if self.config.handshake {
+            self.state = State::SynSent;
+            self.send.source.queue_syn();
+        } else {
+            self.establish_unasked();
+        }
+    }
+
+    fn establish_unasked(&mut self) {
+        self.send.set_window(self.config.first_window());
+        self.send.source.open();
+        self.receive.sync(self.config.initial_segment);
+        self.establish();
+    }
+
+    fn establish(&mut self) {
+        self.state = State::Established;
+        self.tell(CONNECTED);
+    }
+
+    /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
+    pub fn write_frame(&mut self, bytes: u64) {
+        self.send.source.write_frame(bytes);
+    }
+
+    /// Queues `bytes` of a stream without frames.
+    pub fn write_stream(&mut self, bytes: u64) {
+        self.send.source.write_stream(bytes);
+    }
+
+    /// Queues a stream that does not end before [`Connection::stop`].
+    pub fn write_unlimited(&mut self) {
+        self.send.source.write_stream(u64::MAX);
+    }
+
+    /// No data will follow what is queued: a FIN closes this direction.
+    pub fn finish(&mut self) {
+        self.send.source.finished = true;
+        self.check_finished();
+    }
+
+    /// Drops what has not been sent for the first time and finishes. What is in flight is still repaired.
+    pub fn stop(&mut self) {
+        self.send.source.clear();
+        self.finish();
+    }
+
+    /// Gives the connection up; the next packet tells the other side.
+    pub fn abort(&mut self) {
+        if matches!(self.state, State::SynReceived | State::Established) {
+            self.receive.ack_now = true;
+        }
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.state = State::Reset;
+        self.send.shut();
+        self.receive.ack_at = Time::NEVER;
+    }
+
+    /// A packet of this connection has arrived; `sack` counts if it has [`Flags::SACK`].
+    #[inline]
+    pub fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
+        const RARE: u16 = Flags::SYN.0 | Flags::RST.0;
+        if (self.state != State::Established || packet.flags.0 & RARE != 0) && !self.handle_rare(now, packet)
+        {
+            return;
+        }
+        let acks = packet.flags.has(Flags::ACK);
+        if acks && !self.send.plausible(packet.ack) {
+            // It acknowledges what was never sent (RFC 9293 § 3.10.7.4): it is told how things are, and ignored.
+            self.receive.ack_now = true;
+            return;
+        }
+        if packet.flags.0 & (Flags::DATA.0 | Flags::FIN.0) != 0 {
+            self.receive.on_segment(now, packet, &self.config, &mut self.stats);
+            if self.receive.finished || !self.receive.frames.is_empty() {
+                self.note_arrivals();
+            }
+        }
+        if acks {
+            self.send.on_ack(now, packet, sack, &self.config, &mut self.stats);
+            if self.send.source.finished {
+                self.check_finished();
+            }
+        }
+    }
+
+    /// Handshake and reset; answers whether the packet is to be handled as any other from here on.
+    #[cold]
+    fn handle_rare(&mut self, now: Time, packet: &Packet) -> bool {
+        if packet.flags.has(Flags::RST) {
+            self.handle_reset(packet);
+            return false;
+        }
+        let syn = packet.flags.has(Flags::SYN);
+        let acks_syn = packet.flags.has(Flags::ACK)
+            && packet.ack == self.config.initial_segment.wrapping_add(1)
+            && packet.ack == self.send.board.next;
+        match self.state {
+            State::Idle if syn && !packet.flags.has(Flags::ACK) && self.config.handshake => {
+                self.receive.sync(packet.seq.wrapping_add(1));
+                self.receive.note(packet);
+                self.send.source.queue_syn();
+                self.state = State::SynReceived;
+                false
+            }
+            State::SynSent if syn && acks_syn => {
+                self.receive.sync(packet.seq.wrapping_add(1));
+                self.send.on_syn_acked(now, packet, &self.config);
+                self.receive.note(packet);
+                self.establish();
+                false
+            }
+            State::SynReceived if !syn && acks_syn => {
+                self.send.on_syn_acked(now, packet, &self.config);
+                self.establish();
+                // It may carry data as well.
+                true
+            }
+            // A repeated SYN: our acknowledgement of it was lost.
+            State::Established if syn => {
+                self.receive.note(packet);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// RFC 5961 § 3.2: only the number expected next resets at once; another makes the receiver say how it stands.
+    fn handle_reset(&mut self, packet: &Packet) {
+        let ours = match self.state {
+            State::Idle | State::Reset => return,
+            State::SynSent => packet.flags.has(Flags::ACK) && packet.ack == self.send.board.next,
+            State::SynReceived | State::Established => packet.seq == self.receive.next,
+        };
+        if ours {
+            self.reset();
+            self.tell(RESET);
+        } else if self.state != State::SynSent {
+            self.receive.ack_now = true;
+        }
+    }
+
+    /// A time that [`Connection::poll_timeout`] answered has come. Too early a call does nothing.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.state == State::Reset {
+            return;
+        }
+        self.receive.on_timer(now);
+        self.send.on_timer(now, &self.config, &mut self.stats);
+    }
+
+    /// When [`Connection::handle_timeout`] wants to be called, followed by [`Connection::poll_transmit`];
+    /// [`Time::NEVER`] if there is nothing to wait for.
+    #[inline]
+    pub fn poll_timeout(&self) -> Time {
+        self.send.timeout().min(self.receive.ack_at)
+    }
+
+    /// Builds the next packet to send in `out`, and its ranges in `sack`; answers whether there is one.
+    ///
+    /// `out` may be a recycled packet: every field that is the transport's is written. If it has
+    /// [`Flags::SACK`], keeping `sack` is up to the engine.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        if self.state == State::Reset {
+            return self.transmit_reset(now, out, sack);
+        }
+        if !self.send.transmit(now, out, &self.config, &mut self.stats) {
+            if !self.receive.ack_now {
+                return false;
+            }
+            out.toll = Toll::default();
+            out.seq = self.send.board.next;
+            out.flags = Flags::NONE;
+            out.size = self.config.ack_size;
+            self.stats.acks_sent += 1;
+        }
+        out.flow = self.flow;
+        out.sent = Stamp::at(now);
+        out.sent_echo = Stamp(0);
+        self.receive.write(out, sack, &self.config);
+        true
+    }
+
+    #[cold]
+    fn transmit_reset(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        if !std::mem::take(&mut self.receive.ack_now) {
+            return false;
+        }
+        out.toll = Toll::default();
+        out.flow = self.flow;
+        out.seq = self.send.board.next;
+        out.size = self.config.ack_size;
+        out.sent = Stamp::at(now);
+        out.sent_echo = Stamp(0);
+        out.flags = Flags::NONE;
+        self.receive.write(out, sack, &self.config);
+        out.flags = Flags::RST.with(Flags::ACK);
+        sack.clear();
+        true
+    }
+
+    /// The next event, if there is one.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events == 0 { None } else { self.next_event() }
+    }
+
+    #[cold]
+    fn next_event(&mut self) -> Option<Event> {
+        for (bit, event) in EVENTS {
+            if self.events & bit == 0 {
+                continue;
+            }
+            if bit == FRAMES
+                && let Some(frame) = self.receive.frames.pop_front()
+            {
+                return Some(frame);
+            }
+            self.events &= !bit;
+            if let Some(event) = event {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// Makes an event known, once in the life of the connection.
+    fn tell(&mut self, bit: u8) {
+        if self.told & bit == 0 {
+            self.told |= bit;
+            self.events |= bit;
+        }
+    }
+
+    fn note_arrivals(&mut self) {
+        if !self.receive.frames.is_empty() {
+            self.events |= FRAMES;
+        }
+        if self.receive.finished {
+            self.tell(PEER_FINISHED);
+            self.check_finished();
+        }
+    }
+
+    fn check_finished(&mut self) {
+        let source = &self.send.source;
+        if !source.finished || source.has_data() || self.state != State::Established {
+            return;
+        }
+        let left = self.send.board.outstanding();
+        let fin_sent = source.fin_sent();
+        // What may be left is the FIN.
+        if left == 0 || (left == 1 && fin_sent) {
+            self.tell(FINISHED);
+        }
+        if left == 0 && fin_sent && self.receive.finished {
+            self.tell(CLOSED);
+        }
+    }
+
+    /// What was done so far.
+    #[inline]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Where the connection stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The flow its packets belong to.
+    pub fn flow(&self) -> u32 {
+        self.flow
+    }
+
+    /// The configuration it shares.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// The smoothed round-trip time, zero before the first sample.
+    #[inline]
+    pub fn srtt(&self) -> Time {
+        self.send.rtt.srtt()
+    }
+
+    /// The least round-trip time, [`Time::NEVER`] before the first sample.
+    pub fn min_rtt(&self) -> Time {
+        self.send.rtt.min
+    }
+
+    /// The retransmission timeout as it stands, backing off included.
+    pub fn rto(&self) -> Time {
+        self.send.rtt.rto(&self.config.rto)
+    }
+
+    /// The law's window, segments.
+    #[inline]
+    pub fn cwnd(&self) -> f64 {
+        self.send.law.window()
+    }
+
+    /// Segments in the network: neither acknowledged, reported received nor taken for lost.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.send.board.pipe()
+    }
+
+    /// Segments sent and not acknowledged cumulatively.
+    pub fn outstanding(&self) -> u32 {
+        self.send.board.outstanding()
+    }
+
+    /// The rate at which the law lets packets leave; `None` if acknowledgements clock them.
+    pub fn pacing_rate(&self, now: Time) -> Option<Rate> {
+        self.send.law.pacing_rate(&self.send.flight(now, &self.config))
+    }
+
+    /// Whether a loss is being repaired.
+    pub fn recovering(&self) -> bool {
+        self.send.phase != sender::Phase::Open
+    }
+
+    /// The sender's law.
+    pub fn law(&self) -> &AnySender {
+        &self.send.law
+    }
+
+    /// The sender's law, to be told by its owner what it may spend.
+    pub fn law_mut(&mut self) -> &mut AnySender {
+        &mut self.send.law
+    }
+}
+
+const CONNECTED: u8 = 1;
+const FRAMES: u8 = 2;
+const PEER_FINISHED: u8 = 4;
+const FINISHED: u8 = 8;
+const CLOSED: u8 = 16;
+const RESET: u8 = 32;
+
+/// Events in the order told.
+const EVENTS: [(u8, Option<Event>); 6] = [
+    (CONNECTED, Some(Event::Connected)),
+    (FRAMES, None),
+    (PEER_FINISHED, Some(Event::PeerFinished)),
+    (FINISHED, Some(Event::Finished)),
+    (CLOSED, Some(Event::Closed)),
+    (RESET, Some(Event::Reset)),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! The receiving half: what has arrived, what goes to the application, and what goes back.
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+use tollway_law::receiver::FeedbackSum;
+
+use crate::{Flags, Packet, SackRanges, Stamp};
+
+use super::config::{Config, MAX_WINDOW, WindowGrowth};
+use super::ring::Ring;
+use super::serial::{before, later};
+use super::stats::{Event, Stats};
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    /// The next segment expected.
+    pub(super) next: u32,
+    /// One after the last segment there was ever room for; it never goes back.
+    edge: u32,
+    /// Room from `next` on, segments.
+    room: u32,
+    /// The buffer, segments.
+    capacity: u32,
+    /// Feedback that did not make a whole segment yet.
+    fraction: f32,
+    /// What the next packet back echoes, if `stamped`.
+    stamp: Stamp,
+    stamped: bool,
+    /// A packet has to go back at once.
+    pub(super) ack_now: bool,
+    /// Segments arrived since the last packet back.
+    held: u8,
+    /// A mark arrived since the last packet back.
+    marked: bool,
+    /// The last packet was marked.
+    was_marked: bool,
+    /// The other side's first number is known.
+    pub(super) synced: bool,
+    /// All the other side had to say has arrived.
+    pub(super) finished: bool,
+    in_frame: bool,
+    pub(super) feedback: FeedbackSum,
+    /// When a delayed acknowledgement is due.
+    pub(super) ack_at: Time,
+    frame_bytes: u64,
+    /// Frames delivered and not yet told.
+    pub(super) frames: VecDeque<Event>,
+    early: Option<Box<Early>>,
+}
+
+/// What arrived before something that is missing.
+#[derive(Debug)]
+struct Early {
+    slots: Ring<EarlySlot>,
+    /// Segments `[start, end)`, in order, none touching another.
+    ranges: Vec<(u32, u32)>,
+    /// A segment of each of the ranges that grew last, latest first.
+    recent: [u32; SackRanges::MAX],
+    recents: usize,
+}
+
+/// What has to be known of a segment when its turn comes.
+#[derive(Clone, Copy, Debug, Default)]
+struct EarlySlot {
+    payload: u16,
+    flags: Flags,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &Config) -> Receiver {
+        let first = config.initial_segment;
+        let room = config.first_window();
+        Receiver {
+            next: first,
+            edge: first.wrapping_add(room),
+            room,
+            capacity: config.receive_segments(),
+            fraction: 0.0,
+            stamp: Stamp(0),
+            stamped: false,
+            ack_now: false,
+            held: 0,
+            marked: false,
+            was_marked: false,
+            synced: false,
+            finished: false,
+            in_frame: false,
+            feedback: FeedbackSum::default(),
+            ack_at: Time::NEVER,
+            frame_bytes: 0,
+            frames: VecDeque::new(),
+            early: None,
+        }
+    }
+
+    /// The other side's first segment will be `next`.
+    pub(super) fn sync(&mut self, next: u32) {
+        self.next = next;
+        self.edge = next.wrapping_add(self.room);
+        self.synced = true;
+    }
+
+    /// The next packet back is an answer to this one.
+    pub(super) fn note(&mut self, packet: &Packet) {
+        self.stamp = packet.sent;
+        self.stamped = true;
+        self.ack_now = true;
+    }
+
+    /// A segment or a FIN arrives.
+    #[inline]
+    pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Stats) {
+        stats.segments_received += 1;
+        stats.bytes_received += u64::from(packet.size);
+        if packet.flags.has(Flags::TOLLED) {
+            self.feedback.on_data(&packet.toll);
+        }
+        let marked = packet.flags.has(Flags::CE);
+        self.marked |= marked;
+        // RFC 8257 § 3.2: a change of marking is told at once, so that the echo says which packets were marked.
+        let news = marked != self.was_marked;
+        self.was_marked = marked;
+        self.widen(packet, config);
+        if packet.seq == self.next && self.early.is_none() && !self.finished {
+            self.next = self.next.wrapping_add(1);
+            let slot = EarlySlot { payload: packet.size.saturating_sub(config.header), flags: packet.flags };
+            self.deliver(slot, stats);
+            self.acknowledge(now, packet, news, config);
+        } else {
+            self.on_gap(packet, config, stats);
+        }
+    }
+
+    /// RFC 5681 § 4.2: the second segment is acknowledged at once, the first after a while.
+    #[inline]
+    fn acknowledge(&mut self, now: Time, packet: &Packet, at_once: bool, config: &Config) {
+        // RFC 7323 § 4.3: the echo is of the first segment a delayed acknowledgement answers.
+        if !self.stamped {
+            self.stamp = packet.sent;
+            self.stamped = true;
+        }
+        self.held = self.held.saturating_add(1);
+        match config.delayed_ack {
+            Some(delay) if self.held < 2 && !at_once && !packet.flags.has(Flags::FIN) => {
+                self.ack_at = now.saturating_add(delay);
+            }
+            _ => self.ack_now = true,
+        }
+    }
+
+    /// The window grows as the configuration says.
+    #[inline]
+    fn widen(&mut self, packet: &Packet, config: &Config) {
+        if self.room >= self.capacity {
+            return;
+        }
+        let more = match config.window_growth {
+            WindowGrowth::Whole => u32::MAX,
+            WindowGrowth::PerPacket { step, .. } => step,
+            WindowGrowth::Feedback { .. } => self.whole_feedback(packet, config),
+        };
+        self.room = self.room.saturating_add(more).min(self.capacity);
+    }
+
+    /// The XCP study's rule: the whole part, in segments, of the feedback received; the rest is kept for later.
+    fn whole_feedback(&mut self, packet: &Packet, config: &Config) -> u32 {
+        if !packet.flags.has(Flags::TOLLED) {
+            return 0;
+        }
+        let segments = packet.toll.due * f64::from(packet.toll.rtt) / f64::from(config.segment.max(1));
+        let sum = self.fraction + segments as f32;
+        if !sum.is_finite() {
+            return 0;
+        }
+        // The cast saturates, and takes negative sums to zero: the window doesn't shrink.
+        let whole = sum as u32;
+        self.fraction = (sum - whole as f32).max(-1.0);
+        whole
+    }
+
+    /// Hands a segment to the application: it is the next in order.
+    #[inline]
+    fn deliver(&mut self, slot: EarlySlot, stats: &mut Stats) {
+        if slot.flags.has(Flags::FIN) {
+            self.finished = true;
+            return;
+        }
+        stats.segments_delivered += 1;
+        stats.bytes_delivered += u64::from(slot.payload);
+        if slot.flags.has(Flags::FIRST) {
+            self.in_frame = true;
+            self.frame_bytes = 0;
+        }
+        if self.in_frame {
+            self.frame_bytes += u64::from(slot.payload);
+            if slot.flags.has(Flags::LAST) {
+                self.in_frame = false;
+                self.frames.push_back(Event::FrameDelivered {
+                    index: stats.frames_delivered,
+                    bytes: self.frame_bytes,
+                });
+                stats.frames_delivered += 1;
+            }
+        }
+    }
+
+    /// Anything but the next segment of a whole sequence: always answered at once (RFC 5681 § 4.2).
+    #[cold]
+    fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
+        self.note(packet);
+        let edge = later(self.edge, self.next.wrapping_add(self.room));
+        let offset = packet.seq.wrapping_sub(self.next);
+        if self.finished || offset >= edge.wrapping_sub(self.next) {
+            stats.duplicates += 1;
+            return;
+        }
+        let slot = EarlySlot { payload: packet.size.saturating_sub(config.header), flags: packet.flags };
+        let early = self.early.get_or_insert_with(|| Box::new(Early::new()));
+        if !early.insert(packet.seq, slot, self.next) {
+            stats.duplicates += 1;
+            return;
+        }
+        // What has become the next in order goes to the application.
+        if let Some(end) = early.take_first(self.next) {
+            while before(self.next, end) && !self.finished {
+                let slot = self.early.as_ref().map(|early| early.slots.get(self.next)).unwrap_or_default();
+                self.next = self.next.wrapping_add(1);
+                self.deliver(slot, stats);
+            }
+            let done = self.early.as_ref().is_none_or(|early| early.ranges.is_empty());
+            if done || self.finished {
+                self.early = None;
+            }
+        }
+    }
+
+    /// The delayed acknowledgement is due.
+    pub(super) fn on_timer(&mut self, now: Time) {
+        if self.ack_at <= now {
+            self.ack_at = Time::NEVER;
+            self.ack_now = true;
+        }
+    }
+
+    /// Writes all that goes back, on data or alone. `packet.flags` and the forward part of the toll are the
+    /// caller's and already there.
+    #[inline]
+    pub(super) fn write(&mut self, packet: &mut Packet, sack: &mut SackRanges, config: &Config) {
+        sack.clear();
+        packet.ack = self.next;
+        packet.window = 0;
+        if !self.synced {
+            return;
+        }
+        self.edge = later(self.edge, self.next.wrapping_add(self.room));
+        packet.window = self.edge.wrapping_sub(self.next).min(MAX_WINDOW);
+        packet.flags.set(Flags::ACK);
+        if self.stamped {
+            packet.flags.set(Flags::STAMP_ECHO);
+            packet.sent_echo = self.stamp;
+        }
+        if let Some(echo) = self.feedback.take() {
+            packet.flags.set(Flags::ECHO);
+            packet.toll.echo = echo;
+        }
+        if self.marked {
+            packet.flags.set(Flags::ECE);
+        }
+        if config.sack
+            && let Some(early) = &self.early
+        {
+            early.report(sack, usize::from(config.sack_ranges));
+            if !sack.is_empty() {
+                packet.flags.set(Flags::SACK);
+            }
+        }
+        self.stamped = false;
+        self.marked = false;
+        self.ack_now = false;
+        self.held = 0;
+        self.ack_at = Time::NEVER;
+    }
+}
+
+impl Early {
+    fn new() -> Early {
+        Early { slots: Ring::new(), ranges: Vec::new(), recent: [0; SackRanges::MAX], recents: 0 }
+    }
+
+    /// Index of the range that holds `seq`, or where one for it would be.
+    fn find(&self, seq: u32) -> Result<usize, usize> {
+        let i = self.ranges.partition_point(|&(_, end)| !before(seq, end));
+        match self.ranges.get(i) {
+            Some(&(start, _)) if !before(seq, start) => Ok(i),
+            _ => Err(i),
+        }
+    }
+
+    /// Takes `seq` in; answers whether it is new. `next` is the first number of the slots.
+    fn insert(&mut self, seq: u32, slot: EarlySlot, next: u32) -> bool {
+        let Err(i) = self.find(seq) else {
+            self.touch(seq);
+            return false;
+        };
+        let last = self.ranges.last().map_or(next, |range| range.1);
+        let span = later(last, seq.wrapping_add(1)).wrapping_sub(next);
+        self.slots.reserve(next, span);
+        *self.slots.at(seq) = slot;
+        let after = seq.wrapping_add(1);
+        let joins_before = i > 0 && self.ranges[i - 1].1 == seq;
+        let joins_after = self.ranges.get(i).is_some_and(|range| range.0 == after);
+        match (joins_before, joins_after) {
+            (true, true) => {
+                self.ranges[i - 1].1 = self.ranges[i].1;
+                self.ranges.remove(i);
+            }
+            (true, false) => self.ranges[i - 1].1 = after,
+            (false, true) => self.ranges[i].0 = seq,
+            (false, false) => self.ranges.insert(i, (seq, after)),
+        }
+        self.touch(seq);
+        true
+    }
+
+    /// `seq`'s range is the latest that grew (RFC 2018 § 4: it is reported first).
+    fn touch(&mut self, seq: u32) {
+        let Ok(i) = self.find(seq) else { return };
+        let range = self.ranges[i];
+        let within = |s: u32| !before(s, range.0) && before(s, range.1);
+        let mut kept = [seq; SackRanges::MAX];
+        let mut n = 1;
+        for &s in &self.recent[..self.recents] {
+            if n < SackRanges::MAX && !within(s) {
+                kept[n] = s;
+                n += 1;
+            }
+        }
+        self.recent = kept;
+        self.recents = n;
+    }
+
+    /// The end of the first range, if it begins at `next`; the range is then over.
+    fn take_first(&mut self, next: u32) -> Option<u32> {
+        let &(start, end) = self.ranges.first()?;
+        (start == next).then(|| {
+            self.ranges.remove(0);
+            end
+        })
+    }
+
+    /// The ranges that grew last, latest first, and others while there is room.
+    fn report(&self, sack: &mut SackRanges, most: usize) {
+        let most = most.min(SackRanges::MAX);
+        for &seq in &self.recent[..self.recents] {
+            if sack.as_slice().len() >= most {
+                return;
+            }
+            if let Ok(i) = self.find(seq) {
+                let (start, end) = self.ranges[i];
+                if !sack.as_slice().contains(&(start, end)) {
+                    sack.push(start, end);
+                }
+            }
+        }
+    }
+}

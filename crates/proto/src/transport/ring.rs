@@ -1,0 +1,55 @@
+//! A table of segments addressed by their number.
+
+/// Slots for a run of consecutive segment numbers: a segment's slot is its number modulo a power of two, so that
+/// the run moves on without anything being moved. Empty, it owns no memory.
+#[derive(Clone, Debug)]
+pub(super) struct Ring<T> {
+    slots: Box<[T]>,
+}
+
+impl<T: Copy + Default> Ring<T> {
+    pub(super) fn new() -> Ring<T> {
+        Ring { slots: Box::default() }
+    }
+
+    /// How many consecutive segments have a slot.
+    #[inline]
+    pub(super) fn capacity(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The slot of `seq`. There must have been a [`Ring::reserve`] for it.
+    #[inline]
+    pub(super) fn get(&self, seq: u32) -> T {
+        self.slots[seq as usize & (self.slots.len() - 1)]
+    }
+
+    /// The slot of `seq`, to be changed. There must have been a [`Ring::reserve`] for it.
+    #[inline]
+    pub(super) fn at(&mut self, seq: u32) -> &mut T {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[seq as usize & mask]
+    }
+
+    /// Makes sure that the `len` segments from `first` on have slots; what was in the run's slots stays theirs.
+    #[inline]
+    pub(super) fn reserve(&mut self, first: u32, len: u32) {
+        if len > self.capacity() {
+            self.grow(first, len);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, first: u32, len: u32) {
+        let capacity = len.next_power_of_two().max(LEAST);
+        let mut slots = vec![T::default(); capacity as usize].into_boxed_slice();
+        for i in 0..self.capacity() {
+            let seq = first.wrapping_add(i);
+            slots[seq as usize & (capacity as usize - 1)] = self.get(seq);
+        }
+        self.slots = slots;
+    }
+}
+
+/// The first allocation, slots.
+const LEAST: u32 = 16;

@@ -1,0 +1,111 @@
+//! Round-trip time and retransmission timeout (RFC 6298).
+
+use tollway_law::Time;
+
+use super::config::Rto;
+
+/// The estimator: integer nanoseconds with the fractional bits the gains 1/8 and 1/4 need.
+#[derive(Clone, Debug)]
+pub(super) struct Rtt {
+    /// 8 × SRTT, ns; 0 before the first sample.
+    srtt8: u64,
+    /// 4 × RTTVAR, ns.
+    var4: u64,
+    /// The least sample, [`Time::NEVER`] before the first.
+    pub(super) min: Time,
+    /// The latest sample.
+    pub(super) latest: Time,
+    /// The timeout without backing off.
+    base: Time,
+    /// How often it was doubled.
+    backoff: u8,
+}
+
+impl Rtt {
+    pub(super) fn new(rto: &Rto) -> Rtt {
+        Rtt { srtt8: 0, var4: 0, min: Time::NEVER, latest: Time::ZERO, base: rto.initial, backoff: 0 }
+    }
+
+    /// SRTT, zero before the first sample.
+    #[inline]
+    pub(super) fn srtt(&self) -> Time {
+        Time(self.srtt8 >> 3)
+    }
+
+    /// RFC 6298 § 2.
+    #[inline]
+    pub(super) fn sample(&mut self, rtt: Time, rto: &Rto) {
+        let r = rtt.0;
+        if self.srtt8 == 0 {
+            self.srtt8 = r << 3;
+            self.var4 = r << 1;
+        } else {
+            let srtt = self.srtt8 >> 3;
+            self.var4 = self.var4 - (self.var4 >> 2) + r.abs_diff(srtt);
+            self.srtt8 = self.srtt8 - srtt + r;
+        }
+        self.min = self.min.min(rtt);
+        self.latest = rtt;
+        let base = (self.srtt8 >> 3) + self.var4.max(rto.granularity.0);
+        self.base = Time(base.max(rto.min.0).min(rto.max.0));
+    }
+
+    /// The retransmission timeout as it stands.
+    #[inline]
+    pub(super) fn rto(&self, rto: &Rto) -> Time {
+        if self.backoff == 0 {
+            return self.base;
+        }
+        Time(self.base.0.saturating_mul(1 << self.backoff).min(rto.max.0.max(self.base.0)))
+    }
+
+    /// The timer expired (RFC 6298 § 5.5).
+    pub(super) fn back_off(&mut self, rto: &Rto) {
+        if rto.backoff {
+            self.backoff = (self.backoff + 1).min(MAX_DOUBLINGS);
+        }
+    }
+
+    /// Something new was acknowledged: timestamps make any sample good, so the doubling ends (RFC 6298 § 5.7).
+    #[inline]
+    pub(super) fn progress(&mut self) {
+        self.backoff = 0;
+    }
+}
+
+/// Enough to reach any maximum from a millisecond.
+const MAX_DOUBLINGS: u8 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_rfc_6298() {
+        let config = Rto { granularity: Time::ZERO, min: Time::ZERO, ..Rto::default() };
+        let mut rtt = Rtt::new(&config);
+        assert_eq!(rtt.rto(&config), Time::from_secs(1));
+        rtt.sample(Time::from_millis(100), &config);
+        assert_eq!((rtt.srtt(), rtt.rto(&config)), (Time::from_millis(100), Time::from_millis(300)));
+        rtt.sample(Time::from_millis(180), &config);
+        // SRTT = 110, RTTVAR = 3/4·50 + 1/4·80 = 57.5 ms.
+        assert_eq!((rtt.srtt(), rtt.rto(&config)), (Time::from_millis(110), Time::from_millis(340)));
+        assert_eq!(rtt.min, Time::from_millis(100));
+    }
+
+    #[test]
+    fn doubles_up_to_the_maximum_and_not_when_fixed() {
+        let config = Rto::default();
+        let mut rtt = Rtt::new(&config);
+        let schedule = [2, 4, 8, 16, 32, 60, 60];
+        for secs in schedule {
+            rtt.back_off(&config);
+            assert_eq!(rtt.rto(&config), Time::from_secs(secs));
+        }
+        rtt.progress();
+        assert_eq!(rtt.rto(&config), Time::from_secs(1));
+        let fixed = Rto { backoff: false, ..config };
+        rtt.back_off(&fixed);
+        assert_eq!(rtt.rto(&fixed), Time::from_secs(1));
+    }
+}

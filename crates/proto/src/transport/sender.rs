@@ -1,0 +1,623 @@
+//! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for one.
+
+use tollway_law::sender::{Acked, AnySender, Flight, SenderLaw};
+use tollway_law::{Time, Toll};
+
+use crate::{Flags, Packet, SackRanges, Stamp};
+
+use super::config::{Config, Detection, MAX_WINDOW};
+use super::rack::Rack;
+use super::rtt::Rtt;
+use super::scoreboard::{DUP_THRESH, Scoreboard, Slot};
+use super::serial::before;
+use super::source::Source;
+use super::stats::Stats;
+
+/// Where the sender stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No loss to repair.
+    Open,
+    /// Fast recovery.
+    Recovery,
+    /// After a timeout, up to its recovery point.
+    Loss,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) board: Scoreboard,
+    /// First segment that the receiver has no room for.
+    edge: u32,
+    /// The law's window in whole segments.
+    window: u32,
+    /// Recovery ends when the cumulative acknowledgement gets here.
+    recover: u32,
+    pub(super) phase: Phase,
+    app_limited: bool,
+    /// What leaves next, whatever the windows say.
+    force: Force,
+    /// The law spaces packets.
+    paced: bool,
+    /// Something is ready but for its turn (`pace_at`).
+    paced_out: bool,
+    /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
+    careful: bool,
+    /// Expiries of the timer since anything new was acknowledged.
+    expiries: u8,
+    pub(super) rtt: Rtt,
+    pub(super) law: AnySender,
+    /// The retransmission timer, or that of a probe for a window.
+    pub(super) rto_at: Time,
+    /// RACK's reordering timer, or the tail-loss probe's.
+    pub(super) rack_at: Time,
+    /// When the next packet may leave, if the law paces.
+    pace_at: Time,
+    /// When the last one did, and its size.
+    paced_from: Time,
+    paced_size: u16,
+    pub(super) source: Source,
+    /// The first retransmission after a timeout, to tell whether the timeout was too early.
+    timeout_stamp: Option<Stamp>,
+    pub(super) rack: Option<Box<Rack>>,
+}
+
+/// What must leave next, windows or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Force {
+    /// Nothing must.
+    Nothing,
+    /// The first segment taken for lost (RFC 6675 § 5, step 4.3).
+    Lost,
+    /// New data: a probe for a window, or for the tail.
+    Fresh,
+    /// The last segment again: a probe for the tail.
+    Last,
+}
+
+/// What leaves next.
+#[derive(Clone, Copy, Debug)]
+enum Pick {
+    Nothing,
+    Fresh,
+    Again(u32),
+}
+
+impl Sender {
+    pub(super) fn new(config: &Config, law: AnySender) -> Sender {
+        let first = config.initial_segment;
+        let window = whole(law.window());
+        Sender {
+            board: Scoreboard::new(first),
+            edge: first.wrapping_add(MAX_WINDOW),
+            window,
+            recover: first,
+            phase: Phase::Open,
+            app_limited: false,
+            force: Force::Nothing,
+            paced: false,
+            paced_out: false,
+            careful: false,
+            expiries: 0,
+            rtt: Rtt::new(&config.rto),
+            law,
+            rto_at: Time::NEVER,
+            rack_at: Time::NEVER,
+            pace_at: Time::ZERO,
+            paced_from: Time::ZERO,
+            paced_size: 0,
+            source: Source::new(),
+            timeout_stamp: None,
+            rack: match config.detects() {
+                Detection::Rack { tail_probe } => Some(Box::new(Rack::new(tail_probe))),
+                _ => None,
+            },
+        }
+    }
+
+    /// Where the receiver's room ends, as both ends know without having said it.
+    pub(super) fn set_window(&mut self, window: u32) {
+        self.edge = self.board.una.wrapping_add(window);
+    }
+
+    #[inline]
+    pub(super) fn flight(&self, now: Time, config: &Config) -> Flight {
+        Flight {
+            now,
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min,
+            segment: u32::from(config.segment),
+            in_flight: self.board.pipe(),
+            outstanding: self.board.outstanding(),
+            limit: self.limit(config),
+            app_limited: self.app_limited,
+        }
+    }
+
+    /// Segments that the receiver and the send buffer allow in flight.
+    #[inline]
+    fn limit(&self, config: &Config) -> u32 {
+        self.edge.wrapping_sub(self.board.una).min(config.send_buffer)
+    }
+
+    /// Whether receiver and send buffer have room for a segment more.
+    pub(super) fn has_room(&self, config: &Config) -> bool {
+        self.board.outstanding() < self.limit(config)
+    }
+
+    /// When [`Sender::on_timer`] or another transmission is due.
+    #[inline]
+    pub(super) fn timeout(&self) -> Time {
+        let pace = if self.paced_out { self.pace_at } else { Time::NEVER };
+        self.rto_at.min(self.rack_at).min(pace)
+    }
+
+    /// What may leave now.
+    #[inline]
+    fn pick(&mut self, now: Time, config: &Config) -> Pick {
+        self.paced_out = false;
+        if self.board.clean() && self.force == Force::Nothing {
+            self.pick_fresh(now, config, self.board.outstanding())
+        } else {
+            self.pick_repairing(now, config)
+        }
+    }
+
+    #[inline]
+    fn pick_fresh(&mut self, now: Time, config: &Config, pipe: u32) -> Pick {
+        if pipe >= self.window {
+            self.app_limited = false;
+            return Pick::Nothing;
+        }
+        if !self.source.ready() {
+            self.app_limited = true;
+            return Pick::Nothing;
+        }
+        if !self.has_room(config) && !self.source.control() {
+            self.app_limited = false;
+            if self.board.outstanding() == 0 && self.rto_at == Time::NEVER {
+                // Nothing will come back that could open the window: probe for it (RFC 9293 § 3.8.6.1).
+                self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+            }
+            return Pick::Nothing;
+        }
+        if self.held_by_pacing(now, config) {
+            return Pick::Nothing;
+        }
+        Pick::Fresh
+    }
+
+    #[cold]
+    fn pick_repairing(&mut self, now: Time, config: &Config) -> Pick {
+        let pipe = self.board.pipe();
+        let force = std::mem::replace(&mut self.force, Force::Nothing);
+        if let Some(seq) = self.board.first_pending() {
+            if force == Force::Lost || (pipe < self.window && !self.held_by_pacing(now, config)) {
+                return Pick::Again(seq);
+            }
+            self.app_limited = false;
+            return Pick::Nothing;
+        }
+        match force {
+            Force::Fresh if self.source.ready() => return Pick::Fresh,
+            Force::Last if self.board.outstanding() > 0 => {
+                return Pick::Again(self.board.next.wrapping_sub(1));
+            }
+            _ => {}
+        }
+        let counts_duplicates = config.limited_transmit || self.phase != Phase::Open;
+        let pipe = if counts_duplicates { pipe } else { self.board.outstanding() };
+        let fresh = self.pick_fresh(now, config, pipe);
+        let rescues = self.phase == Phase::Recovery && config.detects() == Detection::Rfc6675;
+        if matches!(fresh, Pick::Nothing)
+            && rescues
+            && pipe < self.window
+            && !self.paced_out
+            && let Some(seq) = self.board.next_rescue()
+        {
+            return Pick::Again(seq);
+        }
+        fresh
+    }
+
+    /// Whether the law spaces packets and the next one's time has not come.
+    #[inline]
+    fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
+        let Some(rate) = self.law.pacing_rate(&self.flight(now, config)) else {
+            self.paced = false;
+            return false;
+        };
+        // From the rate of now, not of when the last packet left: a slow flow that is granted more uses it at once.
+        self.paced = true;
+        self.pace_at = self.paced_from.saturating_add(rate.time_for(u64::from(self.paced_size)));
+        self.paced_out = now < self.pace_at;
+        self.paced_out
+    }
+
+    /// Builds the next data packet, SYN or FIN, if one may leave. The acknowledgement's fields are left alone.
+    #[inline]
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        out: &mut Packet,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> bool {
+        let (seq, slot, again) = match self.pick(now, config) {
+            Pick::Nothing => return false,
+            Pick::Fresh => {
+                let cut = self.source.cut(config.payload());
+                let slot = Slot::new(Stamp::at(now), cut.payload, cut.flags);
+                (self.board.push(slot), slot, false)
+            }
+            Pick::Again(seq) => (seq, self.resend(now, seq, stats), true),
+        };
+        if self.rto_at == Time::NEVER {
+            self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        }
+        self.write(now, seq, slot, again, out, config);
+        stats.segments_sent += 1;
+        stats.bytes_sent += u64::from(out.size);
+        if self.paced {
+            // A timer that came a little late must not slow the flow down.
+            let late = now.saturating_sub(self.pace_at);
+            self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
+            self.paced_size = out.size;
+        }
+        if self.rack.is_some() {
+            self.schedule_probe(now, config);
+        }
+        true
+    }
+
+    #[cold]
+    fn resend(&mut self, now: Time, seq: u32, stats: &mut Stats) -> Slot {
+        let stamp = Stamp::at(now);
+        let slot = self.board.resend(seq, stamp);
+        stats.retransmissions += 1;
+        if self.phase == Phase::Loss && self.timeout_stamp.is_none() && self.expiries > 0 {
+            self.timeout_stamp = Some(stamp);
+        }
+        if let Some(rack) = &mut self.rack {
+            rack.on_resent(seq, stamp);
+        }
+        slot
+    }
+
+    #[inline]
+    fn write(&mut self, now: Time, seq: u32, slot: Slot, again: bool, out: &mut Packet, config: &Config) {
+        let mut flags = Flags::DATA;
+        out.toll = Toll::default();
+        if slot.has(Slot::SYN | Slot::FIN) {
+            flags = if slot.has(Slot::SYN) { Flags::SYN } else { Flags::FIN };
+            out.size = config.ack_size;
+        } else {
+            out.size = config.header.saturating_add(slot.payload);
+            if slot.has(Slot::FIRST | Slot::LAST) {
+                flags.0 |= if slot.has(Slot::FIRST) { Flags::FIRST.0 } else { 0 };
+                flags.0 |= if slot.has(Slot::LAST) { Flags::LAST.0 } else { 0 };
+            }
+            if self.law.tolled() {
+                flags.set(Flags::TOLLED);
+                let flight = self.flight(now, config);
+                self.law.write_toll(&flight, &mut out.toll);
+            }
+            if config.ecn {
+                flags.set(Flags::ECT);
+            }
+        }
+        if again {
+            flags.set(Flags::RETRANSMIT);
+        }
+        out.seq = seq;
+        out.flags = flags;
+    }
+
+    /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one come late.
+    #[inline]
+    pub(super) fn plausible(&self, ack: u32) -> bool {
+        ack.wrapping_sub(self.board.una) <= self.board.outstanding() || before(ack, self.board.una)
+    }
+
+    /// The SYN is acknowledged: a round-trip sample and a window, nothing for the law to grow by.
+    pub(super) fn on_syn_acked(&mut self, now: Time, packet: &Packet, config: &Config) {
+        let first = packet.ack;
+        self.board = Scoreboard::new(first);
+        self.phase = Phase::Open;
+        self.recover = first;
+        self.careful = false;
+        self.expiries = 0;
+        self.timeout_stamp = None;
+        self.edge = first.wrapping_add(packet.window.min(MAX_WINDOW));
+        self.sample(now, packet, config);
+        self.rtt.progress();
+        self.rto_at = Time::NEVER;
+        self.rack_at = Time::NEVER;
+        self.source.open();
+    }
+
+    #[inline]
+    fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
+        if !packet.flags.has(Flags::STAMP_ECHO) {
+            return None;
+        }
+        let rtt = packet.sent_echo.elapsed(now);
+        // A stamp from the future looks like one from long ago.
+        if rtt > MAX_RTT {
+            return None;
+        }
+        self.rtt.sample(rtt, &config.rto);
+        Some(rtt)
+    }
+
+    /// An acknowledgement, alone or on a data packet. The caller has seen that it is
+    /// [plausible](Sender::plausible).
+    #[inline]
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        sack: &SackRanges,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing in flight.
+        const TELLS: u16 = Flags::STAMP_ECHO.0 | Flags::ECHO.0 | Flags::ECE.0 | Flags::SACK.0;
+        let advance = packet.ack.wrapping_sub(self.board.una);
+        if advance == 0 && packet.flags.0 & TELLS == 0 && !self.is_duplicate(packet) {
+            self.open_window(packet);
+            return;
+        }
+        let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
+        let marked = packet.flags.has(Flags::ECE);
+        if advance > self.board.outstanding() {
+            // Overtaken by a later one. What links said through it still holds.
+            let acked = Acked {
+                segments: 0,
+                cumulative: 0,
+                rtt: None,
+                echo,
+                recovering: self.phase != Phase::Open,
+                marked,
+            };
+            if echo.is_some() || marked {
+                let flight = self.flight(now, config);
+                self.law.on_ack(&flight, &acked);
+                self.window = whole(self.law.window());
+            }
+            return;
+        }
+        self.open_window(packet);
+        let rtt = self.sample(now, packet, config);
+        let quiet = self.phase == Phase::Open && self.board.clean() && !packet.flags.has(Flags::SACK);
+        let segments = if quiet && (advance > 0 || config.heeds_ranges() || !self.is_duplicate(packet)) {
+            self.board.ack_clean(advance);
+            if self.rack.is_some() {
+                self.probe_answered(now, packet, config);
+            }
+            advance
+        } else {
+            self.repair(now, packet, sack, advance, config, stats)
+        };
+        if advance > 0 {
+            self.rtt.progress();
+            self.expiries = 0;
+            let idle = self.board.outstanding() == 0;
+            self.rto_at = if idle { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
+        }
+        let recovering = self.phase != Phase::Open;
+        let acked = Acked { segments, cumulative: advance, rtt, echo, recovering, marked };
+        let flight = self.flight(now, config);
+        self.law.on_ack(&flight, &acked);
+        if recovering {
+            self.leave_recovery(now, config, stats);
+        }
+        self.window = whole(self.law.window());
+        if self.rack.is_some() && advance > 0 {
+            self.schedule_probe(now, config);
+        }
+    }
+
+    /// The receiver's room; what it once had it still has, whichever packet comes first.
+    #[inline]
+    fn open_window(&mut self, packet: &Packet) {
+        let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
+        if before(self.edge, edge) {
+            self.edge = edge;
+        }
+    }
+
+    /// RFC 5681 § 2, but for the window: here a receiver's may grow with each packet it gets.
+    fn is_duplicate(&self, packet: &Packet) -> bool {
+        const BUSY: u16 = Flags::DATA.0 | Flags::SYN.0 | Flags::FIN.0;
+        packet.ack == self.board.una && self.board.outstanding() > 0 && packet.flags.0 & BUSY == 0
+    }
+
+    /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
+    #[cold]
+    fn repair(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        sack: &SackRanges,
+        advance: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> u32 {
+        if self.board.clean() {
+            self.board.refresh();
+        }
+        let mut news = self.board.ack(advance, config.heeds_ranges());
+        if advance > 0 {
+            self.judge_timeout(packet, stats);
+        }
+        match config.detects() {
+            Detection::NewReno => self.detect_by_duplicates(now, packet, advance, config, stats),
+            Detection::Rfc6675 => {
+                if packet.flags.has(Flags::SACK) {
+                    news += self.board.sack(sack);
+                }
+                self.board.judge();
+            }
+            Detection::Rack { .. } => {
+                if packet.flags.has(Flags::SACK) {
+                    news += self.board.sack(sack);
+                }
+                self.probe_answered(now, packet, config);
+                self.detect_by_time(now, stats);
+            }
+        }
+        if self.phase == Phase::Open && self.board.pending > 0 {
+            self.enter_recovery(now, config, stats);
+        }
+        news
+    }
+
+    pub(super) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        self.phase = Phase::Recovery;
+        self.recover = self.board.next;
+        self.careful = false;
+        self.force = Force::Lost;
+        self.board.begin_recovery();
+        stats.fast_recoveries += 1;
+        let flight = self.flight(now, config);
+        self.law.on_loss(&flight);
+        self.window = whole(self.law.window());
+    }
+
+    #[cold]
+    fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        if before(self.board.una, self.recover) {
+            return;
+        }
+        if self.phase == Phase::Recovery {
+            let flight = self.flight(now, config);
+            self.law.on_recovered(&flight);
+        }
+        self.phase = Phase::Open;
+        self.timeout_stamp = None;
+        if self.board.pending > 0 {
+            // Lost after the recovery point: another episode.
+            self.enter_recovery(now, config, stats);
+        }
+    }
+
+    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole.
+    fn detect_by_duplicates(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        advance: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        let duplicate = advance == 0 && self.is_duplicate(packet);
+        match self.phase {
+            Phase::Open if advance > 0 => self.board.sacked = 0,
+            Phase::Open if duplicate => {
+                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding());
+                let una = self.board.una;
+                let fresh = before(self.recover, una) || (una == self.recover && !self.careful);
+                if self.board.sacked >= DUP_THRESH && fresh {
+                    self.board.lose(una);
+                    self.enter_recovery(now, config, stats);
+                }
+            }
+            Phase::Recovery if duplicate => {
+                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding() - 1);
+            }
+            Phase::Recovery if advance > 0 && before(self.board.una, self.recover) => {
+                self.board.lose(self.board.una);
+                self.force = Force::Lost;
+            }
+            Phase::Recovery if advance > 0 => self.board.sacked = 0,
+            Phase::Loss => self.board.sacked = 0,
+            _ => {}
+        }
+    }
+
+    /// Whether the acknowledgement after a timeout is of a packet sent before it (Eifel, RFC 3522).
+    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
+        if let Some(stamp) = self.timeout_stamp.take() {
+            let echoed = packet.flags.has(Flags::STAMP_ECHO);
+            stats.spurious_timeouts += u64::from(echoed && before(packet.sent_echo.0, stamp.0));
+        }
+    }
+
+    /// A timer is due.
+    pub(super) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        if self.rack_at <= now {
+            self.rack_at = Time::NEVER;
+            self.on_rack_timer(now, config, stats);
+        }
+        if self.rto_at <= now {
+            self.on_rto(now, config, stats);
+        }
+    }
+
+    /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
+    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        self.rtt.back_off(&config.rto);
+        self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        if self.board.outstanding() == 0 {
+            // The window is shut: one segment beyond it makes the receiver say how it stands.
+            if self.source.ready() {
+                self.force = Force::Fresh;
+            } else {
+                self.rto_at = Time::NEVER;
+            }
+            return;
+        }
+        stats.timeouts += 1;
+        let first = self.expiries == 0;
+        let flight = self.flight(now, config);
+        let opening = self.board.slot(self.board.una).has(Slot::SYN);
+        self.expiries = self.expiries.saturating_add(1);
+        self.board.on_timeout(config.heeds_ranges());
+        self.rack_at = Time::NEVER;
+        if let Some(rack) = &mut self.rack {
+            rack.clear();
+        }
+        self.phase = Phase::Loss;
+        self.recover = self.board.next;
+        self.careful = true;
+        self.timeout_stamp = None;
+        if opening {
+            // A lost SYN says nothing of the path's capacity; the law starts as it would have.
+            self.force = Force::Lost;
+            return;
+        }
+        self.law.on_timeout(&flight, first);
+        self.window = whole(self.law.window());
+    }
+
+    /// The tail-loss probe leaves, windows or not.
+    pub(super) fn force_probe(&mut self, fresh: bool) {
+        self.force = if fresh { Force::Fresh } else { Force::Last };
+    }
+
+    /// Nothing more will be sent or waited for.
+    pub(super) fn shut(&mut self) {
+        self.source.clear();
+        let first = self.board.next;
+        self.board = Scoreboard::new(first);
+        self.force = Force::Nothing;
+        self.paced_out = false;
+        self.phase = Phase::Open;
+        self.rto_at = Time::NEVER;
+        self.rack_at = Time::NEVER;
+    }
+}
+
+/// The law's window in whole segments, at least one: a rate below one segment a round trip is pacing's business.
+#[inline]
+fn whole(window: f64) -> u32 {
+    // The cast saturates; a window that is no number becomes the least.
+    (window as u32).clamp(1, MAX_WINDOW)
+}
+
+/// Half of what a stamp can tell: a longer sample is one from the future.
+const MAX_RTT: Time = Time::from_secs(137);
+/// How late a paced packet may leave and still be counted as on time.
+const PACING_SLACK: Time = Time::from_millis(1);

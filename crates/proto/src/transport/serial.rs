@@ -1,0 +1,13 @@
+//! Serial number arithmetic (RFC 1982) on segment numbers.
+
+/// Whether `a` comes before `b`.
+#[inline]
+pub(super) fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+/// The later of the two.
+#[inline]
+pub(super) fn later(a: u32, b: u32) -> u32 {
+    if before(a, b) { b } else { a }
+}

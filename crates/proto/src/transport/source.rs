@@ -1,0 +1,170 @@
+//! What waits to be sent: frames and streams, cut into segments as they leave.
+
+use std::collections::VecDeque;
+
+use super::scoreboard::Slot;
+
+/// The data not yet sent. Payload is the engine's; here are only lengths.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// Bytes left of what is being cut now, if `active`.
+    left: u64,
+    active: bool,
+    framed: bool,
+    /// Nothing of the frame has been cut yet.
+    first: bool,
+    /// A SYN waits.
+    syn: bool,
+    /// Data may leave.
+    open: bool,
+    /// The application has finished.
+    pub(super) finished: bool,
+    fin_sent: bool,
+    waiting: VecDeque<Item>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    Frame(u64),
+    Stream(u64),
+}
+
+/// One segment cut off the source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Bytes of payload.
+    pub(super) payload: u16,
+    /// [`Slot`] flags that say what it is.
+    pub(super) flags: u8,
+}
+
+impl Source {
+    pub(super) fn new() -> Source {
+        Source {
+            left: 0,
+            active: false,
+            framed: false,
+            first: false,
+            syn: false,
+            open: false,
+            finished: false,
+            fin_sent: false,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn write_frame(&mut self, bytes: u64) {
+        self.push(Item::Frame(bytes));
+    }
+
+    /// A stream goes on where the last left off, if no frame came between.
+    pub(super) fn write_stream(&mut self, bytes: u64) {
+        if bytes == 0 || self.finished {
+            return;
+        }
+        match self.waiting.back_mut() {
+            Some(Item::Stream(left)) => *left = left.saturating_add(bytes),
+            None if self.active && !self.framed => self.left = self.left.saturating_add(bytes),
+            _ => self.push(Item::Stream(bytes)),
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        if self.finished {
+            return;
+        }
+        self.waiting.push_back(item);
+        if !self.active {
+            self.advance();
+        }
+    }
+
+    /// Takes up the next item.
+    fn advance(&mut self) {
+        self.active = false;
+        if let Some(item) = self.waiting.pop_front() {
+            self.active = true;
+            self.first = true;
+            (self.framed, self.left) = match item {
+                Item::Frame(bytes) => (true, bytes),
+                Item::Stream(bytes) => (false, bytes),
+            };
+        }
+    }
+
+    /// Forgets what has not been cut.
+    pub(super) fn clear(&mut self) {
+        self.waiting = VecDeque::new();
+        self.active = false;
+    }
+
+    pub(super) fn queue_syn(&mut self) {
+        self.syn = true;
+    }
+
+    /// The connection is established.
+    pub(super) fn open(&mut self) {
+        self.open = true;
+    }
+
+    /// Whether data waits.
+    #[inline]
+    pub(super) fn has_data(&self) -> bool {
+        self.active
+    }
+
+    /// Whether the FIN has been cut.
+    pub(super) fn fin_sent(&self) -> bool {
+        self.fin_sent
+    }
+
+    /// Whether anything could leave.
+    #[inline]
+    pub(super) fn ready(&self) -> bool {
+        (self.open && (self.active || self.fin_due())) || self.syn
+    }
+
+    /// Whether the next to leave is no data, so that the receive window does not matter.
+    #[inline]
+    pub(super) fn control(&self) -> bool {
+        !self.active || self.syn
+    }
+
+    fn fin_due(&self) -> bool {
+        self.finished && !self.fin_sent && !self.active
+    }
+
+    /// The next segment, of at most `payload` bytes. Asked only when [`Source::ready`].
+    #[inline]
+    pub(super) fn cut(&mut self, payload: u16) -> Cut {
+        if self.syn || !self.active {
+            return self.cut_control();
+        }
+        let bytes = self.left.min(u64::from(payload));
+        let mut flags = 0;
+        if self.framed {
+            if self.first {
+                flags |= Slot::FIRST;
+                self.first = false;
+            }
+            if bytes == self.left {
+                flags |= Slot::LAST;
+            }
+        }
+        // An unlimited stream is one of 2^64 - 1 bytes: no link will see its end.
+        self.left -= bytes;
+        if self.left == 0 {
+            self.advance();
+        }
+        Cut { payload: bytes as u16, flags }
+    }
+
+    #[cold]
+    fn cut_control(&mut self) -> Cut {
+        if std::mem::take(&mut self.syn) {
+            return Cut { payload: 0, flags: Slot::SYN };
+        }
+        self.fin_sent = true;
+        Cut { payload: 0, flags: Slot::FIN }
+    }
+}

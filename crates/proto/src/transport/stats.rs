@@ -1,0 +1,59 @@
+//! What a connection reports: events and counters.
+
+/// Something the application should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Both ends know of each other; data may flow.
+    Connected,
+    /// A whole frame has arrived, and all before it.
+    FrameDelivered {
+        /// Its number, from 0.
+        index: u64,
+        /// Its payload, bytes.
+        bytes: u64,
+    },
+    /// The other side will send no more, and all it sent has arrived.
+    PeerFinished,
+    /// All our data is acknowledged, after [`finish`](super::Connection::finish) or
+    /// [`stop`](super::Connection::stop).
+    Finished,
+    /// Both sides are finished and know it. The connection still answers a repeated FIN until it is dropped.
+    Closed,
+    /// The other side has given up the connection, or never knew it.
+    Reset,
+}
+
+/// What a connection has done so far: plain counters, never reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Segments sent, retransmissions, SYN and FIN included.
+    pub segments_sent: u64,
+    /// The same in bytes on the wire.
+    pub bytes_sent: u64,
+    /// Packets sent that only acknowledge.
+    pub acks_sent: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// Of these, tail-loss probes.
+    pub tail_probes: u64,
+    /// Retransmissions found to be lost before a timeout.
+    pub lost_retransmissions: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Of these, the ones that an acknowledgement of the original showed to be too early (RFC 3522).
+    pub spurious_timeouts: u64,
+    /// Times that fast recovery was entered.
+    pub fast_recoveries: u64,
+    /// Segments received, also duplicates and those outside the window.
+    pub segments_received: u64,
+    /// The same in bytes on the wire.
+    pub bytes_received: u64,
+    /// Segments received again, or outside the window.
+    pub duplicates: u64,
+    /// Segments handed to the application in order.
+    pub segments_delivered: u64,
+    /// Payload handed to the application in order, bytes.
+    pub bytes_delivered: u64,
+    /// Whole frames handed to the application.
+    pub frames_delivered: u64,
+}

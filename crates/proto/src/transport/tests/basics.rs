@@ -1,0 +1,224 @@
+//! Opening, sending, closing.
+
+use tollway_law::Time;
+use tollway_law::sender::{NewRenoConfig, XcpConfig};
+
+use super::super::{Config, Event, State, WindowGrowth};
+use super::pair::{CLIENT, Pair, SERVER};
+use crate::Flags;
+
+const LONG: Time = Time::from_secs(600);
+
+#[test]
+fn a_frame_crosses_with_handshake_and_without() {
+    for handshake in [true, false] {
+        let mut pair = Pair::new(&Config { handshake, ..Config::default() });
+        pair.open();
+        pair.client().write_frame(10_000);
+        pair.client().finish();
+        pair.server().finish();
+        assert!(pair.drive(LONG));
+        assert_eq!(pair.frames(SERVER), [10_000]);
+        let client = [Event::Connected, Event::PeerFinished, Event::Finished, Event::Closed];
+        for event in client {
+            assert_eq!(pair.events[CLIENT].iter().filter(|&&e| e == event).count(), 1, "{event:?}");
+            assert_eq!(pair.events[SERVER].iter().filter(|&&e| e == event).count(), 1, "{event:?}");
+        }
+        // 10 000 bytes in segments of 1460: seven, one or two of control beside them, nothing twice.
+        let stats = *pair.client().stats();
+        assert_eq!(stats.segments_sent, 7 + 1 + u64::from(handshake));
+        assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+        assert_eq!(pair.server().stats().bytes_delivered, 10_000);
+        assert_eq!(pair.client().srtt(), Time::from_millis(100));
+        assert_eq!(pair.client().poll_timeout(), Time::NEVER);
+    }
+}
+
+#[test]
+fn frames_of_any_size_arrive_one_by_one_both_ways() {
+    let sizes = [0, 1, 1459, 1460, 1461, 2920, 100_000, 0, 3];
+    let mut pair = Pair::new(&Config::default());
+    pair.open();
+    for size in sizes {
+        pair.client().write_frame(size);
+        pair.server().write_frame(size + 1);
+    }
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.frames(SERVER), sizes);
+    assert_eq!(pair.frames(CLIENT), sizes.map(|size| size + 1));
+}
+
+#[test]
+fn data_carries_the_acknowledgement_when_it_flows_both_ways() {
+    let config = Config { handshake: false, delayed_ack: Some(Time::from_millis(500)), ..Config::default() };
+    let mut pair = Pair::new(&config);
+    pair.open();
+    pair.client().write_frame(100);
+    pair.drive(Time::from_millis(50));
+    assert_eq!(pair.server().stats().frames_delivered, 1);
+    pair.server().write_frame(200);
+    pair.drive(Time::from_millis(60));
+    assert_eq!(pair.client().outstanding(), 0, "acknowledged by the answer");
+    assert_eq!((pair.server().stats().acks_sent, pair.server().stats().segments_sent), (0, 1));
+    assert_eq!(pair.client().srtt(), Time::from_millis(100));
+}
+
+#[test]
+fn a_lost_syn_is_repeated_without_shrinking_the_window() {
+    let mut pair = Pair::new(&Config::default());
+    let mut syns = 0;
+    pair.lose = Box::new(move |_, packet| {
+        syns += u32::from(packet.flags.has(Flags::SYN));
+        packet.flags.has(Flags::SYN) && syns < 3
+    });
+    pair.open();
+    pair.client().write_frame(100);
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.frames(SERVER), [100]);
+    assert_eq!(pair.client().stats().timeouts, 2);
+    assert!(pair.client().cwnd() >= 10.0);
+    let times: Vec<_> =
+        pair.sent.iter().filter(|s| s.1 == CLIENT && s.2.flags.has(Flags::SYN)).map(|s| s.0).collect();
+    assert_eq!(times, [1, 2, 4].map(Time::from_secs));
+}
+
+#[test]
+fn stop_drops_what_was_not_sent_and_repairs_what_was() {
+    let mut pair = Pair::new(&Config::default());
+    let mut lost = false;
+    pair.lose = Box::new(move |_, packet| {
+        let lose = packet.seq == 5 && packet.flags.has(Flags::DATA) && !lost;
+        lost |= lose;
+        lose
+    });
+    pair.open();
+    pair.client().write_unlimited();
+    while pair.client().stats().segments_sent < 8 {
+        assert!(pair.step());
+    }
+    pair.client().stop();
+    pair.server().finish();
+    assert!(pair.drive(LONG));
+    assert!(pair.events[CLIENT].contains(&Event::Closed));
+    assert!(pair.events[SERVER].contains(&Event::PeerFinished));
+    let data = pair.client().stats().segments_sent - pair.client().stats().retransmissions - 2;
+    assert_eq!(pair.server().stats().bytes_delivered, data * 1460);
+}
+
+#[test]
+fn an_abort_resets_the_other_side() {
+    let mut pair = Pair::new(&Config::default());
+    pair.open();
+    pair.client().write_unlimited();
+    pair.drive(Time::from_millis(500));
+    pair.client().abort();
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.server().state(), State::Reset);
+    assert_eq!(pair.events[SERVER].last(), Some(&Event::Reset));
+}
+
+#[test]
+fn numbers_wrap() {
+    let mut pair = Pair::new(&Config { initial_segment: u32::MAX - 20, ..Config::default() });
+    pair.faults.loss = 0.05;
+    pair.open();
+    pair.client().write_frame(1_000_000);
+    pair.server().write_frame(1_000_000);
+    assert!(pair.drive(LONG));
+    assert_eq!((pair.frames(SERVER), pair.frames(CLIENT)), (vec![1_000_000], vec![1_000_000]));
+}
+
+#[test]
+fn delayed_acknowledgements_answer_two_segments_or_wait() {
+    let delay = Time::from_millis(40);
+    let mut pair = Pair::new(&Config { delayed_ack: Some(delay), handshake: false, ..Config::default() });
+    pair.open();
+    pair.client().write_frame(1460 * 9);
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.server().stats().acks_sent, 5);
+    let last = pair.sent.last().map(|s| (s.0, s.1));
+    assert_eq!(last, Some((Time::from_secs(1) + Time::from_millis(50) + delay, SERVER)));
+}
+
+#[test]
+fn the_window_obeys_the_receiver_and_grows_as_configured() {
+    // 16 segments of buffer: no more are ever outstanding, and the law sees the limit.
+    let config = Config { receive_buffer: 16 * 1460, handshake: false, ..Config::default() };
+    let mut pair = Pair::new(&config);
+    pair.open();
+    pair.client().write_unlimited();
+    pair.check = Box::new(|pair| assert!(pair.ends[CLIENT].outstanding() <= 16));
+    pair.drive(Time::from_secs(3));
+    assert_eq!(pair.client().outstanding(), 16);
+    assert!(pair.client().cwnd() < 17.0, "{}", pair.client().cwnd());
+    // 4 segments and 2 more for each that arrives.
+    let growth = WindowGrowth::PerPacket { initial: 4, step: 2 };
+    let mut pair = Pair::new(&Config { window_growth: growth, handshake: false, ..Config::default() });
+    pair.open();
+    pair.client().write_unlimited();
+    pair.drive(Time::from_millis(99));
+    let windows: Vec<_> = pair.sent.iter().filter(|s| s.1 == SERVER).map(|s| s.2.window).collect();
+    assert_eq!(windows, [6, 8, 10, 12]);
+}
+
+#[test]
+fn the_window_in_flight_is_the_laws() {
+    let law = || NewRenoConfig { initial_window: 3.7, ..Default::default() }.build().into();
+    let mut pair = Pair::with_laws(&Config::default(), law(), law());
+    pair.faults.loss = 0.02;
+    pair.check = Box::new(|pair| {
+        let end = &pair.ends[CLIENT];
+        // What was sent before the window fell may still be there; nothing is added to it.
+        if !end.recovering() {
+            assert!(
+                f64::from(end.in_flight()) <= end.cwnd().max(1.0) + 3.0,
+                "{} {}",
+                end.in_flight(),
+                end.cwnd()
+            );
+        }
+    });
+    pair.open();
+    pair.client().write_frame(2_000_000);
+    assert!(pair.drive(LONG));
+    let burst = pair.sent.iter().filter(|s| s.1 == CLIENT && s.2.flags.has(Flags::DATA));
+    let first = burst.clone().next().map(|s| s.0);
+    assert_eq!(burst.filter(|s| Some(s.0) == first).count(), 3);
+}
+
+#[test]
+fn a_closed_direction_still_delivers_the_other() {
+    let mut pair = Pair::new(&Config::default());
+    pair.open();
+    pair.client().finish();
+    pair.drive(Time::from_secs(2));
+    pair.server().write_frame(50_000);
+    pair.server().finish();
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.frames(CLIENT), [50_000]);
+    assert!(pair.events[CLIENT].contains(&Event::Closed) && pair.events[SERVER].contains(&Event::Closed));
+}
+
+#[test]
+fn tolls_go_out_and_their_sum_comes_back() {
+    let law = || XcpConfig { initial_window: 2.0, ..Default::default() }.build().into();
+    let config = Config { handshake: false, delayed_ack: Some(Time::from_millis(500)), ..Config::default() };
+    let mut pair = Pair::with_laws(&config, law(), law());
+    pair.open();
+    pair.client().write_frame(2 * 1460);
+    pair.drive(Time::from_secs(1));
+    let tolled: Vec<_> = pair.sent.iter().filter(|s| s.2.flags.has(Flags::TOLLED)).collect();
+    assert_eq!(tolled.len(), 2);
+    assert!(tolled.iter().all(|s| s.2.toll.rtt == 0.0 && s.2.toll.due == 0.0));
+    let echoes: Vec<_> = pair.sent.iter().filter(|s| s.2.flags.has(Flags::ECHO)).collect();
+    assert_eq!(echoes.len(), 1, "one acknowledgement for both");
+    // The next ones know the round trip; no link cuts what they ask for, so all of it comes back.
+    let start = pair.sent.len();
+    pair.client().write_frame(2 * 1460);
+    pair.drive(Time::from_secs(1));
+    let sent = &pair.sent[start..];
+    let asked: f64 = sent.iter().filter(|s| s.2.flags.has(Flags::TOLLED)).map(|s| s.2.toll.due).sum();
+    let echoed: f32 = sent.iter().filter(|s| s.2.flags.has(Flags::ECHO)).map(|s| s.2.toll.echo).sum();
+    assert!(asked > 0.0);
+    assert_eq!(asked as f32, echoed);
+}

@@ -1,0 +1,178 @@
+//! Packets nobody should send.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tollway_law::sender::{AnySender, CubicConfig, NewRenoConfig, XcpConfig};
+use tollway_law::{Time, Toll};
+
+use super::super::{Config, Connection, Detection, WindowGrowth};
+use crate::{Flags, Packet, SackRanges, Stamp};
+
+/// Numbers near those in use are what breaks things; any other is tried as well.
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![0u32..40, any::<u32>(), (0u32..40).prop_map(|n| u32::MAX - n)]
+}
+
+fn float() -> impl Strategy<Value = f64> {
+    prop_oneof![any::<f64>(), -1e6..1e6, Just(f64::NAN), Just(f64::INFINITY)]
+}
+
+fn packets() -> impl Strategy<Value = (Packet, SackRanges)> {
+    let toll = (float(), any::<f32>(), any::<f32>(), any::<f32>());
+    let ranges = prop::collection::vec((number(), number()), 0..5);
+    (toll, number(), number(), any::<u32>(), any::<u32>(), number(), any::<u16>(), any::<u16>(), ranges)
+        .prop_map(|((due, rtt, offer, echo), seq, ack, sent, sent_echo, window, size, flags, ranges)| {
+            let mut sack = SackRanges::EMPTY;
+            for (start, end) in ranges {
+                sack.push(start, end);
+            }
+            let packet = Packet {
+                toll: Toll { due, rtt, offer, stake: 0.0, echo },
+                seq,
+                ack,
+                sent: Stamp(sent),
+                sent_echo: Stamp(sent_echo),
+                window,
+                size,
+                // Resets end the story early: fewer of them.
+                flags: Flags(if seq % 7 == 0 { flags } else { flags & !Flags::RST.0 }),
+                ..Packet::default()
+            };
+            (packet, sack)
+        })
+}
+
+fn connection(choice: u8, server: bool) -> Connection {
+    let detection = match choice & 3 {
+        0 | 1 => Detection::Rfc6675,
+        2 => Detection::Rack { tail_probe: true },
+        _ => Detection::Rack { tail_probe: false },
+    };
+    let config = Arc::new(Config {
+        sack: choice & 3 != 0,
+        detection,
+        handshake: choice & 4 != 0,
+        delayed_ack: (choice & 8 != 0).then_some(Time::from_millis(40)),
+        window_growth: if choice & 16 != 0 {
+            WindowGrowth::Feedback { initial: 2 }
+        } else {
+            WindowGrowth::Whole
+        },
+        receive_buffer: 1 << 16,
+        send_buffer: 256,
+        ..Config::default()
+    });
+    let law: AnySender = match choice % 3 {
+        0 => NewRenoConfig::default().build().into(),
+        1 => CubicConfig::default().build().into(),
+        _ => XcpConfig::default().build().into(),
+    };
+    match server {
+        true => Connection::server(&config, law, 0),
+        false => Connection::client(&config, law, 0),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(20251122),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_packet_panics_or_corrupts(
+        choice: u8,
+        server: bool,
+        story in prop::collection::vec((packets(), 0u64..400, any::<bool>()), 1..60),
+    ) {
+        let mut end = connection(choice, server);
+        let mut now = Time::from_secs(1);
+        end.open(now);
+        end.write_frame(100_000);
+        end.write_unlimited();
+        let (mut out, mut sack) = (Packet::default(), SackRanges::EMPTY);
+        for (i, ((packet, ranges), millis, timer)) in story.iter().enumerate() {
+            now += Time::from_millis(*millis);
+            if *timer {
+                end.handle_timeout(now);
+            }
+            end.handle_packet(now, packet, ranges);
+            let mut burst = 0;
+            while end.poll_transmit(now, &mut out, &mut sack) {
+                burst += 1;
+                prop_assert!(burst < 1000);
+            }
+            while end.poll_event().is_some() {}
+            end.check_counts();
+            prop_assert!(end.outstanding() <= 257);
+            prop_assert!(end.cwnd().is_finite() && end.cwnd() >= 1.0);
+            if i == 40 {
+                end.stop();
+            }
+        }
+    }
+}
+
+/// A sender without handshake that has ten segments in flight, 0…9.
+fn sender() -> (Connection, Time) {
+    let config = Arc::new(Config { handshake: false, ..Config::default() });
+    let mut end = Connection::client(&config, NewRenoConfig::default().build().into(), 0);
+    let now = Time::from_secs(1);
+    end.open(now);
+    end.write_unlimited();
+    let (mut out, mut sack) = (Packet::default(), SackRanges::EMPTY);
+    while end.poll_transmit(now, &mut out, &mut sack) {}
+    assert_eq!(end.outstanding(), 10);
+    (end, now)
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
+    let (mut end, now) = sender();
+    let packet = Packet { flags: Flags::ACK, ack: 11, window: 1000, size: 40, ..Packet::default() };
+    end.handle_packet(now, &packet, &SackRanges::EMPTY);
+    assert_eq!(end.outstanding(), 10);
+}
+
+#[test]
+fn ranges_outside_the_flight_are_ignored() {
+    let (mut end, now) = sender();
+    let flags = Flags::ACK.with(Flags::SACK);
+    for range in [(0, 4), (5, 11), (11, 20), (7, 7), (8, 3), (u32::MAX - 3, 2)] {
+        let mut sack = SackRanges::EMPTY;
+        sack.push(range.0, range.1);
+        end.handle_packet(now, &Packet { flags, window: 1000, size: 40, ..Packet::default() }, &sack);
+        assert_eq!(end.in_flight(), 10, "{range:?}");
+        assert!(!end.recovering());
+    }
+}
+
+#[test]
+fn a_blind_reset_is_answered_not_obeyed() {
+    let (mut end, now) = sender();
+    let mut out = Packet::default();
+    let mut sack = SackRanges::EMPTY;
+    let reset = |seq| Packet { flags: Flags::RST, seq, size: 40, ..Packet::default() };
+    end.handle_packet(now, &reset(5), &sack);
+    assert!(end.poll_transmit(now, &mut out, &mut sack));
+    assert!(out.flags.has(Flags::ACK) && !out.flags.has(Flags::DATA));
+    end.handle_packet(now, &reset(0), &sack);
+    assert_eq!(end.state(), super::super::State::Reset);
+}
+
+#[test]
+fn data_beyond_the_window_is_not_kept() {
+    let config = Arc::new(Config { handshake: false, receive_buffer: 10 * 1460, ..Config::default() });
+    let mut end = Connection::server(&config, NewRenoConfig::default().build().into(), 0);
+    let data = |seq| Packet { flags: Flags::DATA, seq, size: 1500, ..Packet::default() };
+    let now = Time::from_secs(1);
+    for seq in [10, 11, u32::MAX, 1 << 31] {
+        end.handle_packet(now, &data(seq), &SackRanges::EMPTY);
+    }
+    assert_eq!(end.stats().duplicates, 4);
+    (0..10).rev().for_each(|seq| end.handle_packet(now, &data(seq), &SackRanges::EMPTY));
+    assert_eq!(end.stats().segments_delivered, 10);
+}

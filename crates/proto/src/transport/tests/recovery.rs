@@ -1,0 +1,199 @@
+//! Losses, one by one: who finds them, and what it costs.
+
+use tollway_law::Time;
+use tollway_law::sender::NewRenoConfig;
+
+use super::super::{Config, Detection, Rto};
+use super::pair::{CLIENT, Pair, SERVER};
+use crate::{Flags, Packet};
+
+const LONG: Time = Time::from_secs(600);
+const RACK: Detection = Detection::Rack { tail_probe: false };
+
+/// A bulk transfer of `segments` with a fixed window, whose channel loses the data segments that `lost` names, each
+/// as often as it is named.
+fn transfer(config: &Config, window: f64, segments: u64, lost: &[u32]) -> Pair {
+    let law = || NewRenoConfig { initial_window: window, initial_ssthresh: 2.0 }.build().into();
+    let mut pair = Pair::with_laws(&Config { handshake: false, ..config.clone() }, law(), law());
+    let mut lost = lost.to_vec();
+    pair.lose = Box::new(move |side, packet: &Packet| {
+        let hit = lost.iter().position(|&seq| seq == packet.seq);
+        match hit {
+            Some(i) if side == CLIENT && packet.flags.has(Flags::DATA) => {
+                lost.swap_remove(i);
+                true
+            }
+            _ => false,
+        }
+    });
+    pair.open();
+    pair.client().write_frame(segments * 1460);
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.frames(SERVER), [segments * 1460]);
+    pair
+}
+
+fn all_detections() -> [Config; 3] {
+    [
+        Config { sack: false, ..Config::default() },
+        Config { detection: Detection::Rfc6675, ..Config::default() },
+        Config { detection: RACK, ..Config::default() },
+    ]
+}
+
+#[test]
+fn one_loss_costs_one_retransmission_and_half_the_window() {
+    for config in all_detections() {
+        let mut pair = transfer(&config, 20.0, 200, &[30]);
+        let stats = *pair.client().stats();
+        let found = (stats.retransmissions, stats.fast_recoveries, stats.timeouts);
+        assert_eq!(found, (1, 1, 0), "{:?}", config.detection);
+        assert_eq!(pair.server().stats().duplicates, 0);
+    }
+}
+
+#[test]
+fn several_losses_of_a_window_are_one_episode() {
+    for config in all_detections() {
+        let mut pair = transfer(&config, 20.0, 200, &[30, 33, 34, 39]);
+        let stats = *pair.client().stats();
+        assert_eq!((stats.retransmissions, stats.fast_recoveries, stats.timeouts), (4, 1, 0));
+    }
+}
+
+#[test]
+fn without_sack_a_partial_acknowledgement_shows_the_next_hole() {
+    let config = Config { sack: false, ..Config::default() };
+    let pair = transfer(&config, 20.0, 200, &[30, 33, 39]);
+    let again: Vec<_> = pair
+        .sent
+        .iter()
+        .filter(|s| s.2.flags.has(Flags::RETRANSMIT))
+        .map(|s| (s.2.seq, s.0.0 / 1_000_000))
+        .collect();
+    // One hole a round trip of 100 ms.
+    assert_eq!(again.iter().map(|a| a.0).collect::<Vec<_>>(), [30, 33, 39]);
+    assert_eq!((again[1].1 - again[0].1, again[2].1 - again[1].1), (100, 100));
+}
+
+#[test]
+fn with_sack_all_holes_are_repaired_within_a_round_trip() {
+    let config = Config { detection: Detection::Rfc6675, ..Config::default() };
+    let pair = transfer(&config, 40.0, 300, &[50, 55, 60]);
+    let times: Vec<_> = pair.sent.iter().filter(|s| s.2.flags.has(Flags::RETRANSMIT)).map(|s| s.0).collect();
+    assert_eq!(times.len(), 3);
+    assert!(times[2].saturating_sub(times[0]) < Time::from_millis(100));
+}
+
+#[test]
+fn rack_finds_a_lost_retransmission_where_counting_needs_a_timeout() {
+    let lost = [30, 30];
+    let mut counting = transfer(&Config::default(), 20.0, 300, &lost);
+    assert_eq!(counting.client().stats().timeouts, 1);
+    let mut timing = transfer(&Config { detection: RACK, ..Config::default() }, 20.0, 300, &lost);
+    let stats = *timing.client().stats();
+    assert_eq!((stats.timeouts, stats.lost_retransmissions, stats.retransmissions), (0, 1, 2));
+}
+
+#[test]
+fn a_tail_probe_repairs_the_last_segment_before_the_timeout() {
+    let plain = transfer(&Config { detection: RACK, ..Config::default() }, 20.0, 10, &[9]);
+    assert_eq!(plain.ends[CLIENT].stats().timeouts, 1);
+    let config = Config { detection: Detection::Rack { tail_probe: true }, ..Config::default() };
+    let probed = transfer(&config, 20.0, 10, &[9]);
+    let stats = probed.ends[CLIENT].stats();
+    assert_eq!((stats.timeouts, stats.tail_probes, stats.retransmissions), (0, 1, 1));
+    assert!(probed.now < plain.now);
+    // The loss that the probe hid still counts: the window was halved.
+    assert!(probed.ends[CLIENT].cwnd() < 12.0, "{}", probed.ends[CLIENT].cwnd());
+}
+
+#[test]
+fn limited_transmit_makes_the_third_duplicate_of_a_small_window() {
+    // Three in flight, the first lost: two duplicates at most, unless they let new segments leave.
+    for (limited_transmit, timeouts) in [(true, 0), (false, 1)] {
+        let config = Config { limited_transmit, sack: false, ..Config::default() };
+        let law = || NewRenoConfig { initial_window: 3.0, initial_ssthresh: 2.0 }.build().into();
+        let mut pair = Pair::with_laws(&Config { handshake: false, ..config }, law(), law());
+        let mut first = true;
+        pair.lose = Box::new(move |side, _| side == CLIENT && std::mem::take(&mut first));
+        pair.open();
+        pair.client().write_frame(20 * 1460);
+        assert!(pair.drive(LONG));
+        assert_eq!(pair.client().stats().timeouts, timeouts);
+    }
+}
+
+#[test]
+fn timeouts_double_until_something_gets_through_or_stay_when_fixed() {
+    for (backoff, gaps) in [(true, [600, 1200, 2400, 4800]), (false, [300, 300, 300, 300])] {
+        let config = Config { rto: Rto { backoff, ..Rto::default() }, handshake: false, ..Config::default() };
+        let law = || NewRenoConfig { initial_window: 4.0, initial_ssthresh: 2.0 }.build().into();
+        let mut pair = Pair::with_laws(&config, law(), law());
+        pair.open();
+        pair.client().write_unlimited();
+        pair.drive(Time::from_secs(5));
+        // A steady round trip of 100 ms: the timeout is that and the least margin.
+        assert_eq!(pair.client().rto(), Time::from_millis(300));
+        pair.lose = Box::new(|_, _| true);
+        let from = pair.sent.len();
+        while pair.client().stats().timeouts < 5 {
+            assert!(pair.step());
+        }
+        let again: Vec<_> =
+            pair.sent[from..].iter().filter(|s| s.2.flags.has(Flags::RETRANSMIT)).map(|s| s.0).collect();
+        let measured: Vec<_> = again.windows(2).map(|w| w[1].saturating_sub(w[0]).0 / 1_000_000).collect();
+        assert_eq!(measured, gaps);
+        assert_eq!(pair.client().cwnd(), 1.0);
+        // The blackout ends: the doubling with it.
+        pair.lose = Box::new(|_, _| false);
+        pair.drive(Time::from_secs(10));
+        assert_eq!(pair.client().rto(), Time::from_millis(300));
+        assert!(pair.client().cwnd() > 2.0);
+    }
+}
+
+#[test]
+fn a_timeout_keeps_what_was_reported_received() {
+    // All but the first of the window arrives; the retransmission is lost as well.
+    let pair = transfer(&Config::default(), 20.0, 60, &[20, 20]);
+    let stats = pair.ends[CLIENT].stats();
+    assert_eq!(stats.timeouts, 1);
+    assert!(stats.retransmissions <= 4, "{}", stats.retransmissions);
+    assert!(pair.ends[SERVER].stats().duplicates <= 1);
+}
+
+#[test]
+fn a_timeout_that_was_too_early_is_recognised() {
+    let law = || NewRenoConfig { initial_window: 4.0, initial_ssthresh: 2.0 }.build().into();
+    let config = Config { handshake: false, ..Config::default() };
+    let mut pair = Pair::with_laws(&config, law(), law());
+    pair.open();
+    pair.client().write_unlimited();
+    pair.drive(Time::from_secs(3));
+    // The path grows longer by a second at once.
+    pair.latency = Time::from_secs(1);
+    pair.drive(Time::from_secs(6));
+    let stats = pair.client().stats();
+    assert!(stats.timeouts >= 1);
+    assert_eq!(stats.spurious_timeouts, 1);
+}
+
+#[test]
+fn a_little_reordering_is_no_loss_to_rack() {
+    let run = |detection| {
+        let law = || NewRenoConfig { initial_window: 20.0, initial_ssthresh: 2.0 }.build().into();
+        let config = Config { detection, handshake: false, ..Config::default() };
+        let mut pair = Pair::with_laws(&config, law(), law());
+        pair.faults.reorder = 0.05;
+        // Under a quarter of the round trip, which is what is allowed for.
+        pair.disorder = Time::from_millis(20);
+        pair.open();
+        pair.client().write_frame(1460 * 2000);
+        assert!(pair.drive(LONG));
+        pair.client().stats().fast_recoveries
+    };
+    // Until it has seen reordering, three received beyond count for a loss here too (RFC 8985 § 6.2, step 4).
+    assert!(run(RACK) <= 3, "{}", run(RACK));
+    assert!(run(Detection::Rfc6675) >= 20, "{}", run(Detection::Rfc6675));
+}
