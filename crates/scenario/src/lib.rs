@@ -1,8 +1,9 @@
 //! The scenario file, what it resolves to, running it, and the result tables.
 //!
-//! What a user writes ([`file`]) is checked and resolved into a [`plan::Plan`], from which either engine is built
-//!; what is measured goes into [`tables`].
+//! What a user writes ([`file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
+//! ([`run`]); what is measured goes into [`tables`].
 
 pub mod file;
 pub mod plan;
+pub mod run;
 pub mod tables;

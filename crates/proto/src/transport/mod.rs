@@ -35,7 +35,7 @@ use std::sync::Arc;
 use tollway_law::sender::{AnySender, SenderLaw};
 use tollway_law::{Rate, Time, Toll};
 
-use crate::{Flags, Packet, SackRanges, Stamp};
+use crate::{Flags, Machine, Packet, SackRanges, Stamp};
 
 use receiver::Receiver;
 use sender::Sender;
@@ -431,9 +431,56 @@ impl Connection {
         &self.send.law
     }
 
+    /// The receive buffer is now `bytes` of payload. What was advertised stays advertised (RFC 9293 § 3.8.6): a
+    /// smaller buffer counts once the sender has used the window it was shown.
+    pub fn set_receive_buffer(&mut self, bytes: u64) {
+        self.receive.set_capacity(Config::segments_in(bytes, self.config.payload()));
+    }
+
+    /// Whether all that [`Connection::finish`] or [`Connection::stop`] closed off has been acknowledged.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        self.told & FINISHED != 0
+    }
+
     /// The sender's law, to be told by its owner what it may spend.
     pub fn law_mut(&mut self) -> &mut AnySender {
         &mut self.send.law
+    }
+}
+
+/// As an engine drives it; a stop ends both directions.
+impl Machine for Connection {
+    fn open(&mut self, now: Time) {
+        Connection::open(self, now);
+    }
+
+    fn stop(&mut self, _: Time) {
+        Connection::stop(self);
+    }
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
+        Connection::handle_packet(self, now, packet, sack);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        Connection::handle_timeout(self, now);
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        Connection::poll_timeout(self)
+    }
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        self.is_finished()
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        Connection::poll_transmit(self, now, out, sack)
     }
 }
 

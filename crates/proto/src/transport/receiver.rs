@@ -102,6 +102,14 @@ impl Receiver {
         self.synced = true;
     }
 
+    /// The buffer holds `segments` from now on; a larger one is advertised at once.
+    pub(super) fn set_capacity(&mut self, segments: u32) {
+        let whole = self.room == self.capacity;
+        self.capacity = segments;
+        self.room = if whole { segments } else { self.room.min(segments) };
+        self.ack_now |= self.synced && whole;
+    }
+
     /// The next packet back is an answer to this one.
     pub(super) fn note(&mut self, packet: &Packet) {
         self.stamp = packet.sent;

@@ -1,0 +1,318 @@
+//! A [`Plan`] made into a simulated network.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tollway_law::link::{self, AnyLink, DropTail};
+use tollway_law::sender::{self, AnySender};
+use tollway_law::{Bytes, Time};
+use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
+use tollway_sim::{
+    Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
+};
+
+use crate::plan::{
+    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Request, SenderLaw, TransportId,
+    XcpForm,
+};
+
+/// The simulated network and what of the plan became what.
+pub(super) struct Built {
+    pub(super) network: Network<Connection>,
+    /// By [`plan::LinkId`].
+    pub(super) links: Vec<LinkId>,
+    /// By [`plan::FlowId`].
+    pub(super) flows: Vec<FlowId>,
+    /// There and back, by workload and path.
+    pub(super) workload_routes: Vec<Vec<(RouteId, RouteId)>>,
+    sources: Vec<tollway_sim::SourceId>,
+    /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
+    losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
+    configs: HashMap<(TransportId, u64, u64), Arc<Config>>,
+}
+
+/// A flow to be started.
+pub(super) struct FlowEnds {
+    pub(super) transport: TransportId,
+    pub(super) route: (RouteId, RouteId),
+    pub(super) data: Data,
+    pub(super) receive_buffer: u64,
+    pub(super) send_buffer: u64,
+    pub(super) start: Time,
+    pub(super) stop: Time,
+}
+
+impl Built {
+    pub(super) fn new(plan: &Plan) -> Built {
+        let mut network = Network::new(plan.seed);
+        let add_link = |(i, link): (usize, &plan::Link)| {
+            network.add_link(LinkSpec {
+                rate: link.rate,
+                delay: link.delay,
+                overhead: link.overhead,
+                law: link_law(plan, i),
+                limit: link.limit,
+            })
+        };
+        let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
+        for medium in &plan.media {
+            let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
+            network.add_medium(&members);
+        }
+        let mut built = Built {
+            network,
+            links,
+            flows: Vec::with_capacity(plan.flows.len()),
+            workload_routes: Vec::new(),
+            sources: Vec::new(),
+            losses: BTreeMap::new(),
+            configs: HashMap::new(),
+        };
+        for (i, link) in plan.links.iter().enumerate().filter(|(_, link)| link.loss > 0.0) {
+            built.set_base_loss(plan::LinkId(i as u32), link.loss);
+        }
+        for cbr in &plan.cbrs {
+            let route = built.route(&cbr.route, RouteEnd::Sink);
+            built.sources.push(built.network.add_source(SourceSpec {
+                route,
+                rate: cbr.rate,
+                size: cbr.packet_size,
+                start: cbr.start,
+                stop: cbr.stop,
+                on_off: cbr.on_off,
+            }));
+        }
+        for workload in &plan.workloads {
+            let routes = workload.paths.iter().map(|path| built.routes(path)).collect();
+            built.workload_routes.push(routes);
+        }
+        for flow in &plan.flows {
+            let ends = FlowEnds {
+                transport: flow.transport,
+                route: built.routes(&flow.path),
+                data: flow.data,
+                receive_buffer: flow.receive_buffer,
+                send_buffer: flow.send_buffer,
+                start: flow.start,
+                stop: flow.stop,
+            };
+            let id = built.start_flow(plan, ends, None);
+            built.flows.push(id);
+        }
+        built
+    }
+
+    fn routes(&mut self, path: &plan::Path) -> (RouteId, RouteId) {
+        (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client))
+    }
+
+    fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> RouteId {
+        let links: Vec<LinkId> = links.iter().map(|link| self.links[link.0 as usize]).collect();
+        self.network.add_route(&links, end)
+    }
+
+    /// Adds a flow, in the place of `vacant` if there is one.
+    pub(super) fn start_flow(&mut self, plan: &Plan, ends: FlowEnds, vacant: Option<FlowId>) -> FlowId {
+        let transport = &plan.transports[ends.transport.0 as usize];
+        let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
+        let config = self.configs.entry(key).or_insert_with(|| {
+            Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer))
+        });
+        let mut client = Connection::client(config, sender_law(transport), 0);
+        let mut server = Connection::server(config, sender_law(transport), 0);
+        let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
+        for sender in senders.into_iter().flatten() {
+            match ends.data {
+                Data::Endless => sender.write_unlimited(),
+                Data::Bytes(bytes) => {
+                    sender.write_stream(bytes);
+                    sender.finish();
+                }
+                Data::Frames { count, size } => {
+                    (0..count).for_each(|_| sender.write_frame(size));
+                    sender.finish();
+                }
+            }
+        }
+        let (forward, back) = ends.route;
+        let spec = FlowSpec { client, server, forward, back, start: ends.start, stop: ends.stop };
+        match vacant {
+            None => self.network.add_flow(spec),
+            Some(flow) => {
+                self.network.replace_flow(flow, spec);
+                flow
+            }
+        }
+    }
+
+    /// Sets or (with `loss` `None`) ends one of the plan's random losses.
+    pub(super) fn set_loss(&mut self, link: plan::LinkId, which: Option<usize>, loss: Option<&Loss>) {
+        let spec = loss.map(|loss| LossSpec {
+            place: match loss.place {
+                plan::Place::Before => Place::Before,
+                plan::Place::After => Place::After,
+            },
+            only: match loss.only {
+                Only::All => Direction::All,
+                Only::Data => Direction::Data,
+                Only::Ack => Direction::Acks,
+            },
+            probability: loss.probability,
+        });
+        self.put_loss(link, which, spec);
+    }
+
+    /// Sets a link's own loss, on its wire.
+    pub(super) fn set_base_loss(&mut self, link: plan::LinkId, probability: f64) {
+        let spec = LossSpec { place: Place::After, only: Direction::All, probability };
+        self.put_loss(link, None, (probability > 0.0).then_some(spec));
+    }
+
+    fn put_loss(&mut self, link: plan::LinkId, which: Option<usize>, spec: Option<LossSpec>) {
+        let losses = self.losses.entry(link).or_default();
+        losses.retain(|entry| entry.0 != which);
+        losses.extend(spec.map(|spec| (which, spec)));
+        let specs = losses.iter().map(|entry| entry.1).collect();
+        self.network.set_losses(self.links[link.0 as usize], specs);
+    }
+
+    /// What the network has to say that fits no table.
+    pub(super) fn extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        for (link, &id) in plan.links.iter().zip(&self.links) {
+            let name = &link.name;
+            let divergence = match self.network.law(id) {
+                AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
+                AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
+                _ => None,
+            };
+            if let Some(deviation) = divergence {
+                extra.insert(format!("law-divergence.{name}"), deviation.worst);
+                extra.insert(format!("law-divergence-packets.{name}"), deviation.packets as f64);
+            }
+            let drops = self.network.read_link(id).drops;
+            if drops.before + drops.after > 0 {
+                extra.insert(format!("lost.{name}"), (drops.before + drops.after) as f64);
+            }
+        }
+        for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
+            let stats = self.network.read_source(id);
+            extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);
+            extra.insert(format!("cbr-arrived.{}", cbr.name), stats.arrived_packets as f64);
+        }
+    }
+}
+
+fn link_law(plan: &Plan, index: usize) -> AnyLink {
+    let link = &plan.links[index];
+    match &link.law {
+        LinkLaw::DropTail => AnyLink::DropTail(DropTail),
+        LinkLaw::Red(red) => {
+            let unit = |amount| match amount {
+                Amount::Packets(n) => (link::ThresholdUnit::Packets, n),
+                Amount::Bytes(n) => (link::ThresholdUnit::Bytes, n),
+            };
+            let (count, min) = unit(red.min_threshold);
+            let (_, max) = unit(red.max_threshold);
+            link::RedConfig {
+                min_threshold: min,
+                max_threshold: max,
+                unit: count,
+                max_probability: red.max_probability,
+                weight: red.weight,
+                gentle: red.gentle,
+                // A stream of its own for each port.
+                seed: plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f),
+                ..Default::default()
+            }
+            .build(link.capacity)
+        }
+        LinkLaw::Xcp(xcp) => link::XcpConfig {
+            alpha: xcp.alpha,
+            beta: xcp.beta,
+            gamma: xcp.gamma,
+            max_interval: xcp.max_interval,
+            min_interval: xcp.min_interval,
+            overhead: Bytes(u64::from(xcp.overhead)),
+            form: match xcp.form {
+                XcpForm::Throughput => link::Form::Throughput,
+                XcpForm::Window => link::Form::Window,
+            },
+            arithmetic: match (xcp.arithmetic, xcp.shadow) {
+                (Arithmetic::Float, Some(Arithmetic::Fixed32)) => link::Arithmetic::Shadow32,
+                (Arithmetic::Float, Some(Arithmetic::Fixed128)) => link::Arithmetic::Shadow128,
+                (Arithmetic::Float, _) => link::Arithmetic::Float,
+                (Arithmetic::Fixed32, _) => link::Arithmetic::Fixed32,
+                (Arithmetic::Fixed128, _) => link::Arithmetic::Fixed128,
+            },
+            ..Default::default()
+        }
+        .build(link.capacity),
+    }
+}
+
+fn sender_law(transport: &plan::Transport) -> AnySender {
+    let initial_window = f64::from(transport.initial_window);
+    match &transport.law {
+        SenderLaw::NewReno => {
+            sender::NewRenoConfig { initial_window, ..Default::default() }.build().into()
+        }
+        SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
+        SenderLaw::Xcp(xcp) => sender::XcpConfig {
+            initial_window,
+            demand: match xcp.request {
+                Request::All => sender::Demand::Everything,
+                Request::Need => sender::Demand::Everything,
+            },
+            advertise_limit: xcp.advertise_limit,
+            on_loss: match xcp.on_loss {
+                OnLoss::Keep => sender::LossResponse::Keep,
+                OnLoss::Halve => sender::LossResponse::Halve,
+            },
+            paced: xcp.pacing,
+            ..Default::default()
+        }
+        .build()
+        .into(),
+    }
+}
+
+/// A sender law's name, as the file has it.
+pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
+    match law {
+        SenderLaw::NewReno => "newreno",
+        SenderLaw::Cubic => "cubic",
+        SenderLaw::Xcp(_) => "xcp",
+    }
+}
+
+fn transport_config(transport: &plan::Transport, receive_buffer: u64, send_buffer: u64) -> Config {
+    let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
+    let packets = |bytes: u64| bytes / u64::from(transport.packet_size.max(1));
+    Config {
+        segment: transport.packet_size,
+        header: transport.header,
+        ack_size: transport.ack_size,
+        handshake: transport.handshake,
+        initial_segment: 0,
+        send_buffer: packets(send_buffer).clamp(1, 1 << 30) as u32,
+        receive_buffer: packets(receive_buffer).clamp(1, 1 << 30) * payload,
+        window_growth: WindowGrowth::Whole,
+        sack: transport.sack_blocks > 0,
+        sack_ranges: transport.sack_blocks.max(1),
+        detection: match transport.loss_detection {
+            LossDetection::NewReno => Detection::NewReno,
+            LossDetection::Rfc6675 => Detection::Rfc6675,
+            LossDetection::Rack => Detection::Rack { tail_probe: true },
+        },
+        limited_transmit: true,
+        delayed_ack: transport.delayed_ack,
+        rto: Rto {
+            initial: transport.rto.fixed.unwrap_or(transport.rto.initial),
+            min: transport.rto.fixed.unwrap_or(transport.rto.min),
+            max: transport.rto.fixed.unwrap_or(transport.rto.max),
+            backoff: transport.rto.fixed.is_none(),
+            ..Rto::default()
+        },
+        ecn: false,
+    }
+}

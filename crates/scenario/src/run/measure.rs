@@ -1,0 +1,401 @@
+//! Measurement: counters read at interval ends, made rows.
+
+use std::collections::BTreeMap;
+
+use tollway_law::Time;
+use tollway_proto::Machine;
+use tollway_proto::transport::{Connection, Stats};
+use tollway_sim::{FlowId, LinkStats};
+
+use super::build::{Built, sender_name};
+use super::digest::Digest;
+use super::workload::{Generator, Running};
+use super::{Options, RunError};
+use crate::plan::{Data, Direction, Plan};
+use crate::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
+
+/// Reads counters and writes rows.
+pub(super) struct Meter {
+    writer: TableWriter,
+    digest: Digest,
+    interval: Option<Time>,
+    next_row: Time,
+    warmup: Time,
+    warmed: bool,
+    last: Time,
+    lanes: Vec<Lane>,
+    links: Vec<LinkMeter>,
+    lanes_of: BTreeMap<FlowId, Vec<usize>>,
+    ideal_mbps: Vec<Option<f64>>,
+    workload_names: Vec<(String, &'static str)>,
+}
+
+/// One direction of data of a flow.
+struct Lane {
+    name: String,
+    flow: FlowId,
+    plan_flow: usize,
+    /// From client to server, or back.
+    forward: bool,
+    start: Time,
+    stop: Time,
+    done: Option<Time>,
+    last: Counters,
+    at_warmup: Counters,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    received: u64,
+    delivered: u64,
+    retransmissions: u64,
+}
+
+impl Lane {
+    fn ends<'a>(&self, built: &'a Built) -> (&'a Connection, &'a Connection) {
+        let (client, server) = (built.network.client(self.flow), built.network.server(self.flow));
+        if self.forward { (client, server) } else { (server, client) }
+    }
+
+    fn counters(&self, built: &Built) -> Counters {
+        let (sender, receiver) = self.ends(built);
+        Counters::of(sender.stats(), receiver.stats())
+    }
+}
+
+impl Counters {
+    fn of(sender: &Stats, receiver: &Stats) -> Counters {
+        Counters {
+            received: receiver.bytes_received,
+            delivered: receiver.bytes_delivered,
+            retransmissions: sender.retransmissions,
+        }
+    }
+}
+
+/// One direction of a link.
+struct LinkMeter {
+    last: LinkStats,
+    at_warmup: LinkStats,
+    /// Since the warm-up's end.
+    byte_ns: u128,
+    packet_ns: u128,
+    max_bytes: u64,
+    max_packets: u32,
+    rows: bool,
+}
+
+impl Meter {
+    pub(super) fn new(plan: &Plan, built: &mut Built, options: &Options<'_>) -> Result<Meter, RunError> {
+        let mut lanes = Vec::new();
+        let mut lanes_of: BTreeMap<FlowId, Vec<usize>> = BTreeMap::new();
+        for (i, flow) in plan.flows.iter().enumerate() {
+            let both = plan.transports[flow.transport.0 as usize].both_ways;
+            for forward in [true, false].into_iter().take(1 + usize::from(both)) {
+                lanes_of.entry(built.flows[i]).or_default().push(lanes.len());
+                lanes.push(Lane {
+                    name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
+                    flow: built.flows[i],
+                    plan_flow: i,
+                    forward,
+                    start: flow.start,
+                    stop: flow.stop,
+                    done: None,
+                    last: Counters::default(),
+                    at_warmup: Counters::default(),
+                });
+            }
+        }
+        let shown = shown_links(plan);
+        let links = shown.iter().zip(&built.links).map(|(&rows, &link)| {
+            built.network.measure_link(link, rows);
+            LinkMeter {
+                last: LinkStats::default(),
+                at_warmup: LinkStats::default(),
+                byte_ns: 0,
+                packet_ns: 0,
+                max_bytes: 0,
+                max_packets: 0,
+                rows,
+            }
+        });
+        let links = links.collect();
+        let law = |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law);
+        Ok(Meter {
+            writer: TableWriter::new(&options.outputs)?,
+            digest: Digest::new(),
+            interval: plan.measure.interval,
+            next_row: plan.measure.interval.unwrap_or(Time::NEVER),
+            warmup: plan.measure.warmup,
+            warmed: false,
+            last: Time::ZERO,
+            lanes,
+            links,
+            lanes_of,
+            ideal_mbps: options.ideal_mbps.clone(),
+            workload_names: (0..plan.workloads.len())
+                .map(|i| (plan.workloads[i].name.clone(), law(i)))
+                .collect(),
+        })
+    }
+
+    /// When something has to be read next.
+    pub(super) fn next(&self) -> Time {
+        if self.warmed { self.next_row } else { self.next_row.min(self.warmup) }
+    }
+
+    /// Reads what is due.
+    pub(super) fn tick(&mut self, plan: &Plan, built: &mut Built) -> Result<(), RunError> {
+        let now = built.network.now();
+        if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
+            self.rows(plan, built, now)?;
+            self.last = now;
+            self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
+        }
+        if !self.warmed && now >= self.warmup {
+            self.warmed = true;
+            for lane in &mut self.lanes {
+                lane.at_warmup = lane.counters(built);
+            }
+            for (i, meter) in self.links.iter_mut().enumerate() {
+                let stats = built.network.read_link(built.links[i]);
+                meter.at_warmup = stats;
+                // What the read took off the running interval belongs to its row still.
+                meter.last.queue_byte_ns += stats.queue_byte_ns;
+                meter.last.queue_packet_ns += stats.queue_packet_ns;
+                meter.last.queue_max_bytes = meter.last.queue_max_bytes.max(stats.queue_max_bytes);
+                meter.last.queue_max_packets = meter.last.queue_max_packets.max(stats.queue_max_packets);
+                (meter.byte_ns, meter.packet_ns, meter.max_bytes, meter.max_packets) = (0, 0, 0, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of the interval that ends now.
+    fn rows(&mut self, plan: &Plan, built: &mut Built, now: Time) -> Result<(), RunError> {
+        let span = now - self.last;
+        let seconds = span.as_secs_f64();
+        let time_s = now.as_secs_f64();
+        for lane in &mut self.lanes {
+            if lane.start >= now || lane.done.is_some_and(|done| done <= self.last) {
+                continue;
+            }
+            let counters = lane.counters(built);
+            let (sender, _) = lane.ends(built);
+            let srtt = sender.srtt();
+            let row = FlowRow {
+                time_s,
+                flow: &lane.name,
+                rate_mbps: (counters.received - lane.last.received) as f64 * 8e-6 / seconds,
+                goodput_mbps: (counters.delivered - lane.last.delivered) as f64 * 8e-6 / seconds,
+                cwnd_packets: sender.cwnd(),
+                rtt_ms: (srtt > Time::ZERO).then(|| srtt.as_millis_f64()),
+                pacing_mbps: sender.pacing_rate(now).map(|rate| rate.mbps()),
+                in_flight_packets: f64::from(sender.in_flight()),
+                retransmissions: counters.retransmissions - lane.last.retransmissions,
+            };
+            self.digest.word(counters.received);
+            self.digest.number(row.cwnd_packets);
+            lane.last = counters;
+            self.writer.flow(&row)?;
+        }
+        for (i, meter) in self.links.iter_mut().enumerate().filter(|(_, meter)| meter.rows) {
+            let stats = built.network.read_link(built.links[i]);
+            meter.note(&stats);
+            // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
+            let byte_ns = stats.queue_byte_ns + meter.last.queue_byte_ns;
+            let packet_ns = stats.queue_packet_ns + meter.last.queue_packet_ns;
+            let row = LinkRow {
+                time_s,
+                link: &plan.links[i].name,
+                utilisation: (stats.busy_ns - meter.last.busy_ns) as f64 / span.0 as f64,
+                queue_mean_bytes: byte_ns as f64 / span.0 as f64,
+                queue_max_bytes: stats.queue_max_bytes.max(meter.last.queue_max_bytes) as f64,
+                queue_mean_packets: packet_ns as f64 / span.0 as f64,
+                queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
+                drops: stats.drops.queue() - meter.last.drops.queue(),
+                marks: stats.marks - meter.last.marks,
+            };
+            self.digest.word(stats.sent_bytes);
+            self.digest.number(row.queue_mean_bytes);
+            meter.last = LinkStats {
+                queue_byte_ns: 0,
+                queue_packet_ns: 0,
+                queue_max_bytes: 0,
+                queue_max_packets: 0,
+                ..stats
+            };
+            self.writer.link(&row)?;
+        }
+        Ok(())
+    }
+
+    /// A flow of the file has had all its data acknowledged.
+    pub(super) fn flow_done(&mut self, built: &Built, flow: FlowId, at: Time) {
+        for &lane in self.lanes_of.get(&flow).into_iter().flatten() {
+            // The way back of a two-way flow ends when its own data have arrived; its rows go on until then.
+            if self.lanes[lane].forward || built.network.server(flow).is_done() {
+                self.lanes[lane].done = Some(at);
+            }
+        }
+    }
+
+    /// A workload's flow is done, or the run is over.
+    pub(super) fn workload_flow_done(
+        &mut self,
+        built: &Built,
+        flow: FlowId,
+        running: &Running,
+        done: Option<Time>,
+    ) -> Result<(), RunError> {
+        let (client, server) = (built.network.client(flow), built.network.server(flow));
+        let counters = Counters::of(client.stats(), server.stats());
+        let until = done.unwrap_or(built.network.now());
+        let seconds = until.saturating_sub(running.start).as_secs_f64();
+        let per_second = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
+        let (workload, law) = &self.workload_names[running.workload];
+        let name = format!("{workload}.{}", running.number + 1);
+        self.digest.word(counters.received);
+        self.digest.word(until.0);
+        self.writer.flow_summary(&FlowSummary {
+            flow: &name,
+            law,
+            start_s: running.start.as_secs_f64(),
+            finish_s: done.map(Time::as_secs_f64),
+            fct_s: done.map(|_| seconds),
+            size_bytes: Some(running.size),
+            sent_bytes: client.stats().bytes_sent,
+            delivered_bytes: counters.delivered,
+            goodput_mbps: per_second(counters.delivered),
+            rate_mbps: per_second(counters.received),
+            ideal_mbps: None,
+            share_of_ideal: None,
+            retransmissions: counters.retransmissions,
+            timeouts: client.stats().timeouts,
+        })?;
+        Ok(())
+    }
+
+    /// The summaries, at the run's end.
+    pub(super) fn finish(
+        mut self,
+        plan: &Plan,
+        built: &mut Built,
+        workloads: &Generator,
+    ) -> Result<(RunResult, u64), RunError> {
+        let end = built.network.now();
+        for lane in &self.lanes {
+            let (sender, _) = lane.ends(built);
+            let counters = lane.counters(built);
+            let flow = &plan.flows[lane.plan_flow];
+            let last = lane.done.unwrap_or(end).min(lane.stop).min(end);
+            let seconds = last.saturating_sub(lane.start.max(self.warmup)).as_secs_f64();
+            let base = if self.warmed { lane.at_warmup } else { Counters::default() };
+            let per_second =
+                |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
+            let rate_mbps = per_second(counters.received, base.received);
+            let ideal_mbps = self.ideal_mbps.get(lane.plan_flow).copied().flatten();
+            self.digest.word(counters.received);
+            self.digest.word(counters.retransmissions);
+            self.writer.flow_summary(&FlowSummary {
+                flow: &lane.name,
+                law: sender_name(&plan.transports[flow.transport.0 as usize].law),
+                start_s: lane.start.as_secs_f64(),
+                finish_s: lane.done.map(Time::as_secs_f64),
+                fct_s: match flow.data {
+                    Data::Endless => None,
+                    _ => lane.done.map(|done| done.saturating_sub(lane.start).as_secs_f64()),
+                },
+                size_bytes: match flow.data {
+                    Data::Endless => None,
+                    Data::Bytes(bytes) => Some(bytes),
+                    Data::Frames { count, size } => Some(count * size),
+                },
+                sent_bytes: sender.stats().bytes_sent,
+                delivered_bytes: counters.delivered,
+                goodput_mbps: per_second(counters.delivered, base.delivered),
+                rate_mbps,
+                ideal_mbps,
+                share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
+                retransmissions: counters.retransmissions,
+                timeouts: sender.stats().timeouts,
+            })?;
+        }
+        for (&flow, running) in workloads.running() {
+            self.workload_flow_done(built, flow, running, None)?;
+        }
+        let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
+        for (i, meter) in self.links.iter_mut().enumerate() {
+            let stats = built.network.read_link(built.links[i]);
+            meter.note(&stats);
+            self.digest.word(stats.sent_bytes);
+            self.digest.word(stats.drops.total());
+            let link = &plan.links[i];
+            let span = (measured.0 as f64).max(1.0);
+            self.writer.link_summary(&LinkSummary {
+                link: &link.name,
+                capacity_mbps: Some(link.rate.mbps()),
+                utilisation: (stats.busy_ns - meter.at_warmup.busy_ns) as f64 / span,
+                queue_mean_bytes: meter.byte_ns as f64 / span,
+                queue_max_bytes: meter.max_bytes as f64,
+                queue_mean_packets: meter.packet_ns as f64 / span,
+                queue_max_packets: f64::from(meter.max_packets),
+                limit_bytes: limit_bytes(plan, i),
+                drops: stats.drops.queue(),
+                marks: stats.marks,
+            })?;
+        }
+        let digest = self.digest.value();
+        let variant = plan.variant.clone().unwrap_or_default();
+        Ok((self.writer.finish(variant)?, digest))
+    }
+}
+
+impl LinkMeter {
+    /// Adds what a read brought to what is summed up since the warm-up.
+    fn note(&mut self, stats: &LinkStats) {
+        self.byte_ns += u128::from(stats.queue_byte_ns);
+        self.packet_ns += u128::from(stats.queue_packet_ns);
+        self.max_bytes = self.max_bytes.max(stats.queue_max_bytes);
+        self.max_packets = self.max_packets.max(stats.queue_max_packets);
+    }
+}
+
+/// What a link's queue holds, in bytes, if that is bounded; a bound in packets counts as full ones of the largest flow.
+fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
+    let limit = plan.links[link].limit;
+    let largest = plan.transports.iter().map(|transport| u64::from(transport.packet_size)).max().unwrap_or(1500);
+    let packets = (limit.packets != u32::MAX).then(|| u64::from(limit.packets) * largest);
+    let bytes = (limit.bytes != u64::MAX).then_some(limit.bytes);
+    match (packets, bytes) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Which links get rows: all of a small network; of a large one those that several flows' data share, since a row for
+/// each of a thousand access links an interval would cost more than the run and tell less.
+fn shown_links(plan: &Plan) -> Vec<bool> {
+    if plan.links.len() <= FEW_LINKS {
+        return vec![true; plan.links.len()];
+    }
+    let mut users = vec![0u32; plan.links.len()];
+    let cbrs = plan.cbrs.iter().map(|cbr| &cbr.route);
+    for route in plan.flows.iter().map(|flow| &flow.path.route).chain(cbrs) {
+        for link in route {
+            users[link.0 as usize] += 1;
+        }
+    }
+    for workload in &plan.workloads {
+        for link in workload.paths.iter().flat_map(|path| &path.route) {
+            users[link.0 as usize] += 2;
+        }
+    }
+    let shared = |i: usize| users[i] > 1;
+    let twin = |i: usize| plan.links[i].twin.is_some_and(|twin| users[twin.0 as usize] > 1);
+    let reverse = |i: usize| plan.links[i].direction == Direction::Reverse;
+    (0..plan.links.len()).map(|i| shared(i) || reverse(i) && twin(i)).collect()
+}
+
+/// Up to how many link directions each gets rows.
+const FEW_LINKS: usize = 64;

@@ -1,0 +1,210 @@
+//! Flows that come by chance, each from a generator of its own workload's.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tollway_law::Time;
+use tollway_sim::FlowId;
+
+use super::RunError;
+use super::build::{Built, FlowEnds};
+use super::measure::Meter;
+use crate::plan::{Arrivals, Data, Plan, Sizes, Workload};
+
+/// Makes the flows of all workloads, and clears them away when they are done.
+pub(super) struct Generator {
+    queues: Vec<Queue>,
+    /// Flows of workloads that run, by the place they have in the network.
+    running: BTreeMap<FlowId, Running>,
+    /// Places of flows that are done but may have packets on their way still.
+    leaving: VecDeque<FlowId>,
+    arrived: u64,
+    finished: u64,
+    fct_sum: f64,
+    done: Vec<(FlowId, Time)>,
+}
+
+struct Queue {
+    rng: Pcg64Mcg,
+    next: Time,
+    count: u64,
+}
+
+/// A workload's flow on its way.
+pub(super) struct Running {
+    pub(super) workload: usize,
+    pub(super) number: u64,
+    pub(super) start: Time,
+    pub(super) size: u64,
+}
+
+impl Generator {
+    pub(super) fn new(plan: &Plan) -> Generator {
+        let queues = plan.workloads.iter().enumerate().map(|(i, workload)| {
+            let seed = plan.seed ^ (i as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+            let mut queue = Queue { rng: Pcg64Mcg::seed_from_u64(seed), next: workload.start, count: 0 };
+            // A Poisson process has nobody waiting at its start.
+            if let Arrivals::Poisson { .. } = workload.arrivals {
+                queue.advance(workload);
+            }
+            queue
+        });
+        Generator {
+            queues: queues.collect(),
+            running: BTreeMap::new(),
+            leaving: VecDeque::new(),
+            arrived: 0,
+            finished: 0,
+            fct_sum: 0.0,
+            done: Vec::new(),
+        }
+    }
+
+    /// When the next flow comes.
+    pub(super) fn next(&self) -> Time {
+        self.queues.iter().map(|queue| queue.next).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Flows that came.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Flows that finished.
+    pub(super) fn finished(&self) -> u64 {
+        self.finished
+    }
+
+    /// Flows that haven't finished.
+    pub(super) fn running(&self) -> &BTreeMap<FlowId, Running> {
+        &self.running
+    }
+
+    /// Starts every flow that is due.
+    pub(super) fn arrive(&mut self, plan: &Plan, built: &mut Built) {
+        let now = built.network.now();
+        for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
+            while queue.next <= now {
+                let size = draw_size(&workload.sizes, &mut queue.rng);
+                let path = match workload.paths.len() {
+                    1 => 0,
+                    paths => queue.rng.random_range(0..paths),
+                };
+                let ends = FlowEnds {
+                    transport: workload.transport,
+                    route: built.workload_routes[i][path],
+                    data: Data::Bytes(size),
+                    receive_buffer: workload.receive_buffers[path],
+                    send_buffer: workload.send_buffers[path],
+                    start: now,
+                    stop: Time::NEVER,
+                };
+                let vacant = match self.leaving.front() {
+                    Some(&flow) if built.network.has_vanished(flow) => self.leaving.pop_front(),
+                    _ => None,
+                };
+                let flow = built.start_flow(plan, ends, vacant);
+                let running = Running { workload: i, number: queue.count, start: now, size };
+                self.running.insert(flow, running);
+                self.arrived += 1;
+                queue.count += 1;
+                queue.advance(workload);
+            }
+        }
+    }
+
+    /// Takes note of the flows that are done, and lets their places go.
+    pub(super) fn collect(&mut self, built: &mut Built, meter: &mut Meter) -> Result<(), RunError> {
+        self.done.clear();
+        self.done.extend(built.network.drain_done());
+        for &(flow, at) in &self.done {
+            match self.running.remove(&flow) {
+                None => meter.flow_done(built, flow, at),
+                Some(running) => {
+                    meter.workload_flow_done(built, flow, &running, Some(at))?;
+                    self.finished += 1;
+                    self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
+                    built.network.retire_flow(flow);
+                    self.leaving.push_back(flow);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What workloads have to say that fits no table.
+    pub(super) fn extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        if !plan.workloads.is_empty() {
+            extra.insert("workload.arrived".into(), self.arrived as f64);
+            extra.insert("workload.finished".into(), self.finished as f64);
+            extra.insert("workload.mean-fct-s".into(), self.fct_sum / self.finished as f64);
+        }
+    }
+}
+
+impl Queue {
+    /// Draws when the next flow comes.
+    fn advance(&mut self, workload: &Workload) {
+        let gap = match workload.arrivals {
+            Arrivals::Every(gap) => gap,
+            Arrivals::Poisson { per_sec } => Time::from_secs_f64(exponential(&mut self.rng) / per_sec),
+        };
+        self.next = self.next.saturating_add(gap);
+        if self.next >= workload.stop || self.count >= workload.max_flows {
+            self.next = Time::NEVER;
+        }
+    }
+}
+
+/// A flow's size in bytes, at least one: by inversion, so that one draw makes one size.
+fn draw_size(sizes: &Sizes, rng: &mut Pcg64Mcg) -> u64 {
+    let size = match sizes {
+        Sizes::Fixed(size) => return (*size).max(1),
+        Sizes::Exponential { mean } => mean * exponential(rng),
+        Sizes::Pareto { mean, shape } => {
+            // The mean of a Pareto variable with least value m is m·shape/(shape − 1).
+            let least = mean * (shape - 1.0) / shape;
+            least * libm::pow(1.0 - rng.random::<f64>(), -1.0 / shape)
+        }
+        Sizes::Empirical(points) => {
+            let p = rng.random::<f64>();
+            let above = points.partition_point(|point| point.cumulative < p).min(points.len() - 1);
+            let (low, high) = match above {
+                0 => (points[0], points[0]),
+                i => (points[i - 1], points[i]),
+            };
+            let span = high.cumulative - low.cumulative;
+            let along = if span > 0.0 { ((p - low.cumulative) / span).clamp(0.0, 1.0) } else { 1.0 };
+            low.size + along * (high.size - low.size)
+        }
+    };
+    (size as u64).max(1)
+}
+
+/// A draw from the exponential distribution of mean 1.
+fn exponential(rng: &mut Pcg64Mcg) -> f64 {
+    -libm::log(1.0 - rng.random::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::CdfPoint;
+
+    fn mean_of(sizes: Sizes) -> f64 {
+        let mut rng = Pcg64Mcg::seed_from_u64(5);
+        (0..200_000).map(|_| draw_size(&sizes, &mut rng) as f64).sum::<f64>() / 200_000.0
+    }
+
+    #[test]
+    fn sizes_have_the_mean_that_was_asked_for() {
+        assert_eq!(mean_of(Sizes::Fixed(700)), 700.0);
+        assert!((mean_of(Sizes::Exponential { mean: 30_000.0 }) / 30_000.0 - 1.0).abs() < 0.01);
+        assert!((mean_of(Sizes::Pareto { mean: 30_000.0, shape: 3.0 }) / 30_000.0 - 1.0).abs() < 0.01);
+        let point = |size, cumulative| CdfPoint { size, cumulative };
+        // Uniform over 0…1000 with probability 0.5, over 1000…3000 with 0.5: 250 + 1000.
+        let empirical = Sizes::Empirical(vec![point(0.0, 0.0), point(1000.0, 0.5), point(3000.0, 1.0)]);
+        assert!((mean_of(empirical) / 1250.0 - 1.0).abs() < 0.01);
+    }
+}
