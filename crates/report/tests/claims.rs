@@ -94,6 +94,7 @@ fn every_metric_measures_what_it_says() {
         ("metric = \"retransmissions\"", "2"),
         ("metric = \"timeouts\"\nflow = \"f.1\"", "2"),
         ("metric = \"fct\"", "20 s"),
+        ("metric = \"fct\"\nmax-size = \"1 kB\"", "20 s"),
         ("metric = \"finished\"", "1"),
         ("metric = \"time-to-reach\"\nlink = \"b\"\nfrom = \"12 s\"\nfraction = 0.85", "3 s"),
         ("metric = \"time-to-reach\"\nflows = \"f.2\"", "11 s"),
@@ -138,6 +139,7 @@ fn no_data_is_never_met() {
         ("metric = \"share-of-ideal\"\nflow = \"f.1\"\nuntil = \"10 s\"\nat-most = 9", "no data for f.1"),
         ("metric = \"extra\"\nname = \"x\"\nat-most = 1", "the run left no number called `x`"),
         ("metric = \"fct\"\nflow = \"f.2\"\nat-most = 1", "no selected flow finished"),
+        ("metric = \"fct\"\nmax-size = \"999 B\"\nat-most = 99", "no selected flow finished"),
         (
             "metric = \"time-to-reach\"\nlink = \"b\"\nfraction = 0.95\nat-most = 99",
             "never reaches 0.95 after 0 s",
@@ -150,6 +152,10 @@ fn no_data_is_never_met() {
     ] {
         let (status, _, measured) = one(keys, &runs);
         assert_eq!((status, measured.as_str()), (Status::Unmet, reason), "{keys}");
+    }
+    // A bound that is no number is never met either.
+    for bound in ["at-most", "at-least", "equals", "less-than", "more-than"] {
+        assert_eq!(one(&format!("metric = \"drops\"\nlink = \"b\"\n{bound} = nan"), &runs).0, Status::Unmet);
     }
     let mut nan = two_flows();
     nan.extra.insert("x".into(), f64::NAN);
