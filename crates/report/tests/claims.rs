@@ -47,6 +47,7 @@ fn two_flows() -> RunResult {
         flow: "f.1",
         finish_s: Some(20.0),
         fct_s: Some(20.0),
+        size_bytes: Some(1000),
         timeouts: 2,
         ..FlowSummary::default()
     };
