@@ -69,7 +69,6 @@ impl Window {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowInfo {
     pub(crate) name: String,
-    pub(crate) law: String,
     pub(crate) numbers: HashMap<&'static str, f64>,
 }
 
@@ -120,7 +119,7 @@ pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
     }
     let interval = usual_interval(&all);
     all.iter_mut().for_each(|s| s.interval = interval);
-    all.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    all.sort_by_cached_key(|s| natural(&s.name));
     all
 }
 
@@ -129,18 +128,16 @@ pub(crate) fn summary(batches: &[RecordBatch], key: &str) -> Vec<FlowInfo> {
     let mut rows = Vec::new();
     for batch in batches {
         let Some(names) = batch.column_by_name(key).and_then(|c| c.as_string_opt::<i32>()) else { continue };
-        let laws = batch.column_by_name("law").and_then(|c| c.as_string_opt::<i32>());
         let columns: Vec<(&'static str, Vec<f64>)> =
             SUMMARY_NUMBERS.iter().filter_map(|&c| Some((c, numbers(batch, c)?))).collect();
         for row in 0..batch.num_rows() {
             rows.push(FlowInfo {
                 name: names.value(row).to_string(),
-                law: laws.map(|l| l.value(row).to_string()).unwrap_or_default(),
                 numbers: columns.iter().map(|(c, values)| (*c, values[row])).collect(),
             });
         }
     }
-    rows.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    rows.sort_by_cached_key(|r| natural(&r.name));
     rows
 }
 
@@ -160,7 +157,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     // The member of a group: `f.3` of `f`. A link's other direction is no member of it.
     name.strip_prefix(pattern)
         .and_then(|rest| rest.strip_prefix('.'))
-        .is_some_and(|rest| !rest.is_empty() && rest != "reverse")
+        .is_some_and(|rest| !rest.is_empty() && rest.rsplit('.').next() != Some("reverse"))
 }
 
 /// What the first `*` of `pattern` stands for in `name`, if `name` matches.
@@ -253,7 +250,12 @@ mod tests {
     #[test]
     fn patterns() {
         assert!(matches("f", "f") && matches("f", "f.1") && matches("f.*", "f.12") && matches("*", "x"));
-        assert!(!matches("f", "fifo") && !matches("f.1", "f.12") && !matches("b", "b.reverse"));
+        assert!(
+            !matches("f", "fifo")
+                && !matches("f.1", "f.12")
+                && !matches("b", "b.reverse")
+                && !matches("b", "b.1.reverse")
+        );
         assert!(matches("b.reverse", "b.reverse") && matches("*.1", "f.1"));
         assert_eq!(glob("xcp-*", "xcp-1e-3"), Some("1e-3".into()));
         assert_eq!(glob("*-b-*", "a-b-c"), Some("a".into()));

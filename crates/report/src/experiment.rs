@@ -27,10 +27,16 @@ pub struct Experiment {
     pub folder: PathBuf,
 }
 
-/// What is wrong in an experiment file, with the place.
+/// What is wrong in an experiment file, with the place: a [`miette::Diagnostic`], to be shown in the text itself.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error(transparent)]
+#[diagnostic(transparent)]
+pub struct ExperimentError(Box<Wrong>);
+
+/// The error's inside, boxed since it carries the whole text.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
-pub struct ExperimentError {
+struct Wrong {
     message: String,
     #[source_code]
     text: NamedSource<String>,
@@ -46,13 +52,10 @@ impl Experiment {
     /// # Errors
     /// The text is no TOML, or a claim or plot has a key, metric, unit or bound that does not exist.
     pub fn parse(text: &str, path: &Path) -> Result<Experiment, ExperimentError> {
-        let error =
-            |message: String, at: Option<std::ops::Range<usize>>, help: Option<String>| ExperimentError {
-                message,
-                text: NamedSource::new(path.display().to_string(), text.to_string()),
-                at: at.map(SourceSpan::from),
-                help,
-            };
+        let error = |message: String, at: Option<std::ops::Range<usize>>, help: Option<String>| {
+            let text = NamedSource::new(path.display().to_string(), text.to_string());
+            ExperimentError(Box::new(Wrong { message, text, at: at.map(SourceSpan::from), help }))
+        };
         let file: File = toml::from_str(text).map_err(|e| error(e.message().to_string(), e.span(), None))?;
         let mut experiment = Experiment {
             name: file.name,
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn a_mistyped_key_is_shown_with_what_was_meant() {
         let text = "duration = \"1 s\"\n\n[[claim]]\nid = \"a.b\"\nmetric = \"utilisation\"\nlnk = \"x\"\nequals = 1\n";
-        let e = parse(text).unwrap_err();
+        let e = parse(text).unwrap_err().0;
         assert_eq!(e.message, "claim `a.b`: unknown field `lnk`");
         assert!(e.help.as_deref().unwrap_or("").starts_with("did you mean `link`?"), "{:?}", e.help);
         let at = e.at.unwrap();
@@ -284,20 +287,21 @@ mod tests {
     fn a_claim_must_be_sound() {
         let claim = |rest: &str| parse(&format!("[[claim]]\nid = \"a\"\nmetric = \"rate\"\n{rest}\n"));
         assert!(claim("equals = 1").is_ok());
-        assert!(claim("").unwrap_err().message.contains("has no bound"));
-        assert!(claim("at-least = \"x\"").unwrap_err().message.contains("takes a number"));
-        assert!(claim("within = { of = 1 }").unwrap_err().message.contains("percent"));
-        assert!(claim("at-least = 1\nfrom = \"3\"").unwrap_err().message.contains("no unit"));
+        assert!(claim("").unwrap_err().0.message.contains("has no bound"));
+        assert!(claim("at-least = \"x\"").unwrap_err().0.message.contains("takes a number"));
+        assert!(claim("within = { of = 1 }").unwrap_err().0.message.contains("percent"));
+        assert!(claim("at-least = 1\nfrom = \"3\"").unwrap_err().0.message.contains("no unit"));
         assert!(claim("at-least = { variant = \"b\", metric = \"rat\" }").is_err());
         assert!(
             parse("[[plot]]\ntitle = \"x\"\ny = \"rate_mpbs\"\n")
                 .unwrap_err()
+                .0
                 .help
                 .unwrap()
                 .contains("`rate_mbps`")
         );
         let twice = "[[claim]]\nid = \"a\"\nmetric = \"rate\"\nequals = 1\n".repeat(2);
-        assert!(parse(&twice).unwrap_err().message.contains("two claims"));
+        assert!(parse(&twice).unwrap_err().0.message.contains("two claims"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollway_scenario::tables::RunResult;
 
 use crate::claim::Report;
-use crate::overview::Overview;
+use crate::overview::{Overview, QUEUE_NOTE};
 use crate::plot::{Figure, PALETTE, PlotError, Row};
 use crate::text::{TextTable, escape};
 
@@ -63,6 +63,9 @@ impl Page<'_> {
                 html.push_str(&format!("<h2>{name}</h2>\n"));
                 tables.iter().for_each(|t| html.push_str(&scrolled(t)));
             }
+        }
+        if overview.links.iter().any(|t| !t.is_empty()) {
+            html.push_str(&format!("<p class=\"subtitle\">{QUEUE_NOTE}</p>\n"));
         }
         let plots: Vec<Value> = self.figure.rows.iter().map(plot).collect();
         // `</script>` must not appear inside a script, whatever a flow is called.
@@ -121,7 +124,8 @@ fn plot(row: &Row) -> Value {
                 "xanchor": "center", "yanchor": "bottom", "showarrow": false, "font": {"size": 13},
             }));
         }
-        for curve in &panel.curves {
+        // Later traces are drawn over earlier ones: as in the PNG, the first curve shall be on top.
+        for curve in panel.curves.iter().rev() {
             let points = curve.decimated(COLUMNS / count, row.x.from, row.x.until);
             let (r, g, b) = PALETTE[curve.colour % PALETTE.len()];
             // One entry in the legend for a name, however many panels it is in.

@@ -26,7 +26,12 @@ impl Overview {
     /// As plain text at most `width` columns wide.
     pub fn to_text(&self, width: usize) -> String {
         let tables = self.flows.iter().chain(&self.links).filter(|t| !t.is_empty());
-        tables.map(|t| t.print(width)).collect::<Vec<_>>().join("\n")
+        let mut text = tables.map(|t| t.print(width)).collect::<Vec<_>>().join("\n");
+        if self.links.iter().any(|t| !t.is_empty()) {
+            text.push_str(QUEUE_NOTE);
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -198,6 +203,8 @@ fn whole(v: f64) -> String {
     format!("{v:.0}")
 }
 
+/// Beneath the links.
+pub(crate) const QUEUE_NOTE: &str = "queue: mean over time; peak: most ever; both in packets";
 /// In place of what does not exist.
 const DASH: &str = "–";
 const SIDE_BY_SIDE: usize = 3;

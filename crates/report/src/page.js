@@ -7,7 +7,8 @@ function dressed(layout) {
   const full = {
     ...layout, autosize: true, hovermode: "x unified", paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     margin: { l: 56, r: 8, t: 56, b: 46 }, font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
-    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.1, yanchor: "bottom", font: { color: colour("--ink") } },
+    legend: { orientation: "h", traceorder: "reversed", x: 0, xanchor: "left", y: 1.1, yanchor: "bottom", font: { color: colour("--ink") } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--rule"), activecolor: colour("--muted") },
     hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--rule"), font: { color: colour("--ink") } },
   };
   for (const key of Object.keys(full).filter((k) => /^[xy]axis/.test(k)))

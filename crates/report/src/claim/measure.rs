@@ -1,5 +1,6 @@
 //! Measuring: from tables to values.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tollway_scenario::tables::RunResult;
@@ -227,8 +228,9 @@ impl<'a> Bench<'a> {
     }
 
     fn flow_series(&self, column: &str) -> Vec<Series> {
+        let selected: HashSet<&str> = self.flows.iter().map(|f| f.name.as_str()).collect();
         let mut all = data::series(&self.run.flows, column);
-        all.retain(|s| self.flows.iter().any(|f| f.name == s.name));
+        all.retain(|s| selected.contains(s.name.as_str()));
         all
     }
 
@@ -241,13 +243,14 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Sample>, String> {
         let whole_run = self.m.metric.is_of_whole_run();
         let all = self.flow_series(column);
+        let by_name: HashMap<&str, &Series> = all.iter().map(|s| (s.name.as_str(), s)).collect();
         let samples: Vec<Sample> = self
             .flows
             .iter()
             .filter(|f| whole_run || self.lives_through(f, window))
             .map(|f| {
-                let series = all.iter().find(|s| s.name == f.name);
-                Sample { label: f.name.clone(), value: series.map_or(f64::NAN, &value) }
+                let value = by_name.get(f.name.as_str()).map_or(f64::NAN, |s| value(s));
+                Sample { label: f.name.clone(), value }
             })
             .collect();
         if samples.is_empty() {
@@ -277,6 +280,7 @@ impl<'a> Bench<'a> {
                 let until = self.m.until.map_or(f64::INFINITY, |t| t.as_secs_f64());
                 let finished: Vec<Sample> = all
                     .filter(|f| !f.get("fct_s").is_nan() && f.start() >= from && f.start() <= until)
+                    .filter(|f| self.m.max_size.is_none_or(|most| f.get("size_bytes") <= most.get() as f64))
                     .map(|f| sample(f, f.get("fct_s")))
                     .collect();
                 if finished.is_empty() { Err("no selected flow finished".into()) } else { Ok(finished) }

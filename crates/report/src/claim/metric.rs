@@ -1,7 +1,7 @@
 //! What can be measured.
 
 use serde::Deserialize;
-use tollway_law::{Rate, Time};
+use tollway_law::{Bytes, Rate, Time};
 
 /// Something to measure in a run: a metric, of what, and when.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Measurement {
     /// For [`Metric::TimeToReach`]: the part of the capacity to reach; 0 asks for anything at all.
     #[serde(default)]
     pub fraction: Option<f64>,
+    /// For [`Metric::Fct`]: only flows of at most this size.
+    #[serde(default)]
+    pub max_size: Option<Bytes>,
     /// What [`Metric::ShareOfFair`] and [`Metric::TimeToReach`] hold to be the capacity, if not the link's.
     #[serde(default)]
     pub capacity: Option<Rate>,

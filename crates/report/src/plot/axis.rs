@@ -72,7 +72,7 @@ mod tests {
     fn ticks_are_round() {
         let axis = Axis::new(0.0, 60.0, 7, false);
         assert_eq!(labels(&axis), ["0", "10", "20", "30", "40", "50", "60"]);
-        assert_eq!(labels(&Axis::new(0.0, 0.93, 5, true)), ["0", "0.2", "0.4", "0.6", "0.8"]);
+        assert_eq!(labels(&Axis::new(0.0, 0.93, 5, true)), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(labels(&Axis::new(0.0, 130_000.0, 5, true)), ["0", "50k", "100k"]);
         let axis = Axis::new(-3.0, 4.0, 5, true);
         assert!(axis.from <= -3.0 && axis.until > 4.0);

@@ -1,5 +1,7 @@
 //! Curves, and fewer points that look the same.
 
+use super::Line;
+
 /// A named line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Curve {
@@ -34,17 +36,16 @@ impl Curve {
     }
 }
 
-/// Largest, median and smallest of many curves at each moment that any of them has.
-pub(crate) fn envelope(curves: &[(String, Vec<(f64, f64)>)]) -> Vec<(String, Vec<(f64, f64)>)> {
+/// Median, largest and smallest of many curves at each moment that any of them has.
+pub(crate) fn envelope(curves: &[Line]) -> Vec<Line> {
     let mut points: Vec<(f64, f64)> =
         curves.iter().flat_map(|(_, p)| p).copied().filter(|p| !p.1.is_nan()).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let n = curves.len();
-    let mut lines: [(String, Vec<(f64, f64)>); 3] =
-        [format!("largest of {n}"), "median".to_string(), "smallest".to_string()]
-            .map(|name| (name, Vec::new()));
+    let mut lines: [Line; 3] = [format!("median of {n}"), "largest".to_string(), "smallest".to_string()]
+        .map(|name| (name, Vec::new()));
     for moment in points.chunk_by(|a, b| b.0 - a.0 < 1e-9) {
-        let picks = [moment[moment.len() - 1], moment[moment.len() / 2], moment[0]];
+        let picks = [moment[moment.len() / 2], moment[moment.len() - 1], moment[0]];
         lines.iter_mut().zip(picks).for_each(|(line, pick)| line.1.push((moment[0].0, pick.1)));
     }
     lines.into_iter().collect()
@@ -73,7 +74,7 @@ mod tests {
         let curves: Vec<_> =
             (0..9).map(|i| (format!("f.{i}"), vec![(1.0, f64::from(i)), (2.0, 1.0)])).collect();
         let lines = envelope(&curves);
-        assert_eq!(lines.iter().map(|l| l.1[0].1).collect::<Vec<_>>(), [8.0, 4.0, 0.0]);
+        assert_eq!(lines.iter().map(|l| l.1[0].1).collect::<Vec<_>>(), [4.0, 8.0, 0.0]);
         assert_eq!(lines[0].1.len(), 2);
     }
 }

@@ -9,6 +9,8 @@ pub use png::{PlotError, write_png};
 pub(crate) use axis::Axis;
 pub(crate) use curve::Curve;
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use tollway_law::Time;
 use tollway_scenario::tables::{ColumnKind, ColumnSpec, RunResult, Table};
@@ -99,6 +101,9 @@ impl Figure {
     }
 }
 
+/// A curve that has no colour yet: its name, and (time in seconds, value).
+pub(crate) type Line = (String, Vec<(f64, f64)>);
+
 impl Row {
     fn new(spec: &PlotSpec, runs: &[RunResult]) -> Row {
         let wanted = spec.variants.as_deref().unwrap_or("*");
@@ -110,7 +115,7 @@ impl Row {
         let end = runs.iter().map(|r| data::duration(r)).fold(0.0, f64::max);
         let until = spec.until.map_or(end, |t| t.as_secs_f64());
 
-        let mut panels: Vec<(String, Vec<(String, Vec<(f64, f64)>)>)> = Vec::new();
+        let mut panels: Vec<(String, Vec<Line>)> = Vec::new();
         for run in &runs {
             let curves = curves(spec, run, from, until);
             if spec.overlay && several {
@@ -154,25 +159,27 @@ impl Row {
 }
 
 /// The points of each curve of `spec` in `run`; where there are too many to tell apart, of their envelope.
-fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<(String, Vec<(f64, f64)>)> {
+fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> {
     let (batches, pattern) = match &spec.link {
         Some(link) => (&run.links, link.as_str()),
         None => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
     };
     let mut all = data::series(batches, &spec.y);
     all.retain(|s| data::matches(pattern, &s.name));
-    let lives = data::summary(&run.summary, "flow");
+    let lives: HashMap<String, (f64, f64)> = data::summary(&run.summary, "flow")
+        .into_iter()
+        .map(|f| (f.name.clone(), (f.start(), f.end())))
+        .collect();
     let clipped = all.into_iter().map(|s| {
         // A flow is drawn while it lives, and one interval beyond so that its end shows.
-        let life = lives.iter().find(|f| f.name == s.name).filter(|_| spec.link.is_none());
+        let life = lives.get(&s.name).filter(|_| spec.link.is_none());
         let (start, end) =
-            life.map_or((from, until), |f| (from.max(f.start()), until.min(f.end() + s.interval)));
+            life.map_or((from, until), |(start, end)| (from.max(*start), until.min(end + s.interval)));
         let inside = |(t, v): (f64, f64)| (t >= start - 1e-9 && t <= end + 1e-9).then_some((t, v));
         let points = s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
         (s.name, points)
     });
-    let curves: Vec<(String, Vec<(f64, f64)>)> =
-        clipped.filter(|(_, p): &(_, Vec<_>)| !p.is_empty()).collect();
+    let curves: Vec<Line> = clipped.filter(|(_, p): &Line| !p.is_empty()).collect();
     if curves.len() > MOST_CURVES { curve::envelope(&curves) } else { curves }
 }
 

@@ -108,20 +108,22 @@ impl Canvas<'_, '_> {
         self.text(&figure.subtitle, (MARGIN, 46), 13, MUTED, HPos::Left)?;
         let inner = layout.width - 2 * MARGIN + BLOCK_GAP;
         let block = inner / layout.abreast as i32;
+        // One width for the labels of all scales: panels beneath each other line up.
+        let ticks = figure.rows.iter().flat_map(|r| &r.y.ticks);
+        let labels = ticks.map(|t| self.text_width(&t.1, 11)).max().unwrap_or(0) + 8;
         for (i, row) in figure.rows.iter().enumerate() {
             let x = MARGIN + (i % layout.abreast) as i32 * block;
             let y = HEADER + (i / layout.abreast) as i32 * BLOCK;
-            self.row(row, x, y, block - BLOCK_GAP)?;
+            self.row(row, (x, y), block - BLOCK_GAP, labels)?;
         }
         Ok(())
     }
 
-    /// A row's title, legend and panels, from (x, y) on, `width` wide.
-    fn row(&self, row: &Row, x: i32, y: i32, width: i32) -> Result<(), String> {
+    /// A row's title, legend and panels, from (x, y) on, `width` wide, `labels` of it for those of the scale.
+    fn row(&self, row: &Row, (x, y): (i32, i32), width: i32, labels: i32) -> Result<(), String> {
         self.text(&row.title, (x, y + 8), 15, INK, HPos::Left)?;
         let title_end = x + self.text_width(&row.title, 15) + 24;
         self.legend(row, x + width, y + 8, title_end)?;
-        let labels = row.y.ticks.iter().map(|t| self.text_width(&t.1, 11)).max().unwrap_or(0) + 8;
         let several = row.panels.iter().any(|p| !p.label.is_empty());
         let top = y + if several { 44 } else { 26 };
         let bottom = y + BLOCK - 44;
@@ -235,7 +237,8 @@ impl Canvas<'_, '_> {
         let style = TextStyle::from((self.font, size * OVERSAMPLED).into_font())
             .color(&colour)
             .pos(Pos::new(h, VPos::Center));
-        let at = scaled((f64::from(at.0), f64::from(at.1)));
+        // The middle of a line of text lies above that of its letters, which have more below their tops than above.
+        let at = scaled((f64::from(at.0), f64::from(at.1) + f64::from(size) * 0.14));
         self.area.draw(&Text::new(text.to_string(), at, style)).map_err(|e| e.to_string())
     }
 
@@ -279,7 +282,7 @@ const OVERSAMPLED: i32 = 4;
 const FONT: &str = "tollway";
 const INK: RGBColor = RGBColor(0x1c, 0x22, 0x2b);
 const MUTED: RGBColor = RGBColor(0x5b, 0x65, 0x73);
-const GRID: RGBColor = RGBColor(0xe8, 0xeb, 0xef);
+const GRID: RGBColor = RGBColor(0xe4, 0xe7, 0xec);
 const AXIS: RGBColor = RGBColor(0x9a, 0xa3, 0xaf);
 const MARGIN: i32 = 28;
 const HEADER: i32 = 72;

@@ -4,7 +4,7 @@ use tollway_scenario::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, Outpu
 
 /// What differs between the variants.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Smooth and equal.
     Xcp,
     /// Sawtooth and a full buffer.
@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 /// One variant's run of 60 s with `flows` flows, in memory.
-pub fn run(kind: Kind, flows: usize) -> RunResult {
+pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
     let variant = match kind {
         Kind::Xcp => "xcp",
         Kind::Fifo => "fifo",

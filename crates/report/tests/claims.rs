@@ -1,0 +1,257 @@
+//! Claims against made-up runs: each metric and bound, met and not.
+
+use std::path::Path;
+
+use tollway_report::claim::{self, Report, Status};
+use tollway_report::{Experiment, Overview};
+use tollway_scenario::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter};
+
+mod synthetic;
+
+/// Checks one claim whose keys are `keys`.
+fn verdicts(keys: &str, runs: &[RunResult]) -> Report {
+    let text = format!("source = \"a paper\"\n[[claim]]\nid = \"a\"\n{keys}\n");
+    let experiment = Experiment::parse(&text, Path::new("tests/x.toml")).unwrap();
+    claim::check(&experiment.claims, runs, &experiment.context(vec!["ns2".into()]))
+}
+
+fn one(keys: &str, runs: &[RunResult]) -> (Status, String, String) {
+    let report = verdicts(keys, runs);
+    let c = &report.claims[0];
+    (c.status, c.expected.clone(), c.measured.clone())
+}
+
+/// Two flows on a link of 10 Mb/s: `f.1` from 0 to 20 s, `f.2` from 10 s on; 8, then 6 + 3, then 9 Mb/s. An interval a second, the
+/// window grows by 5 packets a second, and from 12 s to 14 s nothing moves.
+fn two_flows() -> RunResult {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    for t in 1..=30_u32 {
+        let time_s = f64::from(t);
+        let still = (13..=14).contains(&t);
+        let rates = match t {
+            _ if still => [Some(0.0), Some(0.0)],
+            1..=10 => [Some(8.0), None],
+            11..=20 => [Some(6.0), Some(3.0)],
+            _ => [None, Some(9.0)],
+        };
+        for (flow, rate) in ["f.1", "f.2"].into_iter().zip(rates) {
+            let Some(rate_mbps) = rate else { continue };
+            let row = FlowRow { time_s, flow, rate_mbps, cwnd_packets: 5.0 * time_s, ..FlowRow::default() };
+            w.flow(&FlowRow { retransmissions: u64::from(t == 13), ..row }).unwrap();
+        }
+        let utilisation = rates.iter().flatten().sum::<f64>() / 10.0;
+        let link = LinkRow { time_s, link: "b", utilisation, queue_mean_bytes: 1000.0, ..LinkRow::default() };
+        w.link(&LinkRow { drops: u64::from(t == 5), queue_max_bytes: time_s, ..link }).unwrap();
+    }
+    let f1 = FlowSummary {
+        flow: "f.1",
+        finish_s: Some(20.0),
+        fct_s: Some(20.0),
+        size_bytes: Some(1000),
+        timeouts: 2,
+        ..FlowSummary::default()
+    };
+    w.flow_summary(&f1).unwrap();
+    w.flow_summary(&FlowSummary {
+        flow: "f.2",
+        start_s: 10.0,
+        ideal_mbps: Some(10.0),
+        ..FlowSummary::default()
+    })
+    .unwrap();
+    let b = LinkSummary {
+        link: "b",
+        capacity_mbps: Some(10.0),
+        limit_bytes: Some(4000),
+        ..LinkSummary::default()
+    };
+    w.link_summary(&b).unwrap();
+    w.finish("").unwrap()
+}
+
+#[test]
+fn every_metric_measures_what_it_says() {
+    let runs = [two_flows()];
+    for (keys, measured) in [
+        ("metric = \"utilisation\"\nlink = \"b\"\nfrom = \"0 s\"\nuntil = \"10 s\"", "0.8"),
+        ("metric = \"utilisation\"\nlink = \"b\"", "0.9"),
+        ("metric = \"utilisation\"\nlink = \"b\"\nfrom = \"9.5 s\"\nuntil = \"10.5 s\"", "0.85"),
+        ("metric = \"drops\"\nlink = \"b\"", "1"),
+        ("metric = \"drops\"\nlink = \"b\"\nfrom = \"5 s\"", "0"),
+        ("metric = \"queue-mean-bytes\"\nlink = \"b\"", "1000 B"),
+        ("metric = \"queue-mean-of-limit\"\nlink = \"b\"", "0.25"),
+        ("metric = \"queue-max-bytes\"\nlink = \"*\"", "30 B"),
+        ("metric = \"queue-mean-ms\"\nlink = \"b\"", "0.8 ms"),
+        ("metric = \"rate\"\nflow = \"f.2\"", "7 Mb/s"),
+        ("metric = \"rate\"\nflows = \"f\"\nfrom = \"15 s\"\nuntil = \"20 s\"\nover = \"max\"", "6 Mb/s"),
+        ("metric = \"total-rate\"\nfrom = \"5 s\"\nuntil = \"15 s\"", "6.7 Mb/s"),
+        ("metric = \"jain\"\nfrom = \"15 s\"\nuntil = \"20 s\"", "0.9"),
+        ("metric = \"share-of-fair\"\nlink = \"b\"\nflow = \"f.1\"\nfrom = \"0 s\"\nuntil = \"10 s\"", "0.8"),
+        ("metric = \"share-of-ideal\"\nflow = \"f.2\"", "0.7"),
+        ("metric = \"rate-variation\"\nflow = \"f.1\"\nfrom = \"12 s\"\nuntil = \"16 s\"", "1"),
+        ("metric = \"cwnd-slope\"\nflow = \"f.2\"", "5 packets/s"),
+        ("metric = \"cwnd-max\"\nflow = \"f.1\"", "100 packets"),
+        ("metric = \"cwnd-end\"\nflow = \"f.2\"\nuntil = \"25 s\"", "125 packets"),
+        ("metric = \"retransmissions\"", "2"),
+        ("metric = \"timeouts\"\nflow = \"f.1\"", "2"),
+        ("metric = \"fct\"", "20 s"),
+        ("metric = \"fct\"\nmax-size = \"1 kB\"", "20 s"),
+        ("metric = \"finished\"", "1"),
+        ("metric = \"time-to-reach\"\nlink = \"b\"\nfrom = \"12 s\"\nfraction = 0.85", "3 s"),
+        ("metric = \"time-to-reach\"\nflows = \"f.2\"", "11 s"),
+    ] {
+        let (_, _, found) = one(&format!("{keys}\nequals = 0"), &runs);
+        assert_eq!(found, measured, "{keys}");
+    }
+}
+
+#[test]
+fn phases_and_spans_give_a_value_each() {
+    let runs = [two_flows()];
+    let share = "metric = \"share-of-fair\"\nlink = \"b\"\nphases = true";
+    // The last halves of 0–10, 10–20 and 20–30 s: 0.8; 1.2 and 0.6; 0.9.
+    let (status, _, measured) = one(&format!("{share}\nwithin = {{ of = 1, percent = 3 }}"), &runs);
+    assert_eq!((status, measured.as_str()), (Status::Unmet, "0.6…1.2; tightest f.2 15–20 s: 0.6"));
+    let (status, ..) = one(&format!("{share}\nwithin = {{ of = 1, percent = 41 }}"), &runs);
+    assert_eq!(status, Status::Met);
+    let phases = share.replace("true", "[\"0 s\", \"10 s\"]");
+    assert_eq!(one(&format!("{phases}\nequals = 0.8"), &runs).2, "0.8");
+    let spans = "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"10 s\"\nuntil = \"20 s\"\nspan = \"5 s\"\nover = \"min\"";
+    assert_eq!(one(&format!("{spans}\nat-least = 1"), &runs).2, "0.54");
+}
+
+#[test]
+fn no_data_is_never_met() {
+    let runs = [two_flows()];
+    for (keys, reason) in [
+        ("metric = \"rate\"\nflow = \"g\"\nat-most = 1", "no flow is called `g`"),
+        ("metric = \"utilisation\"\nat-most = 1", "the claim names no link"),
+        ("metric = \"utilisation\"\nlink = \"c\"\nat-most = 1", "no link is called `c`"),
+        (
+            "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"60 s\"\nat-most = 1",
+            "the run ends at 30 s, before the window",
+        ),
+        ("metric = \"rtt\"\nflow = \"f.2\"\nat-most = 1", "no data for f.2"),
+        (
+            "metric = \"rtt\"\nflow = \"f.2\"\nover = \"max\"\nat-most = 1",
+            "no data: the value is not a number",
+        ),
+        ("metric = \"rate\"\nflow = \"f.1\"\nat-most = 99", "no selected flow is active from 15 s to 30 s"),
+        ("metric = \"share-of-ideal\"\nflow = \"f.1\"\nuntil = \"10 s\"\nat-most = 9", "no data for f.1"),
+        ("metric = \"extra\"\nname = \"x\"\nat-most = 1", "the run left no number called `x`"),
+        ("metric = \"fct\"\nflow = \"f.2\"\nat-most = 1", "no selected flow finished"),
+        ("metric = \"fct\"\nmax-size = \"999 B\"\nat-most = 99", "no selected flow finished"),
+        (
+            "metric = \"time-to-reach\"\nlink = \"b\"\nfraction = 0.95\nat-most = 99",
+            "never reaches 0.95 after 0 s",
+        ),
+        ("metric = \"rate\"\nvariant = \"z\"\nat-most = 99", "variant `z` has not run"),
+        (
+            "metric = \"drops\"\nlink = \"b\"\nat-least = { link = \"c\" }",
+            "nothing to compare with: no link is called `c`",
+        ),
+    ] {
+        let (status, _, measured) = one(keys, &runs);
+        assert_eq!((status, measured.as_str()), (Status::Unmet, reason), "{keys}");
+    }
+    // A bound that is no number is never met either.
+    for bound in ["at-most", "at-least", "equals", "less-than", "more-than"] {
+        assert_eq!(one(&format!("metric = \"drops\"\nlink = \"b\"\n{bound} = nan"), &runs).0, Status::Unmet);
+    }
+    let mut nan = two_flows();
+    nan.extra.insert("x".into(), f64::NAN);
+    for bound in
+        ["at-most = 1", "at-least = 1", "equals = 1", "less-than = 1", "within = { of = 1, percent = 5 }"]
+    {
+        assert_eq!(
+            one(&format!("metric = \"extra\"\nname = \"x\"\n{bound}"), &[nan.clone()]).0,
+            Status::Unmet
+        );
+    }
+}
+
+#[test]
+fn variants_are_held_against_each_other() {
+    let runs =
+        [synthetic::Kind::Xcp, synthetic::Kind::Fifo, synthetic::Kind::Red].map(|k| synthetic::run(k, 4));
+    let smoother = "metric = \"rate-variation\"\nvariant = \"xcp\"\nflows = \"f\"\nfrom = \"32 s\"\nuntil = \"39 s\"\nover = \"mean\"";
+    let (status, expected, _) = one(&format!("{smoother}\nless-than = {{ variant = \"fifo\" }}"), &runs);
+    assert!(
+        status == Status::Met && expected.starts_with("< 0.") && expected.ends_with("(fifo)"),
+        "{expected}"
+    );
+    let (status, ..) = one(&format!("{smoother}\nmore-than = {{ variant = \"fifo\" }}"), &runs);
+    assert_eq!(status, Status::Unmet);
+    // Against each of several values, the strictest counts; a shift and a factor apply.
+    let rate = "metric = \"rate\"\nvariant = \"xcp\"\nflow = \"f.1\"\nfrom = \"32 s\"\nuntil = \"39 s\"";
+    let (status, ..) =
+        one(&format!("{rate}\nat-least = {{ variant = \"red\", flows = \"f\", plus = 0.5 }}"), &runs);
+    assert_eq!(status, Status::Unmet);
+    let (status, ..) =
+        one(&format!("{rate}\nat-least = {{ variant = \"red\", flows = \"f\", times = 0.5 }}"), &runs);
+    assert_eq!(status, Status::Met);
+    // A star makes a claim of each variant, and stands for the same on the other side.
+    let drops = "metric = \"drops\"\nlink = \"bottleneck\"\nvariant = \"*\"\nequals = { variant = \"*\" }";
+    let report = verdicts(drops, &runs);
+    assert_eq!(report.claims.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["a.xcp", "a.fifo", "a.red"]);
+    assert_eq!(report.met, 3);
+}
+
+#[test]
+fn a_missing_peer_skips_and_json_is_as_promised() {
+    let keys = "metric = \"drops\"\nlink = \"b\"\nneeds = \"ns2\"\nequals = 0";
+    let report = verdicts(keys, &[two_flows()]);
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let claim = serde_json::json!({"id": "a", "status": "skipped", "expected": "= 0",
+        "measured": "needs ns2, which is not installed", "source": "a paper"});
+    assert_eq!(json, serde_json::json!({"claims": [claim], "met": 0, "unmet": 0, "skipped": 1}));
+}
+
+#[test]
+fn a_reference_series_is_compared_window_by_window() {
+    let dir = std::env::temp_dir().join(format!("tollway-reference-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut csv = String::from("time_s,f.1_mbps,f.2_mbps\n");
+    for t in 1..=60_u32 {
+        // Half a second a row; f.1 as ours but 5 % less, f.2 far off in the four seconds after its start.
+        let (time, second) = (f64::from(t) / 2.0, t.div_ceil(2));
+        let f1 = match second {
+            13..=14 => 0.0,
+            1..=10 => 7.6,
+            11..=20 => 5.7,
+            _ => 0.0,
+        };
+        let f2 = match second {
+            13..=14 | 1..=10 => 0.0,
+            11..=12 => 0.1,
+            15..=20 => 3.0,
+            _ => 9.0,
+        };
+        csv.push_str(&format!("{time},{f1},{f2}\n"));
+    }
+    std::fs::write(dir.join("ns2.csv"), csv).unwrap();
+    let check = |skip: &str| {
+        let text = format!(
+            "[[claim]]\nid = \"a\"\nmetric = \"series-deviation\"\nreference = \"ns2.csv\"\nspan = \"2 s\"\n\
+             skip-after-start = \"{skip}\"\nat-most = 0.1\n"
+        );
+        let e = Experiment::parse(&text, &dir.join("x.toml")).unwrap();
+        claim::check(&e.claims, &[two_flows()], &e.context(Vec::new())).claims[0].clone()
+    };
+    let good = check("5 s");
+    assert_eq!(good.status, Status::Met, "{good:?}");
+    assert!(good.measured.contains("0.05263"), "{good:?}");
+    assert_eq!(check("0 s").status, Status::Unmet);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn the_overview_fits_and_groups() {
+    let runs =
+        [synthetic::Kind::Xcp, synthetic::Kind::Fifo, synthetic::Kind::Red].map(|k| synthetic::run(k, 4));
+    let text = Overview::new(&runs).to_text(100);
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    assert!(text.contains("f.4") && text.contains("fifo") && !text.contains("reverse"), "{text}");
+    let text = Overview::new(&[synthetic::run(synthetic::Kind::Xcp, 40)]).to_text(100);
+    assert!(text.contains("f median") && !text.contains("f.4"), "{text}");
+}
