@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tollway_law::link::{self, AnyLink, DropTail};
+use tollway_law::link::{self, AnyLink, DropTail, xcp};
 use tollway_law::sender::{self, AnySender};
 use tollway_law::{Bytes, Time};
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
@@ -213,7 +213,7 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
             };
             let (count, min) = unit(red.min_threshold);
             let (_, max) = unit(red.max_threshold);
-            link::RedConfig {
+            let config = link::RedConfig {
                 min_threshold: min,
                 max_threshold: max,
                 unit: count,
@@ -223,26 +223,26 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 // A stream of its own for each port.
                 seed: plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f),
                 ..Default::default()
-            }
-            .build(link.capacity)
+            };
+            AnyLink::Red(Box::new(config.build(link.capacity)))
         }
-        LinkLaw::Xcp(xcp) => link::XcpConfig {
-            alpha: xcp.alpha,
-            beta: xcp.beta,
-            gamma: xcp.gamma,
-            max_interval: xcp.max_interval,
-            min_interval: xcp.min_interval,
-            overhead: Bytes(u64::from(xcp.overhead)),
-            form: match xcp.form {
-                XcpForm::Throughput => link::Form::Throughput,
-                XcpForm::Window => link::Form::Window,
+        LinkLaw::Xcp(law) => xcp::XcpConfig {
+            alpha: law.alpha,
+            beta: law.beta,
+            gamma: law.gamma,
+            max_interval: law.max_interval,
+            min_interval: law.min_interval,
+            overhead: Bytes(u64::from(law.overhead)),
+            form: match law.form {
+                XcpForm::Throughput => xcp::Form::Throughput,
+                XcpForm::Window => xcp::Form::Window,
             },
-            arithmetic: match (xcp.arithmetic, xcp.shadow) {
-                (Arithmetic::Float, Some(Arithmetic::Fixed32)) => link::Arithmetic::Shadow32,
-                (Arithmetic::Float, Some(Arithmetic::Fixed128)) => link::Arithmetic::Shadow128,
-                (Arithmetic::Float, _) => link::Arithmetic::Float,
-                (Arithmetic::Fixed32, _) => link::Arithmetic::Fixed32,
-                (Arithmetic::Fixed128, _) => link::Arithmetic::Fixed128,
+            arithmetic: match (law.arithmetic, law.shadow) {
+                (Arithmetic::Float, Some(Arithmetic::Fixed32)) => xcp::Arithmetic::Shadow32,
+                (Arithmetic::Float, Some(Arithmetic::Fixed128)) => xcp::Arithmetic::Shadow128,
+                (Arithmetic::Float, _) => xcp::Arithmetic::Float,
+                (Arithmetic::Fixed32, _) => xcp::Arithmetic::Fixed32,
+                (Arithmetic::Fixed128, _) => xcp::Arithmetic::Fixed128,
             },
             ..Default::default()
         }
