@@ -67,9 +67,9 @@ impl<'a> Resolver<'a> {
             found
         });
         let rate = keys.rate("rate").or(medium.and_then(|m| m.1));
-        if rate.is_none() && !keys.has("rate") {
+        if rate.is_none() && keys.lacks("rate") {
             self.mistakes
-                .add(keys.place(), "`[link.NAME]` needs `rate`", "no `rate`")
+                .add(keys.place(), format!("`[link.{name}]` needs `rate`"), "no `rate`")
                 .help("`rate` is a rate, such as \"10 Mbps\"; only a medium's rate can stand in for it");
         }
         let reverse = keys.table("reverse", &keys::REVERSE);
