@@ -128,6 +128,14 @@ impl<'a> Reader<'a> {
         Reader { section, table: self.table.and_then(|t| t.table(key)), at }
     }
 
+    /// A number of a key that has no default.
+    pub(crate) fn number_if(&self, key: &str) -> Option<f64> {
+        match self.value(key) {
+            Some(Val::Number(x)) => Some(x),
+            _ => None,
+        }
+    }
+
     /// The tables by name under a key.
     pub(crate) fn named(
         &self,
@@ -230,10 +238,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn number(&self, key: &str) -> f64 {
-        match self.value(key) {
-            Some(Val::Number(x)) => x,
-            _ => 0.0,
-        }
+        self.number_if(key).unwrap_or_default()
     }
 
     /// A time; `None` if it is `"none"`, or neither given nor a default.
@@ -251,7 +256,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn rate(&self, key: &str) -> Option<Rate> {
         match self.value(key) {
-            Some(Val::Rate(rate)) => Some(rate),
+            Some(Val::Rate(rate)) => rate,
             _ => None,
         }
     }

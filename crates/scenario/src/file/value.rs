@@ -17,7 +17,8 @@ pub(crate) enum Val {
     Number(f64),
     /// `None` is the word `none`.
     Time(Option<Time>),
-    Rate(Rate),
+    /// `None` is the word `all`.
+    Rate(Option<Rate>),
     Bytes(u64),
     Limit(LimitSpec),
     When(When),
@@ -63,6 +64,7 @@ impl Kind {
             Kind::Time { .. } => "a time, such as \"250 ms\"".into(),
             Kind::TimeOrNone => "a time, such as \"250 ms\", or \"none\"".into(),
             Kind::Rate => "a rate, such as \"10 Mbps\"".into(),
+            Kind::RateOrAll => "a rate, such as \"10 Mbps\", or \"all\"".into(),
             Kind::Bytes { .. } => "a size, such as \"1500 B\"".into(),
             Kind::Limit => "a limit: \"100 packets\", \"64 KiB\", \"2 BDP\" or \"unlimited\"".into(),
             Kind::Threshold => "a part of the limit, such as 0.5, or \"50 packets\" or \"64 KiB\"".into(),
@@ -108,13 +110,11 @@ impl Kind {
                 Value::Text(t) if t.trim() == "none" => Some(Val::Time(None)),
                 _ => r.time(node, true).map(|t| Val::Time(Some(t))),
             },
-            Kind::Rate => {
-                let rate: Rate = r.quantity(node)?;
-                if rate > Rate::ZERO {
-                    return Some(Val::Rate(rate));
-                }
-                r.out_of_range(node, "more than zero")
-            }
+            Kind::Rate => r.rate(node).map(|rate| Val::Rate(Some(rate))),
+            Kind::RateOrAll => match &node.value {
+                Value::Text(t) if t.trim() == "all" => Some(Val::Rate(None)),
+                _ => r.rate(node).map(|rate| Val::Rate(Some(rate))),
+            },
             Kind::Bytes { least, most } => r.bytes(node, least, most).map(Val::Bytes),
             Kind::Limit => r.limit(node).map(Val::Limit),
             Kind::Threshold => r.threshold(node).map(Val::Limit),
@@ -251,6 +251,11 @@ impl Read<'_> {
             return self.out_of_range(node, "more than zero");
         }
         Some(time)
+    }
+
+    fn rate(&mut self, node: &Node) -> Option<Rate> {
+        let rate: Rate = self.quantity(node)?;
+        if rate > Rate::ZERO { Some(rate) } else { self.out_of_range(node, "more than zero") }
     }
 
     fn bytes(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {

@@ -11,7 +11,7 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
 use crate::plan::{
     Cbr, CdfPoint, Data, Encoding, Flow, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
-    SenderLaw, Sizes, Transport, TransportId, Workload, XcpSender,
+    SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -196,7 +196,10 @@ impl<'a> Resolver<'a> {
                 on_loss: if xcp.word("on-loss") == "keep" { OnLoss::Keep } else { OnLoss::Halve },
                 advertise_limit: xcp.truth("advertise-limit"),
                 pacing: xcp.truth("pacing"),
-                request: if xcp.word("request") == "need" { Ask::Need } else { Ask::All },
+                request: xcp.rate("request").map_or(Ask::All, Ask::Rate),
+                whole_window: xcp.truth("whole-window"),
+                gain_segment: xcp.bytes("gain-segment").unwrap_or(u64::from(packet_size)) as u32,
+                aging: xcp.number_if("aging"),
             }),
             _ => SenderLaw::NewReno,
         };
@@ -238,24 +241,36 @@ impl<'a> Resolver<'a> {
             initial: rto.span("initial"),
             min: rto.span("min"),
             max: rto.span("max"),
+            granularity: rto.span("granularity"),
+            backoff: rto.truth("backoff"),
             fixed: rto.time("fixed"),
         };
         if rto.min > rto.max {
             let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);
             self.mistakes.add(rto_at, message, "here");
         }
+        let window = k.table("receive-window", &keys::RECEIVE_WINDOW);
+        let packets = |key| window.count(key).unwrap_or(1) as u32;
+        let window_growth = match window.word("growth") {
+            "per-packet" => WindowGrowth::PerPacket { initial: packets("initial"), step: packets("step") },
+            "feedback" => WindowGrowth::Feedback { initial: packets("initial") },
+            _ => WindowGrowth::Whole,
+        };
+        let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
         self.plan.transports.push(Transport {
             law,
             packet_size,
             header,
             ack_size: size("ack-size"),
-            initial_window: k.count("initial-window").unwrap_or(1) as u32,
+            initial_window: k.count("initial-window").map_or(initial_window, |n| n as u32),
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,
             delayed_ack: k.time("delayed-ack"),
             handshake: k.truth("handshake"),
             encoding,
             both_ways,
+            ecn: k.truth("ecn"),
+            window_growth,
             rto,
             weight: k.number("weight"),
         });

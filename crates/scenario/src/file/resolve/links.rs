@@ -79,6 +79,13 @@ impl<'a> Resolver<'a> {
                 .add(reverse.place(), format!("link `{name}` has no way back"), "of no use")
                 .help("leave out this table or `duplex = false`");
         }
+        for xcp in [keys.table("xcp", &keys::XCP), reverse.table("xcp", &keys::XCP)] {
+            if xcp.word("shadow") != "none" && xcp.word("arithmetic") != "float" {
+                self.mistakes
+                    .add(xcp.at("shadow"), "a shadow runs beside floats only", "not beside these")
+                    .help("leave out `arithmetic`");
+            }
+        }
         let Some(pairs) = self.pairs(&keys) else { return };
         let Some(rate) = rate else { return };
         let delay = keys.when("delay").unwrap_or(When::At(Time::ZERO));
@@ -270,7 +277,6 @@ impl Side<'_> {
                     max_probability: k.number("max-probability"),
                     weight: k.number("weight"),
                     gentle: k.truth("gentle"),
-                    ecn: k.truth("ecn"),
                 })
             }
             _ => LinkLaw::DropTail,
