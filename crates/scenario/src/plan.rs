@@ -390,10 +390,10 @@ pub struct Flow {
     pub stop: Time,
     /// What there is to send.
     pub data: Data,
-    /// The receiver's buffer, bytes on the wire (whole packets of it are advertised); `u64::MAX` is no limit.
-    pub receive_buffer: u64,
+    /// The receiver's buffer, full packets, at least one; `u32::MAX` is no limit.
+    pub receive_buffer: u32,
     /// The sender's buffer, likewise.
-    pub send_buffer: u64,
+    pub send_buffer: u32,
 }
 
 /// What a flow has to send.
@@ -432,9 +432,9 @@ pub struct Workload {
     /// Flows that come at most.
     pub max_flows: u64,
     /// Receive buffer of each flow, as in [`Flow`], one a path.
-    pub receive_buffers: Vec<u64>,
+    pub receive_buffers: Vec<u32>,
     /// Send buffer of each flow, as in [`Flow`], one a path.
-    pub send_buffers: Vec<u64>,
+    pub send_buffers: Vec<u32>,
 }
 
 /// When flows come.
@@ -528,8 +528,8 @@ pub enum What {
     Limit(LinkId, Limit),
     /// Until the given instant everything put on this wire is lost.
     Blackout(LinkId, Time),
-    /// A flow's receiver gets another buffer, bytes as in [`Flow::receive_buffer`].
-    ReceiveBuffer(FlowId, u64),
+    /// A flow's receiver gets another buffer, packets as in [`Flow::receive_buffer`].
+    ReceiveBuffer(FlowId, u32),
 }
 
 /// Random loss.

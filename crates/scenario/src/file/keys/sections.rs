@@ -241,7 +241,7 @@ const TRANSPORT: &[Key] = &[
         "receive-buffer",
         Kind::Limit,
         Is("unlimited"),
-        "The receiver's buffer, on the wire. A BDP is here the least rate on the way × base RTT.",
+        "The receiver's buffer: packets, or bytes of payload. A BDP is here the least rate on the way × base RTT, on the wire.",
     ),
     key("send-buffer", Kind::Limit, Is("unlimited"), "The sender's, likewise."),
     key("packet-size", PACKET, Is("1500 B"), "A full packet on the wire, headers included, framing not."),

@@ -88,6 +88,16 @@ impl<'a> Resolver<'a> {
         }
         let Some(pairs) = self.pairs(&keys) else { return };
         let Some(rate) = rate else { return };
+        // Memory for what a slip of a digit asks for is not to be had.
+        const MOST: usize = 8_000_000;
+        if self.plan.links.len() + 2 * pairs.count as usize > MOST {
+            self.mistakes.add(
+                keys.place(),
+                format!("more than {MOST} directions of links in all"),
+                "too many",
+            );
+            return;
+        }
         let delay = keys.when("delay").unwrap_or(When::At(Time::ZERO));
         let overhead = keys.bytes("overhead").unwrap_or_default() as u32;
         let there = Side {
