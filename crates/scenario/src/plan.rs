@@ -149,8 +149,6 @@ pub struct Red {
     pub weight: f64,
     /// Climb from `max_probability` to one between the upper threshold and twice it.
     pub gentle: bool,
-    /// Mark packets that may be marked.
-    pub ecn: bool,
 }
 
 /// An amount of queue.
@@ -181,7 +179,7 @@ pub struct Xcp {
     pub arithmetic: Arithmetic,
     /// Framing bytes that the law counts for each packet.
     pub overhead: u32,
-    /// A second router that sees the same packets and is only compared.
+    /// A second router that sees the same packets and is only compared; only beside floats.
     pub shadow: Option<Arithmetic>,
 }
 
@@ -239,6 +237,10 @@ pub struct Transport {
     pub encoding: Encoding,
     /// Data in both directions.
     pub both_ways: bool,
+    /// Data packets may be marked instead of dropped (RFC 3168).
+    pub ecn: bool,
+    /// How much of the receive buffer is advertised.
+    pub window_growth: WindowGrowth,
     /// The retransmission timer.
     pub rto: Rto,
     /// The flow's weight in theory's ideal allocation.
@@ -267,6 +269,12 @@ pub struct XcpSender {
     pub pacing: bool,
     /// What is asked of routers.
     pub request: Request,
+    /// State the window in whole packets (ns-2).
+    pub whole_window: bool,
+    /// Bytes that a packet counts for when feedback is turned into packets.
+    pub gain_segment: u32,
+    /// Part of an unused window that is kept each round trip (the draft, § 4.1.3.1); `None` keeps all.
+    pub aging: Option<f64>,
 }
 
 /// What a loss does to an XCP sender's window.
@@ -279,12 +287,12 @@ pub enum OnLoss {
 }
 
 /// What an XCP sender asks of routers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request {
     /// Everything there is.
     All,
-    /// The difference to what it could use (the draft, § 4.1).
-    Need,
+    /// To reach this rate within a round trip (the draft, § 4.1.2).
+    Rate(Rate),
 }
 
 /// How losses are found.
@@ -323,8 +331,31 @@ pub struct Rto {
     pub min: Time,
     /// Never longer.
     pub max: Time,
+    /// Least margin over the smoothed round trip: RFC 6298's clock granularity G.
+    pub granularity: Time,
+    /// Doubles with each expiry.
+    pub backoff: bool,
     /// Always this, without doubling, if given.
     pub fixed: Option<Time>,
+}
+
+/// How much of the receive buffer is advertised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowGrowth {
+    /// All of it, from the start.
+    Whole,
+    /// More with each data packet, as Linux does it.
+    PerPacket {
+        /// Packets at the start.
+        initial: u32,
+        /// Packets more for each data packet.
+        step: u32,
+    },
+    /// By the feedback received (the XCP study).
+    Feedback {
+        /// Packets at the start.
+        initial: u32,
+    },
 }
 
 /// The way between two hosts.
@@ -359,10 +390,10 @@ pub struct Flow {
     pub stop: Time,
     /// What there is to send.
     pub data: Data,
-    /// The receiver's buffer, bytes on the wire (whole packets of it are advertised); `u64::MAX` is no limit.
-    pub receive_buffer: u64,
+    /// The receiver's buffer, full packets, at least one; `u32::MAX` is no limit.
+    pub receive_buffer: u32,
     /// The sender's buffer, likewise.
-    pub send_buffer: u64,
+    pub send_buffer: u32,
 }
 
 /// What a flow has to send.
@@ -401,9 +432,9 @@ pub struct Workload {
     /// Flows that come at most.
     pub max_flows: u64,
     /// Receive buffer of each flow, as in [`Flow`], one a path.
-    pub receive_buffers: Vec<u64>,
+    pub receive_buffers: Vec<u32>,
     /// Send buffer of each flow, as in [`Flow`], one a path.
-    pub send_buffers: Vec<u64>,
+    pub send_buffers: Vec<u32>,
 }
 
 /// When flows come.
@@ -497,8 +528,8 @@ pub enum What {
     Limit(LinkId, Limit),
     /// Until the given instant everything put on this wire is lost.
     Blackout(LinkId, Time),
-    /// A flow's receiver gets another buffer, bytes as in [`Flow::receive_buffer`].
-    ReceiveBuffer(FlowId, u64),
+    /// A flow's receiver gets another buffer, packets as in [`Flow::receive_buffer`].
+    ReceiveBuffer(FlowId, u32),
 }
 
 /// Random loss.

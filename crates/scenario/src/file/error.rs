@@ -248,10 +248,12 @@ pub(crate) fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> 
     let folded = wrong.to_lowercase();
     // A third of the letters may be wrong; comparing with hundreds of thousands of names is not worth the wait.
     let allowed = (wrong.chars().count() / 3).max(1);
+    // Of two that are equally far, the one that begins alike.
+    let alike = |n: &str| (strsim::jaro_winkler(wrong, n) * 1e6) as u32;
     names
         .take(10_000)
         .map(|n| (strsim::damerau_levenshtein(&folded, &n.to_lowercase()), n))
         .filter(|&(distance, n)| distance <= allowed && distance < n.chars().count())
-        .min_by_key(|&(distance, _)| distance)
+        .min_by_key(|&(distance, n)| (distance, std::cmp::Reverse(alike(n))))
         .map(|(_, n)| n)
 }

@@ -4,7 +4,8 @@
 mod sections;
 
 pub(crate) use sections::{
-    CBR, CHANGE, FLOW, FRAMES, LINK, LOSS, MEASURE, MEDIUM, NODE, RED, REVERSE, RTO, WORKLOAD, XCP, XCP_FLOW,
+    CBR, CHANGE, FLOW, FRAMES, LINK, LOSS, MEASURE, MEDIUM, NODE, RECEIVE_WINDOW, RED, REVERSE, RTO,
+    WORKLOAD, XCP, XCP_FLOW,
 };
 pub(crate) use sections::{TOP, all};
 
@@ -61,6 +62,8 @@ pub(crate) enum Kind {
     TimeOrNone,
     /// Bits a second, more than none.
     Rate,
+    /// The same, or `"all"`.
+    RateOrAll,
     /// A size in a range, bytes.
     Bytes { least: u64, most: u64 },
     /// A queue's or a buffer's limit: packets, bytes, BDP or `"unlimited"`.

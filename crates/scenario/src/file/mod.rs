@@ -109,7 +109,7 @@ impl Scenario {
                 setter.set(&mut tree, &keys::TOP, set.path, set.at, &set.value);
             }
             let top = At::default();
-            reader::check(&tree, top, &keys::TOP, &mut found);
+            reader::check(&tree, top, &keys::TOP, &keys::TOP.title(), &mut found);
             let reader = Reader::new(&keys::TOP, Some(&tree), top);
             if let Some(plan) = resolve::resolve(reader, name, folder, &mut found) {
                 variants.push(Variant { name: name.unwrap_or_default().to_owned(), plan });

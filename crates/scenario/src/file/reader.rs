@@ -2,21 +2,18 @@
 
 use tollway_law::{Rate, Time};
 
-use super::error::{At, Mistakes};
+use super::error::{At, Mistakes, closest};
 use super::keys::{Default, Kind, Section};
-use super::tree::{Node, Table, Value};
+use super::tree::{Entry, Node, Table, Value};
 use super::value::{LimitSpec, SizesSpec, Val, When};
 
-/// Notes every unknown key, every missing one and every value that its key does not take, all the way down.
-pub(crate) fn check(table: &Table, at: At, section: &'static Section, mistakes: &mut Mistakes) {
+/// Notes every unknown key, every missing one and every value that its key does not take, all the way down. `title`
+/// is what messages call the table.
+pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &str, mistakes: &mut Mistakes) {
     for entry in &table.0 {
         let Some(key) = section.key(&entry.key) else {
             mistakes
-                .add(
-                    entry.at,
-                    format!("there is no key `{}` in {}", entry.key, section.title()),
-                    "unknown key",
-                )
+                .add(entry.at, format!("there is no key `{}` in {title}", entry.key), "unknown key")
                 .suggest(&entry.key, section.names());
             continue;
         };
@@ -27,31 +24,18 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, mistakes: 
                 .help(format!("write `{}`", example(key.kind, key.name)));
         };
         match (key.kind, &entry.node.value) {
-            (Kind::Table(inner), Value::Table(t)) => check(t, entry.at, inner, mistakes),
-            (Kind::Named(inner), Value::Table(names)) => {
-                for named in &names.0 {
-                    name(&named.key, named.at, mistakes);
-                    match &named.node.value {
-                        Value::Table(t) => check(t, named.at, inner, mistakes),
-                        _ => {
-                            let message = format!(
-                                "`[{}.{}]` is a table; this is {}",
-                                key.name,
-                                named.key,
-                                named.node.value.what()
-                            );
-                            mistakes.add(named.at, message, "not a table").help(format!(
-                                "the name of the {} is missing: write `{}`",
-                                key.name, inner.header
-                            ));
-                        }
-                    }
-                }
+            (Kind::Table(inner), Value::Table(t)) => {
+                // `[link.a]` and its table `xcp` make `[link.a.xcp]`.
+                let outer = title.strip_prefix("`[").and_then(|t| t.strip_suffix("]`"));
+                let inner_title = outer
+                    .map_or_else(|| format!("`[{}]`", key.name), |outer| format!("`[{outer}.{}]`", key.name));
+                check(t, entry.at, inner, &inner_title, mistakes);
             }
+            (Kind::Named(inner), Value::Table(names)) => check_named(names, entry, inner, mistakes),
             (Kind::List(inner), Value::List(items)) => {
                 for item in items {
                     match &item.value {
-                        Value::Table(t) => check(t, item.at, inner, mistakes),
+                        Value::Table(t) => check(t, item.at, inner, &inner.title(), mistakes),
                         _ => wrong(mistakes, item),
                     }
                 }
@@ -66,13 +50,42 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, mistakes: 
             }
         }
     }
-    for key in section.keys() {
-        if matches!(key.default, Default::Must) && table.get(key.name).is_none() {
+    for key in section.keys().filter(|k| matches!(k.default, Default::Must)) {
+        if table.get(key.name).is_none() && !misspelt(table, section, key.name) {
             mistakes
-                .add(at, format!("{} needs `{}`", section.title(), key.name), format!("no `{}`", key.name))
+                .add(at, format!("{title} needs `{}`", key.name), format!("no `{}`", key.name))
                 .help(format!("`{}` is {}", key.name, key.kind.wants()));
         }
     }
+}
+
+/// Checks tables by name.
+fn check_named(names: &Table, of: &Entry, inner: &'static Section, mistakes: &mut Mistakes) {
+    for named in &names.0 {
+        match &named.node.value {
+            Value::Table(t) => {
+                name(&named.key, named.at, mistakes);
+                check(t, named.at, inner, &format!("`[{}.{}]`", of.key, named.key), mistakes);
+            }
+            // `[flow]` for `[flow.NAME]`: once is enough.
+            _ if inner.key(&named.key).is_some() => {
+                mistakes
+                    .add(of.at, format!("this {} has no name", of.key), "no name")
+                    .help(format!("write `{}`", inner.header));
+                return;
+            }
+            other => {
+                let message = format!("`[{}.{}]` is a table; this is {}", of.key, named.key, other.what());
+                mistakes.add(named.at, message, "not a table").help(format!("write `{}`", inner.header));
+            }
+        }
+    }
+}
+
+/// Whether an absent key is there under a name that is none: one message is enough then.
+fn misspelt(table: &Table, section: &'static Section, key: &str) -> bool {
+    let unknown = table.0.iter().filter(|e| section.key(&e.key).is_none());
+    unknown.map(|e| closest(&e.key, section.names())).any(|meant| meant == Some(key))
 }
 
 /// Names become parts of paths: letters, digits, `-` and `_`.
@@ -115,6 +128,14 @@ impl<'a> Reader<'a> {
         Reader { section, table: self.table.and_then(|t| t.table(key)), at }
     }
 
+    /// A number of a key that has no default.
+    pub(crate) fn number_if(&self, key: &str) -> Option<f64> {
+        match self.value(key) {
+            Some(Val::Number(x)) => Some(x),
+            _ => None,
+        }
+    }
+
     /// The tables by name under a key.
     pub(crate) fn named(
         &self,
@@ -154,6 +175,11 @@ impl<'a> Reader<'a> {
     /// Whether the key is there.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|t| t.get(key).is_some())
+    }
+
+    /// Whether the key is absent, and no other was probably meant for it.
+    pub(crate) fn lacks(&self, key: &str) -> bool {
+        !self.table.is_some_and(|t| t.get(key).is_some() || misspelt(t, self.section, key))
     }
 
     /// Where the table is.
@@ -212,10 +238,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn number(&self, key: &str) -> f64 {
-        match self.value(key) {
-            Some(Val::Number(x)) => x,
-            _ => 0.0,
-        }
+        self.number_if(key).unwrap_or_default()
     }
 
     /// A time; `None` if it is `"none"`, or neither given nor a default.
@@ -233,7 +256,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn rate(&self, key: &str) -> Option<Rate> {
         match self.value(key) {
-            Some(Val::Rate(rate)) => Some(rate),
+            Some(Val::Rate(rate)) => rate,
             _ => None,
         }
     }

@@ -17,7 +17,8 @@ pub(crate) enum Val {
     Number(f64),
     /// `None` is the word `none`.
     Time(Option<Time>),
-    Rate(Rate),
+    /// `None` is the word `all`.
+    Rate(Option<Rate>),
     Bytes(u64),
     Limit(LimitSpec),
     When(When),
@@ -63,6 +64,7 @@ impl Kind {
             Kind::Time { .. } => "a time, such as \"250 ms\"".into(),
             Kind::TimeOrNone => "a time, such as \"250 ms\", or \"none\"".into(),
             Kind::Rate => "a rate, such as \"10 Mbps\"".into(),
+            Kind::RateOrAll => "a rate, such as \"10 Mbps\", or \"all\"".into(),
             Kind::Bytes { .. } => "a size, such as \"1500 B\"".into(),
             Kind::Limit => "a limit: \"100 packets\", \"64 KiB\", \"2 BDP\" or \"unlimited\"".into(),
             Kind::Threshold => "a part of the limit, such as 0.5, or \"50 packets\" or \"64 KiB\"".into(),
@@ -108,13 +110,11 @@ impl Kind {
                 Value::Text(t) if t.trim() == "none" => Some(Val::Time(None)),
                 _ => r.time(node, true).map(|t| Val::Time(Some(t))),
             },
-            Kind::Rate => {
-                let rate: Rate = r.quantity(node)?;
-                if rate > Rate::ZERO {
-                    return Some(Val::Rate(rate));
-                }
-                r.out_of_range(node, "more than zero")
-            }
+            Kind::Rate => r.rate(node).map(|rate| Val::Rate(Some(rate))),
+            Kind::RateOrAll => match &node.value {
+                Value::Text(t) if t.trim() == "all" => Some(Val::Rate(None)),
+                _ => r.rate(node).map(|rate| Val::Rate(Some(rate))),
+            },
             Kind::Bytes { least, most } => r.bytes(node, least, most).map(Val::Bytes),
             Kind::Limit => r.limit(node).map(Val::Limit),
             Kind::Threshold => r.threshold(node).map(Val::Limit),
@@ -192,31 +192,48 @@ impl Read<'_> {
         match &node.value {
             Value::Text(t) => match t.parse() {
                 Ok(value) => Some(value),
-                Err(e) => self.unit_error(node.at, e),
+                Err(e) => self.unit_error(node, e),
             },
             Value::Whole(_) | Value::Real(_) => {
-                let message = format!("`{}` is {}; this number has no unit", self.key, self.kind.wants());
-                self.mistakes.add(node.at, message, "no unit");
+                let message = format!("`{}` needs a unit", self.key);
+                self.mistakes.add(node.at, message, "no unit").help(format!(
+                    "`{}` is {}",
+                    self.key,
+                    self.kind.wants()
+                ));
                 None
             }
             _ => self.wrong_type(node),
         }
     }
 
-    fn unit_error<T>(&mut self, at: At, error: UnitError) -> Option<T> {
-        let help = match &error {
-            UnitError::UnknownUnit { unit, units, .. } => {
-                closest(unit, units.split(", ")).map(|u| format!("did you mean `{u}`?"))
+    fn unit_error<T>(&mut self, node: &Node, error: UnitError) -> Option<T> {
+        let key = self.key;
+        let (at, message, label, help) = match &error {
+            UnitError::UnknownUnit { unit, what, example, units } => {
+                let help = match closest(unit, units.split(", ")) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("use one of {units}, and write it like `{example}`"),
+                };
+                let message = format!("`{key}`: `{unit}` is no unit of {what}");
+                (within(node, unit), message, "unknown unit", Some(help))
             }
-            _ => None,
+            UnitError::NoUnit { what, example, units, .. } => {
+                let message = format!("`{key}`: {what} needs a unit");
+                (
+                    node.at,
+                    message,
+                    "no unit",
+                    Some(format!("use one of {units}, and write it like `{example}`")),
+                )
+            }
+            UnitError::NoNumber { text, what, example } => {
+                let message = format!("`{key}`: `{text}` is not {what}");
+                (node.at, message, "no number", Some(format!("write it like `{example}`")))
+            }
+            UnitError::OutOfRange { .. } => (node.at, format!("`{key}`: {error}"), "out of range", None),
         };
-        let label = match error {
-            UnitError::NoNumber { .. } => "not a quantity",
-            UnitError::NoUnit { .. } => "no unit",
-            UnitError::UnknownUnit { .. } => "unknown unit",
-            UnitError::OutOfRange { .. } => "out of range",
-        };
-        let found = self.mistakes.add(at, format!("`{}`: {error}", self.key), label);
+        let found = self.mistakes.add(at, message, label);
         if let Some(help) = help {
             found.help(help);
         }
@@ -234,6 +251,11 @@ impl Read<'_> {
             return self.out_of_range(node, "more than zero");
         }
         Some(time)
+    }
+
+    fn rate(&mut self, node: &Node) -> Option<Rate> {
+        let rate: Rate = self.quantity(node)?;
+        if rate > Rate::ZERO { Some(rate) } else { self.out_of_range(node, "more than zero") }
     }
 
     fn bytes(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {
@@ -280,7 +302,7 @@ impl Read<'_> {
         let units = if bdp { AMOUNTS } else { &AMOUNTS[..AMOUNTS.len() - 1] };
         let number = match split_quantity(text, what, "100 packets", units) {
             Ok(number) => number,
-            Err(e) => return self.unit_error(node.at, e),
+            Err(e) => return self.unit_error(node, e),
         };
         // The last word is the unit: `split_quantity` has made sure that it is one.
         let unit = text.trim_end().rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or("");
@@ -428,6 +450,18 @@ pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> 
         Some(w) => Err(format!("after size {} comes {}: both columns must grow", w[0].size, w[1].size)),
         None => Ok(()),
     }
+}
+
+/// Where `part` stands in a string's place: the string is written as it is, with quotes or without, unless it has
+/// escapes.
+fn within(node: &Node, part: &str) -> At {
+    let Value::Text(text) = &node.value else { return node.at };
+    let quote = match ((node.at.end - node.at.start) as usize).checked_sub(text.len()) {
+        Some(0) => 0,
+        Some(2) => 1,
+        _ => return node.at,
+    };
+    text.rfind(part).map_or(node.at, |i| node.at.part(quote + i, part.len()))
 }
 
 /// Units of limits; the last one is only for some.

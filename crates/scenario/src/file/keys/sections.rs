@@ -178,7 +178,12 @@ pub(crate) static XCP: Section = Section {
         ),
         key("gamma", PROBABILITY, Is("0.1"), "γ: share of the traffic that is shuffled between flows."),
         key("max-interval", SPAN, Is("1 s"), "Longest control interval, and the longest RTT that counts."),
-        key("min-interval", SPAN, Is("10 ms"), "Shortest control interval."),
+        key(
+            "min-interval",
+            SPAN,
+            Is("1 ms"),
+            "Shortest control interval (ns-2 has 1 ms, the draft 5 to 10).",
+        ),
         key(
             "form",
             Kind::Word(&["throughput", "window"]),
@@ -189,9 +194,9 @@ pub(crate) static XCP: Section = Section {
         key("overhead", OVERHEAD, Else("the link's"), "Framing that the law counts for each packet."),
         key(
             "shadow",
-            Kind::Word(&["none", "float", "fixed32", "fixed128"]),
+            Kind::Word(&["none", "fixed32", "fixed128"]),
             Is("none"),
-            "Runs a second router on the same packets, in this arithmetic, and reports how far the two differ.",
+            "Beside `float`: runs a second router on the same packets, in this arithmetic, and reports how far the two differ.",
         ),
     ]],
 };
@@ -223,10 +228,9 @@ pub(crate) static RED: Section = Section {
         key(
             "gentle",
             Kind::Truth,
-            Is("true"),
-            "Lets the probability climb to 1 at twice the upper threshold, not jump.",
+            Is("false"),
+            "Lets the probability climb to 1 at twice the upper threshold instead of jumping there.",
         ),
-        key("ecn", Kind::Truth, Is("false"), "Marks packets that may be marked instead of dropping them."),
     ]],
 };
 
@@ -237,7 +241,7 @@ const TRANSPORT: &[Key] = &[
         "receive-buffer",
         Kind::Limit,
         Is("unlimited"),
-        "The receiver's buffer, on the wire. A BDP is here the least rate on the way × base RTT.",
+        "The receiver's buffer: packets, or bytes of payload. A BDP is here the least rate on the way × base RTT, on the wire.",
     ),
     key("send-buffer", Kind::Limit, Is("unlimited"), "The sender's, likewise."),
     key("packet-size", PACKET, Is("1500 B"), "A full packet on the wire, headers included, framing not."),
@@ -251,8 +255,8 @@ const TRANSPORT: &[Key] = &[
     key(
         "initial-window",
         Kind::Count { least: 1, most: 1_000_000 },
-        Is("10"),
-        "Window at the start, packets (RFC 6928).",
+        Else("10 (RFC 6928), or 2 with the law `xcp`"),
+        "Window at the start, packets.",
     ),
     key("sack", Kind::Truth, Is("true"), "Selective acknowledgement (RFC 2018)."),
     key(
@@ -287,8 +291,15 @@ const TRANSPORT: &[Key] = &[
         "With `tcp-option`: 13 + 3 bits, or whole packets.",
     ),
     key("both-ways", Kind::Truth, Is("false"), "Data in both directions of the connection."),
+    key("ecn", Kind::Truth, Is("false"), "Data packets may be marked instead of dropped (RFC 3168)."),
     key("weight", Kind::Over { over: 0.0, most: 1e12 }, Is("1"), "Weight in theory's ideal allocation."),
     key("rto", Kind::Table(&RTO), Else(""), "The retransmission timer."),
+    key(
+        "receive-window",
+        Kind::Table(&RECEIVE_WINDOW),
+        Else(""),
+        "How much of the receive buffer is advertised.",
+    ),
     key("xcp", Kind::Table(&XCP_FLOW), Else(""), "Options of the law `xcp`."),
 ];
 
@@ -339,19 +350,57 @@ pub(crate) static FRAMES: Section = Section {
 /// `[flow.NAME.rto]`.
 pub(crate) static RTO: Section = Section {
     header: "[flow.NAME.rto]",
-    says: "The retransmission timer (RFC 6298).",
+    says: "The retransmission timer (RFC 6298); `[workload.NAME.rto]` likewise.",
     parts: &[&[
         key("initial", SPAN, Is("1 s"), "Before the first sample of the round trip."),
         key("min", SPAN, Is("200 ms"), "Never shorter."),
         key("max", SPAN, Is("60 s"), "Never longer."),
-        key("fixed", SPAN, Else("worked out from the RTT, doubling"), "Always this long."),
+        key(
+            "granularity",
+            SPAN,
+            Is("200 ms"),
+            "Least margin over the smoothed round trip: the clock's G of RFC 6298; 200 ms as in Linux.",
+        ),
+        key(
+            "backoff",
+            Kind::Truth,
+            Is("true"),
+            "Doubles with each expiry; the study proposes that it should not.",
+        ),
+        key("fixed", SPAN, Else("worked out from the round trip"), "Always this long, without doubling."),
+    ]],
+};
+
+/// `[flow.NAME.receive-window]`.
+pub(crate) static RECEIVE_WINDOW: Section = Section {
+    header: "[flow.NAME.receive-window]",
+    says: "How much of the receive buffer is advertised; it never shrinks. `[workload.NAME.receive-window]` likewise.",
+    parts: &[&[
+        key(
+            "growth",
+            Kind::Word(&["whole", "per-packet", "feedback"]),
+            Is("whole"),
+            "All of the buffer from the start; growing with each data packet, as Linux does; or by the feedback received (the study).",
+        ),
+        key(
+            "initial",
+            Kind::Count { least: 1, most: 1 << 30 },
+            Is("10"),
+            "Packets advertised at the start, unless it is `whole`.",
+        ),
+        key(
+            "step",
+            Kind::Count { least: 1, most: 1 << 20 },
+            Is("2"),
+            "Packets more for each data packet, if `per-packet`.",
+        ),
     ]],
 };
 
 /// `[flow.NAME.xcp]`.
 pub(crate) static XCP_FLOW: Section = Section {
     header: "[flow.NAME.xcp]",
-    says: "What XCP's sender does where the draft and the experimental study differ.",
+    says: "What XCP's sender does where the draft and the experimental study differ; `[workload.NAME.xcp]` likewise.",
     parts: &[&[
         key(
             "on-loss",
@@ -368,9 +417,22 @@ pub(crate) static XCP_FLOW: Section = Section {
         key("pacing", Kind::Truth, Is("false"), "Spaces packets over the round trip."),
         key(
             "request",
-            Kind::Word(&["all", "need"]),
+            Kind::RateOrAll,
             Is("all"),
-            "What is asked of routers: everything there is, or what could be used.",
+            "What is asked of routers: everything there is, or to reach this rate in a round trip (the draft).",
+        ),
+        key("whole-window", Kind::Truth, Is("false"), "States the window in whole packets, as ns-2 does."),
+        key(
+            "gain-segment",
+            Kind::Bytes { least: 1, most: 65535 },
+            Else("its size on the wire"),
+            "Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450 for 1500.",
+        ),
+        key(
+            "aging",
+            PROBABILITY,
+            Else("nothing is given up"),
+            "Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).",
         ),
     ]],
 };
@@ -471,9 +533,24 @@ pub(crate) static LOSS: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 16] {
+pub(crate) fn all() -> [&'static Section; 17] {
     [
-        &TOP, &MEASURE, &NODE, &MEDIUM, &LINK, &REVERSE, &XCP, &RED, &FLOW, &FRAMES, &RTO, &XCP_FLOW,
-        &WORKLOAD, &CBR, &CHANGE, &LOSS,
+        &TOP,
+        &MEASURE,
+        &NODE,
+        &MEDIUM,
+        &LINK,
+        &REVERSE,
+        &XCP,
+        &RED,
+        &FLOW,
+        &FRAMES,
+        &RTO,
+        &RECEIVE_WINDOW,
+        &XCP_FLOW,
+        &WORKLOAD,
+        &CBR,
+        &CHANGE,
+        &LOSS,
     ]
 }

@@ -93,8 +93,13 @@ impl<'a> Resolver<'a> {
         let before = self.plan.changes.len();
         for (i, flow) in self.plan.flows.iter().enumerate() {
             if matches(&pattern, &flow.name) || matches(&pattern, &flow.section) {
-                let bytes = buffer(&self.plan, &flow.path, flow.transport, spec);
-                let what = What::ReceiveBuffer(FlowId(i as u32), bytes);
+                let packets = buffer(&self.plan, &flow.path, flow.transport, spec);
+                if packets == 0 {
+                    let message = "`receive-buffer` holds less than one packet";
+                    self.mistakes.add(change.at("receive-buffer"), message, "too small");
+                    return;
+                }
+                let what = What::ReceiveBuffer(FlowId(i as u32), packets);
                 self.plan.changes.push(Change { at, what });
             }
         }

@@ -11,7 +11,7 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
 use crate::plan::{
     Cbr, CdfPoint, Data, Encoding, Flow, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
-    SenderLaw, Sizes, Transport, TransportId, Workload, XcpSender,
+    SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -65,8 +65,8 @@ impl<'a> Resolver<'a> {
                     start,
                     stop,
                     data,
-                    receive_buffer: u64::MAX,
-                    send_buffer: u64::MAX,
+                    receive_buffer: u32::MAX,
+                    send_buffer: u32::MAX,
                 });
             }
             let target = Target::Flows { first, each: each as usize };
@@ -196,7 +196,10 @@ impl<'a> Resolver<'a> {
                 on_loss: if xcp.word("on-loss") == "keep" { OnLoss::Keep } else { OnLoss::Halve },
                 advertise_limit: xcp.truth("advertise-limit"),
                 pacing: xcp.truth("pacing"),
-                request: if xcp.word("request") == "need" { Ask::Need } else { Ask::All },
+                request: xcp.rate("request").map_or(Ask::All, Ask::Rate),
+                whole_window: xcp.truth("whole-window"),
+                gain_segment: xcp.bytes("gain-segment").unwrap_or(u64::from(packet_size)) as u32,
+                aging: xcp.number_if("aging"),
             }),
             _ => SenderLaw::NewReno,
         };
@@ -238,24 +241,36 @@ impl<'a> Resolver<'a> {
             initial: rto.span("initial"),
             min: rto.span("min"),
             max: rto.span("max"),
+            granularity: rto.span("granularity"),
+            backoff: rto.truth("backoff"),
             fixed: rto.time("fixed"),
         };
         if rto.min > rto.max {
             let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);
             self.mistakes.add(rto_at, message, "here");
         }
+        let window = k.table("receive-window", &keys::RECEIVE_WINDOW);
+        let packets = |key| window.count(key).unwrap_or(1) as u32;
+        let window_growth = match window.word("growth") {
+            "per-packet" => WindowGrowth::PerPacket { initial: packets("initial"), step: packets("step") },
+            "feedback" => WindowGrowth::Feedback { initial: packets("initial") },
+            _ => WindowGrowth::Whole,
+        };
+        let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
         self.plan.transports.push(Transport {
             law,
             packet_size,
             header,
             ack_size: size("ack-size"),
-            initial_window: k.count("initial-window").unwrap_or(1) as u32,
+            initial_window: k.count("initial-window").map_or(initial_window, |n| n as u32),
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,
             delayed_ack: k.time("delayed-ack"),
             handshake: k.truth("handshake"),
             encoding,
             both_ways,
+            ecn: k.truth("ecn"),
+            window_growth,
             rto,
             weight: k.number("weight"),
         });
@@ -349,10 +364,9 @@ impl<'a> Resolver<'a> {
                 };
                 let (receive, send) =
                     (buffer(&self.plan, path, transport, receive), buffer(&self.plan, path, transport, send));
-                let least = u64::from(self.plan.transports[transport.0 as usize].packet_size);
-                if receive.min(send) < least {
-                    let key = if receive < least { "receive-buffer" } else { "send-buffer" };
-                    let message = format!("`{key}` comes to {} B, less than a packet", receive.min(send));
+                if receive.min(send) == 0 {
+                    let key = if receive == 0 { "receive-buffer" } else { "send-buffer" };
+                    let message = format!("`{key}` holds less than one packet");
                     self.mistakes.add(request.keys.at(key), message, "too small");
                     break;
                 }
@@ -399,19 +413,21 @@ impl Target {
     }
 }
 
-/// A buffer in bytes; its BDP is that of the path.
-pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: LimitSpec) -> u64 {
-    let packet = f64::from(plan.transports[transport.0 as usize].packet_size);
-    match spec {
-        LimitSpec::Unlimited => u64::MAX,
-        LimitSpec::Packets(n) => (n * packet).round() as u64,
-        LimitSpec::Bytes(n) => n.round() as u64,
+/// A buffer in full packets: bytes of it hold payload, as TCP's buffers do; its BDP is that of the path, on the wire.
+pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: LimitSpec) -> u32 {
+    let Transport { packet_size, header, .. } = plan.transports[transport.0 as usize];
+    let packets = match spec {
+        LimitSpec::Unlimited => return u32::MAX,
+        LimitSpec::Packets(n) => n,
+        LimitSpec::Bytes(n) => n / f64::from(packet_size.saturating_sub(header).max(1)),
         LimitSpec::Times(n) => {
             let rates = path.route.iter().map(|l| plan.links[l.0 as usize].rate.bytes_per_sec());
             let least = rates.fold(f64::INFINITY, f64::min);
-            (n * least * path.base_rtt.as_secs_f64()).round() as u64
+            n * least * path.base_rtt.as_secs_f64() / f64::from(packet_size)
         }
-    }
+    };
+    // A quotient that is whole but for its last bit is whole; `as` saturates.
+    (packets + 1e-9) as u32
 }
 
 fn path((from, to): (NodeId, NodeId)) -> Path {
@@ -441,4 +457,28 @@ fn read_cdf(text: &str) -> Result<Vec<CdfPoint>, String> {
     }
     check_cdf(&points)?;
     Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_are_read_from_lines() {
+        let point = |size, cumulative| CdfPoint { size, cumulative };
+        let percent = read_cdf("# sizes\n1000 15\n\n 2e6\t100\n");
+        assert_eq!(percent, Ok(vec![point(1000.0, 0.15), point(2e6, 1.0)]));
+        assert_eq!(read_cdf("10, 0.5\n20, 1"), Ok(vec![point(10.0, 0.5), point(20.0, 1.0)]));
+        for (bad, why) in [
+            ("", "no points"),
+            ("10 0.5", "not 1"),
+            ("10 0.5\nten 1", "line 2 is not two numbers"),
+            ("20 0.5\n10 1", "must grow"),
+            ("0 1", "zero"),
+            ("10 nan", "line 1"),
+        ] {
+            let said = read_cdf(bad).unwrap_err();
+            assert!(said.contains(why), "{bad:?}: {said}");
+        }
+    }
 }

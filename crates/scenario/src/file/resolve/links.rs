@@ -67,9 +67,9 @@ impl<'a> Resolver<'a> {
             found
         });
         let rate = keys.rate("rate").or(medium.and_then(|m| m.1));
-        if rate.is_none() && !keys.has("rate") {
+        if rate.is_none() && keys.lacks("rate") {
             self.mistakes
-                .add(keys.place(), "`[link.NAME]` needs `rate`", "no `rate`")
+                .add(keys.place(), format!("`[link.{name}]` needs `rate`"), "no `rate`")
                 .help("`rate` is a rate, such as \"10 Mbps\"; only a medium's rate can stand in for it");
         }
         let reverse = keys.table("reverse", &keys::REVERSE);
@@ -79,8 +79,25 @@ impl<'a> Resolver<'a> {
                 .add(reverse.place(), format!("link `{name}` has no way back"), "of no use")
                 .help("leave out this table or `duplex = false`");
         }
+        for xcp in [keys.table("xcp", &keys::XCP), reverse.table("xcp", &keys::XCP)] {
+            if xcp.word("shadow") != "none" && xcp.word("arithmetic") != "float" {
+                self.mistakes
+                    .add(xcp.at("shadow"), "a shadow runs beside floats only", "not beside these")
+                    .help("leave out `arithmetic`");
+            }
+        }
         let Some(pairs) = self.pairs(&keys) else { return };
         let Some(rate) = rate else { return };
+        // Memory for what a slip of a digit asks for is not to be had.
+        const MOST: usize = 8_000_000;
+        if self.plan.links.len() + 2 * pairs.count as usize > MOST {
+            self.mistakes.add(
+                keys.place(),
+                format!("more than {MOST} directions of links in all"),
+                "too many",
+            );
+            return;
+        }
         let delay = keys.when("delay").unwrap_or(When::At(Time::ZERO));
         let overhead = keys.bytes("overhead").unwrap_or_default() as u32;
         let there = Side {
@@ -270,7 +287,6 @@ impl Side<'_> {
                     max_probability: k.number("max-probability"),
                     weight: k.number("weight"),
                     gentle: k.truth("gentle"),
-                    ecn: k.truth("ecn"),
                 })
             }
             _ => LinkLaw::DropTail,

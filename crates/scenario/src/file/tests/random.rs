@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{BASE, parse, show};
+use tollway_law::{Bytes, Rate, Time};
+
+use super::{BASE, parse, plan, show};
+use crate::plan::Data;
 
 /// Tries to read it, and shows what is wrong if it is.
 fn try_it(text: &str, sets: &[&str]) {
@@ -65,6 +68,22 @@ proptest! {
             })
             .collect();
         try_it(&text, &[]);
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back(ns in 0u64..1 << 50, bps in 1.0f64..1e12, bytes in 1u64..1 << 50) {
+        let (time, rate, bytes) = (Time(ns), Rate::from_bps(bps), Bytes(bytes));
+        let sets = [
+            format!("flow.f.start={time}"),
+            format!("link.bottleneck.rate={rate}"),
+            format!("flow.f.size={bytes}"),
+        ];
+        let p = plan(BASE, &sets.each_ref().map(|s| s.as_str()));
+        // Doubles on the way cost a few parts in 2^53.
+        prop_assert!(p.flows[0].start.0.abs_diff(ns) <= ns >> 50);
+        prop_assert!((p.links[8].rate.bps() / bps - 1.0).abs() < 1e-14);
+        let Data::Bytes(size) = p.flows[0].data else { panic!() };
+        prop_assert!(size.abs_diff(bytes.get()) <= bytes.get() >> 50);
     }
 
     #[test]
