@@ -71,12 +71,7 @@ impl Config {
 
     /// The receive buffer in full segments, at least 1.
     pub fn receive_segments(&self) -> u32 {
-        Config::segments_in(self.receive_buffer, self.payload())
-    }
-
-    /// Full segments that fit `bytes`, at least 1.
-    pub(super) fn segments_in(bytes: u64, payload: u16) -> u32 {
-        (bytes / u64::from(payload)).clamp(1, u64::from(MAX_WINDOW)) as u32
+        (self.receive_buffer / u64::from(self.payload())).clamp(1, u64::from(MAX_WINDOW)) as u32
     }
 
     /// The window advertised at the start, segments.

@@ -431,10 +431,10 @@ impl Connection {
         &self.send.law
     }
 
-    /// The receive buffer is now `bytes` of payload. What was advertised stays advertised (RFC 9293 § 3.8.6): a
+    /// The receive buffer now holds `segments` full ones. What was advertised stays advertised (RFC 9293 § 3.8.6): a
     /// smaller buffer counts once the sender has used the window it was shown.
-    pub fn set_receive_buffer(&mut self, bytes: u64) {
-        self.receive.set_capacity(Config::segments_in(bytes, self.config.payload()));
+    pub fn set_receive_buffer(&mut self, segments: u32) {
+        self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW));
     }
 
     /// Whether all that [`Connection::finish`] or [`Connection::stop`] closed off has been acknowledged.

@@ -66,11 +66,11 @@ fn apply(what: What, built: &mut Built) {
         What::Limit(on, limit) => built.network.set_limit(link(built, on), limit),
         What::Blackout(on, _) => built.network.set_blackout(link(built, on), true),
         What::Loss(on, probability) => built.set_base_loss(on, probability),
-        What::ReceiveBuffer(flow, bytes) => {
+        What::ReceiveBuffer(flow, packets) => {
             let flow = built.flows[flow.0 as usize];
             built.network.with_flow(flow, |client, server| {
-                client.set_receive_buffer(bytes);
-                server.set_receive_buffer(bytes);
+                client.set_receive_buffer(packets);
+                server.set_receive_buffer(packets);
             });
         }
     }

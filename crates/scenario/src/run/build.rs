@@ -28,7 +28,7 @@ pub(super) struct Built {
     sources: Vec<tollway_sim::SourceId>,
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
     losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
-    configs: HashMap<(TransportId, u64, u64), Arc<Config>>,
+    configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
 }
 
 /// A flow to be started.
@@ -36,8 +36,8 @@ pub(super) struct FlowEnds {
     pub(super) transport: TransportId,
     pub(super) route: (RouteId, RouteId),
     pub(super) data: Data,
-    pub(super) receive_buffer: u64,
-    pub(super) send_buffer: u64,
+    pub(super) receive_buffer: u32,
+    pub(super) send_buffer: u32,
     pub(super) start: Time,
     pub(super) stop: Time,
 }
@@ -261,15 +261,17 @@ fn sender_law(transport: &plan::Transport) -> AnySender {
             initial_window,
             demand: match xcp.request {
                 Request::All => sender::Demand::Everything,
-                Request::Need => sender::Demand::Everything,
+                Request::Rate(rate) => sender::Demand::Rate(rate),
             },
             advertise_limit: xcp.advertise_limit,
             on_loss: match xcp.on_loss {
                 OnLoss::Keep => sender::LossResponse::Keep,
                 OnLoss::Halve => sender::LossResponse::Halve,
             },
+            whole_window: xcp.whole_window,
+            gain_segment: Some(xcp.gain_segment),
+            aging: xcp.aging,
             paced: xcp.pacing,
-            ..Default::default()
         }
         .build()
         .into(),
@@ -285,18 +287,21 @@ pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
     }
 }
 
-fn transport_config(transport: &plan::Transport, receive_buffer: u64, send_buffer: u64) -> Config {
+fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
     let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
-    let packets = |bytes: u64| bytes / u64::from(transport.packet_size.max(1));
     Config {
         segment: transport.packet_size,
         header: transport.header,
         ack_size: transport.ack_size,
         handshake: transport.handshake,
         initial_segment: 0,
-        send_buffer: packets(send_buffer).clamp(1, 1 << 30) as u32,
-        receive_buffer: packets(receive_buffer).clamp(1, 1 << 30) * payload,
-        window_growth: WindowGrowth::Whole,
+        send_buffer: send_buffer.clamp(1, 1 << 30),
+        receive_buffer: u64::from(receive_buffer.clamp(1, 1 << 30)) * payload,
+        window_growth: match transport.window_growth {
+            plan::WindowGrowth::Whole => WindowGrowth::Whole,
+            plan::WindowGrowth::PerPacket { initial, step } => WindowGrowth::PerPacket { initial, step },
+            plan::WindowGrowth::Feedback { initial } => WindowGrowth::Feedback { initial },
+        },
         sack: transport.sack_blocks > 0,
         sack_ranges: transport.sack_blocks.max(1),
         detection: match transport.loss_detection {
@@ -310,9 +315,9 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u64, send_buffe
             initial: transport.rto.fixed.unwrap_or(transport.rto.initial),
             min: transport.rto.fixed.unwrap_or(transport.rto.min),
             max: transport.rto.fixed.unwrap_or(transport.rto.max),
-            backoff: transport.rto.fixed.is_none(),
-            ..Rto::default()
+            granularity: transport.rto.granularity,
+            backoff: transport.rto.backoff && transport.rto.fixed.is_none(),
         },
-        ecn: false,
+        ecn: transport.ecn,
     }
 }

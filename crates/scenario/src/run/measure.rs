@@ -301,7 +301,7 @@ impl Meter {
                 flow: &lane.name,
                 law: sender_name(&plan.transports[flow.transport.0 as usize].law),
                 start_s: lane.start.as_secs_f64(),
-                finish_s: lane.done.map(Time::as_secs_f64),
+                finish_s: (last < end).then(|| last.as_secs_f64()),
                 fct_s: match flow.data {
                     Data::Endless => None,
                     _ => lane.done.map(|done| done.saturating_sub(lane.start).as_secs_f64()),

@@ -23,7 +23,8 @@ pub struct Options<'a> {
     pub ideal_mbps: Vec<Option<f64>>,
     /// What the digest covers.
     pub digest: DigestMode,
-    /// Called now and then with the share of the simulated time that is over; answering false ends the run.
+    /// Called a hundred times or more with the share of the simulated time that is over; answering false ends the run
+    /// there, with the results so far.
     pub progress: Option<&'a (dyn Fn(f64) -> bool + Sync)>,
 }
 
@@ -49,8 +50,10 @@ pub struct Finished {
 /// What ran and what it took.
 #[derive(Clone, Debug)]
 pub struct RunInfo {
-    /// Simulated time.
+    /// Simulated time; less than the plan's if the run was ended.
     pub duration: Time,
+    /// Whether it was ended before its time.
+    pub stopped: bool,
     /// Events taken.
     pub events: u64,
     /// Transmissions over a link, acknowledgements included.
@@ -91,15 +94,12 @@ pub enum RunError {
         /// The count.
         census: Census,
     },
-    /// The caller ended it.
-    #[error("stopped")]
-    Stopped,
 }
 
 /// Runs `plan` to its end.
 ///
 /// # Errors
-/// [`RunError`]: a file cannot be written, the run is too long, or it was stopped.
+/// [`RunError`]: a file cannot be written, or the run is too long.
 pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let begun = Instant::now();
     let mut network = build::Built::new(plan);
@@ -116,22 +116,26 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
 
     let (wall, cpu) = (Instant::now(), cpu_time());
     let mut agenda = agenda::Agenda::new(plan);
+    let (tick, mut next_tick) = (Time(plan.duration.0 / 100 + 1), Time::ZERO);
+    let mut stopped = false;
     loop {
-        let next = agenda.next().min(meter.next()).min(workloads.next()).min(plan.duration);
+        let mut next = agenda.next().min(meter.next()).min(workloads.next()).min(plan.duration);
+        if let Some(progress) = options.progress {
+            next = next.min(next_tick);
+            if next == next_tick {
+                next_tick += tick;
+                stopped = !progress(next.as_secs_f64() / plan.duration.as_secs_f64());
+            }
+        }
         network.network.run_until(next);
         workloads.collect(&mut network, &mut meter)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, &mut network)?;
-        if next == plan.duration {
+        if next == plan.duration || stopped {
             break;
         }
         agenda.apply(plan, &mut network);
         workloads.arrive(plan, &mut network);
-        if let Some(progress) = options.progress
-            && !progress(next.as_secs_f64() / plan.duration.as_secs_f64())
-        {
-            return Err(RunError::Stopped);
-        }
     }
     let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu_time() - cpu);
 
@@ -143,7 +147,8 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
     let run = RunInfo {
-        duration: plan.duration,
+        duration: network.network.now(),
+        stopped,
         events: network.network.events(),
         packet_hops: network.network.packet_hops(),
         census,

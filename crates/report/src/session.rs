@@ -1,0 +1,184 @@
+//! Runs every variant of a scenario, beside each other, and sums the runs up for people and programs.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use tollway_scenario::file::{Scenario, Variant};
+use tollway_scenario::run::{self, DigestMode, Finished, RunError, RunInfo};
+use tollway_scenario::tables::{Outputs, RunResult, TableError};
+
+use crate::data;
+use crate::ideal::ideal_mbps;
+
+/// How to run a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// The folder for result tables, one folder a variant beneath it; `None` keeps them in memory.
+    pub out: Option<PathBuf>,
+    /// Whether CSV files are written to `out`.
+    pub csv: bool,
+    /// Whether Parquet files are written to `out`.
+    pub parquet: bool,
+    /// How many variants run at once; zero means as many as there are processors.
+    pub jobs: usize,
+    /// What digests cover.
+    pub digest: DigestMode,
+}
+
+/// One variant's run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its tables.
+    pub result: RunResult,
+    /// What it took.
+    pub info: RunInfo,
+    /// The random seed it ran with.
+    pub seed: u64,
+}
+
+/// Why a session gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// A run failed.
+    #[error("{}{error}", if variant.is_empty() { String::new() } else { format!("variant `{variant}`: ") })]
+    Run {
+        /// The variant.
+        variant: String,
+        /// Why.
+        error: RunError,
+    },
+    /// Tables could not be read back.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// No threads could be started.
+    #[error("cannot start {jobs} threads: {message}")]
+    Threads {
+        /// How many were asked for.
+        jobs: usize,
+        /// What the system said.
+        message: String,
+    },
+}
+
+/// Told how far each variant (by index) is, 0 to 1; answering false ends the run there.
+pub type Progress<'a> = &'a (dyn Fn(usize, f64) -> bool + Sync);
+
+impl Session {
+    /// Runs every variant. The results are the same for any number of jobs.
+    ///
+    /// # Errors
+    /// A run fails or a table cannot be written or read back.
+    pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
+        let variants = scenario.variants();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.jobs)
+            .build()
+            .map_err(|e| SessionError::Threads { jobs: self.jobs, message: e.to_string() })?;
+        let first_error = Mutex::new(None);
+        let runs: Vec<Option<Ran>> = pool.install(|| {
+            variants
+                .par_iter()
+                .enumerate()
+                .map(|(i, variant)| match self.run_one(i, variant, progress) {
+                    Ok(ran) => Some(ran),
+                    Err(error) => {
+                        first_error.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+                        None
+                    }
+                })
+                .collect()
+        });
+        match first_error.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some(error) => Err(error),
+            None => Ok(runs.into_iter().flatten().collect()),
+        }
+    }
+
+    fn run_one(&self, i: usize, variant: &Variant, progress: Option<Progress<'_>>) -> Result<Ran, SessionError> {
+        let plan = &variant.plan;
+        let dir = self.out.as_ref().map(|out| match variant.name.as_str() {
+            "" => out.clone(),
+            name => out.join(name),
+        });
+        let outputs = match &dir {
+            None => Outputs::memory(),
+            Some(dir) => {
+                Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) }
+            }
+        };
+        let tell = progress.map(|progress| move |share| progress(i, share));
+        let options = run::Options {
+            outputs,
+            ideal_mbps: ideal_mbps(plan),
+            digest: self.digest,
+            progress: tell.as_ref().map(|tell| tell as &(dyn Fn(f64) -> bool + Sync)),
+        };
+        let Finished { mut result, run: info } = run::run(plan, &options)
+            .map_err(|error| SessionError::Run { variant: variant.name.clone(), error })?;
+        if let Some(dir) = &dir {
+            let read = RunResult::read(dir, variant.name.clone())?;
+            result = RunResult { extra: result.extra, meta: result.meta, ..read };
+        }
+        Ok(Ran { result, info, seed: plan.seed })
+    }
+}
+
+/// Everything about the runs as one JSON object, units in the names.
+pub fn to_json(scenario: &Scenario, runs: &[Ran]) -> Value {
+    let plan = &scenario.variants()[0].plan;
+    let total = |count: fn(&RunInfo) -> u64| runs.iter().map(|ran| count(&ran.info)).sum::<u64>();
+    let seconds = |spent: fn(&RunInfo) -> f64| runs.iter().map(|ran| spent(&ran.info)).sum::<f64>();
+    let digest = runs.iter().fold(0u64, |all, ran| all.rotate_left(7) ^ ran.info.digest);
+    let rows = |table: fn(&RunResult) -> &[arrow_array::RecordBatch]| -> Vec<Value> {
+        runs.iter()
+            .flat_map(|ran| {
+                let named = !ran.result.variant.is_empty();
+                data::rows_as_json(table(&ran.result)).into_iter().map(move |mut row| {
+                    if named {
+                        let name = Value::from(ran.result.variant.as_str());
+                        row.shift_insert(0, "variant".into(), name);
+                    }
+                    Value::Object(row)
+                })
+            })
+            .collect()
+    };
+    let each: Vec<Value> = runs
+        .iter()
+        .map(|ran| {
+            json!({
+                "variant": ran.result.variant,
+                "seed": ran.seed,
+                "duration_s": ran.info.duration.as_secs_f64(),
+                "stopped": ran.info.stopped,
+                "events": ran.info.events,
+                "packet_hops": ran.info.packet_hops,
+                "digest": format!("{:016x}", ran.info.digest),
+                "packets_created": ran.info.census.created,
+                "packets_dropped": ran.info.census.dropped,
+                "setup_s": ran.info.setup_s,
+                "run_cpu_s": ran.info.run_cpu_s,
+                "run_wall_s": ran.info.run_wall_s,
+                "extra": ran.result.extra,
+            })
+        })
+        .collect();
+    json!({
+        "scenario": plan.name,
+        "title": plan.title,
+        "seed": plan.seed,
+        "engine": "sim",
+        "duration_s": plan.duration.as_secs_f64(),
+        "flows": rows(|result| &result.summary),
+        "links": rows(|result| &result.link_summary),
+        "events": total(|info| info.events),
+        "packet_hops": total(|info| info.packet_hops),
+        "digest": format!("{digest:016x}"),
+        "setup_s": seconds(|info| info.setup_s),
+        "run_cpu_s": seconds(|info| info.run_cpu_s),
+        "run_wall_s": seconds(|info| info.run_wall_s),
+        "runs": each,
+    })
+}
