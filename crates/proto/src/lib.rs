@@ -4,10 +4,12 @@
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
 
+pub mod encoding;
 pub mod packet;
 pub mod port;
 pub mod stamp;
 
+pub use encoding::Encoding;
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
 pub use stamp::Stamp;

@@ -106,9 +106,7 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
             waited: Time::ZERO,
         };
         let verdict = self.law.on_arrival(now, passing, &packet.toll);
-        if passing.backlog_packets >= self.limit.packets
-            || self.bytes + u64::from(size) > self.limit.bytes
-        {
+        if passing.backlog_packets >= self.limit.packets || self.bytes + u64::from(size) > self.limit.bytes {
             return Offered::Full;
         }
         let mut offered = Offered::Queued;
