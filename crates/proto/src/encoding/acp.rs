@@ -355,7 +355,7 @@ mod tests {
         }
         let long = datagram(&Packet::default(), &SackRanges::EMPTY, 65_536 - LEN - OVERHEAD);
         assert_eq!(decode(&long), Err(AcpError::TooLong { have: 65_508 }));
-        assert_eq!(decode(&long[1..].to_vec()), Err(AcpError::Magic { magic: 0x10 }));
+        assert_eq!(decode(&long[1..]), Err(AcpError::Magic { magic: 0x10 }));
     }
 
     #[test]

@@ -341,7 +341,7 @@ pub fn parse(options: &[u8]) -> Result<Parsed, OptionError> {
             BACK_KIND => parsed.back = body.first_chunk::<2>().map(|bytes| u16::from_be_bytes(*bytes)),
             KIND_TIMESTAMPS => parsed.timestamps = words.next(),
             KIND_SACK => {
-                parsed.sack.clear();
+                parsed.sack = SackRanges::EMPTY;
                 // A list of 40 bytes has room for no more than four blocks, which is what the ranges hold.
                 words.for_each(|(start, end)| _ = parsed.sack.push(start, end));
             }
