@@ -4,12 +4,17 @@
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
 
+<<<<<<< HEAD
 pub mod machine;
+=======
+pub mod encoding;
+>>>>>>> codec
 pub mod packet;
 pub mod port;
 pub mod stamp;
 pub mod transport;
 
+pub use encoding::Encoding;
 pub use machine::Machine;
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};

@@ -140,6 +140,6 @@ impl SackRanges {
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.len = 0;
+        *self = SackRanges::EMPTY;
     }
 }

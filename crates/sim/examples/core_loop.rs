@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tollway_law::link::{AnyLink, DropTail};
 use tollway_law::{Rate, Time};
+use tollway_proto::Encoding;
 use tollway_proto::port::Limit;
 use tollway_sim::{FlowSpec, LinkSpec, Network, RouteEnd};
 
@@ -47,6 +48,8 @@ fn main() {
             back: reverse,
             start: Time(1_000_000_000 * i as u64 / flows),
             stop: Time::NEVER,
+            encoding: Encoding::Acp,
+            segment: 1500,
         });
     }
     let start = Instant::now();

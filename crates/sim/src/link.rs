@@ -255,7 +255,8 @@ impl Link {
 
     /// Puts a packet on the wire at `start`.
     #[inline]
-    fn depart(&mut self, start: Time, slot: u32, slab: &Slab) {
+    fn depart(&mut self, start: Time, slot: u32, slab: &mut Slab) {
+        slab.quantise_link(slot);
         let bytes = u64::from(slab.get(slot).size) + u64::from(self.overhead);
         let scaled = bytes * self.ns_per_byte + self.carry;
         self.carry = scaled & FRACTION;

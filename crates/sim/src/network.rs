@@ -3,7 +3,7 @@
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
-use tollway_proto::{Flags, Machine, Packet, SackRanges};
+use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::scheduler::Scheduler;
@@ -69,6 +69,10 @@ pub struct FlowSpec<M> {
     pub start: Time,
     /// When both are told to stop; [`Time::NEVER`] if they aren't.
     pub stop: Time,
+    /// How packets would be written as bytes: what that loses of a toll is lost here too.
+    pub encoding: Encoding,
+    /// A full segment of both machines on the wire, in bytes: some encodings count in it.
+    pub segment: u32,
 }
 
 /// Where every packet ever made has gone.
@@ -105,6 +109,8 @@ struct Endpoint<M> {
     stop_at: Time,
     live: bool,
     done: bool,
+    /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
+    heard_rtt: f32,
 }
 
 /// A half-duplex medium: link directions that take turns, one packet each (round robin, as contention among stations
@@ -179,6 +185,7 @@ impl<M: Machine> Network<M> {
     /// Adds a flow, also in the middle of a run (its start then lies no earlier than [`now`](Network::now)).
     pub fn add_flow(&mut self, spec: FlowSpec<M>) -> FlowId {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
+        self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         let (client, server) = Endpoint::pair(spec);
         self.endpoints.push(client);
         self.endpoints.push(server);
@@ -190,6 +197,7 @@ impl<M: Machine> Network<M> {
     /// with the number of flows a workload has ever made.
     pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<M>) {
         debug_assert!(self.has_vanished(flow));
+        self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         let (client, server) = Endpoint::pair(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;
@@ -491,6 +499,9 @@ impl<M: Machine> Network<M> {
         }
         self.delivered += 1;
         let packet = self.slab.get(slot);
+        if packet.flags.has(Flags::TOLLED) {
+            endpoint.heard_rtt = packet.toll.rtt;
+        }
         endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
         self.slab.free(slot);
         self.pump(at);
@@ -528,9 +539,13 @@ impl<M: Machine> Network<M> {
             packet.flow = (at / 2) as u32;
             packet.cursor = endpoint.route;
             let first = self.routes[endpoint.route as usize];
+            let heard_rtt = endpoint.heard_rtt;
             if packet.flags.has(Flags::SACK) {
                 self.slab.attach(slot, self.sack_scratch);
                 self.sack_scratch.clear();
+            }
+            if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
+                quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
             }
             self.offer(first, slot);
         }
@@ -604,6 +619,7 @@ impl<M: Machine> Endpoint<M> {
             stop_at: spec.stop,
             live: true,
             done: false,
+            heard_rtt: 0.0,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
     }
@@ -614,6 +630,18 @@ impl<M: Machine> Endpoint<M> {
             return Time::NEVER;
         }
         self.machine.poll_timeout().min(self.open_at).min(self.stop_at)
+    }
+}
+
+/// What is lost of a packet's toll when its sender writes it as bytes.
+#[cold]
+fn quantise(encoding: Encoding, segment: u32, packet: &mut Packet, heard_rtt: f32) {
+    let size = u32::from(packet.size);
+    if packet.flags.has(Flags::TOLLED) {
+        encoding.quantise_sender(&mut packet.toll, size);
+    }
+    if packet.flags.has(Flags::ECHO) {
+        packet.toll.echo = encoding.quantise_echo(packet.toll.echo, heard_rtt, segment);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where packets live: a slab with a free list. The last slot freed is the next one used, while it is in cache.
 
-use tollway_proto::{Flags, Packet, Pool, SackRanges};
+use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
 /// All packets of a run, and the SACK ranges that hang on some of them.
 #[derive(Debug, Default)]
@@ -10,9 +10,47 @@ pub(crate) struct Slab {
     sacks: Vec<SackRanges>,
     free_sacks: Vec<u32>,
     created: u64,
+    /// By flow, how its packets would be written as bytes; empty while every flow's encoding is lossless.
+    /// With each, a full segment of the flow in bytes.
+    encodings: Vec<(Encoding, u32)>,
 }
 
 impl Slab {
+    /// From now on what `encoding` would lose of tolls is lost for `flow`.
+    pub(crate) fn set_encoding(&mut self, flow: u32, encoding: Encoding, segment: u32) {
+        let flow = flow as usize;
+        if encoding != Encoding::default() && self.encodings.len() <= flow {
+            self.encodings.resize(flow + 1, (Encoding::default(), 0));
+        }
+        if let Some(known) = self.encodings.get_mut(flow) {
+            *known = (encoding, segment);
+        }
+    }
+
+    /// The encoding and full segment of `flow`, unless it is lossless.
+    #[inline]
+    pub(crate) fn encoding(&self, flow: u32) -> Option<(Encoding, u32)> {
+        if self.encodings.is_empty() {
+            return None;
+        }
+        self.encodings.get(flow as usize).copied().filter(|known| known.0 != Encoding::default())
+    }
+
+    /// A link has written into the toll of the packet in `slot`.
+    #[inline]
+    pub(crate) fn quantise_link(&mut self, slot: u32) {
+        if self.encodings.is_empty() {
+            return;
+        }
+        let packet = &self.packets[slot as usize];
+        if packet.flags.has(Flags::TOLLED)
+            && let Some((encoding, _)) = self.encoding(packet.flow)
+        {
+            let packet = &mut self.packets[slot as usize];
+            encoding.quantise_link(&mut packet.toll, u32::from(packet.size));
+        }
+    }
+
     /// A slot for a packet that is being built; its content is what was there before.
     #[inline]
     pub(crate) fn alloc(&mut self) -> u32 {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tollway_law::link::{self, AnyLink, DropTail, xcp};
 use tollway_law::sender::{self, AnySender};
 use tollway_law::{Bytes, Time};
+use tollway_proto::encoding::draft20::Version;
+use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{
     Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
@@ -135,7 +137,16 @@ impl Built {
             }
         }
         let (forward, back) = ends.route;
-        let spec = FlowSpec { client, server, forward, back, start: ends.start, stop: ends.stop };
+        let spec = FlowSpec {
+            client,
+            server,
+            forward,
+            back,
+            start: ends.start,
+            stop: ends.stop,
+            encoding: encoding(transport.encoding),
+            segment: u32::from(transport.packet_size),
+        };
         match vacant {
             None => self.network.add_flow(spec),
             Some(flow) => {
@@ -275,6 +286,16 @@ fn sender_law(transport: &plan::Transport) -> AnySender {
         }
         .build()
         .into(),
+    }
+}
+
+fn encoding(encoding: plan::Encoding) -> Encoding {
+    match encoding {
+        plan::Encoding::Acp => Encoding::Acp,
+        plan::Encoding::TcpOption { integer: false } => Encoding::TcpOption { feedback: Feedback::Split },
+        plan::Encoding::TcpOption { integer: true } => Encoding::TcpOption { feedback: Feedback::Integer },
+        plan::Encoding::Draft2 => Encoding::Draft20 { version: Version::V2 },
+        plan::Encoding::Draft3 => Encoding::Draft20 { version: Version::V3 },
     }
 }
 

@@ -6,6 +6,7 @@ use fixed_window::FixedWindow;
 use proptest::prelude::*;
 use tollway_law::link::{AnyLink, DropTail};
 use tollway_law::{Rate, Time};
+use tollway_proto::Encoding;
 use tollway_proto::port::Limit;
 use tollway_sim::{
     Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
@@ -49,6 +50,8 @@ impl Pair {
             back: self.routes.1,
             start,
             stop: FOREVER,
+            encoding: Encoding::Acp,
+            segment: 1500,
         }
     }
 
@@ -174,6 +177,8 @@ fn a_shared_medium_carries_one_packet_at_a_time() {
         back: reverse,
         start: Time::ZERO,
         stop: FOREVER,
+            encoding: Encoding::Acp,
+            segment: 1500,
     });
     network.run_until(Time::from_secs(10));
     let (data, acks) = (network.read_link(there), network.read_link(back));

@@ -1,0 +1,165 @@
+//! A self-check of the codecs that the claim `xcp.headers` is judged by.
+
+use super::draft20::{Format, Header, Version};
+use super::split::Split;
+use super::tcp_option::{Builder, Forward, parse};
+
+/// What [`self_check`] counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelfCheck {
+    /// 16-bit patterns decoded: all 65 536.
+    pub values: u32,
+    /// Patterns that do not decode to `m · 16^(e − 3)`, or whose value does not survive being coded again.
+    pub failures: u32,
+    /// Least mantissa seen; −4096.
+    pub least_mantissa: i16,
+    /// Greatest mantissa seen; 4095.
+    pub greatest_mantissa: i16,
+    /// Worst relative error of coding a value from 1 packet up, at the midpoints of neighbours, where it is worst; at most
+    /// 1/512.
+    pub worst_relative: f64,
+    /// Worst absolute error of coding a value under 1 packet, packets; at most 2^-13.
+    pub worst_absolute: f64,
+    /// Neighbours whose midpoint is coded as neither of them; 0 if coding is monotone and to the nearest.
+    pub misrounded: u32,
+    /// TCP options 14 and 15 through a list of options.
+    pub options: RoundTrips,
+    /// Draft headers in version 2's order.
+    pub draft2: RoundTrips,
+    /// Draft headers in version 3's order.
+    pub draft3: RoundTrips,
+}
+
+/// Headers written, read back and compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundTrips {
+    /// How many.
+    pub checked: u32,
+    /// How many came back different, or not where the format has them.
+    pub failures: u32,
+}
+
+impl RoundTrips {
+    fn note(&mut self, good: bool) {
+        self.checked += 1;
+        self.failures += u32::from(!good);
+    }
+}
+
+/// Checks every 16-bit value, and headers over corner cases and a fixed sample; takes some milliseconds.
+pub fn self_check() -> SelfCheck {
+    let mut check = SelfCheck {
+        values: 0,
+        failures: 0,
+        least_mantissa: i16::MAX,
+        greatest_mantissa: i16::MIN,
+        worst_relative: 0.0,
+        worst_absolute: 0.0,
+        misrounded: 0,
+        options: RoundTrips::default(),
+        draft2: RoundTrips::default(),
+        draft3: RoundTrips::default(),
+    };
+    let mut values = Vec::with_capacity(1 << 16);
+    for bits in 0..=u16::MAX {
+        let split = Split(bits);
+        let value = split.decode();
+        // The definition once more, read off the bits without the codec's own helpers; every step is exact.
+        let upper = f64::from(bits / 8);
+        let mantissa = if upper < 4096.0 { upper } else { upper - 8192.0 };
+        let defined = (0..bits % 8).fold(mantissa / 4096.0, |v, _| v * 16.0);
+        let again = Split::encode(value);
+        let sound = value == defined && again.decode() == value && Split::encode(again.decode()) == again;
+        check.values += 1;
+        check.failures += u32::from(!sound);
+        check.least_mantissa = check.least_mantissa.min(split.mantissa());
+        check.greatest_mantissa = check.greatest_mantissa.max(split.mantissa());
+        values.push(value);
+    }
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    for pair in values.windows(2) {
+        let middle = (pair[0] + pair[1]) / 2.0;
+        let coded = Split::encode(middle).decode();
+        let error = (coded - middle).abs();
+        check.misrounded += u32::from(!pair.contains(&coded));
+        if middle.abs() < 1.0 {
+            check.worst_absolute = check.worst_absolute.max(error);
+        } else {
+            check.worst_relative = check.worst_relative.max(error / middle.abs());
+        }
+    }
+    let mut words = Words(1);
+    for i in 0..SAMPLES {
+        check.options.note(option_survives(&mut words, i));
+        check.draft2.note(draft_survives(&mut words, i, Version::V2));
+        check.draft3.note(draft_survives(&mut words, i, Version::V3));
+    }
+    check
+}
+
+fn option_survives(words: &mut Words, i: u32) -> bool {
+    let [feedback, rtt_ms, cwnd, back] = words.corner_or_any(i).map(|word| (word >> 16) as u16);
+    let forward = Forward { feedback, rtt_ms, cwnd };
+    let mut list = Builder::new();
+    let built =
+        list.timestamps(i, !i).and_then(|()| list.forward(forward)).and_then(|()| list.back(back)).is_ok();
+    let parsed = parse(list.as_slice());
+    built && parsed.is_ok_and(|p| p.forward == Some(forward) && p.back == Some(back))
+}
+
+fn draft_survives(words: &mut Words, i: u32, version: Version) -> bool {
+    let [x, rtt, delta, reverse] = words.corner_or_any(i);
+    let format = if i.is_multiple_of(2) { Format::Standard } else { Format::Minimal };
+    let header =
+        Header { next: i as u8, version, format, x, rtt, delta: delta as i32, reverse: reverse as i32 };
+    let bytes = header.to_bytes();
+    let order = match version {
+        Version::V2 => [rtt, x, delta, reverse],
+        Version::V3 => [x, rtt, reverse, delta],
+    };
+    let placed = bytes[4..].chunks_exact(4).zip(order).all(|(place, word)| *place == word.to_be_bytes());
+    placed && Header::parse(&bytes) == Ok(header)
+}
+
+/// A fixed sequence of words (SplitMix64), so that the check is the same everywhere.
+struct Words(u64);
+
+impl Words {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((b ^ (b >> 31)) >> 32) as u32
+    }
+
+    /// Four fields: while `i` counts through them, each combination of corner cases, then words of the sequence.
+    fn corner_or_any(&mut self, i: u32) -> [u32; 4] {
+        const CORNERS: [u32; 6] = [0, 1, 0x0001_0000, 0x7fff_ffff, 0x8000_0000, u32::MAX];
+        let base = CORNERS.len() as u32;
+        if i < base.pow(4) {
+            [0, 1, 2, 3].map(|digit| CORNERS[(i / base.pow(digit) % base) as usize])
+        } else {
+            [(); 4].map(|()| self.next())
+        }
+    }
+}
+
+const SAMPLES: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codecs_hold_what_the_formats_promise() {
+        let check = self_check();
+        assert_eq!((check.values, check.failures, check.misrounded), (65_536, 0, 0));
+        assert_eq!((check.least_mantissa, check.greatest_mantissa), (-4096, 4095));
+        assert!(check.worst_relative <= 1.0 / 512.0 && check.worst_relative > 1.0 / 520.0);
+        assert_eq!(check.worst_absolute, 1.0 / 8192.0);
+        for trips in [check.options, check.draft2, check.draft3] {
+            assert_eq!(trips, RoundTrips { checked: SAMPLES, failures: 0 });
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What the fuzz targets run; tests of the crates replay the corpus through the same functions.
+
+pub mod codecs;
