@@ -276,26 +276,26 @@ impl Receiver {
         }
         self.edge = later(self.edge, self.next.wrapping_add(self.room));
         packet.window = self.edge.wrapping_sub(self.next).min(MAX_WINDOW);
-        packet.flags.set(Flags::ACK);
+        // The flags are put together in a register and stored once.
+        let mut flags = packet.flags.with(Flags::ACK);
         if self.stamped {
-            packet.flags.set(Flags::STAMP_ECHO);
+            flags.set(Flags::STAMP_ECHO);
             packet.sent_echo = self.stamp;
         }
         if let Some(echo) = self.feedback.take() {
-            packet.flags.set(Flags::ECHO);
+            flags.set(Flags::ECHO);
             packet.toll.echo = echo;
         }
         if self.marked {
-            packet.flags.set(Flags::ECE);
+            flags.set(Flags::ECE);
         }
-        if config.sack
-            && let Some(early) = &self.early
-        {
+        if let Some(early) = self.early.as_ref().filter(|_| config.sack) {
             early.report(sack, usize::from(config.sack_ranges));
             if !sack.is_empty() {
-                packet.flags.set(Flags::SACK);
+                flags.set(Flags::SACK);
             }
         }
+        packet.flags = flags;
         self.stamped = false;
         self.marked = false;
         self.ack_now = false;

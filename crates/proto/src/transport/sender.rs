@@ -224,6 +224,9 @@ impl Sender {
     /// Whether the law spaces packets and the next one's time has not come.
     #[inline]
     fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
+        if self.law.ack_clocked() {
+            return false;
+        }
         let Some(rate) = self.law.pacing_rate(&self.flight(now, config)) else {
             self.paced = false;
             return false;
@@ -294,9 +297,11 @@ impl Sender {
             out.size = config.ack_size;
         } else {
             out.size = config.header.saturating_add(slot.payload);
-            if slot.has(Slot::FIRST | Slot::LAST) {
-                flags.0 |= if slot.has(Slot::FIRST) { Flags::FIRST.0 } else { 0 };
-                flags.0 |= if slot.has(Slot::LAST) { Flags::LAST.0 } else { 0 };
+            if slot.has(Slot::FIRST) {
+                flags.set(Flags::FIRST);
+            }
+            if slot.has(Slot::LAST) {
+                flags.set(Flags::LAST);
             }
             if self.law.tolled() {
                 flags.set(Flags::TOLLED);
