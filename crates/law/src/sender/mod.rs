@@ -112,6 +112,16 @@ impl AnySender {
     pub fn custom(law: impl SenderLaw + Send + 'static) -> AnySender {
         AnySender::Custom(CustomSender(Box::new(law)))
     }
+
+    /// Whether [`SenderLaw::pacing_rate`] never answers a rate, so that it needs not be asked for each packet.
+    #[inline]
+    pub fn ack_clocked(&self) -> bool {
+        match self {
+            AnySender::NewReno(_) | AnySender::Cubic(_) => true,
+            AnySender::Xcp(law) => !law.paced(),
+            AnySender::Custom(_) => false,
+        }
+    }
 }
 
 impl From<NewReno> for AnySender {

@@ -88,6 +88,12 @@ impl XcpConfig {
 }
 
 impl Xcp {
+    /// Whether it spaces its packets.
+    #[inline]
+    pub fn paced(&self) -> bool {
+        self.config.paced
+    }
+
     /// The window that packets state, segments.
     #[inline]
     fn advertised(&self, flight: &Flight) -> f64 {

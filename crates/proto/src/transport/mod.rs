@@ -19,6 +19,7 @@
 mod config;
 mod rack;
 mod receiver;
+mod repair;
 mod ring;
 mod rtt;
 mod scoreboard;
@@ -26,6 +27,7 @@ mod sender;
 mod serial;
 mod source;
 mod stats;
+pub mod stream;
 
 pub use config::{Config, Detection, Rto, WindowGrowth};
 pub use stats::{Event, Stats};
@@ -168,14 +170,14 @@ impl Connection {
             return;
         }
         let acks = packet.flags.has(Flags::ACK);
-        if acks && !self.send.plausible(packet.ack) {
+        if acks && packet.ack != self.send.board.una && !self.send.plausible(packet.ack) {
             // It acknowledges what was never sent (RFC 9293 § 3.10.7.4): it is told how things are, and ignored.
             self.receive.ack_now = true;
             return;
         }
         if packet.flags.0 & (Flags::DATA.0 | Flags::FIN.0) != 0 {
             self.receive.on_segment(now, packet, &self.config, &mut self.stats);
-            if self.receive.finished || !self.receive.frames.is_empty() {
+            if self.receive.has_news() {
                 self.note_arrivals();
             }
         }
@@ -316,7 +318,7 @@ impl Connection {
                 continue;
             }
             if bit == FRAMES
-                && let Some(frame) = self.receive.frames.pop_front()
+                && let Some(frame) = self.receive.next_frame()
             {
                 return Some(frame);
             }
@@ -337,9 +339,7 @@ impl Connection {
     }
 
     fn note_arrivals(&mut self) {
-        if !self.receive.frames.is_empty() {
-            self.events |= FRAMES;
-        }
+        self.events |= FRAMES;
         if self.receive.finished {
             self.tell(PEER_FINISHED);
             self.check_finished();
@@ -419,6 +419,21 @@ impl Connection {
     /// The rate at which the law lets packets leave; `None` if acknowledgements clock them.
     pub fn pacing_rate(&self, now: Time) -> Option<Rate> {
         self.send.law.pacing_rate(&self.send.flight(now, &self.config))
+    }
+
+    /// The first segment not acknowledged: payload before it can be forgotten.
+    pub fn una(&self) -> u32 {
+        self.send.board.una
+    }
+
+    /// The segment expected next from the other side.
+    pub fn expected(&self) -> u32 {
+        self.receive.next
+    }
+
+    /// Segments from [`Connection::expected`] on that there is room for.
+    pub fn receive_window(&self) -> u32 {
+        self.receive.window()
     }
 
     /// Whether a loss is being repaired.

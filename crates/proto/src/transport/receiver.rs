@@ -46,8 +46,14 @@ pub(super) struct Receiver {
     pub(super) ack_at: Time,
     frame_bytes: u64,
     /// Frames delivered and not yet told.
-    pub(super) frames: VecDeque<Event>,
+    frames: Option<Box<Frames>>,
     early: Option<Box<Early>>,
+}
+
+/// Frames delivered, oldest first.
+#[derive(Debug, Default)]
+struct Frames {
+    waiting: VecDeque<Event>,
 }
 
 /// What arrived before something that is missing.
@@ -90,7 +96,7 @@ impl Receiver {
             feedback: FeedbackSum::default(),
             ack_at: Time::NEVER,
             frame_bytes: 0,
-            frames: VecDeque::new(),
+            frames: None,
             early: None,
         }
     }
@@ -205,7 +211,7 @@ impl Receiver {
             self.frame_bytes += u64::from(slot.payload);
             if slot.flags.has(Flags::LAST) {
                 self.in_frame = false;
-                self.frames.push_back(Event::FrameDelivered {
+                self.frames.get_or_insert_default().waiting.push_back(Event::FrameDelivered {
                     index: stats.frames_delivered,
                     bytes: self.frame_bytes,
                 });
@@ -218,9 +224,7 @@ impl Receiver {
     #[cold]
     fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
         self.note(packet);
-        let edge = later(self.edge, self.next.wrapping_add(self.room));
-        let offset = packet.seq.wrapping_sub(self.next);
-        if self.finished || offset >= edge.wrapping_sub(self.next) {
+        if self.finished || packet.seq.wrapping_sub(self.next) >= self.window() {
             stats.duplicates += 1;
             return;
         }
@@ -244,6 +248,22 @@ impl Receiver {
         }
     }
 
+    /// Segments from `next` on that there is room for.
+    pub(super) fn window(&self) -> u32 {
+        later(self.edge, self.next.wrapping_add(self.room)).wrapping_sub(self.next)
+    }
+
+    /// Whether there is something for the application to be told, or everything has been.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        self.finished || self.frames.is_some()
+    }
+
+    /// The next frame delivered and not told of.
+    pub(super) fn next_frame(&mut self) -> Option<Event> {
+        self.frames.as_mut().and_then(|frames| frames.waiting.pop_front())
+    }
+
     /// The delayed acknowledgement is due.
     pub(super) fn on_timer(&mut self, now: Time) {
         if self.ack_at <= now {
@@ -264,26 +284,26 @@ impl Receiver {
         }
         self.edge = later(self.edge, self.next.wrapping_add(self.room));
         packet.window = self.edge.wrapping_sub(self.next).min(MAX_WINDOW);
-        packet.flags.set(Flags::ACK);
+        // The flags are put together in a register and stored once.
+        let mut flags = packet.flags.with(Flags::ACK);
         if self.stamped {
-            packet.flags.set(Flags::STAMP_ECHO);
+            flags.set(Flags::STAMP_ECHO);
             packet.sent_echo = self.stamp;
         }
         if let Some(echo) = self.feedback.take() {
-            packet.flags.set(Flags::ECHO);
+            flags.set(Flags::ECHO);
             packet.toll.echo = echo;
         }
         if self.marked {
-            packet.flags.set(Flags::ECE);
+            flags.set(Flags::ECE);
         }
-        if config.sack
-            && let Some(early) = &self.early
-        {
+        if let Some(early) = self.early.as_ref().filter(|_| config.sack) {
             early.report(sack, usize::from(config.sack_ranges));
             if !sack.is_empty() {
-                packet.flags.set(Flags::SACK);
+                flags.set(Flags::SACK);
             }
         }
+        packet.flags = flags;
         self.stamped = false;
         self.marked = false;
         self.ack_now = false;

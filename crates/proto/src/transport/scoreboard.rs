@@ -80,8 +80,8 @@ pub(super) struct Scoreboard {
     high: u32,
     /// All before it was sent again in this recovery, or needs not be (RFC 6675's HighRxt).
     rescued: u32,
-    /// The ranges of the last report, all of them marked already.
-    seen: SackRanges,
+    /// The ranges of the last report, all of them marked already; a flow that never lost owns none.
+    seen: Option<Box<SackRanges>>,
     /// A segment never repeated was reported after one sent later.
     pub(super) reordered: bool,
     /// The latest sent of the segments known to be received, and its number (RFC 8985 § 5.2).
@@ -103,7 +103,7 @@ impl Scoreboard {
             above: 0,
             high: first,
             rescued: first,
-            seen: SackRanges::EMPTY,
+            seen: None,
             reordered: false,
             newest: None,
         }
@@ -157,7 +157,9 @@ impl Scoreboard {
         self.high = self.una;
         self.rescued = self.una;
         self.newest = None;
-        self.seen.clear();
+        if let Some(seen) = &mut self.seen {
+            seen.clear();
+        }
     }
 
     /// The cumulative acknowledgement moves by `count` segments; answers how many of them are news. `sack` says
@@ -223,7 +225,7 @@ impl Scoreboard {
             taken.push(start, end);
             let mut seq = start;
             while before(seq, end) {
-                if let Some(known) = skip(&self.seen, seq) {
+                if let Some(known) = skip(self.seen.as_deref(), seq) {
                     seq = known;
                     continue;
                 }
@@ -232,7 +234,10 @@ impl Scoreboard {
             }
             high = later(high, end);
         }
-        self.seen = taken;
+        match &mut self.seen {
+            Some(seen) => **seen = taken,
+            none => *none = Some(Box::new(taken)),
+        }
         self.high = high;
         news
     }
@@ -318,7 +323,7 @@ impl Scoreboard {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
-            self.seen.clear();
+            self.seen = None;
         }
         for i in 0..self.outstanding() {
             let slot = self.slots.at(self.una.wrapping_add(i));
@@ -401,8 +406,9 @@ impl Scoreboard {
 
 /// Where the range of `seen` that holds `seq` ends.
 #[inline]
-fn skip(seen: &SackRanges, seq: u32) -> Option<u32> {
-    seen.as_slice()
+fn skip(seen: Option<&SackRanges>, seq: u32) -> Option<u32> {
+    seen?
+        .as_slice()
         .iter()
         .find(|(start, end)| seq.wrapping_sub(*start) < end.wrapping_sub(*start))
         .map(|&(_, end)| end)

@@ -8,7 +8,7 @@ use crate::{Flags, Packet, SackRanges, Stamp};
 use super::config::{Config, Detection, MAX_WINDOW};
 use super::rack::Rack;
 use super::rtt::Rtt;
-use super::scoreboard::{DUP_THRESH, Scoreboard, Slot};
+use super::scoreboard::{Scoreboard, Slot};
 use super::serial::before;
 use super::source::Source;
 use super::stats::Stats;
@@ -31,21 +31,21 @@ pub(super) struct Sender {
     /// First segment that the receiver has no room for.
     edge: u32,
     /// The law's window in whole segments.
-    window: u32,
+    pub(super) window: u32,
     /// Recovery ends when the cumulative acknowledgement gets here.
-    recover: u32,
+    pub(super) recover: u32,
     pub(super) phase: Phase,
     app_limited: bool,
     /// What leaves next, whatever the windows say.
-    force: Force,
+    pub(super) force: Force,
     /// The law spaces packets.
     paced: bool,
     /// Something is ready but for its turn (`pace_at`).
     paced_out: bool,
     /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
-    careful: bool,
+    pub(super) careful: bool,
     /// Expiries of the timer since anything new was acknowledged.
-    expiries: u8,
+    pub(super) expiries: u8,
     pub(super) rtt: Rtt,
     pub(super) law: AnySender,
     /// The retransmission timer, or that of a probe for a window.
@@ -59,7 +59,7 @@ pub(super) struct Sender {
     paced_size: u16,
     pub(super) source: Source,
     /// The first retransmission after a timeout, to tell whether the timeout was too early.
-    timeout_stamp: Option<Stamp>,
+    pub(super) timeout_stamp: Option<Stamp>,
     pub(super) rack: Option<Box<Rack>>,
 }
 
@@ -224,6 +224,9 @@ impl Sender {
     /// Whether the law spaces packets and the next one's time has not come.
     #[inline]
     fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
+        if self.law.ack_clocked() {
+            return false;
+        }
         let Some(rate) = self.law.pacing_rate(&self.flight(now, config)) else {
             self.paced = false;
             return false;
@@ -294,9 +297,11 @@ impl Sender {
             out.size = config.ack_size;
         } else {
             out.size = config.header.saturating_add(slot.payload);
-            if slot.has(Slot::FIRST | Slot::LAST) {
-                flags.0 |= if slot.has(Slot::FIRST) { Flags::FIRST.0 } else { 0 };
-                flags.0 |= if slot.has(Slot::LAST) { Flags::LAST.0 } else { 0 };
+            if slot.has(Slot::FIRST) {
+                flags.set(Flags::FIRST);
+            }
+            if slot.has(Slot::LAST) {
+                flags.set(Flags::LAST);
             }
             if self.law.tolled() {
                 flags.set(Flags::TOLLED);
@@ -429,167 +434,9 @@ impl Sender {
     }
 
     /// RFC 5681 § 2, but for the window: here a receiver's may grow with each packet it gets.
-    fn is_duplicate(&self, packet: &Packet) -> bool {
+    pub(super) fn is_duplicate(&self, packet: &Packet) -> bool {
         const BUSY: u16 = Flags::DATA.0 | Flags::SYN.0 | Flags::FIN.0;
         packet.ack == self.board.una && self.board.outstanding() > 0 && packet.flags.0 & BUSY == 0
-    }
-
-    /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
-    #[cold]
-    fn repair(
-        &mut self,
-        now: Time,
-        packet: &Packet,
-        sack: &SackRanges,
-        advance: u32,
-        config: &Config,
-        stats: &mut Stats,
-    ) -> u32 {
-        if self.board.clean() {
-            self.board.refresh();
-        }
-        let mut news = self.board.ack(advance, config.heeds_ranges());
-        if advance > 0 {
-            self.judge_timeout(packet, stats);
-        }
-        match config.detects() {
-            Detection::NewReno => self.detect_by_duplicates(now, packet, advance, config, stats),
-            Detection::Rfc6675 => {
-                if packet.flags.has(Flags::SACK) {
-                    news += self.board.sack(sack);
-                }
-                self.board.judge();
-            }
-            Detection::Rack { .. } => {
-                if packet.flags.has(Flags::SACK) {
-                    news += self.board.sack(sack);
-                }
-                self.probe_answered(now, packet, config);
-                self.detect_by_time(now, stats);
-            }
-        }
-        if self.phase == Phase::Open && self.board.pending > 0 {
-            self.enter_recovery(now, config, stats);
-        }
-        news
-    }
-
-    pub(super) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
-        self.phase = Phase::Recovery;
-        self.recover = self.board.next;
-        self.careful = false;
-        self.force = Force::Lost;
-        self.board.begin_recovery();
-        stats.fast_recoveries += 1;
-        let flight = self.flight(now, config);
-        self.law.on_loss(&flight);
-        self.window = whole(self.law.window());
-    }
-
-    #[cold]
-    fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
-        if before(self.board.una, self.recover) {
-            return;
-        }
-        if self.phase == Phase::Recovery {
-            let flight = self.flight(now, config);
-            self.law.on_recovered(&flight);
-        }
-        self.phase = Phase::Open;
-        self.timeout_stamp = None;
-        if self.board.pending > 0 {
-            // Lost after the recovery point: another episode.
-            self.enter_recovery(now, config, stats);
-        }
-    }
-
-    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole.
-    fn detect_by_duplicates(
-        &mut self,
-        now: Time,
-        packet: &Packet,
-        advance: u32,
-        config: &Config,
-        stats: &mut Stats,
-    ) {
-        let duplicate = advance == 0 && self.is_duplicate(packet);
-        match self.phase {
-            Phase::Open if advance > 0 => self.board.sacked = 0,
-            Phase::Open if duplicate => {
-                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding());
-                let una = self.board.una;
-                let fresh = before(self.recover, una) || (una == self.recover && !self.careful);
-                if self.board.sacked >= DUP_THRESH && fresh {
-                    self.board.lose(una);
-                    self.enter_recovery(now, config, stats);
-                }
-            }
-            Phase::Recovery if duplicate => {
-                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding() - 1);
-            }
-            Phase::Recovery if advance > 0 && before(self.board.una, self.recover) => {
-                self.board.lose(self.board.una);
-                self.force = Force::Lost;
-            }
-            Phase::Recovery if advance > 0 => self.board.sacked = 0,
-            Phase::Loss => self.board.sacked = 0,
-            _ => {}
-        }
-    }
-
-    /// Whether the acknowledgement after a timeout is of a packet sent before it (Eifel, RFC 3522).
-    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
-        if let Some(stamp) = self.timeout_stamp.take() {
-            let echoed = packet.flags.has(Flags::STAMP_ECHO);
-            stats.spurious_timeouts += u64::from(echoed && before(packet.sent_echo.0, stamp.0));
-        }
-    }
-
-    /// A timer is due.
-    pub(super) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
-        if self.rack_at <= now {
-            self.rack_at = Time::NEVER;
-            self.on_rack_timer(now, config, stats);
-        }
-        if self.rto_at <= now {
-            self.on_rto(now, config, stats);
-        }
-    }
-
-    /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
-    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Stats) {
-        self.rtt.back_off(&config.rto);
-        self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
-        if self.board.outstanding() == 0 {
-            // The window is shut: one segment beyond it makes the receiver say how it stands.
-            if self.source.ready() {
-                self.force = Force::Fresh;
-            } else {
-                self.rto_at = Time::NEVER;
-            }
-            return;
-        }
-        stats.timeouts += 1;
-        let first = self.expiries == 0;
-        let flight = self.flight(now, config);
-        let opening = self.board.slot(self.board.una).has(Slot::SYN);
-        self.expiries = self.expiries.saturating_add(1);
-        self.board.on_timeout(config.heeds_ranges());
-        self.rack_at = Time::NEVER;
-        if let Some(rack) = &mut self.rack {
-            rack.clear();
-        }
-        self.phase = Phase::Loss;
-        self.recover = self.board.next;
-        self.careful = true;
-        self.timeout_stamp = None;
-        if opening {
-            // A lost SYN says nothing of the path's capacity; the law starts as it would have.
-            self.force = Force::Lost;
-            return;
-        }
-        self.law.on_timeout(&flight, first);
-        self.window = whole(self.law.window());
     }
 
     /// The tail-loss probe leaves, windows or not.
@@ -612,7 +459,7 @@ impl Sender {
 
 /// The law's window in whole segments, at least one: a rate below one segment a round trip is pacing's business.
 #[inline]
-fn whole(window: f64) -> u32 {
+pub(super) fn whole(window: f64) -> u32 {
     // The cast saturates; a window that is no number becomes the least.
     (window as u32).clamp(1, MAX_WINDOW)
 }

@@ -20,7 +20,14 @@ pub(super) struct Source {
     /// The application has finished.
     pub(super) finished: bool,
     fin_sent: bool,
-    waiting: VecDeque<Item>,
+    /// What was written after it; most flows write once, and own none.
+    waiting: Option<Box<Backlog>>,
+}
+
+/// Items in the order written.
+#[derive(Clone, Debug, Default)]
+struct Backlog {
+    items: VecDeque<Item>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +56,7 @@ impl Source {
             open: false,
             finished: false,
             fin_sent: false,
-            waiting: VecDeque::new(),
+            waiting: None,
         }
     }
 
@@ -62,7 +69,7 @@ impl Source {
         if bytes == 0 || self.finished {
             return;
         }
-        match self.waiting.back_mut() {
+        match self.waiting.as_mut().and_then(|backlog| backlog.items.back_mut()) {
             Some(Item::Stream(left)) => *left = left.saturating_add(bytes),
             None if self.active && !self.framed => self.left = self.left.saturating_add(bytes),
             _ => self.push(Item::Stream(bytes)),
@@ -73,28 +80,33 @@ impl Source {
         if self.finished {
             return;
         }
-        self.waiting.push_back(item);
-        if !self.active {
-            self.advance();
+        if self.active {
+            self.waiting.get_or_insert_default().items.push_back(item);
+        } else {
+            self.take_up(item);
         }
     }
 
     /// Takes up the next item.
     fn advance(&mut self) {
         self.active = false;
-        if let Some(item) = self.waiting.pop_front() {
-            self.active = true;
-            self.first = true;
-            (self.framed, self.left) = match item {
-                Item::Frame(bytes) => (true, bytes),
-                Item::Stream(bytes) => (false, bytes),
-            };
+        if let Some(item) = self.waiting.as_mut().and_then(|backlog| backlog.items.pop_front()) {
+            self.take_up(item);
         }
+    }
+
+    fn take_up(&mut self, item: Item) {
+        self.active = true;
+        self.first = true;
+        (self.framed, self.left) = match item {
+            Item::Frame(bytes) => (true, bytes),
+            Item::Stream(bytes) => (false, bytes),
+        };
     }
 
     /// Forgets what has not been cut.
     pub(super) fn clear(&mut self) {
-        self.waiting = VecDeque::new();
+        self.waiting = None;
         self.active = false;
     }
 

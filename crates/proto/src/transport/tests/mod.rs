@@ -4,6 +4,7 @@ mod basics;
 mod delivery;
 mod hostile;
 mod recovery;
+mod streams;
 
 mod pair;
 

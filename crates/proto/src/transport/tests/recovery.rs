@@ -77,6 +77,21 @@ fn without_sack_a_partial_acknowledgement_shows_the_next_hole() {
 }
 
 #[test]
+fn without_sack_recovery_sends_no_more_than_the_halved_window_a_round_trip() {
+    let config = Config { sack: false, ..Config::default() };
+    let pair = transfer(&config, 20.0, 400, &[60, 62, 64, 66, 68]);
+    let again = |s: &&(Time, usize, Packet)| s.2.flags.has(Flags::RETRANSMIT);
+    let first = pair.sent.iter().find(again).map_or(Time::NEVER, |s| s.0);
+    // A flight of 22 at the loss; halved, 11. Each round trip of 100 ms starts with the next hole.
+    for round in 1..5 {
+        let from = first + Time::from_millis(100) * round;
+        let within = |at: Time| at >= from && at < from + Time::from_millis(100);
+        let count = pair.sent.iter().filter(|s| s.1 == CLIENT && within(s.0)).count();
+        assert!((7..=12).contains(&count), "{count} in round {round}");
+    }
+}
+
+#[test]
 fn with_sack_all_holes_are_repaired_within_a_round_trip() {
     let config = Config { detection: Detection::Rfc6675, ..Config::default() };
     let pair = transfer(&config, 40.0, 300, &[50, 55, 60]);
