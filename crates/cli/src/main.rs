@@ -1,1 +1,27 @@
-fn main() {}
+//! The `tollway` command: arguments in, tables out. What it does lives in the crates under it.
+
+mod args;
+mod fail;
+mod reproduce;
+mod run;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    terminal::set_up_errors();
+    let done = match &args.command {
+        Command::Run(run) => run::run(run),
+        Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),
+        Command::Schema => {
+            println!("{:#}", tollway_scenario::file::schema());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|failure| failure.report())
+}

@@ -4,11 +4,8 @@
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
 
-<<<<<<< HEAD
 pub mod machine;
-=======
 pub mod encoding;
->>>>>>> codec
 pub mod packet;
 pub mod port;
 pub mod stamp;

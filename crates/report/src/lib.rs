@@ -1,7 +1,7 @@
 //! Experiment files with their claims, plots, and the tables people read.
 //!
-//! Everything here is made of [`RunResult`](tollway_scenario::tables::RunResult)s, one a variant, in memory or read back
-//! from disk; nothing runs a simulation.
+//! Everything but [`session`] and [`reproduce`] is made of [`RunResult`](tollway_scenario::tables::RunResult)s, one a variant, in memory or read back
+//! from disk, and runs no simulation.
 //!
 //! | from runs to … | with |
 //! |---|---|
@@ -15,10 +15,14 @@ pub mod claim;
 mod data;
 mod experiment;
 pub mod html;
+mod ideal;
 mod overview;
 pub mod plot;
 mod reference;
+pub mod reproduce;
+pub mod session;
 mod text;
 
 pub use experiment::{Experiment, ExperimentError};
+pub use ideal::ideal_mbps;
 pub use overview::Overview;

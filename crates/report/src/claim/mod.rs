@@ -57,3 +57,10 @@ pub struct Claim {
     /// The bounds, all of which must hold.
     pub bounds: Vec<Bound>,
 }
+
+impl Claim {
+    /// Whether it is about the header encodings themselves, which no run exercises whole.
+    pub(crate) fn measures_codecs(&self) -> bool {
+        self.measurement.name.as_deref().is_some_and(|name| name.starts_with("codec."))
+    }
+}

@@ -1,0 +1,54 @@
+//! How the command ends when something is wrong.
+
+use std::process::ExitCode;
+
+use miette::Report;
+use tollway_report::reproduce::ReproduceError;
+use tollway_report::session::SessionError;
+use tollway_scenario::file::ScenarioError;
+
+/// What went wrong, and whose fault it is.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    report: Report,
+    code: u8,
+}
+
+impl Failure {
+    /// The input is wrong: exit 2.
+    pub(crate) fn input(report: impl Into<Report>) -> Failure {
+        Failure { report: report.into(), code: 2 }
+    }
+
+    /// A run failed: exit 1.
+    pub(crate) fn run(report: impl Into<Report>) -> Failure {
+        Failure { report: report.into(), code: 1 }
+    }
+
+    /// Prints the error, and answers the exit status.
+    pub(crate) fn report(self) -> ExitCode {
+        eprintln!("{:?}", self.report);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Failure {
+        Failure::input(error)
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        Failure::run(miette::miette!("{error}"))
+    }
+}
+
+impl From<ReproduceError> for Failure {
+    fn from(error: ReproduceError) -> Failure {
+        match error {
+            ReproduceError::Session(_) | ReproduceError::Plot(_) => Failure::run(error),
+            _ => Failure::input(error),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `tollway run`.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use tollway_report::Overview;
+use tollway_report::reproduce::draw_runs;
+use tollway_report::session::{Ran, Session, to_json};
+use tollway_scenario::file::Scenario;
+use tollway_scenario::run::DigestMode;
+use tollway_scenario::tables::RunResult;
+
+use crate::args::{Digest, Format, Run};
+use crate::fail::Failure;
+use crate::terminal::{self, Bars};
+
+pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
+    let mut sets = args.sets.clone();
+    sets.extend(args.seed.map(|seed| format!("seed={seed}")));
+    let scenario = Scenario::load(&args.file, &sets)?;
+    let plan = &scenario.variants()[0].plan;
+
+    let session = Session {
+        out: args.out.clone(),
+        csv: args.format.contains(&Format::Csv),
+        parquet: args.format.contains(&Format::Parquet),
+        jobs: args.jobs,
+        digest: match args.digest {
+            Digest::Results => DigestMode::Results,
+            Digest::Packets => DigestMode::Packets,
+        },
+    };
+    let interrupted = terminal::interrupt_flag();
+    let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet);
+    let tell = |i: usize, share: f64| {
+        bars.set(i, share);
+        !interrupted.load(Ordering::Relaxed)
+    };
+    let runs = session.run(&scenario, Some(&tell))?;
+    bars.clear();
+
+    let drawn = match &args.out {
+        Some(out) => draw_runs(&plan.title, &plan.name, &runs, out)?,
+        None => Vec::new(),
+    };
+    if args.json {
+        let mut object = to_json(&scenario, &runs);
+        object["peak_rss_bytes"] = terminal::peak_memory().into();
+        println!("{object:#}");
+    } else if !args.quiet {
+        print_tables(&plan.title, &runs);
+    }
+    if !args.quiet && !args.json {
+        for path in &drawn {
+            println!("wrote {}", path.display());
+        }
+        if args.out.is_none() {
+            println!("(`--out DIR` writes the tables as files, a page to look at and a picture)");
+        }
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        eprintln!("interrupted: these are the results up to there");
+        return Ok(ExitCode::from(130));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_tables(title: &str, runs: &[Ran]) {
+    let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
+    println!("{title}\n");
+    print!("{}", Overview::new(&results).to_text(terminal::width()));
+    let hops: u64 = runs.iter().map(|ran| ran.info.packet_hops).sum();
+    let seconds: f64 = runs.iter().map(|ran| ran.info.run_cpu_s).sum();
+    let simulated: f64 = runs.iter().map(|ran| ran.info.duration.as_secs_f64()).sum();
+    println!(
+        "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second",
+        hops as f64 * 1e-6,
+        hops as f64 * 1e-6 / seconds.max(1e-9),
+    );
+}

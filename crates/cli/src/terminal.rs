@@ -1,0 +1,81 @@
+//! The person at the terminal: width, progress, Ctrl-C.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use tollway_scenario::file::Variant;
+
+/// Errors are shown in place; plain where nobody looks at colours.
+pub(crate) fn set_up_errors() {
+    // It can only have been set already, which is as good.
+    let _ = miette::set_hook(Box::new(|_| {
+        let handler = miette::MietteHandlerOpts::new().width(width()).context_lines(1).build();
+        Box::new(handler)
+    }));
+}
+
+/// Columns of the terminal, 100 if there is none.
+pub(crate) fn width() -> usize {
+    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).clamp(60, 140))
+}
+
+/// A bar for each variant, if somebody is there to see it.
+pub(crate) struct Bars {
+    bars: Vec<ProgressBar>,
+    all: MultiProgress,
+}
+
+impl Bars {
+    pub(crate) fn new(title: &str, variants: &[Variant], wanted: bool) -> Bars {
+        let all = MultiProgress::new();
+        if !wanted || !std::io::stderr().is_terminal() {
+            return Bars { bars: Vec::new(), all };
+        }
+        let style = ProgressStyle::with_template("{msg:24!} {bar:40} {percent:>3} %  {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bars = variants
+            .iter()
+            .map(|variant| {
+                let name = if variant.name.is_empty() { title } else { &variant.name };
+                all.add(ProgressBar::new(1000).with_style(style.clone()).with_message(name.to_owned()))
+            })
+            .collect();
+        Bars { bars, all }
+    }
+
+    /// Variant `i` has come `share` of its way.
+    pub(crate) fn set(&self, i: usize, share: f64) {
+        if let Some(bar) = self.bars.get(i) {
+            bar.set_position((share * 1000.0) as u64);
+        }
+    }
+
+    /// Takes the bars off the screen.
+    pub(crate) fn clear(&self) {
+        self.bars.iter().for_each(ProgressBar::finish_and_clear);
+        // A terminal that has gone away has no bars left to clear.
+        let _ = self.all.clear();
+    }
+}
+
+/// Set once somebody has pressed Ctrl-C. The second time ends the program at once.
+pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    // Without a handler Ctrl-C just ends the program.
+    let _ = ctrlc::set_handler(move || {
+        if set.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    flag
+}
+
+/// The most memory this process has had, in bytes, where the system tells.
+pub(crate) fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

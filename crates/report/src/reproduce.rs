@@ -1,0 +1,216 @@
+//! Papers' experiments: found by name, run, held against their claims, drawn.
+
+use std::path::{Path, PathBuf};
+
+use tollway_proto::encoding::{SelfCheck, self_check};
+use tollway_scenario::file::{Scenario, ScenarioError};
+use tollway_scenario::tables::RunResult;
+
+use crate::claim::{Report, check};
+use crate::experiment::{Experiment, ExperimentError};
+use crate::html::Page;
+use crate::plot::{Figure, PlotError, write_png};
+use crate::session::{Progress, Ran, Session, SessionError};
+
+/// An experiment file, found but not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// `xcp/validation`.
+    pub name: String,
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+/// An experiment, run and judged.
+#[derive(Clone, Debug)]
+pub struct Reproduced {
+    /// What it claims and draws.
+    pub experiment: Experiment,
+    /// Its runs, one a variant.
+    pub runs: Vec<Ran>,
+    /// The verdicts.
+    pub report: Report,
+}
+
+/// Why an experiment gave no verdict.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum ReproduceError {
+    /// There are no experiments where they were looked for.
+    #[error("there are no experiments in {}", folder.display())]
+    #[diagnostic(help("run it in Tollway's folder, or name the experiments' folder with `--papers`"))]
+    NoFolder {
+        /// Where.
+        folder: PathBuf,
+    },
+    /// No experiment is called so.
+    #[error("there is no experiment `{name}`")]
+    #[diagnostic(help("{}`tollway reproduce --list` names all", near.as_ref().map_or(String::new(), |n| format!("did you mean `{n}`? "))))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What is called nearly so.
+        near: Option<String>,
+    },
+    /// The file's scenario is wrong.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The file's claims are wrong.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// A run failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A figure could not be written.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+}
+
+/// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`.
+///
+/// # Errors
+/// [`ReproduceError::NoFolder`].
+pub fn list(papers: &Path) -> Result<Vec<Found>, ReproduceError> {
+    let entries = |dir: &Path| -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let mut found = Vec::new();
+    for folder in entries(papers).iter().filter(|path| path.is_dir()) {
+        for path in entries(folder).into_iter().filter(|path| path.extension().is_some_and(|e| e == "toml")) {
+            if let (Some(paper), Some(figure)) = (folder.file_name(), path.file_stem()) {
+                let name = format!("{}/{}", paper.to_string_lossy(), figure.to_string_lossy());
+                found.push(Found { name, path });
+            }
+        }
+    }
+    match found.is_empty() {
+        true => Err(ReproduceError::NoFolder { folder: papers.to_path_buf() }),
+        false => Ok(found),
+    }
+}
+
+/// The experiments that `names` mean: a name, a paper (all its figures), or with no name at all everything.
+///
+/// # Errors
+/// A name means nothing, or there are no experiments.
+pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceError> {
+    let all = list(papers)?;
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let mut chosen: Vec<Found> = Vec::new();
+    for name in names {
+        let name = name.trim_end_matches('/');
+        let folder = format!("{name}/");
+        let before = chosen.len();
+        for found in all.iter().filter(|found| found.name == name || found.name.starts_with(&folder)) {
+            if !chosen.contains(found) {
+                chosen.push(found.clone());
+            }
+        }
+        let known = |found: &Found| found.name == name || found.name.starts_with(&folder);
+        if chosen.len() == before && !chosen.iter().any(known) {
+            let papers = all.iter().filter_map(|found| found.name.split('/').next());
+            let near = all
+                .iter()
+                .map(|found| found.name.as_str())
+                .chain(papers)
+                .min_by_key(|known| strsim::damerau_levenshtein(known, name))
+                .filter(|known| strsim::damerau_levenshtein(known, name) <= 4);
+            return Err(ReproduceError::Unknown { name: name.into(), near: near.map(str::to_owned) });
+        }
+    }
+    Ok(chosen)
+}
+
+/// Runs an experiment and holds it against its claims. `missing` names the peer programs that are not installed.
+///
+/// # Errors
+/// The file is wrong, or a run fails.
+pub fn reproduce(
+    found: &Found,
+    jobs: usize,
+    missing: &[String],
+    progress: Option<Progress<'_>>,
+) -> Result<Reproduced, ReproduceError> {
+    let scenario = Scenario::load::<&str>(&found.path, &[])?;
+    let experiment = Experiment::parse(scenario.text(), &found.path)?;
+    let mut runs = Session { jobs, ..Session::default() }.run(&scenario, progress)?;
+    if experiment.claims.iter().any(|claim| claim.measures_codecs()) {
+        for ran in &mut runs {
+            add_codecs(&mut ran.result, &self_check());
+        }
+    }
+    let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
+    let report = check(&experiment.claims, &results, &experiment.context(missing.to_vec()));
+    Ok(Reproduced { experiment, runs, report })
+}
+
+impl Reproduced {
+    /// Draws the figure as a page and a picture in `folder`, and answers their paths.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn draw(&self, folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
+        let results: Vec<RunResult> = self.runs.iter().map(|ran| ran.result.clone()).collect();
+        let experiment = &self.experiment;
+        draw(&experiment.title, &experiment.source, &experiment.name, experiment, &results, Some(&self.report), folder)
+    }
+}
+
+/// Draws what ran as `NAME.html` and, if there is anything to see, `NAME.png`.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn draw_runs(title: &str, name: &str, runs: &[Ran], folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
+    let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
+    draw(title, "", name, &Experiment::default(), &results, None, folder)
+}
+
+fn draw(
+    title: &str,
+    subtitle: &str,
+    name: &str,
+    experiment: &Experiment,
+    results: &[RunResult],
+    claims: Option<&Report>,
+    folder: &Path,
+) -> Result<Vec<PathBuf>, ReproduceError> {
+    let html = folder.join(format!("{name}.html"));
+    let parent = html.parent().unwrap_or(folder);
+    std::fs::create_dir_all(parent)
+        .map_err(|e| PlotError::Write { path: parent.to_path_buf(), message: e.to_string() })?;
+    let figure = Figure::new(title, subtitle, &experiment.plots, results);
+    Page { figure: &figure, runs: results, claims }.write(&html)?;
+    let mut written = vec![html];
+    if !figure.is_empty() {
+        let png = folder.join(format!("{name}.png"));
+        write_png(&figure, &png)?;
+        written.push(png);
+    }
+    Ok(written)
+}
+
+/// What the encodings' exhaustive check found, as numbers that claims name.
+fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
+    let numbers = [
+        ("codec.values", f64::from(check.values)),
+        ("codec.failures", f64::from(check.failures)),
+        ("codec.misrounded", f64::from(check.misrounded)),
+        ("codec.least-mantissa", f64::from(check.least_mantissa)),
+        ("codec.greatest-mantissa", f64::from(check.greatest_mantissa)),
+        ("codec.worst-relative", check.worst_relative),
+        ("codec.worst-absolute", check.worst_absolute),
+        ("codec.options-checked", f64::from(check.options.checked)),
+        ("codec.options-failures", f64::from(check.options.failures)),
+        ("codec.draft2-checked", f64::from(check.draft2.checked)),
+        ("codec.draft2-failures", f64::from(check.draft2.failures)),
+        ("codec.draft3-checked", f64::from(check.draft3.checked)),
+        ("codec.draft3-failures", f64::from(check.draft3.failures)),
+    ];
+    result.extra.extend(numbers.map(|(name, number)| (name.to_owned(), number)));
+}
