@@ -145,6 +145,11 @@ impl Accumulator<Fixed128> for Fixed128 {
     }
 
     #[inline]
+    fn at_most(self, part: Fixed128) -> Fixed128 {
+        part.least(self)
+    }
+
+    #[inline]
     fn value(self) -> Fixed128 {
         self
     }

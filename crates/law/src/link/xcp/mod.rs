@@ -330,18 +330,17 @@ impl<N: Number> Xcp<N> {
         let x = N::from_seconds(sane_seconds(toll.offer));
         let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
         let asked = N::from_amount(sane_amount(toll.due));
-        let (positive, negative) = (self.positive.value(), self.negative.value());
         let (by_x, by_bytes) = (self.per_x * x, self.per_byte * bytes);
-        let (mut give, mut take) = (by_x.least(positive), by_bytes.least(negative));
+        let (mut give, mut take) = (self.positive.at_most(by_x), self.negative.at_most(by_bytes));
         let fair = give - take;
         let stands = asked < fair;
         if stands {
             // A link before this one, or the sender, allows less. The pools must balance all the same: what the
             // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
             // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
-            take = take + (fair - asked);
-            if take > negative {
-                take = negative;
+            let wanted = take + (fair - asked);
+            take = self.negative.at_most(wanted);
+            if take < wanted {
                 give = (asked + take).most(N::ZERO);
             }
         }

@@ -66,6 +66,9 @@ pub trait Accumulator<N>: Copy + Debug {
     /// Takes `part`, not negative, away; what is not there is not taken.
     fn take(&mut self, part: N);
 
+    /// `part`, not negative, or what there is if that is less.
+    fn at_most(self, part: N) -> N;
+
     /// What there is.
     fn value(self) -> N;
 }
@@ -167,6 +170,11 @@ impl Accumulator<f64> for f64 {
     #[inline]
     fn take(&mut self, part: f64) {
         *self = (*self - part).most(0.0);
+    }
+
+    #[inline]
+    fn at_most(self, part: f64) -> f64 {
+        part.least(self)
     }
 
     #[inline]
