@@ -338,7 +338,7 @@ impl<N: Number> Xcp<N> {
             // A link before this one, or the sender, allows less. The pools must balance all the same: what the
             // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
             // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
-            let wanted = take + (fair - asked);
+            let wanted = give - asked; // take + (fair − asked), rounded once
             take = self.negative.at_most(wanted);
             if take < wanted {
                 give = (asked + take).most(N::ZERO);

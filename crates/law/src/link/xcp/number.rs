@@ -223,6 +223,7 @@ mod tests {
     }
 
     proptest! {
+        /// Two operands and a result, each rounded to 32 bits: two parts in 2³¹ at most.
         #[test]
         fn the_fixed_forms_calculate(a in -1e9f64..1e9, b in prop_oneof![-1e5f64..-1e-4, 1e-4f64..1e5]) {
             let right = four::<f64>(a, b);

@@ -136,8 +136,11 @@ impl Number for Shift32 {
     fn from_amount(bits: u64) -> Shift32 {
         let (negative, significand, exponent) = parts(bits);
         // A sane double has all of its 53 bits, or none.
-        let exponent = if significand == 0 { NOUGHT } else { exponent + 21 };
-        Shift32 { significand: (significand >> 21) as u32, exponent, negative }
+        if significand == 0 {
+            return Shift32::ZERO;
+        }
+        let top = ((significand + (1 << 20)) >> 21).min(u64::from(u32::MAX));
+        Shift32 { significand: top as u32, exponent: exponent + 21, negative }
     }
 
     #[inline]

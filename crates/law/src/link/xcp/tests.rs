@@ -1,6 +1,7 @@
 //! The router driven by hand, and on random traces.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::super::Shadow;
 use super::*;
@@ -322,7 +323,7 @@ fn traffic() -> impl Strategy<Value = (f64, Vec<Arrival>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 100, rng_seed: RngSeed::Fixed(2002), ..ProptestConfig::default() })]
 
     /// Claim xcp.fixed-point, on random traces instead of a whole run.
     #[test]
@@ -337,9 +338,9 @@ proptest! {
         let tolled = events.iter()
             .filter(|e| e.leaves && e.packet.kind == Kind::Tolled && e.toll.rtt != 0.0).count();
         prop_assert_eq!(small.deviation().packets, tolled as u64);
-        // What is left is where a pool runs dry: N packets of it, each wrong by one part in 2³², add up.
+        // What there is comes from where a pool runs dry: what it is wrong by is N times a packet's rounding.
         prop_assert!(small.deviation().worst < 1e-5, "{:?}", small.deviation());
-        prop_assert!(large.deviation().worst < 1e-9, "{:?}", large.deviation());
+        prop_assert!(large.deviation().worst < 1e-8, "{:?}", large.deviation());
     }
 
     /// Within an interval no more is handed out, and no more taken back, than its pool held.
@@ -367,18 +368,17 @@ proptest! {
         }
     }
 
-    /// With one round-trip time the interval is as long as that, and the forms are the same.
+    /// Where intervals are as long as the one round-trip time, empty ones too, the forms are the same.
     #[test]
     fn the_forms_agree_where_all_round_trips_are_equal((rate, mut arrivals) in traffic(), rtt in 0.02f32..0.3) {
-        arrivals.iter_mut().for_each(|a| { a.toll.rtt = rtt; a.kind = Kind::Tolled; });
+        arrivals.iter_mut().for_each(|a| a.toll.rtt = rtt);
         let events = pass(arrivals, rate);
+        let initial_interval = Time::from_secs_f64(f64::from(rtt));
         let told = [Form::Throughput, Form::Window].map(|form| {
-            let config = XcpConfig { form, ..XcpConfig::default() };
+            let config = XcpConfig { form, initial_interval, ..XcpConfig::default() };
             run(&mut Xcp::<f64>::new(&config, Rate::from_bytes_per_sec(rate)), &events)
         });
-        // Until then the interval is the initial one, or an empty one's.
-        let settled = 64 * MS + 2 * (f64::from(rtt) * 1e9) as u64 + 50 * MS;
-        for (a, b) in told[0].iter().zip(&told[1]).filter(|(a, _)| a.0 > settled) {
+        for (a, b) in told[0].iter().zip(&told[1]) {
             prop_assert!((a.1 - b.1).abs() <= 1e-6 * rate, "{a:?} {b:?}");
         }
     }
@@ -410,5 +410,37 @@ proptest! {
         check::<f64>(&lies)?;
         check::<Shift32>(&lies)?;
         check::<Fixed128>(&lies)?;
+    }
+
+    /// No constants make it panic, or hang.
+    #[test]
+    fn any_configuration_runs(
+        numbers in prop::array::uniform4(any::<f64>()), spans in prop::array::uniform6(any::<u64>()),
+        steps in prop::collection::vec((any::<u64>(), any::<u32>()), 1..20),
+    ) {
+        let config = XcpConfig {
+            alpha: numbers[0],
+            beta: numbers[1],
+            gamma: numbers[2],
+            max_interval: Time(spans[0]),
+            min_interval: Time(spans[1] % 1000),
+            allowed_queue: Time(spans[2] % 1000),
+            initial_interval: Time(spans[3]),
+            first_control: Time(spans[4]),
+            first_queue: Time(spans[5]),
+            ..XcpConfig::default()
+        };
+        for arithmetic in [Arithmetic::Shadow32, Arithmetic::Shadow128] {
+            let mut law = XcpConfig { arithmetic, ..config.clone() }.build(Rate::from_bps(numbers[3]));
+            for &(now, size) in &steps {
+                let mut toll = Toll { due: ALL, rtt: 0.1, offer: 0.01, ..Toll::default() };
+                let packet = Passing { size, kind: Kind::Tolled, ..told_nothing() };
+                // Time may even run backwards.
+                law.on_arrival(Time(now), packet, &toll);
+                law.set_capacity(Time(now), Rate::from_bps(numbers[3]));
+                law.on_departure(Time(now / 2), packet, &mut toll);
+                prop_assert!(toll.due.is_finite());
+            }
+        }
     }
 }
