@@ -56,8 +56,6 @@ pub struct Xcp<N: Number> {
     backlog: u64,
     control_timer: Timer,
     queue_timer: Timer,
-    /// Whether the last control interval was without packets.
-    was_quiet: bool,
     /// Mean round-trip time, s; capacity and aggregate feedback, bytes/s.
     rtt: N,
     capacity: N,
@@ -131,7 +129,6 @@ impl<N: Number> Xcp<N> {
             backlog: 0,
             control_timer: Timer { next: config.first_control.0, period: initial },
             queue_timer: Timer { next: config.first_queue.0, period: initial },
-            was_quiet: false,
             rtt: initial_rtt,
             capacity: Self::sane_capacity(capacity),
             feedback: N::ZERO,
@@ -202,10 +199,9 @@ impl<N: Number> Xcp<N> {
         }
         let tick = if self.control_timer.next <= self.queue_timer.next {
             let quiet = self.is_quiet();
-            let settled = quiet && self.was_quiet;
-            let period = self.end_control_interval(quiet);
-            // A quiet interval after a quiet one leaves everything as it is, and so do those that follow.
-            let times = if settled { 1 + (now.0 - self.next) / period } else { 1 };
+            let period = self.end_control_interval();
+            // A quiet interval leaves what it leaves whatever was before, so those that follow change nothing.
+            let times = if quiet { 1 + (now.0 - self.next) / period } else { 1 };
             Tick { control: true, times, period }
         } else {
             let before = (self.queue, self.least_backlog, self.queue_timer.period);
@@ -224,8 +220,7 @@ impl<N: Number> Xcp<N> {
     /// periods: so that two forms of arithmetic divide one trace into the same intervals to the nanosecond.
     pub(super) fn follow(&mut self, tick: Tick, backlog: u64) {
         if tick.control {
-            let quiet = self.is_quiet();
-            self.end_control_interval(quiet);
+            self.end_control_interval();
         } else {
             self.end_queue_interval(backlog);
         }
@@ -248,7 +243,7 @@ impl<N: Number> Xcp<N> {
     }
 
     /// The control interval ends: its statistics become feedback for the next, whose length is answered.
-    fn end_control_interval(&mut self, quiet: bool) -> u64 {
+    fn end_control_interval(&mut self) -> u64 {
         let Constants { alpha, beta, gamma, initial_rtt, shortest_rtt, .. } = self.constants;
         let (zero, sum_x) = (N::ZERO, self.sum_x.value());
         self.rtt = if sum_x > zero {
@@ -285,7 +280,6 @@ impl<N: Number> Xcp<N> {
         self.input_bytes = 0;
         self.sum_x = N::Sum::holding(zero);
         self.sum_x_rtt = N::Sum::holding(zero);
-        self.was_quiet = quiet;
         self.rtt.to_nanos().max(self.constants.min_interval)
     }
 

@@ -206,6 +206,47 @@ fn what_never_drains_in_a_queue_interval_is_the_persistent_queue() {
     assert_eq!(leave(146, 7000), 3000);
 }
 
+/// F = α (C − y) − β Q / RTT, with a queue that stands.
+#[test]
+fn a_standing_queue_is_drained_over_a_round_trip() {
+    let config = XcpConfig { first_queue: Time::from_millis(40), ..aligned(100) };
+    let mut router = Xcp::<f64>::new(&config, Rate::from_bytes_per_sec(1e6));
+    let packet =
+        |backlog| Passing { backlog_bytes: backlog, size: 1000, kind: Kind::Tolled, ..told_nothing() };
+    let mut toll = Toll { due: ALL, rtt: 0.25, offer: 0.01, ..Toll::default() };
+    // 90 packets in 100 ms are 900 kB/s. From 40 ms on at least 30 kB stand; the queue interval after that ends
+    // at 40 + (100 − 30)/2 = 75 ms, so it is in the feedback of the control interval's end at 100 ms.
+    for k in 0..90 {
+        router.on_arrival(Time(k * MS), packet(30_000), &toll);
+        router.on_departure(Time(k * MS), packet(30_000 + k), &mut toll);
+    }
+    router.on_arrival(Time(101 * MS), packet(30_000), &toll);
+    assert_eq!(router.persistent_queue(), 30_000);
+    let right = 0.4 * (1e6 - 9e5) - 0.226 * 30_000.0 / 0.25;
+    assert!(near(router.feedback(), right, 1e-9), "{} {right}", router.feedback());
+}
+
+/// Where both timers expire together the control interval comes first: the queue's next length follows the new RTT.
+#[test]
+fn control_comes_before_queue() {
+    let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
+    run(
+        &mut router,
+        &pass(vec![arrival(MS, 1000, 0.3, 0.3, ALL), arrival(100 * MS, 1000, 0.3, 0.3, ALL)], 1e9),
+    );
+    assert_eq!((router.control_timer.next, router.queue_timer.next), (400_000_012, 250_000_006));
+}
+
+/// A sender that says its round trip takes a picosecond does not make a standing queue an infinite debt.
+#[test]
+fn a_round_trip_of_next_to_nothing_counts_as_a_microsecond() {
+    let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
+    let events =
+        pass(vec![arrival(MS, 1000, 1e-12, 16.0, ALL), arrival(100 * MS, 1000, 1e-12, 16.0, ALL)], 1e9);
+    run(&mut router, &events);
+    assert_eq!(router.avg_rtt(), 1e-6);
+}
+
 #[test]
 fn overhead_counts_as_traffic() {
     let capacity = Rate::from_bytes_per_sec(1e6);
@@ -274,6 +315,13 @@ fn skipping_an_idle_time_is_stepping_through_it() {
         skips.catch_up(Time(end), backlog);
         assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
         assert!(skips.intervals() > 15 * seconds);
+        // A burst that nobody saw leave: another backlog stands from now on.
+        let later = end + 10_000 * MS;
+        (end..later).step_by(MS as usize).for_each(|at| steps.catch_up(Time(at), 9000));
+        steps.catch_up(Time(later), 9000);
+        skips.catch_up(Time(later), 9000);
+        assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
+        assert_eq!(skips.persistent_queue(), 9000);
     }
     for backlog in [0, 1500, 250_000] {
         check::<f64>(backlog, 7);
