@@ -315,13 +315,16 @@ fn skipping_an_idle_time_is_stepping_through_it() {
         skips.catch_up(Time(end), backlog);
         assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
         assert!(skips.intervals() > 15 * seconds);
-        // A burst that nobody saw leave: another backlog stands from now on.
-        let later = end + 10_000 * MS;
-        (end..later).step_by(MS as usize).for_each(|at| steps.catch_up(Time(at), 9000));
-        steps.catch_up(Time(later), 9000);
-        skips.catch_up(Time(later), 9000);
-        assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
-        assert_eq!(skips.persistent_queue(), 9000);
+        // Another backlog stands from now on, ten times, at other places in both timers' periods.
+        let mut at = end;
+        for backlog in 1..=10 {
+            let later = at + 107 * MS;
+            (at..later).step_by(MS as usize).for_each(|at| steps.catch_up(Time(at), backlog));
+            steps.catch_up(Time(later), backlog);
+            skips.catch_up(Time(later), backlog);
+            assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
+            at = later;
+        }
     }
     for backlog in [0, 1500, 250_000] {
         check::<f64>(backlog, 7);
