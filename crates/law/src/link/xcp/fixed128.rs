@@ -140,13 +140,10 @@ impl Accumulator<Fixed128> for Fixed128 {
     }
 
     #[inline]
-    fn take(&mut self, part: Fixed128) {
-        *self = (*self - part).most(Fixed128::ZERO);
-    }
-
-    #[inline]
-    fn at_most(self, part: Fixed128) -> Fixed128 {
-        part.least(self)
+    fn draw(&mut self, part: Fixed128) -> Fixed128 {
+        let drawn = part.least(*self);
+        *self = *self - drawn;
+        drawn
     }
 
     #[inline]

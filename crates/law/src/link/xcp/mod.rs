@@ -96,7 +96,8 @@ struct Constants<N> {
     alpha: N,
     beta: N,
     gamma: N,
-    max_rtt: N,
+    /// A float's bits, as they come in a packet.
+    max_rtt: u32,
     initial_rtt: N,
     shortest_rtt: N,
     half: N,
@@ -137,7 +138,7 @@ impl<N: Number> Xcp<N> {
                 alpha: amount(config.alpha),
                 beta: amount(config.beta),
                 gamma: amount(config.gamma),
-                max_rtt: N::from_nanos(nanos(config.max_interval)),
+                max_rtt: sane_seconds(nanos(config.max_interval) as f32 * 1e-9),
                 initial_rtt,
                 shortest_rtt: N::from_nanos(1_000),
                 half: amount(0.5),
@@ -308,7 +309,7 @@ impl<N: Number> Xcp<N> {
             if rtt != 0 {
                 let x = N::from_seconds(sane_seconds(toll.offer));
                 self.sum_x.put(x);
-                self.sum_x_rtt.put(x * N::from_seconds(rtt).least(self.constants.max_rtt));
+                self.sum_x_rtt.put(x * N::from_seconds(rtt.min(self.constants.max_rtt)));
             }
         }
     }
@@ -325,22 +326,21 @@ impl<N: Number> Xcp<N> {
         let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
         let asked = N::from_amount(sane_amount(toll.due));
         let (by_x, by_bytes) = (self.per_x * x, self.per_byte * bytes);
-        let (mut give, mut take) = (self.positive.at_most(by_x), self.negative.at_most(by_bytes));
+        // An empty pool needs no flag: what it gives is zero.
+        let (give, take) = (self.positive.draw(by_x), self.negative.draw(by_bytes));
         let fair = give - take;
         let stands = asked < fair;
         if stands {
             // A link before this one, or the sender, allows less. The pools must balance all the same: what the
             // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
             // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
-            let wanted = give - asked; // take + (fair − asked), rounded once
-            take = self.negative.at_most(wanted);
-            if take < wanted {
-                give = (asked + take).most(N::ZERO);
+            let more = give - asked - take; // fair − asked, positive
+            let drawn = self.negative.draw(more);
+            if drawn < more {
+                let given = (asked + take + drawn).most(N::ZERO);
+                self.positive.put((give - given).most(N::ZERO));
             }
         }
-        // An empty pool needs no flag: the minimum with it is zero.
-        self.positive.take(give);
-        self.negative.take(take);
         Some(Grant { feedback: if stands { None } else { Some(fair) }, larger_part: by_x.most(by_bytes) })
     }
 

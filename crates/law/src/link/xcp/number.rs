@@ -63,11 +63,8 @@ pub trait Accumulator<N>: Copy + Debug {
     /// Adds `part`, not negative.
     fn put(&mut self, part: N);
 
-    /// Takes `part`, not negative, away; what is not there is not taken.
-    fn take(&mut self, part: N);
-
-    /// `part`, not negative, or what there is if that is less.
-    fn at_most(self, part: N) -> N;
+    /// Takes `part`, not negative, away, or what there is if that is less; answers how much.
+    fn draw(&mut self, part: N) -> N;
 
     /// What there is.
     fn value(self) -> N;
@@ -168,13 +165,10 @@ impl Accumulator<f64> for f64 {
     }
 
     #[inline]
-    fn take(&mut self, part: f64) {
-        *self = (*self - part).most(0.0);
-    }
-
-    #[inline]
-    fn at_most(self, part: f64) -> f64 {
-        part.least(self)
+    fn draw(&mut self, part: f64) -> f64 {
+        let drawn = part.least(*self);
+        *self -= drawn;
+        drawn
     }
 
     #[inline]
@@ -269,9 +263,9 @@ mod tests {
                 let right = part * N::from_count(u64::from(n));
                 let whole = f64::from_bits((sum.value() / right).to_amount());
                 assert!((whole - 1.0).abs() < 1e-9, "{whole}");
-                (0..n - 1).for_each(|_| sum.take(part));
+                (0..n - 1).for_each(|_| { sum.draw(part); });
                 let last = f64::from_bits((sum.value() / part).to_amount());
-                sum.take(part + part);
+                assert!(sum.draw(part + part) <= part + part);
                 assert!(sum.value() == N::ZERO);
                 last
             }

@@ -228,15 +228,17 @@ impl Accumulator<Shift32> for Sum64 {
     }
 
     #[inline]
-    fn take(&mut self, part: Shift32) {
-        self.significand = self.aligned(part).map_or(0, |part| self.significand.saturating_sub(part));
-    }
-
-    #[inline]
-    fn at_most(self, part: Shift32) -> Shift32 {
+    fn draw(&mut self, part: Shift32) -> Shift32 {
         match self.aligned(part) {
-            Some(aligned) if aligned <= self.significand => part,
-            _ => self.value(),
+            Some(aligned) if aligned <= self.significand => {
+                self.significand -= aligned;
+                part
+            }
+            _ => {
+                let rest = self.value();
+                self.significand = 0;
+                rest
+            }
         }
     }
 
