@@ -1,4 +1,4 @@
-//! A million packets through one XCP router, to count instructions:
+//! A million packets through one XCP router, to count instructions (and, without valgrind, nanoseconds):
 //!
 //! ```text
 //! cargo build --release -p tollway-law --example xcp_instructions
@@ -29,8 +29,20 @@ fn main() {
             std::process::exit(2);
         }
     };
+    let (mut due, mut best) = (0.0, f64::INFINITY);
+    for batch in 0..100 {
+        let start = std::time::Instant::now();
+        due += pass(black_box(&mut law), batch * 10_000);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    println!("{which}: 1000000 packets, mean feedback {} bytes/s", due / 1e6);
+    println!("{which}: best batch {:.1} ns a packet", best / 1e4 * 1e9);
+}
+
+/// Ten thousand packets of 64 flows, 12 µs apart: each arrives and leaves.
+fn pass(law: &mut AnyLink, first: u64) -> f64 {
     let mut due = 0.0;
-    for k in 0..1_000_000u64 {
+    for k in first..first + 10_000 {
         let now = Time(k * 12_000);
         let flow = (k % 64) as f32;
         let mut toll =
@@ -44,10 +56,9 @@ fn main() {
             backlog_bytes: u64::from(queued) * 1500,
             waited: Time::ZERO,
         };
-        let law = black_box(&mut law);
         law.on_arrival(now, packet, &toll);
         law.on_departure(now, packet, &mut toll);
         due += toll.due;
     }
-    println!("{which}: 1000000 packets, mean feedback {} bytes/s", due / 1e6);
+    due
 }

@@ -140,8 +140,10 @@ impl Accumulator<Fixed128> for Fixed128 {
     }
 
     #[inline]
-    fn take(&mut self, part: Fixed128) {
-        *self = (*self - part).most(Fixed128::ZERO);
+    fn draw(&mut self, part: Fixed128) -> Fixed128 {
+        let drawn = part.least(*self);
+        *self = *self - drawn;
+        drawn
     }
 
     #[inline]

@@ -56,8 +56,6 @@ pub struct Xcp<N: Number> {
     backlog: u64,
     control_timer: Timer,
     queue_timer: Timer,
-    /// Whether the last control interval was without packets.
-    was_quiet: bool,
     /// Mean round-trip time, s; capacity and aggregate feedback, bytes/s.
     rtt: N,
     capacity: N,
@@ -98,7 +96,8 @@ struct Constants<N> {
     alpha: N,
     beta: N,
     gamma: N,
-    max_rtt: N,
+    /// A float's bits, as they come in a packet.
+    max_rtt: u32,
     initial_rtt: N,
     shortest_rtt: N,
     half: N,
@@ -131,7 +130,6 @@ impl<N: Number> Xcp<N> {
             backlog: 0,
             control_timer: Timer { next: config.first_control.0, period: initial },
             queue_timer: Timer { next: config.first_queue.0, period: initial },
-            was_quiet: false,
             rtt: initial_rtt,
             capacity: Self::sane_capacity(capacity),
             feedback: N::ZERO,
@@ -140,7 +138,7 @@ impl<N: Number> Xcp<N> {
                 alpha: amount(config.alpha),
                 beta: amount(config.beta),
                 gamma: amount(config.gamma),
-                max_rtt: N::from_nanos(nanos(config.max_interval)),
+                max_rtt: sane_seconds(nanos(config.max_interval) as f32 * 1e-9),
                 initial_rtt,
                 shortest_rtt: N::from_nanos(1_000),
                 half: amount(0.5),
@@ -202,10 +200,9 @@ impl<N: Number> Xcp<N> {
         }
         let tick = if self.control_timer.next <= self.queue_timer.next {
             let quiet = self.is_quiet();
-            let settled = quiet && self.was_quiet;
-            let period = self.end_control_interval(quiet);
-            // A quiet interval after a quiet one leaves everything as it is, and so do those that follow.
-            let times = if settled { 1 + (now.0 - self.next) / period } else { 1 };
+            let period = self.end_control_interval();
+            // A quiet interval leaves what it leaves whatever was before, so those that follow change nothing.
+            let times = if quiet { 1 + (now.0 - self.next) / period } else { 1 };
             Tick { control: true, times, period }
         } else {
             let before = (self.queue, self.least_backlog, self.queue_timer.period);
@@ -224,8 +221,7 @@ impl<N: Number> Xcp<N> {
     /// periods: so that two forms of arithmetic divide one trace into the same intervals to the nanosecond.
     pub(super) fn follow(&mut self, tick: Tick, backlog: u64) {
         if tick.control {
-            let quiet = self.is_quiet();
-            self.end_control_interval(quiet);
+            self.end_control_interval();
         } else {
             self.end_queue_interval(backlog);
         }
@@ -248,7 +244,7 @@ impl<N: Number> Xcp<N> {
     }
 
     /// The control interval ends: its statistics become feedback for the next, whose length is answered.
-    fn end_control_interval(&mut self, quiet: bool) -> u64 {
+    fn end_control_interval(&mut self) -> u64 {
         let Constants { alpha, beta, gamma, initial_rtt, shortest_rtt, .. } = self.constants;
         let (zero, sum_x) = (N::ZERO, self.sum_x.value());
         self.rtt = if sum_x > zero {
@@ -285,7 +281,6 @@ impl<N: Number> Xcp<N> {
         self.input_bytes = 0;
         self.sum_x = N::Sum::holding(zero);
         self.sum_x_rtt = N::Sum::holding(zero);
-        self.was_quiet = quiet;
         self.rtt.to_nanos().max(self.constants.min_interval)
     }
 
@@ -314,7 +309,7 @@ impl<N: Number> Xcp<N> {
             if rtt != 0 {
                 let x = N::from_seconds(sane_seconds(toll.offer));
                 self.sum_x.put(x);
-                self.sum_x_rtt.put(x * N::from_seconds(rtt).least(self.constants.max_rtt));
+                self.sum_x_rtt.put(x * N::from_seconds(rtt.min(self.constants.max_rtt)));
             }
         }
     }
@@ -330,24 +325,22 @@ impl<N: Number> Xcp<N> {
         let x = N::from_seconds(sane_seconds(toll.offer));
         let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
         let asked = N::from_amount(sane_amount(toll.due));
-        let (positive, negative) = (self.positive.value(), self.negative.value());
         let (by_x, by_bytes) = (self.per_x * x, self.per_byte * bytes);
-        let (mut give, mut take) = (by_x.least(positive), by_bytes.least(negative));
+        // An empty pool needs no flag: what it gives is zero.
+        let (give, take) = (self.positive.draw(by_x), self.negative.draw(by_bytes));
         let fair = give - take;
         let stands = asked < fair;
         if stands {
             // A link before this one, or the sender, allows less. The pools must balance all the same: what the
             // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
             // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
-            take = take + (fair - asked);
-            if take > negative {
-                take = negative;
-                give = (asked + take).most(N::ZERO);
+            let more = give - asked - take; // fair − asked, positive
+            let drawn = self.negative.draw(more);
+            if drawn < more {
+                let given = (asked + take + drawn).most(N::ZERO);
+                self.positive.put((give - given).most(N::ZERO));
             }
         }
-        // An empty pool needs no flag: the minimum with it is zero.
-        self.positive.take(give);
-        self.negative.take(take);
         Some(Grant { feedback: if stands { None } else { Some(fair) }, larger_part: by_x.most(by_bytes) })
     }
 

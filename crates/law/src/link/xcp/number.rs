@@ -63,8 +63,8 @@ pub trait Accumulator<N>: Copy + Debug {
     /// Adds `part`, not negative.
     fn put(&mut self, part: N);
 
-    /// Takes `part`, not negative, away; what is not there is not taken.
-    fn take(&mut self, part: N);
+    /// Takes `part`, not negative, away, or what there is if that is less; answers how much.
+    fn draw(&mut self, part: N) -> N;
 
     /// What there is.
     fn value(self) -> N;
@@ -165,8 +165,10 @@ impl Accumulator<f64> for f64 {
     }
 
     #[inline]
-    fn take(&mut self, part: f64) {
-        *self = (*self - part).most(0.0);
+    fn draw(&mut self, part: f64) -> f64 {
+        let drawn = part.least(*self);
+        *self -= drawn;
+        drawn
     }
 
     #[inline]
@@ -215,6 +217,7 @@ mod tests {
     }
 
     proptest! {
+        /// Two operands and a result, each rounded to 32 bits: two parts in 2³¹ at most.
         #[test]
         fn the_fixed_forms_calculate(a in -1e9f64..1e9, b in prop_oneof![-1e5f64..-1e-4, 1e-4f64..1e5]) {
             let right = four::<f64>(a, b);
@@ -260,9 +263,9 @@ mod tests {
                 let right = part * N::from_count(u64::from(n));
                 let whole = f64::from_bits((sum.value() / right).to_amount());
                 assert!((whole - 1.0).abs() < 1e-9, "{whole}");
-                (0..n - 1).for_each(|_| sum.take(part));
+                (0..n - 1).for_each(|_| { sum.draw(part); });
                 let last = f64::from_bits((sum.value() / part).to_amount());
-                sum.take(part + part);
+                assert!(sum.draw(part + part) <= part + part);
                 assert!(sum.value() == N::ZERO);
                 last
             }

@@ -9,11 +9,13 @@ use super::number::{Accumulator, Number, assemble, parts};
 /// calculate with (XCP study, "Scaling Analysis").
 ///
 /// The study keeps a scale and a shift apart; here they are one exponent, and the significand always has its top bit
-/// set (or is 0), so an operation errs by at most one part in 2³¹.
+/// set (or is 0), so an operation errs by less than one part in 2³¹. The exponent would fit the study's 16 bits (inputs are
+/// within 2^±100, and every result is made of a handful of them, so it needs no check either); as 32 bits it saves
+/// instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift32 {
     significand: u32,
-    exponent: i16,
+    exponent: i32,
     negative: bool,
 }
 
@@ -24,28 +26,24 @@ impl Shift32 {
         if significand == 0 {
             return Shift32::ZERO;
         }
-        let lead = significand.leading_zeros() as i32;
-        let (mut top, mut exponent) = (((significand << lead) >> 31) + 1, exponent + 32 - lead);
-        if top >> 33 != 0 {
-            // Rounding carried into a new bit.
-            top >>= 1;
-            exponent += 1;
-        }
-        if exponent.abs() > EXPONENT_MOST {
-            if exponent < 0 {
-                return Shift32::ZERO;
-            }
-            exponent = EXPONENT_MOST;
-        }
-        Shift32 { significand: (top >> 1) as u32, exponent: exponent as i16, negative }
+        let lead = significand.leading_zeros();
+        // Saturated, what would carry into a new bit stays the largest of its exponent.
+        let top = (significand << lead).saturating_add(1 << 31) >> 32;
+        Shift32 { significand: top as u32, exponent: exponent + 32 - lead as i32, negative }
     }
 
     /// Orders like the number: magnitudes of normalised numbers order as exponent, then significand.
     #[inline]
     fn key(self) -> i64 {
-        let magnitude =
-            ((i64::from(self.exponent) - i64::from(i16::MIN)) << 32) | i64::from(self.significand);
+        let magnitude = ((i64::from(self.exponent) - i64::from(NOUGHT)) << 32) | i64::from(self.significand);
         if self.negative { -magnitude } else { magnitude }
+    }
+
+    /// The significand with its sign, and 30 bits below it for what alignment shifts out.
+    #[inline]
+    fn aligned(self) -> i64 {
+        let wide = i64::from(self.significand) << 30;
+        if self.negative { -wide } else { wide }
     }
 }
 
@@ -54,6 +52,16 @@ impl PartialOrd for Shift32 {
     fn partial_cmp(&self, other: &Shift32) -> Option<Ordering> {
         Some(self.key().cmp(&other.key()))
     }
+
+    #[inline]
+    fn lt(&self, other: &Shift32) -> bool {
+        self.key() < other.key()
+    }
+
+    #[inline]
+    fn gt(&self, other: &Shift32) -> bool {
+        self.key() > other.key()
+    }
 }
 
 impl Add for Shift32 {
@@ -61,19 +69,9 @@ impl Add for Shift32 {
 
     #[inline]
     fn add(self, other: Shift32) -> Shift32 {
-        let (large, small) = if self.exponent >= other.exponent { (self, other) } else { (other, self) };
-        // 31 bits of room below keep what alignment shifts out, one above is for the carry.
-        let distance = i32::from(large.exponent) - i32::from(small.exponent);
-        let left = u64::from(large.significand) << 31;
-        let right = if distance < 63 { (u64::from(small.significand) << 31) >> distance } else { 0 };
-        let exponent = i32::from(large.exponent) - 31;
-        if large.negative == small.negative {
-            Shift32::rounded(large.negative, left + right, exponent)
-        } else if left >= right {
-            Shift32::rounded(large.negative, left - right, exponent)
-        } else {
-            Shift32::rounded(small.negative, right - left, exponent)
-        }
+        let up = self.exponent - other.exponent;
+        let sum = (self.aligned() >> (-up).clamp(0, 63)) + (other.aligned() >> up.clamp(0, 63));
+        Shift32::rounded(sum < 0, sum.unsigned_abs(), self.exponent.max(other.exponent) - 30)
     }
 }
 
@@ -91,9 +89,19 @@ impl Mul for Shift32 {
 
     #[inline]
     fn mul(self, other: Shift32) -> Shift32 {
+        // Of two significands with their top bit set the product has 63 or 64 bits.
         let product = u64::from(self.significand) * u64::from(other.significand);
-        let exponent = i32::from(self.exponent) + i32::from(other.exponent);
-        Shift32::rounded(self.negative != other.negative, product, exponent)
+        if product == 0 {
+            return Shift32::ZERO;
+        }
+        // Half of the last bit that stays if it has 63, a quarter if 64: the sum cannot overflow.
+        let product = product + (1 << 30);
+        let shift = 31 + (product >> 63) as i32;
+        Shift32 {
+            significand: (product >> shift) as u32,
+            exponent: self.exponent + other.exponent + shift,
+            negative: self.negative != other.negative,
+        }
     }
 }
 
@@ -102,10 +110,14 @@ impl Div for Shift32 {
 
     /// The quotient; by nought, the largest number.
     fn div(self, other: Shift32) -> Shift32 {
-        let exponent = i32::from(self.exponent) - i32::from(other.exponent) - 32;
-        match (u64::from(self.significand) << 32).checked_div(u64::from(other.significand)) {
-            Some(quotient) => Shift32::rounded(self.negative != other.negative, quotient, exponent),
-            None => Shift32::rounded(self.negative, u64::from(self.significand), EXPONENT_MOST),
+        let (dividend, divisor) = (u64::from(self.significand) << 32, u64::from(other.significand));
+        match (dividend + divisor / 2).checked_div(divisor) {
+            Some(_) if dividend == 0 => Shift32::ZERO,
+            Some(quotient) => {
+                let exponent = self.exponent - other.exponent - 32;
+                Shift32::rounded(self.negative != other.negative, quotient, exponent)
+            }
+            None => Shift32 { exponent: BEYOND, ..self },
         }
     }
 }
@@ -113,7 +125,7 @@ impl Div for Shift32 {
 impl Number for Shift32 {
     type Sum = Sum64;
 
-    const ZERO: Shift32 = Shift32 { significand: 0, exponent: i16::MIN, negative: false };
+    const ZERO: Shift32 = Shift32 { significand: 0, exponent: NOUGHT, negative: false };
 
     #[inline]
     fn from_count(count: u64) -> Shift32 {
@@ -123,7 +135,12 @@ impl Number for Shift32 {
     #[inline]
     fn from_amount(bits: u64) -> Shift32 {
         let (negative, significand, exponent) = parts(bits);
-        Shift32::rounded(negative, significand, exponent)
+        // A sane double has all of its 53 bits, or none.
+        if significand == 0 {
+            return Shift32::ZERO;
+        }
+        let top = ((significand + (1 << 20)) >> 21).min(u64::from(u32::MAX));
+        Shift32 { significand: top as u32, exponent: exponent + 21, negative }
     }
 
     #[inline]
@@ -133,7 +150,7 @@ impl Number for Shift32 {
             0 => Shift32::ZERO,
             exponent => Shift32 {
                 significand: (bits & 0x7f_ffff | 0x80_0000) << 8,
-                exponent: exponent as i16 - (150 + 8),
+                exponent: exponent as i32 - (150 + 8),
                 negative: false,
             },
         }
@@ -141,12 +158,12 @@ impl Number for Shift32 {
 
     #[inline]
     fn to_amount(self) -> u64 {
-        assemble(self.negative, u64::from(self.significand), i32::from(self.exponent))
+        assemble(self.negative, u64::from(self.significand), self.exponent)
     }
 
     fn to_count(self) -> u64 {
         let significand = u64::from(self.significand);
-        match i32::from(self.exponent) {
+        match self.exponent {
             _ if self.negative => 0,
             down @ -33..0 => (significand + (1 << (-down - 1))) >> -down,
             up @ 0..=32 => significand << up,
@@ -163,20 +180,29 @@ impl Number for Shift32 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sum64 {
     significand: u64,
-    exponent: i16,
+    exponent: i32,
 }
 
 impl Sum64 {
-    /// `part` in units of this sum's last bit, cut; `None` if it is beyond its first.
+    /// `part` in units of this sum's last bit, cut; `None` if it is beyond its first. (Nought, on either side, has
+    /// the least exponent and needs no case of its own.)
     #[inline]
     fn aligned(self, part: Shift32) -> Option<u64> {
-        let up = i32::from(part.exponent) - i32::from(self.exponent);
+        let up = part.exponent - self.exponent;
         match up {
             0..=31 => Some(u64::from(part.significand) << up),
-            -31..0 => Some(u64::from(part.significand) >> -up),
             32.. => None,
-            _ => Some(0),
+            _ => Some(u64::from(part.significand) >> (-up).min(63)),
         }
+    }
+
+    /// Makes `part`, which is larger than all there is, the measure.
+    #[cold]
+    fn rebase(&mut self, part: Shift32) {
+        let mut sum = Sum64::holding(part);
+        let down = sum.exponent - self.exponent;
+        sum.significand += if down < 64 { self.significand >> down } else { 0 };
+        *self = sum;
     }
 }
 
@@ -184,45 +210,44 @@ impl Accumulator<Shift32> for Sum64 {
     #[inline]
     fn holding(first: Shift32) -> Sum64 {
         match first.significand {
-            0 => Sum64 { significand: 0, exponent: i16::MIN },
+            0 => Sum64 { significand: 0, exponent: NOUGHT },
             significand => Sum64 { significand: u64::from(significand) << 31, exponent: first.exponent - 31 },
         }
     }
 
     #[inline]
     fn put(&mut self, part: Shift32) {
-        if self.significand == 0 {
-            *self = Sum64::holding(part);
-            return;
-        }
         match self.aligned(part) {
             Some(part) => self.significand += part,
-            None => {
-                // The part is larger than all there is: make it the measure, with what there is added.
-                let mut sum = Sum64::holding(part);
-                let down = i32::from(sum.exponent) - i32::from(self.exponent);
-                sum.significand += if down < 64 { self.significand >> down } else { 0 };
-                *self = sum;
-            }
+            None => self.rebase(part),
         }
-        if self.significand >> 63 != 0 {
-            self.significand >>= 1;
-            self.exponent += 1;
-        }
+        // One bit of room is kept for the next.
+        let full = self.significand >> 63;
+        self.significand >>= full;
+        self.exponent += full as i32;
     }
 
     #[inline]
-    fn take(&mut self, part: Shift32) {
-        if self.significand != 0 {
-            self.significand = self.aligned(part).map_or(0, |part| self.significand.saturating_sub(part));
+    fn draw(&mut self, part: Shift32) -> Shift32 {
+        match self.aligned(part) {
+            Some(aligned) if aligned <= self.significand => {
+                self.significand -= aligned;
+                part
+            }
+            _ => {
+                let rest = self.value();
+                self.significand = 0;
+                rest
+            }
         }
     }
 
     #[inline]
     fn value(self) -> Shift32 {
-        Shift32::rounded(false, self.significand, i32::from(self.exponent))
+        Shift32::rounded(false, self.significand, self.exponent)
     }
 }
 
-/// The range of exponents: beyond any product of three sane amounts, and well inside 16 bits.
-const EXPONENT_MOST: i32 = 4000;
+/// The exponent of nought, below any other; and of a quotient by it, beyond any sane number.
+const NOUGHT: i32 = -32_768;
+const BEYOND: i32 = 4000;

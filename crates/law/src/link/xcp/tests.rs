@@ -1,6 +1,7 @@
 //! The router driven by hand, and on random traces.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::super::Shadow;
 use super::*;
@@ -205,6 +206,47 @@ fn what_never_drains_in_a_queue_interval_is_the_persistent_queue() {
     assert_eq!(leave(146, 7000), 3000);
 }
 
+/// F = α (C − y) − β Q / RTT, with a queue that stands.
+#[test]
+fn a_standing_queue_is_drained_over_a_round_trip() {
+    let config = XcpConfig { first_queue: Time::from_millis(40), ..aligned(100) };
+    let mut router = Xcp::<f64>::new(&config, Rate::from_bytes_per_sec(1e6));
+    let packet =
+        |backlog| Passing { backlog_bytes: backlog, size: 1000, kind: Kind::Tolled, ..told_nothing() };
+    let mut toll = Toll { due: ALL, rtt: 0.25, offer: 0.01, ..Toll::default() };
+    // 90 packets in 100 ms are 900 kB/s. From 40 ms on at least 30 kB stand; the queue interval after that ends
+    // at 40 + (100 − 30)/2 = 75 ms, so it is in the feedback of the control interval's end at 100 ms.
+    for k in 0..90 {
+        router.on_arrival(Time(k * MS), packet(30_000), &toll);
+        router.on_departure(Time(k * MS), packet(30_000 + k), &mut toll);
+    }
+    router.on_arrival(Time(101 * MS), packet(30_000), &toll);
+    assert_eq!(router.persistent_queue(), 30_000);
+    let right = 0.4 * (1e6 - 9e5) - 0.226 * 30_000.0 / 0.25;
+    assert!(near(router.feedback(), right, 1e-9), "{} {right}", router.feedback());
+}
+
+/// Where both timers expire together the control interval comes first: the queue's next length follows the new RTT.
+#[test]
+fn control_comes_before_queue() {
+    let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
+    run(
+        &mut router,
+        &pass(vec![arrival(MS, 1000, 0.3, 0.3, ALL), arrival(100 * MS, 1000, 0.3, 0.3, ALL)], 1e9),
+    );
+    assert_eq!((router.control_timer.next, router.queue_timer.next), (400_000_012, 250_000_006));
+}
+
+/// A sender that says its round trip takes a picosecond does not make a standing queue an infinite debt.
+#[test]
+fn a_round_trip_of_next_to_nothing_counts_as_a_microsecond() {
+    let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
+    let events =
+        pass(vec![arrival(MS, 1000, 1e-12, 16.0, ALL), arrival(100 * MS, 1000, 1e-12, 16.0, ALL)], 1e9);
+    run(&mut router, &events);
+    assert_eq!(router.avg_rtt(), 1e-6);
+}
+
 #[test]
 fn overhead_counts_as_traffic() {
     let capacity = Rate::from_bytes_per_sec(1e6);
@@ -273,6 +315,16 @@ fn skipping_an_idle_time_is_stepping_through_it() {
         skips.catch_up(Time(end), backlog);
         assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
         assert!(skips.intervals() > 15 * seconds);
+        // Another backlog stands from now on, ten times, at other places in both timers' periods.
+        let mut at = end;
+        for backlog in 1..=10 {
+            let later = at + 107 * MS;
+            (at..later).step_by(MS as usize).for_each(|at| steps.catch_up(Time(at), backlog));
+            steps.catch_up(Time(later), backlog);
+            skips.catch_up(Time(later), backlog);
+            assert_eq!(format!("{skips:?}"), format!("{steps:?}"));
+            at = later;
+        }
     }
     for backlog in [0, 1500, 250_000] {
         check::<f64>(backlog, 7);
@@ -322,7 +374,7 @@ fn traffic() -> impl Strategy<Value = (f64, Vec<Arrival>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 100, rng_seed: RngSeed::Fixed(2002), ..ProptestConfig::default() })]
 
     /// Claim xcp.fixed-point, on random traces instead of a whole run.
     #[test]
@@ -337,8 +389,9 @@ proptest! {
         let tolled = events.iter()
             .filter(|e| e.leaves && e.packet.kind == Kind::Tolled && e.toll.rtt != 0.0).count();
         prop_assert_eq!(small.deviation().packets, tolled as u64);
-        prop_assert!(small.deviation().worst < 1e-6, "{:?}", small.deviation());
-        prop_assert!(large.deviation().worst < 1e-9, "{:?}", large.deviation());
+        // What there is comes from where a pool runs dry: what it is wrong by is N times a packet's rounding.
+        prop_assert!(small.deviation().worst < 1e-5, "{:?}", small.deviation());
+        prop_assert!(large.deviation().worst < 1e-8, "{:?}", large.deviation());
     }
 
     /// Within an interval no more is handed out, and no more taken back, than its pool held.
@@ -366,18 +419,17 @@ proptest! {
         }
     }
 
-    /// With one round-trip time the interval is as long as that, and the forms are the same.
+    /// Where intervals are as long as the one round-trip time, empty ones too, the forms are the same.
     #[test]
     fn the_forms_agree_where_all_round_trips_are_equal((rate, mut arrivals) in traffic(), rtt in 0.02f32..0.3) {
-        arrivals.iter_mut().for_each(|a| { a.toll.rtt = rtt; a.kind = Kind::Tolled; });
+        arrivals.iter_mut().for_each(|a| a.toll.rtt = rtt);
         let events = pass(arrivals, rate);
+        let initial_interval = Time::from_secs_f64(f64::from(rtt));
         let told = [Form::Throughput, Form::Window].map(|form| {
-            let config = XcpConfig { form, ..XcpConfig::default() };
+            let config = XcpConfig { form, initial_interval, ..XcpConfig::default() };
             run(&mut Xcp::<f64>::new(&config, Rate::from_bytes_per_sec(rate)), &events)
         });
-        // Until then the interval is the initial one, or an empty one's.
-        let settled = 64 * MS + 2 * (f64::from(rtt) * 1e9) as u64 + 50 * MS;
-        for (a, b) in told[0].iter().zip(&told[1]).filter(|(a, _)| a.0 > settled) {
+        for (a, b) in told[0].iter().zip(&told[1]) {
             prop_assert!((a.1 - b.1).abs() <= 1e-6 * rate, "{a:?} {b:?}");
         }
     }
@@ -409,5 +461,37 @@ proptest! {
         check::<f64>(&lies)?;
         check::<Shift32>(&lies)?;
         check::<Fixed128>(&lies)?;
+    }
+
+    /// No constants make it panic, or hang.
+    #[test]
+    fn any_configuration_runs(
+        numbers in prop::array::uniform4(any::<f64>()), spans in prop::array::uniform6(any::<u64>()),
+        steps in prop::collection::vec((any::<u64>(), any::<u32>()), 1..20),
+    ) {
+        let config = XcpConfig {
+            alpha: numbers[0],
+            beta: numbers[1],
+            gamma: numbers[2],
+            max_interval: Time(spans[0]),
+            min_interval: Time(spans[1] % 1000),
+            allowed_queue: Time(spans[2] % 1000),
+            initial_interval: Time(spans[3]),
+            first_control: Time(spans[4]),
+            first_queue: Time(spans[5]),
+            ..XcpConfig::default()
+        };
+        for arithmetic in [Arithmetic::Shadow32, Arithmetic::Shadow128] {
+            let mut law = XcpConfig { arithmetic, ..config.clone() }.build(Rate::from_bps(numbers[3]));
+            for &(now, size) in &steps {
+                let mut toll = Toll { due: ALL, rtt: 0.1, offer: 0.01, ..Toll::default() };
+                let packet = Passing { size, kind: Kind::Tolled, ..told_nothing() };
+                // Time may even run backwards.
+                law.on_arrival(Time(now), packet, &toll);
+                law.set_capacity(Time(now), Rate::from_bps(numbers[3]));
+                law.on_departure(Time(now / 2), packet, &mut toll);
+                prop_assert!(toll.due.is_finite());
+            }
+        }
     }
 }
