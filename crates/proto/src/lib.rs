@@ -4,8 +4,8 @@
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
 
-pub mod machine;
 pub mod encoding;
+pub mod machine;
 pub mod packet;
 pub mod port;
 pub mod stamp;

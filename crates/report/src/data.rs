@@ -243,6 +243,39 @@ const SUMMARY_NUMBERS: &[&str] = &[
     "marks",
 ];
 
+/// The rows of a table as JSON objects, one key a column; nulls stay nulls.
+pub(crate) fn rows_as_json(batches: &[RecordBatch]) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let from = rows.len();
+        rows.resize_with(from + batch.num_rows(), serde_json::Map::new);
+        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+            for (i, row) in rows[from..].iter_mut().enumerate() {
+                row.insert(field.name().clone(), cell(column, i));
+            }
+        }
+    }
+    rows
+}
+
+fn cell(column: &dyn Array, row: usize) -> serde_json::Value {
+    if column.is_null(row) {
+        return serde_json::Value::Null;
+    }
+    match column.data_type() {
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into(),
+        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_dictionary::<Int32Type>();
+            match (dictionary.key(row), dictionary.values().as_string_opt::<i32>()) {
+                (Some(key), Some(names)) => names.value(key).into(),
+                _ => serde_json::Value::Null,
+            }
+        }
+        _ => serde_json::Value::Null,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,38 +313,5 @@ mod tests {
         assert!((s.mean(Window { from: 2.0, until: 7.0 }) - 4.0).abs() < 1e-9);
         assert!(s.mean(Window { from: 4.0, until: 5.0 }).is_nan());
         assert_eq!(s.within(Window { from: 1.0, until: 3.0 }).count(), 1);
-    }
-}
-
-/// The rows of a table as JSON objects, one key a column; nulls stay nulls.
-pub(crate) fn rows_as_json(batches: &[RecordBatch]) -> Vec<serde_json::Map<String, serde_json::Value>> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        let from = rows.len();
-        rows.resize_with(from + batch.num_rows(), serde_json::Map::new);
-        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-            for (i, row) in rows[from..].iter_mut().enumerate() {
-                row.insert(field.name().clone(), cell(column, i));
-            }
-        }
-    }
-    rows
-}
-
-fn cell(column: &dyn Array, row: usize) -> serde_json::Value {
-    if column.is_null(row) {
-        return serde_json::Value::Null;
-    }
-    match column.data_type() {
-        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into(),
-        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
-        DataType::Dictionary(..) => {
-            let dictionary = column.as_dictionary::<Int32Type>();
-            match (dictionary.key(row), dictionary.values().as_string_opt::<i32>()) {
-                (Some(key), Some(names)) => names.value(key).into(),
-                _ => serde_json::Value::Null,
-            }
-        }
-        _ => serde_json::Value::Null,
     }
 }

@@ -158,7 +158,15 @@ impl Reproduced {
     pub fn draw(&self, folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
         let results: Vec<RunResult> = self.runs.iter().map(|ran| ran.result.clone()).collect();
         let experiment = &self.experiment;
-        draw(&experiment.title, &experiment.source, &experiment.name, experiment, &results, Some(&self.report), folder)
+        draw(
+            &experiment.title,
+            &experiment.source,
+            &experiment.name,
+            experiment,
+            &results,
+            Some(&self.report),
+            folder,
+        )
     }
 }
 
@@ -166,7 +174,12 @@ impl Reproduced {
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn draw_runs(title: &str, name: &str, runs: &[Ran], folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
+pub fn draw_runs(
+    title: &str,
+    name: &str,
+    runs: &[Ran],
+    folder: &Path,
+) -> Result<Vec<PathBuf>, ReproduceError> {
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     draw(title, "", name, &Experiment::default(), &results, None, folder)
 }

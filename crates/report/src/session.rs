@@ -96,7 +96,12 @@ impl Session {
         }
     }
 
-    fn run_one(&self, i: usize, variant: &Variant, progress: Option<Progress<'_>>) -> Result<Ran, SessionError> {
+    fn run_one(
+        &self,
+        i: usize,
+        variant: &Variant,
+        progress: Option<Progress<'_>>,
+    ) -> Result<Ran, SessionError> {
         let plan = &variant.plan;
         let dir = self.out.as_ref().map(|out| match variant.name.as_str() {
             "" => out.clone(),
@@ -104,9 +109,7 @@ impl Session {
         });
         let outputs = match &dir {
             None => Outputs::memory(),
-            Some(dir) => {
-                Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) }
-            }
+            Some(dir) => Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) },
         };
         let tell = progress.map(|progress| move |share| progress(i, share));
         let options = run::Options {

@@ -514,7 +514,7 @@ impl<M: Machine> Network<M> {
         let endpoint = &mut self.endpoints[at];
         if !endpoint.done && endpoint.machine.is_done() {
             endpoint.done = true;
-            if at % 2 == 0 {
+            if at.is_multiple_of(2) {
                 self.done.push((FlowId((at / 2) as u32), self.now));
             }
         }

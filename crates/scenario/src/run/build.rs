@@ -14,8 +14,8 @@ use tollway_sim::{
 };
 
 use crate::plan::{
-    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Request, SenderLaw, TransportId,
-    XcpForm,
+    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Request, SenderLaw,
+    TransportId, XcpForm,
 };
 
 /// The simulated network and what of the plan became what.
@@ -117,9 +117,10 @@ impl Built {
     pub(super) fn start_flow(&mut self, plan: &Plan, ends: FlowEnds, vacant: Option<FlowId>) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
         let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
-        let config = self.configs.entry(key).or_insert_with(|| {
-            Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer))
-        });
+        let config = self
+            .configs
+            .entry(key)
+            .or_insert_with(|| Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer)));
         let mut client = Connection::client(config, sender_law(transport), 0);
         let mut server = Connection::server(config, sender_law(transport), 0);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
@@ -264,9 +265,7 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
 fn sender_law(transport: &plan::Transport) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
-        SenderLaw::NewReno => {
-            sender::NewRenoConfig { initial_window, ..Default::default() }.build().into()
-        }
+        SenderLaw::NewReno => sender::NewRenoConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Xcp(xcp) => sender::XcpConfig {
             initial_window,

@@ -364,7 +364,8 @@ impl LinkMeter {
 /// What a link's queue holds, in bytes, if that is bounded; a bound in packets counts as full ones of the largest flow.
 fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
     let limit = plan.links[link].limit;
-    let largest = plan.transports.iter().map(|transport| u64::from(transport.packet_size)).max().unwrap_or(1500);
+    let largest =
+        plan.transports.iter().map(|transport| u64::from(transport.packet_size)).max().unwrap_or(1500);
     let packets = (limit.packets != u32::MAX).then(|| u64::from(limit.packets) * largest);
     let bytes = (limit.bytes != u64::MAX).then_some(limit.bytes);
     match (packets, bytes) {

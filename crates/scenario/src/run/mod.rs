@@ -81,7 +81,9 @@ pub enum RunError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// Time is counted in 64 bits together with the number of entities.
-    #[error("a run of {duration} is too long for a network of this size: at most {horizon}; shorten `duration`")]
+    #[error(
+        "a run of {duration} is too long for a network of this size: at most {horizon}; shorten `duration`"
+    )]
     TooLong {
         /// What was asked for.
         duration: Time,
@@ -89,7 +91,9 @@ pub enum RunError {
         horizon: Time,
     },
     /// Packets appeared or vanished: a bug of the simulator, not of the scenario.
-    #[error("packets were not conserved: {census:?}; this is a bug in Tollway, please report it with the scenario")]
+    #[error(
+        "packets were not conserved: {census:?}; this is a bug in Tollway, please report it with the scenario"
+    )]
     NotConserved {
         /// The count.
         census: Census,

@@ -177,8 +177,8 @@ fn a_shared_medium_carries_one_packet_at_a_time() {
         back: reverse,
         start: Time::ZERO,
         stop: FOREVER,
-            encoding: Encoding::Acp,
-            segment: 1500,
+        encoding: Encoding::Acp,
+        segment: 1500,
     });
     network.run_until(Time::from_secs(10));
     let (data, acks) = (network.read_link(there), network.read_link(back));
