@@ -221,7 +221,13 @@ fn nothing_is_left_to_be_guessed() {
     assert_eq!(p.measure.interval, Some(Time::from_millis(100)));
     let t = &plan(BASE, &["flow.f.sack=false"]).transports[0];
     assert_eq!((t.sack_blocks, t.loss_detection), (0, LossDetection::NewReno));
-    let sets = ["flow.f.law=xcp", "flow.f.encoding=tcp-option", "flow.f.both-ways=true"];
+    let sets = [
+        "flow.f.law=xcp",
+        "flow.f.encoding=tcp-option",
+        "flow.f.both-ways=true",
+        "link.*.law=xcp",
+        "link.*.reverse.law=xcp",
+    ];
     assert_eq!(plan(BASE, &sets).transports[0].sack_blocks, 1);
     assert_eq!(plan(BASE, &sets[..2]).transports[0].sack_blocks, 2);
 }
