@@ -12,7 +12,7 @@ use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Format, Run};
 use crate::fail::Failure;
-use crate::terminal::{self, Bars};
+use crate::terminal::{self, Bars, say};
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let mut sets = args.sets.clone();
@@ -46,16 +46,16 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.json {
         let mut object = to_json(&scenario, &runs);
         object["peak_rss_bytes"] = terminal::peak_memory().into();
-        println!("{object:#}");
+        say(format_args!("{object:#}\n"));
     } else if !args.quiet {
         print_tables(&plan.title, &runs);
     }
     if !args.quiet && !args.json {
         for path in &drawn {
-            println!("wrote {}", path.display());
+            say(format_args!("wrote {}\n", path.display()));
         }
         if args.out.is_none() {
-            println!("(`--out DIR` writes the tables as files, a page to look at and a picture)");
+            say("(`--out DIR` writes the tables as files, a page to look at and a picture)\n");
         }
     }
     if interrupted.load(Ordering::Relaxed) {
@@ -67,14 +67,14 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
 
 fn print_tables(title: &str, runs: &[Ran]) {
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
-    println!("{title}\n");
-    print!("{}", Overview::new(&results).to_text(terminal::width()));
+    say(format_args!("{title}\n\n"));
+    say(Overview::new(&results).to_text(terminal::width()));
     let hops: u64 = runs.iter().map(|ran| ran.info.packet_hops).sum();
     let seconds: f64 = runs.iter().map(|ran| ran.info.run_cpu_s).sum();
     let simulated: f64 = runs.iter().map(|ran| ran.info.duration.as_secs_f64()).sum();
-    println!(
-        "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second",
+    say(format_args!(
+        "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second\n",
         hops as f64 * 1e-6,
         hops as f64 * 1e-6 / seconds.max(1e-9),
-    );
+    ));
 }

@@ -1,6 +1,6 @@
 //! The person at the terminal: width, progress, Ctrl-C.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,12 @@ pub(crate) fn set_up_errors() {
         let handler = miette::MietteHandlerOpts::new().width(width()).context_lines(1).build();
         Box::new(handler)
     }));
+}
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is no error, and what remains to be done is done.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// Columns of the terminal, 100 if there is none.

@@ -9,6 +9,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::port::{Limit, Offered};
 use tollway_proto::{Flags, Packet, Port};
 
+use crate::control::ControlLog;
 use crate::slab::Slab;
 
 /// Names one direction of a link.
@@ -129,6 +130,8 @@ pub(crate) struct Link {
     queue_since: Time,
     pub(crate) stats: LinkStats,
     pub(crate) faults: Option<Box<Faults>>,
+    /// Kept while somebody wants it.
+    pub(crate) control: Option<Box<ControlLog>>,
 }
 
 /// What goes wrong on a link.
@@ -189,6 +192,7 @@ impl Link {
             queue_since: Time::ZERO,
             stats: LinkStats::default(),
             faults: None,
+            control: None,
         };
         link.ns_per_byte = fixed_ns_per_byte(spec.rate);
         link
@@ -256,6 +260,9 @@ impl Link {
     /// Puts a packet on the wire at `start`.
     #[inline]
     fn depart(&mut self, start: Time, slot: u32, slab: &mut Slab) {
+        if let Some(log) = &mut self.control {
+            log.note(&self.port.law, slab.get(slot));
+        }
         slab.quantise_link(slot);
         let bytes = u64::from(slab.get(slot).size) + u64::from(self.overhead);
         let scaled = bytes * self.ns_per_byte + self.carry;

@@ -5,6 +5,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
+use crate::control::ControlInterval;
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
@@ -283,6 +284,23 @@ impl<M: Machine> Network<M> {
     /// Turns measurement of a link's queue on or off.
     pub fn measure_link(&mut self, link: LinkId, on: bool) {
         self.links[link.0 as usize].measured = on;
+    }
+
+    /// Keeps from now on what a link's law says in each control interval, to be read with
+    /// [`take_control`](Network::take_control); does nothing for a law that has none.
+    pub fn log_control(&mut self, link: LinkId) {
+        let link = &mut self.links[link.0 as usize];
+        if link.port.law.xcp().is_some() {
+            link.control = Some(Box::default());
+        }
+    }
+
+    /// The control intervals of a link that ended since this was last called, in order; see
+    /// [`log_control`](Network::log_control). One in which no tolled packet left is not among them.
+    pub fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
+        let link = &mut self.links[link.0 as usize];
+        link.catch_up(self.now, &mut self.slab);
+        link.control.as_mut().map_or(Vec::new(), |log| log.take())
     }
 
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).

@@ -30,7 +30,7 @@ use crate::data;
 pub struct PlotSpec {
     /// What stands above it, with the unit.
     pub title: String,
-    /// A numeric column of the table of links, if `link` is given, or else of flows.
+    /// A numeric column of the table of links or of that of control intervals, if `link` is given, or else of flows.
     pub y: String,
     /// Which links: a name or a pattern with `*`.
     #[serde(default)]
@@ -161,6 +161,7 @@ impl Row {
 /// The points of each curve of `spec` in `run`; where there are too many to tell apart, of their envelope.
 fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> {
     let (batches, pattern) = match &spec.link {
+        Some(link) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
         Some(link) => (&run.links, link.as_str()),
         None => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
     };
@@ -228,10 +229,14 @@ pub(crate) fn is_plottable(column: &str, of_link: bool) -> bool {
 
 /// The columns that can be plotted, for links or for flows.
 pub(crate) fn plottable(of_link: bool) -> impl Iterator<Item = &'static str> {
-    let table = if of_link { Table::Links } else { Table::Flows };
+    let tables: &[Table] = if of_link { &[Table::Links, Table::Control] } else { &[Table::Flows] };
     let is_number =
         |c: &&ColumnSpec| matches!(c.kind, ColumnKind::Number | ColumnKind::Count) && c.name != "time_s";
-    table.columns().iter().filter(is_number).map(|c| c.name)
+    tables.iter().flat_map(|table| table.columns()).filter(is_number).map(|c| c.name)
+}
+
+fn is_column(table: Table, column: &str) -> bool {
+    table.columns().iter().any(|c| c.name == column)
 }
 
 /// Eight colours that remain apart for the colour-blind, on light and on dark ground (after Okabe & Ito).

@@ -11,7 +11,7 @@ use super::digest::Digest;
 use super::workload::{Generator, Running};
 use super::{Options, RunError};
 use crate::plan::{Data, Direction, Plan};
-use crate::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
+use crate::tables::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
 /// Reads counters and writes rows.
 pub(super) struct Meter {
@@ -108,6 +108,9 @@ impl Meter {
         let shown = shown_links(plan);
         let links = shown.iter().zip(&built.links).map(|(&rows, &link)| {
             built.network.measure_link(link, rows);
+            if rows && plan.measure.interval.is_some() {
+                built.network.log_control(link);
+            }
             LinkMeter {
                 last: LinkStats::default(),
                 at_warmup: LinkStats::default(),
@@ -225,6 +228,18 @@ impl Meter {
                 ..stats
             };
             self.writer.link(&row)?;
+            for control in built.network.take_control(built.links[i]) {
+                self.writer.control(&ControlRow {
+                    time_s: control.ends.as_secs_f64(),
+                    link: &plan.links[i].name,
+                    interval_ms: control.ends.saturating_sub(control.begins).as_millis_f64(),
+                    feedback_mbps: control.feedback * 8e-6,
+                    mean_rtt_ms: control.avg_rtt * 1e3,
+                    persistent_queue_bytes: control.persistent_queue as f64,
+                    feedback_count: control.packets,
+                    feedback_packets: control.packet_feedback / control.packets.max(1) as f64,
+                })?;
+            }
         }
         Ok(())
     }
