@@ -137,7 +137,8 @@ fn claims_and_plots_are_kept_with_their_places() {
     let claims = s.raw("claim");
     assert_eq!(claims[0].get_ref()["id"].as_str(), Some("xcp.validation.utilisation"));
     assert!(s.text()[claims[0].span()].starts_with("[[claim]]"), "{}", &s.text()[claims[0].span()]);
-    assert_eq!(s.raw("plot").len(), 3);
+    assert_eq!(s.raw("plot").len(), s.text().matches("\n[[plot]]").count());
+    assert_eq!(claims.len(), s.text().matches("\n[[claim]]").count());
     assert!(s.raw("reference").is_empty());
 }
 
@@ -229,7 +230,8 @@ fn nothing_is_left_to_be_guessed() {
         "link.*.reverse.law=xcp",
     ];
     assert_eq!(plan(BASE, &sets).transports[0].sack_blocks, 1);
-    assert_eq!(plan(BASE, &sets[..2]).transports[0].sack_blocks, 2);
+    let sets = [sets[0], sets[1], sets[3]];
+    assert_eq!(plan(BASE, &sets).transports[0].sack_blocks, 2);
 }
 
 #[test]
