@@ -21,6 +21,6 @@ mod source;
 
 pub use control::ControlInterval;
 pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
-pub use network::{Census, FlowId, FlowSpec, Network, RouteEnd, RouteId};
+pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};

@@ -33,7 +33,7 @@ pub struct Network<M> {
     absorbed: u64,
     delivered: u64,
     trace: Option<u64>,
-    done: Vec<(FlowId, Time)>,
+    done: Vec<(FlowId, End, Time)>,
 }
 
 /// Names a flow: two machines and the routes between them.
@@ -53,6 +53,15 @@ pub enum RouteEnd {
     Client,
     /// The sink of the packet's source of cross-traffic.
     Sink,
+}
+
+/// One of the two machines of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// The machine that opens.
+    Client,
+    /// The machine that answers.
+    Server,
 }
 
 /// What a flow is made of. The client opens; either side may send.
@@ -110,6 +119,8 @@ struct Endpoint<M> {
     stop_at: Time,
     live: bool,
     done: bool,
+    /// The flow is retired once neither end has this any more.
+    awaited: bool,
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     heard_rtt: f32,
 }
@@ -217,6 +228,19 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Has a flow [retired](Network::retire_flow) at the very instant its client, or each of its ends if `both`, is
+    /// [done](Machine::is_done): what comes then does not depend on when a caller next looks.
+    pub fn retire_when_done(&mut self, flow: FlowId, both: bool) {
+        let at = flow.0 as usize * 2;
+        self.endpoints[at].awaited = true;
+        self.endpoints[at + 1].awaited = both;
+    }
+
+    /// Whether a flow has been retired.
+    pub fn is_retired(&self, flow: FlowId) -> bool {
+        !self.endpoints[flow.0 as usize * 2].live
+    }
+
     /// Whether a retired flow has no packet left in the network.
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
@@ -237,8 +261,8 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The flows whose client is [done](Machine::is_done) since the last call, and when it was.
-    pub fn drain_done(&mut self) -> std::vec::Drain<'_, (FlowId, Time)> {
+    /// The ends of flows that are [done](Machine::is_done) since the last call, and when they were.
+    pub fn drain_done(&mut self) -> std::vec::Drain<'_, (FlowId, End, Time)> {
         self.done.drain(..)
     }
 
@@ -531,15 +555,25 @@ impl<M: Machine> Network<M> {
         self.send_all(at);
         let endpoint = &mut self.endpoints[at];
         if !endpoint.done && endpoint.machine.is_done() {
-            endpoint.done = true;
-            if at.is_multiple_of(2) {
-                self.done.push((FlowId((at / 2) as u32), self.now));
-            }
+            self.note_done(at);
         }
         let deadline = self.endpoints[at].deadline();
         let entity = self.endpoint_entity(at);
         if deadline < self.scheduler.pending(entity) {
             self.scheduler.set(entity, deadline);
+        }
+    }
+
+    /// A machine has done all it had to do.
+    #[cold]
+    fn note_done(&mut self, at: usize) {
+        let flow = FlowId((at / 2) as u32);
+        let end = if at.is_multiple_of(2) { End::Client } else { End::Server };
+        self.done.push((flow, end, self.now));
+        let endpoint = &mut self.endpoints[at];
+        endpoint.done = true;
+        if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
+            self.retire_flow(flow);
         }
     }
 
@@ -637,6 +671,7 @@ impl<M: Machine> Endpoint<M> {
             stop_at: spec.stop,
             live: true,
             done: false,
+            awaited: false,
             heard_rtt: 0.0,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))

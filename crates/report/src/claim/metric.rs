@@ -179,9 +179,7 @@ impl Metric {
         match self {
             Rate | Goodput | TotalRate | TotalGoodput => "Mb/s",
             QueueMeanBytes | QueueMaxBytes => "B",
-            QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd | PacketFeedback => {
-                "packets"
-            },
+            QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd | PacketFeedback => "packets",
             CwndSlope => "packets/s",
             Rtt | RttMax | QueueMeanMs => "ms",
             Fct | TimeToReach => "s",

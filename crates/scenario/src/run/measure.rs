@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use tollway_law::Time;
-use tollway_proto::Machine;
 use tollway_proto::transport::{Connection, Stats};
-use tollway_sim::{FlowId, LinkStats};
+use tollway_sim::{End, FlowId, LinkStats};
 
 use super::build::{Built, sender_name};
 use super::digest::Digest;
@@ -245,11 +244,10 @@ impl Meter {
         Ok(())
     }
 
-    /// A flow of the file has had all its data acknowledged.
-    pub(super) fn flow_done(&mut self, built: &Built, flow: FlowId, at: Time) {
+    /// One end of a flow of the file has had all its data acknowledged.
+    pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
         for &lane in self.lanes_of.get(&flow).into_iter().flatten() {
-            // The way back of a two-way flow ends when its own data have arrived; its rows go on until then.
-            if self.lanes[lane].forward || built.network.server(flow).is_done() {
+            if self.lanes[lane].forward == (end == End::Client) {
                 self.lanes[lane].done = Some(at);
             }
         }
