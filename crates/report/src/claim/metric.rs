@@ -178,7 +178,7 @@ impl Metric {
         )
     }
 
-    /// Whether it is a count or a peak, which without a window means the whole run.
+    /// Whether it is a count, a peak or of a whole life, which without a window means the whole run.
     pub fn is_of_whole_run(self) -> bool {
         use Metric::*;
         matches!(
@@ -193,6 +193,10 @@ impl Metric {
                 | Retransmissions
                 | TimeToReach
                 | SeriesDeviation
+                | Timeouts
+                | Fct
+                | Finished
+                | Extra
         )
     }
 
