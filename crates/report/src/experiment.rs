@@ -66,7 +66,10 @@ impl Experiment {
         };
         for plot in file.plot {
             let span = plot.span();
-            let plot = plot.into_inner();
+            let mut plot = plot.into_inner();
+            if let Some(reference) = &mut plot.reference {
+                reference.folder.clone_from(&experiment.folder);
+            }
             let of_link = plot.link.is_some();
             if !is_plottable(&plot.y, of_link) {
                 let kind = if of_link { "links" } else { "flows" };

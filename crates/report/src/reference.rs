@@ -19,8 +19,7 @@ pub(crate) fn deviation(
     let span = m.span.map(|s| s.as_secs_f64()).filter(|s| *s > 0.0).ok_or("the claim gives no `span`")?;
     let skip = m.skip_after_start.map_or(0.0, |t| t.as_secs_f64());
     let path = folder.join(file);
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    let references = parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let references = read(&path)?;
     let ours = data::series(&run.flows, "rate_mbps");
     let from = m.from.map_or(0.0, |t| t.as_secs_f64());
     let until = m.until.map_or(f64::INFINITY, |t| t.as_secs_f64()).min(data::duration(run));
@@ -60,6 +59,12 @@ pub(crate) fn deviation(
         worst.push((format!("{} {:.1}–{:.1} s", flow.name, window.from, window.until), deviation));
     }
     Ok(worst)
+}
+
+/// The series of a reference file.
+pub(crate) fn read(path: &Path) -> Result<Vec<Series>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// A series whose integral is at hand at every moment.

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use tollway_report::claim::{self, Report, Status};
 use tollway_report::{Experiment, Overview};
-use tollway_scenario::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter};
+use tollway_scenario::tables::{
+    ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
+};
 
 mod synthetic;
 
@@ -255,3 +257,66 @@ fn the_overview_fits_and_groups() {
     let text = Overview::new(&[synthetic::run(synthetic::Kind::Xcp, 40)]).to_text(100);
     assert!(text.contains("f median") && !text.contains("f.4"), "{text}");
 }
+
+#[test]
+fn near_another_run_means_each_flow_near_its_namesake() {
+    let rates = |variant: &str, first: f64, second: f64| {
+        let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+        for time_s in [1.0, 2.0] {
+            for (flow, rate_mbps) in [("f.1", first), ("f.2", second)] {
+                w.flow(&FlowRow { time_s, flow, rate_mbps, ..FlowRow::default() }).unwrap();
+            }
+        }
+        for flow in ["f.1", "f.2"] {
+            w.flow_summary(&FlowSummary { flow, law: "xcp", ..FlowSummary::default() }).unwrap();
+        }
+        w.finish(variant).unwrap()
+    };
+    let claim = "metric = \"rate\"\nvariant = \"a\"\nwithin = { of = { variant = \"b\" }, percent = 1 }";
+    let (status, expected, _) = one(claim, &[rates("a", 2.0, 8.0), rates("b", 2.01, 8.05)]);
+    assert_eq!((status, expected.as_str()), (Status::Met, "b ± 1 %"));
+    // The same two rates, the other way round.
+    let (status, ..) = one(claim, &[rates("a", 2.0, 8.0), rates("b", 8.0, 2.0)]);
+    assert_eq!(status, Status::Unmet);
+}
+
+#[test]
+fn the_first_control_interval_of_a_window_can_be_asked_for() {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    w.link(&LinkRow { time_s: 4.0, link: "b", ..LinkRow::default() }).unwrap();
+    for (i, feedback_packets) in [0.1, 0.2, 0.3, 0.4].into_iter().enumerate() {
+        let time_s = 0.7 + i as f64;
+        let row =
+            ControlRow { time_s, link: "b", interval_ms: 1000.0, feedback_packets, ..ControlRow::default() };
+        w.control(&row).unwrap();
+    }
+    let runs = [w.finish("").unwrap()];
+    // The intervals begin at -0.3, 0.7, 1.7 and 2.7 s.
+    let first = "metric = \"packet-feedback\"\nlink = \"b\"\nfrom = \"1 s\"\nover = \"first\"\nequals = 0.3";
+    let (status, _, measured) = one(first, &runs);
+    assert_eq!((status, measured.as_str()), (Status::Met, "0.3 packets"));
+    let (status, _, measured) = one(&first.replace("1 s", "3 s"), &runs);
+    assert_eq!(status, Status::Unmet);
+    assert!(measured.contains("none began"), "{measured}");
+}
+
+#[test]
+fn the_manual_has_every_metric() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reproduce.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("the chapter marks where the table begins");
+    let (table, after) = rest.split_once(END).expect("and where it ends");
+    let now = format!("\n\n{}\n", tollway_report::claim::metrics_markdown());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{BEGIN}{now}{END}{after}")).unwrap();
+        return;
+    }
+    assert!(
+        table == now,
+        "{} is out of date: run `UPDATE_DOCS=1 cargo test -p tollway-report manual`",
+        path.display()
+    );
+}
+
+const BEGIN: &str = "<!-- metrics: written by `metrics_markdown()` in `crates/report`; do not edit -->";
+const END: &str = "<!-- end of metrics -->";

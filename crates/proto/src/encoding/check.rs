@@ -175,6 +175,7 @@ mod tests {
         assert_eq!((check.least_mantissa, check.greatest_mantissa), (-4096, 4095));
         assert!(check.worst_relative <= 1.0 / 512.0 && check.worst_relative > 1.0 / 520.0);
         assert_eq!(check.worst_absolute, 1.0 / 8192.0);
+        assert_eq!(check.sack_blocks, [3, 2, 2, 1]);
         for trips in [check.options, check.draft2, check.draft3] {
             assert_eq!(trips, RoundTrips { checked: SAMPLES, failures: 0 });
         }

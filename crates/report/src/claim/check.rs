@@ -197,6 +197,11 @@ fn expected(bound: &Bound, claim: &Claim, side: Option<f64>) -> String {
             } else {
                 "its own".to_string()
             };
+            if let Some(name) =
+                measurement.name.as_ref().filter(|n| Some(*n) != claim.measurement.name.as_ref())
+            {
+                text = if text == "its own" { name.clone() } else { format!("{text}'s {name}") };
+            }
             if measurement.metric != claim.measurement.metric {
                 text = format!("{text}'s {:?}", measurement.metric);
             }

@@ -1,6 +1,6 @@
 //! What can be measured.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tollway_law::{Bytes, Rate, Time};
 
 /// Something to measure in a run: a metric, of what, and when.
@@ -54,79 +54,111 @@ pub struct Measurement {
     pub skip_after_start: Option<Time>,
 }
 
-/// The vocabulary of measurements. Units are in the description; a rate counts every header byte unless it is a goodput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// Mean part of a link's capacity used, 0 to 1.
-    Utilisation,
-    /// Packets dropped at a link.
-    Drops,
-    /// Packets marked at a link.
-    Marks,
-    /// Mean queue of a link in bytes.
-    QueueMeanBytes,
-    /// Largest queue of a link in bytes.
-    QueueMaxBytes,
-    /// Mean queue of a link in packets.
-    QueueMeanPackets,
-    /// Largest queue of a link in packets.
-    QueueMaxPackets,
-    /// Mean queue over what the link's queue can hold.
-    QueueMeanOfLimit,
-    /// Largest queue over what the link's queue can hold.
-    QueueMaxOfLimit,
-    /// Mean queue over capacity: the mean queueing delay, in milliseconds.
-    QueueMeanMs,
-    /// Mean rate of a flow in Mb/s.
-    Rate,
-    /// Mean goodput of a flow in Mb/s.
-    Goodput,
-    /// Mean of the summed rates of all flows selected, in Mb/s.
-    TotalRate,
-    /// Mean of the summed goodputs of all flows selected, in Mb/s.
-    TotalGoodput,
-    /// A flow's mean rate over an equal share C/k of the link's capacity, k being the flows active in the window: 1 is fair.
-    ShareOfFair,
-    /// A flow's mean rate over what the ideal allocation of the whole scenario gives it.
-    ShareOfIdeal,
-    /// Jain's fairness index of the mean rates of the flows active in the window.
-    Jain,
-    /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
-    RateVariation,
-    /// Mean congestion window of a flow in packets.
-    Cwnd,
-    /// Largest congestion window in packets.
-    CwndMax,
-    /// Congestion window at the window's end, in packets.
-    CwndEnd,
-    /// Slope of the congestion window by least squares, in packets a second.
-    CwndSlope,
-    /// Mean of a flow's smoothed RTT in milliseconds.
-    Rtt,
-    /// Largest smoothed RTT in milliseconds.
-    RttMax,
-    /// Packets a flow sent again.
-    Retransmissions,
-    /// Retransmission timeouts of a flow, over its whole life.
-    Timeouts,
-    /// Completion time of a flow that finished, in seconds.
-    Fct,
-    /// How many of the flows selected finished.
-    Finished,
-    /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of the flows over
-    /// `capacity`) reaches `fraction`.
-    TimeToReach,
-    /// Worst relative deviation of a flow's rate from a reference series, over all windows of `span`.
-    SeriesDeviation,
-    /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
-    /// value for each control interval that begins in the window.
-    PacketFeedback,
-    /// A number the run left under `name`.
-    Extra,
+/// Makes the enum, and the list of its members with what their documentation says, from one text.
+macro_rules! vocabulary {
+    ($(#[$of_all:meta])* pub enum $Name:ident { $($(#[doc = $says:literal])+ $Member:ident,)+ }) => {
+        $(#[$of_all])*
+        pub enum $Name {
+            $($(#[doc = $says])+ $Member,)+
+        }
+
+        impl $Name {
+            /// All of them, in the order they are documented in.
+            pub const ALL: &[$Name] = &[$($Name::$Member),+];
+
+            /// What it is, for people.
+            pub fn says(self) -> &'static str {
+                match self {
+                    $($Name::$Member => concat!($($says),+).trim(),)+
+                }
+            }
+        }
+    };
+}
+
+vocabulary! {
+    /// The vocabulary of measurements. Units are in the description; a rate counts every header byte unless it is a goodput.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Metric {
+        /// Mean part of a link's capacity used, 0 to 1.
+        Utilisation,
+        /// Packets dropped at a link.
+        Drops,
+        /// Packets marked at a link.
+        Marks,
+        /// Mean queue of a link in bytes.
+        QueueMeanBytes,
+        /// Largest queue of a link in bytes.
+        QueueMaxBytes,
+        /// Mean queue of a link in packets.
+        QueueMeanPackets,
+        /// Largest queue of a link in packets.
+        QueueMaxPackets,
+        /// Mean queue over what the link's queue can hold.
+        QueueMeanOfLimit,
+        /// Largest queue over what the link's queue can hold.
+        QueueMaxOfLimit,
+        /// Mean queue over capacity: the mean queueing delay, in milliseconds.
+        QueueMeanMs,
+        /// Mean rate of a flow in Mb/s.
+        Rate,
+        /// Mean goodput of a flow in Mb/s.
+        Goodput,
+        /// Mean of the summed rates of all flows selected, in Mb/s.
+        TotalRate,
+        /// Mean of the summed goodputs of all flows selected, in Mb/s.
+        TotalGoodput,
+        /// A flow's mean rate over an equal share C/k of the link's capacity, k being the flows active in the window: 1 is fair.
+        ShareOfFair,
+        /// A flow's mean rate over what the ideal allocation of the whole scenario gives it.
+        ShareOfIdeal,
+        /// Jain's fairness index of the mean rates of the flows active in the window.
+        Jain,
+        /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
+        RateVariation,
+        /// Mean congestion window of a flow in packets.
+        Cwnd,
+        /// Largest congestion window in packets.
+        CwndMax,
+        /// Congestion window at the window's end, in packets.
+        CwndEnd,
+        /// Slope of the congestion window by least squares, in packets a second.
+        CwndSlope,
+        /// Mean of a flow's smoothed RTT in milliseconds.
+        Rtt,
+        /// Largest smoothed RTT in milliseconds.
+        RttMax,
+        /// Packets a flow sent again.
+        Retransmissions,
+        /// Retransmission timeouts of a flow, over its whole life.
+        Timeouts,
+        /// Completion time of a flow that finished, in seconds.
+        Fct,
+        /// How many of the flows selected finished.
+        Finished,
+        /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of the flows over
+        /// `capacity`) reaches `fraction`.
+        TimeToReach,
+        /// Worst relative deviation of a flow's rate from a reference series, over all windows of `span`.
+        SeriesDeviation,
+        /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
+        /// value for each control interval that begins in the window.
+        PacketFeedback,
+        /// A number the run left under `name`.
+        Extra,
+    }
 }
 
 impl Metric {
+    /// Its name in a file: `queue-mean-bytes`.
+    pub fn name(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(name)) => name,
+            _ => format!("{self:?}"),
+        }
+    }
+
     /// Whether it speaks of links.
     pub fn is_of_link(self) -> bool {
         use Metric::*;
@@ -146,7 +178,7 @@ impl Metric {
         )
     }
 
-    /// Whether it is a count or a peak, which without a window means the whole run.
+    /// Whether it is a count, a peak or of a whole life, which without a window means the whole run.
     pub fn is_of_whole_run(self) -> bool {
         use Metric::*;
         matches!(
@@ -161,6 +193,10 @@ impl Metric {
                 | Retransmissions
                 | TimeToReach
                 | SeriesDeviation
+                | Timeouts
+                | Fct
+                | Finished
+                | Extra
         )
     }
 
@@ -186,6 +222,25 @@ impl Metric {
             _ => "",
         }
     }
+}
+
+/// The vocabulary as a table in Markdown, for the manual.
+pub fn metrics_markdown() -> String {
+    let mut text = String::from(
+        "| metric | unit | without a window | several values | what it is |\n|---|---|---|---|---|\n",
+    );
+    for metric in Metric::ALL {
+        let window = if metric.is_of_whole_run() { "whole run" } else { "second half" };
+        let over = match metric.usual_over() {
+            Over::Sum => "their sum",
+            Over::Mean => "their mean",
+            _ => "each",
+        };
+        // A link to another item means nothing outside the crate's own documentation.
+        let says = metric.says().replace("[`Metric::", "`").replace("`]", "`");
+        text += &format!("| `{}` | {} | {window} | {over} | {says} |\n", metric.name(), metric.unit());
+    }
+    text
 }
 
 /// What becomes of several values: those of several flows, links, phases or spans.

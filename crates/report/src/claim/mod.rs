@@ -41,7 +41,7 @@ mod verdict;
 pub use bound::{Bound, Distance, Side};
 pub use check::{Context, check};
 pub use ledger::{Ledger, LedgerEntry, LedgerError};
-pub use metric::{Measurement, Metric, Over, Phases};
+pub use metric::{Measurement, Metric, Over, Phases, metrics_markdown};
 pub use verdict::{Report, Status, Verdict};
 
 /// A claim, read and checked for sense.

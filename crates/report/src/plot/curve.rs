@@ -66,6 +66,13 @@ pub(crate) fn smooth(points: &mut [(f64, f64)], span: f64) {
     }
 }
 
+/// Takes every other piece of length `span` out of the line, so that what lies beneath it can be seen.
+pub(crate) fn dash(points: &mut [(f64, f64)], span: f64) {
+    if span > 0.0 {
+        points.iter_mut().filter(|p| (p.0 / span) % 2.0 >= 1.0).for_each(|p| p.1 = f64::NAN);
+    }
+}
+
 /// Median, largest and smallest of many curves at each moment that any of them has.
 pub(crate) fn envelope(curves: &[Line]) -> Vec<Line> {
     let mut points: Vec<(f64, f64)> =
@@ -84,6 +91,15 @@ pub(crate) fn envelope(curves: &[Line]) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dashes_leave_every_other_piece_out() {
+        let mut points: Vec<(f64, f64)> = (0..8).map(|i| (f64::from(i), 1.0)).collect();
+        dash(&mut points, 2.0);
+        let drawn: Vec<bool> = points.iter().map(|p| p.1.is_finite()).collect();
+        assert_eq!(drawn, [true, true, false, false, true, true, false, false]);
+        dash(&mut points, 0.0);
+    }
 
     #[test]
     fn decimation_keeps_peaks_gaps_and_order() {

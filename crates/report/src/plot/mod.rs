@@ -10,6 +10,7 @@ pub(crate) use axis::Axis;
 pub(crate) use curve::Curve;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use tollway_law::Time;
@@ -47,12 +48,28 @@ pub struct PlotSpec {
     /// Draws each curve as its moving mean over so long, which the title should say; the tables stay as they are.
     #[serde(default)]
     pub mean_over: Option<Time>,
+    /// Series of others to lay beneath ours, as broken lines.
+    #[serde(default)]
+    pub reference: Option<PlotReference>,
     /// Where the time axis starts.
     #[serde(default)]
     pub from: Option<Time>,
     /// Where it ends.
     #[serde(default)]
     pub until: Option<Time>,
+}
+
+/// What others found, to be drawn beside ours: `reference = { file = "ns2/*.csv", name = "ns-2" }`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PlotReference {
+    /// A CSV file beside the experiment's, columns `time_s` and `<flow>_mbps`; a `*` stands for the variant.
+    pub file: String,
+    /// What the legend calls it.
+    pub name: String,
+    /// The experiment's folder.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
 }
 
 /// Rows of panels, a panel for each variant.
@@ -153,7 +170,10 @@ impl Row {
             .map(|(label, curves)| {
                 let colour = |name: &String| names.iter().position(|n| n == name).unwrap_or(0);
                 let curve = |(name, points)| Curve { colour: colour(&name), name, points };
-                Panel { label, curves: curves.into_iter().map(curve).collect() }
+                let mut curves: Vec<Curve> = curves.into_iter().map(curve).collect();
+                // What comes first is drawn last, and a broken line lets the one beneath be seen.
+                curves.sort_by_key(|c| spec.reference.as_ref().is_none_or(|r| r.name != c.name));
+                Panel { label, curves }
             })
             .collect();
         row.legend = names.into_iter().enumerate().map(|(i, n)| (n, i)).collect();
@@ -188,7 +208,21 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
         (s.name, points)
     });
     let curves: Vec<Line> = clipped.filter(|(_, p): &Line| !p.is_empty()).collect();
-    if curves.len() > MOST_CURVES { curve::envelope(&curves) } else { curves }
+    let mut curves = if curves.len() > MOST_CURVES { curve::envelope(&curves) } else { curves };
+    if let Some(reference) = &spec.reference {
+        let file = reference.folder.join(reference.file.replace('*', &run.variant));
+        // A file that cannot be read is the affair of the claim that compares with it.
+        for s in crate::reference::read(&file).unwrap_or_default() {
+            let mut points: Vec<(f64, f64)> = s.times.into_iter().zip(s.values).collect();
+            if let Some(span) = spec.mean_over {
+                curve::smooth(&mut points, span.as_secs_f64());
+            }
+            points.retain(|(t, _)| *t >= from - 1e-9 && *t <= until + 1e-9);
+            curve::dash(&mut points, (until - from) / DASHES);
+            curves.push((reference.name.clone(), points));
+        }
+    }
+    curves
 }
 
 /// What is worth seeing of any run.
@@ -279,6 +313,8 @@ pub(crate) const PALETTE: [(u8, u8, u8); 8] = [
 
 /// More curves than colours make a tangle.
 const MOST_CURVES: usize = PALETTE.len();
+/// Dashes and gaps of a broken line over the width of a panel.
+const DASHES: f64 = 100.0;
 const TIME_TICKS: usize = 7;
 const VALUE_TICKS: usize = 5;
 

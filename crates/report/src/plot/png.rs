@@ -123,9 +123,12 @@ impl Canvas<'_, '_> {
     fn row(&self, row: &Row, (x, y): (i32, i32), width: i32, labels: i32) -> Result<(), String> {
         self.text(&row.title, (x, y + 8), 15, INK, HPos::Left)?;
         let title_end = x + self.text_width(&row.title, 15) + 24;
-        self.legend(row, x + width, y + 8, title_end)?;
+        // A legend that does not fit beside the title gets a line of its own.
+        let beside = title_end + self.legend_width(row) <= x + width;
+        let (legend_y, legend_left, extra) = if beside { (y + 8, title_end, 0) } else { (y + 30, x, 20) };
+        self.legend(row, x + width, legend_y, legend_left)?;
         let several = row.panels.iter().any(|p| !p.label.is_empty());
-        let top = y + if several { 44 } else { 26 };
+        let top = y + extra + if several { 44 } else { 26 };
         let bottom = y + BLOCK - 44;
         let count = row.panels.len().max(1) as i32;
         let panel = (width - labels - (count - 1) * PANEL_GAP) / count;
@@ -192,23 +195,29 @@ impl Canvas<'_, '_> {
         if row.legend.len() < 2 {
             return Ok(());
         }
-        let width = |name: &str| self.text_width(name, 12) + 22 + 14;
+        let width = |name: &str| self.text_width(name, 12) + LEGEND_STROKE + LEGEND_GAP;
         let mut shown = row.legend.len();
         let total = |n: usize| row.legend[..n].iter().map(|(name, _)| width(name)).sum::<i32>();
         while shown > 1 && right - total(shown) - if shown < row.legend.len() { 60 } else { 0 } < left {
             shown -= 1;
         }
         let hidden = row.legend.len() - shown;
-        let mut x = right - total(shown) + 14 - if hidden > 0 { 60 } else { 0 };
+        let mut x = right - total(shown) + LEGEND_GAP - if hidden > 0 { 60 } else { 0 };
         for (name, index) in &row.legend[..shown] {
             self.line(&[(x as f64, y as f64), (x as f64 + 16.0, y as f64)], colour(*index), 3)?;
-            self.text(name, (x + 22, y), 12, INK, HPos::Left)?;
+            self.text(name, (x + LEGEND_STROKE, y), 12, INK, HPos::Left)?;
             x += width(name);
         }
         if hidden > 0 {
             self.text(&format!("+ {hidden} more"), (right, y), 12, MUTED, HPos::Right)?;
         }
         Ok(())
+    }
+
+    /// How much room the whole legend takes; a row with one curve has none.
+    fn legend_width(&self, row: &Row) -> i32 {
+        let width = |name: &str| self.text_width(name, 12) + LEGEND_STROKE + LEGEND_GAP;
+        if row.legend.len() < 2 { 0 } else { row.legend.iter().map(|(name, _)| width(name)).sum() }
     }
 
     /// A straight line `width` plain pixels wide.
@@ -290,5 +299,8 @@ const FOOTER: i32 = 4;
 const BLOCK: i32 = 236;
 const BLOCK_GAP: i32 = 36;
 const PANEL_GAP: i32 = 22;
+/// From a legend's stroke to its name, and from there to the next stroke.
+const LEGEND_STROKE: i32 = 22;
+const LEGEND_GAP: i32 = 14;
 /// In drawn pixels: one and a half of a plain screen's.
 const CURVE_WIDTH: u32 = 6;

@@ -1,0 +1,175 @@
+//! `tollway reproduce` as a program sees it: exit statuses, the JSON, the list of experiments.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder of experiments of its own, gone at the end.
+struct Papers(PathBuf);
+
+impl Papers {
+    fn new(name: &str, claims: &str) -> Papers {
+        let dir = std::env::temp_dir().join(format!("tollway-reproduce-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("papers/toy")).unwrap();
+        std::fs::write(dir.join("papers/toy/one.toml"), format!("{SCENARIO}{claims}")).unwrap();
+        Papers(dir)
+    }
+
+    fn reproduce(&self, args: &[&str]) -> Output {
+        let (papers, out) = (self.0.join("papers"), self.0.join("out"));
+        tollway(&["reproduce", "--papers"]).arg(papers).arg("--out").arg(out).args(args).output().unwrap()
+    }
+}
+
+impl Drop for Papers {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tollway(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
+    command.args(args);
+    command
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("standard output is one JSON value")
+}
+
+#[test]
+fn met_claims_exit_with_0_and_say_so_in_json() {
+    let papers = Papers::new("met", BUSY);
+    let output = papers.reproduce(&["toy/one", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let report = json(&output);
+    let keys = |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    let mut totals = keys(&report);
+    totals.sort();
+    assert_eq!(totals, ["claims", "met", "skipped", "unmet"]);
+    assert_eq!((&report["met"], &report["unmet"], &report["skipped"]), (&1.into(), &0.into(), &0.into()));
+    let claim = &report["claims"][0];
+    let mut of_claim = keys(claim);
+    of_claim.sort();
+    assert_eq!(of_claim, ["expected", "id", "measured", "source", "status"]);
+    assert_eq!((claim["id"].as_str(), claim["status"].as_str()), (Some("toy.busy"), Some("met")));
+    assert!(claim["expected"].is_string() && claim["measured"].is_string());
+    assert_eq!(claim["source"], "a test");
+    assert!(papers.0.join("out/toy/one.png").is_file() && papers.0.join("out/toy/one.html").is_file());
+}
+
+#[test]
+fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
+    let papers = Papers::new("unmet", &format!("{BUSY}{IDLE}"));
+    let output = papers.reproduce(&["toy", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["claims"][1]["status"], "unmet");
+
+    // Listed with its reason, it is known; and one that is listed but met is as wrong as one that is unmet but not listed.
+    let list = |text: &str| {
+        let path = papers.0.join("unmet.toml");
+        std::fs::write(&path, text).unwrap();
+        let output = papers.reproduce(&["--quiet", "--check-unmet", path.to_str().unwrap()]);
+        output.status.code()
+    };
+    assert_eq!(list("[[unmet]]\nid = \"toy.idle\"\nreason = \"the flow is greedy\"\n"), Some(0));
+    assert_eq!(list("[[unmet]]\nid = \"toy.busy\"\nreason = \"none\"\n"), Some(1));
+    assert_eq!(list(""), Some(1));
+}
+
+#[test]
+fn bad_input_exits_with_2_and_says_what_was_meant() {
+    let papers = Papers::new("bad", &BUSY.replace("utilisation", "utilization"));
+    let output = papers.reproduce(&["toy/one"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `utilisation`"));
+    let output = papers.reproduce(&["toi"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `toy`"));
+    let output = tollway(&["reproduce", "--papers", "/no/such/folder"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn every_experiment_reads_and_is_listed() {
+    let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
+    let output = tollway(&["reproduce", "--list", "--papers"]).arg(&papers).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let listed: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    for figure in [
+        "validation",
+        "staggered",
+        "rtts",
+        "fixed-point",
+        "misstated",
+        "step",
+        "multi",
+        "headers",
+        "duplex",
+        "ns2",
+    ] {
+        assert!(listed.contains(&format!("xcp/{figure}")), "xcp/{figure} is missing from {listed:?}");
+    }
+    let found = tollway_report::reproduce::list(&papers).unwrap();
+    assert_eq!(found.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), listed);
+    for found in found {
+        let (scenario, experiment) = tollway_report::reproduce::read(&found).unwrap();
+        assert_eq!(experiment.name, found.name);
+        assert!(!experiment.title.is_empty() && !experiment.source.is_empty(), "{}", found.name);
+        assert!(!experiment.claims.is_empty() && !experiment.plots.is_empty(), "{}", found.name);
+        let prefix = format!("{}.", found.name.replace('/', "."));
+        for claim in &experiment.claims {
+            assert!(claim.id.starts_with(&prefix), "{} is not called {prefix}…", claim.id);
+            assert!(!claim.says.is_empty(), "{} does not say what it is", claim.id);
+            let variant = &claim.measurement.variant;
+            let known = scenario.variants().iter().any(|v| v.name == *variant);
+            assert!(known || variant.contains('*'), "{} is about an unknown variant `{variant}`", claim.id);
+        }
+    }
+}
+
+const SCENARIO: &str = r#"
+name = "toy/one"
+title = "One flow"
+source = "a test"
+duration = "2 s"
+
+[node.a]
+[node.b]
+
+[link.wire]
+from = "a"
+to = "b"
+rate = "10 Mbps"
+delay = "5 ms"
+law = "xcp"
+
+[flow.f]
+from = "a"
+to = "b"
+law = "xcp"
+"#;
+
+const BUSY: &str = r#"
+[[claim]]
+id = "toy.busy"
+metric = "utilisation"
+link = "wire"
+at-least = 0.9
+"#;
+
+const IDLE: &str = r#"
+[[claim]]
+id = "toy.idle"
+metric = "utilisation"
+link = "wire"
+at-most = 0.1
+
+[[claim]]
+id = "toy.peer"
+metric = "utilisation"
+link = "wire"
+needs = "ns2"
+at-least = 0.1
+"#;
