@@ -1,12 +1,13 @@
 //! `tollway run`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Ran, Session, to_json};
-use tollway_scenario::file::Scenario;
+use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::DigestMode;
 use tollway_scenario::tables::RunResult;
 
@@ -54,8 +55,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         for path in &drawn {
             say(format_args!("wrote {}\n", path.display()));
         }
+        if let Some(out) = &args.out {
+            say(format_args!("tables: {}\n", tables(out, scenario.variants(), &args.format)));
+        }
         if args.out.is_none() {
-            say("(`--out DIR` writes the tables as files, a page to look at and a picture)\n");
+            say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");
         }
     }
     if interrupted.load(Ordering::Relaxed) {
@@ -63,6 +67,21 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.
+fn tables(out: &Path, variants: &[Variant], formats: &[Format]) -> String {
+    let one_of = |names: Vec<&str>| match names.as_slice() {
+        [name] => name.to_string(),
+        names if names.len() > 6 => "*".to_string(),
+        names => format!("{{{}}}", names.join(",")),
+    };
+    let mut endings = vec!["arrow"];
+    endings.extend(formats.contains(&Format::Csv).then_some("csv"));
+    endings.extend(formats.contains(&Format::Parquet).then_some("parquet"));
+    let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let folder = if names.is_empty() { out.to_owned() } else { out.join(one_of(names)) };
+    folder.join(format!("*.{}", one_of(endings))).display().to_string()
 }
 
 fn print_tables(title: &str, runs: &[Ran]) {

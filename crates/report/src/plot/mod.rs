@@ -44,6 +44,9 @@ pub struct PlotSpec {
     /// All variants in one panel instead of side by side.
     #[serde(default)]
     pub overlay: bool,
+    /// Draws each curve as its moving mean over so long, which the title should say; the tables stay as they are.
+    #[serde(default)]
+    pub mean_over: Option<Time>,
     /// Where the time axis starts.
     #[serde(default)]
     pub from: Option<Time>,
@@ -80,8 +83,8 @@ pub(crate) struct Panel {
 }
 
 impl Figure {
-    /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates, the busiest links' queues,
-    /// congestion windows, utilisation. A plot that finds no data stays out.
+    /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates (as moving means, since TCP sends
+    /// in bursts), the busiest links' queues, congestion windows, utilisation. A plot that finds no data stays out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
         let usual;
         let specs = if specs.is_empty() {
@@ -177,7 +180,11 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
         let (start, end) =
             life.map_or((from, until), |(start, end)| (from.max(*start), until.min(end + s.interval)));
         let inside = |(t, v): (f64, f64)| (t >= start - 1e-9 && t <= end + 1e-9).then_some((t, v));
-        let points = s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
+        let mut points: Vec<(f64, f64)> =
+            s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
+        if let Some(span) = spec.mean_over {
+            curve::smooth(&mut points, span.as_secs_f64());
+        }
         (s.name, points)
     });
     let curves: Vec<Line> = clipped.filter(|(_, p): &Line| !p.is_empty()).collect();
@@ -192,7 +199,10 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
         link: link.map(str::to_string),
         ..PlotSpec::default()
     };
-    let mut plots = vec![plot("Rate of each flow (Mb/s)", "rate_mbps", None)];
+    let span = usual_mean(runs);
+    let title = span
+        .map_or("Rate of each flow (Mb/s)".into(), |s| format!("Rate of each flow, mean over {s} (Mb/s)"));
+    let mut plots = vec![PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) }];
     let busiest = busiest_links(runs);
     for link in &busiest {
         plots.push(plot(&format!("Queue of {link} (packets)"), "queue_mean_packets", Some(link)));
@@ -202,6 +212,22 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
         plots.push(plot(&format!("Utilisation of {link}"), "utilisation", Some(link)));
     }
     plots
+}
+
+/// Over how long rates are averaged to be drawn: about a sixtieth of the run, one pixel in six of a panel. A TCP sender's
+/// rate over a part of a round trip swings between nothing and the whole link, and several of them make a tangle. `None`
+/// where the rows are no shorter than that.
+fn usual_mean(runs: &[RunResult]) -> Option<Time> {
+    let end = runs.iter().map(data::duration).fold(0.0, f64::max);
+    let interval = runs.iter().flat_map(|run| data::series(&run.flows, "rate_mbps")).map(|s| s.interval);
+    let interval = interval.fold(0.0, f64::max);
+    let rough = end / 60.0;
+    if rough < 1e-6 {
+        return None;
+    }
+    let power = libm::pow(10.0, libm::floor(libm::log10(rough * 1.001)));
+    let round = [5.0, 2.0, 1.0].map(|m| m * power).into_iter().find(|s| *s <= rough * 1.001)?;
+    (round >= 2.0 * interval).then(|| Time::from_secs_f64(round))
 }
 
 /// The links, at most two, with the longest queues in any run, leaving out those that no run loads to a half.
