@@ -216,6 +216,10 @@ impl Link {
         debug_assert_eq!(at, now);
         if self.flight.is_empty() {
             self.catch_up(now, slab);
+            // What departed meanwhile with a delay that had shrunk doesn't overtake this packet, either.
+            for (at, _) in self.flight.iter_mut().take_while(|(at, _)| *at < now) {
+                *at = now;
+            }
         }
         Some(slot)
     }

@@ -236,11 +236,6 @@ impl<M: Machine> Network<M> {
         self.endpoints[at + 1].awaited = both;
     }
 
-    /// Whether a flow has been retired.
-    pub fn is_retired(&self, flow: FlowId) -> bool {
-        !self.endpoints[flow.0 as usize * 2].live
-    }
-
     /// Whether a retired flow has no packet left in the network.
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];

@@ -129,6 +129,13 @@ impl Red {
         self.average += self.weight * (backlog - self.average);
     }
 
+    /// A packet that is dropped ends no idle time: or the average would stand still above the upper threshold, where
+    /// every packet is dropped, and no departure would ever start the clock again.
+    #[inline]
+    fn stay_idle(&mut self, idle_since: Option<u64>, now: Time) {
+        self.idle_since = idle_since.map(|since| since.max(now.0));
+    }
+
     /// p_b: the probability before gaps are made uniform; `None` where every packet is dropped.
     #[inline]
     fn probability(&self) -> Option<f64> {
@@ -147,6 +154,7 @@ impl Red {
 impl LinkLaw for Red {
     #[inline]
     fn on_arrival(&mut self, now: Time, packet: Passing, _: &Toll) -> Verdict {
+        let idle_since = self.idle_since;
         self.follow(now, packet);
         if self.average < self.min {
             self.count = 0;
@@ -154,11 +162,15 @@ impl LinkLaw for Red {
         }
         let Some(p) = self.probability() else {
             self.count = 0;
+            self.stay_idle(idle_since, now);
             return Verdict::Drop;
         };
         // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where that is ≤ 0.
         if self.random.unit() * (1.0 - self.count as f64 * p) < p {
             self.count = 0;
+            if !packet.ect {
+                self.stay_idle(idle_since, now);
+            }
             return Verdict::Signal;
         }
         self.count += 1;
@@ -279,6 +291,17 @@ mod tests {
         red.on_arrival(Time::from_millis(1501), passing(0), &Toll::default());
         let right = 10.0 * libm::pow(0.998, 501.0);
         assert!((red.average() - right).abs() < 1e-9, "{} {right}", red.average());
+    }
+
+    #[test]
+    fn dropping_all_that_comes_ends_when_the_link_has_been_idle() {
+        let mut red = RedConfig::default().build(Rate::from_mbps(8.0));
+        held(&mut red, 20, 1);
+        red.on_departure(Time::ZERO, Passing { ect: false, ..passing(1) }, &mut Toll::default());
+        let at = |red: &mut Red, ms| red.on_arrival(Time::from_millis(ms), passing(0), &Toll::default());
+        assert_eq!(at(&mut red, 2), Verdict::Drop);
+        // A thousand packets' worth of idle time, though nothing has departed since the drop: 20 · 0.998^1000 = 2.7.
+        assert_eq!(at(&mut red, 1002), Verdict::Pass);
     }
 
     #[test]

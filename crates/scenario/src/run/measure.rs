@@ -310,6 +310,11 @@ impl Meter {
             let ideal_mbps = self.ideal_mbps.get(lane.plan_flow).copied().flatten();
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
+            let size = match flow.data {
+                Data::Endless => None,
+                Data::Bytes(bytes) => Some(bytes),
+                Data::Frames { count, size } => Some(count.saturating_mul(size)),
+            };
             self.writer.flow_summary(&FlowSummary {
                 flow: &lane.name,
                 law: sender_name(&plan.transports[flow.transport.0 as usize].law),
@@ -317,13 +322,11 @@ impl Meter {
                 finish_s: (last < end).then(|| last.as_secs_f64()),
                 fct_s: match flow.data {
                     Data::Endless => None,
+                    // One that was stopped on the way ended without completing.
+                    _ if counters.delivered < size.unwrap_or(0) => None,
                     _ => lane.done.map(|done| done.saturating_sub(lane.start).as_secs_f64()),
                 },
-                size_bytes: match flow.data {
-                    Data::Endless => None,
-                    Data::Bytes(bytes) => Some(bytes),
-                    Data::Frames { count, size } => Some(count * size),
-                },
+                size_bytes: size,
                 sent_bytes: sender.stats().bytes_sent,
                 delivered_bytes: counters.delivered,
                 goodput_mbps: per_second(counters.delivered, base.delivered),

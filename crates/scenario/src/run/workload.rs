@@ -37,6 +37,10 @@ pub(super) struct Running {
     pub(super) number: u64,
     pub(super) start: Time,
     pub(super) size: u64,
+    /// Data in both directions.
+    both: bool,
+    /// Ends that are not done yet.
+    ends_left: u8,
 }
 
 impl Generator {
@@ -107,7 +111,14 @@ impl Generator {
                 let flow = built.start_flow(plan, ends, vacant);
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 built.network.retire_when_done(flow, both);
-                let running = Running { workload: i, number: queue.count, start: now, size };
+                let running = Running {
+                    workload: i,
+                    number: queue.count,
+                    start: now,
+                    size,
+                    both,
+                    ends_left: 1 + u8::from(both),
+                };
                 self.running.insert(flow, running);
                 self.arrived += 1;
                 queue.count += 1;
@@ -121,9 +132,14 @@ impl Generator {
         self.done.clear();
         self.done.extend(built.network.drain_done());
         for &(flow, end, at) in &self.done {
-            if !self.running.contains_key(&flow) {
+            let Some(running) = self.running.get_mut(&flow) else {
                 meter.flow_done(flow, end, at);
-            } else if built.network.is_retired(flow)
+                continue;
+            };
+            // With data both ways it is done with its later end.
+            running.ends_left =
+                running.ends_left.saturating_sub(u8::from(running.both || end == End::Client));
+            if running.ends_left == 0
                 && let Some(running) = self.running.remove(&flow)
             {
                 meter.workload_flow_done(built, flow, &running, Some(at))?;

@@ -1,3 +1,28 @@
 //! Whole scenarios, from their text to the numbers in the tables.
 
+mod determinism;
 mod effects;
+mod faults;
+mod scenes;
+
+use tollway_scenario::file::Scenario;
+use tollway_scenario::plan::Plan;
+use tollway_scenario::run::{DigestMode, Finished, Options, run};
+use tollway_scenario::tables::Outputs;
+
+/// A scenario whose text has to be right.
+fn parse(text: &str, sets: &[&str]) -> Scenario {
+    match Scenario::parse("test.toml", text, sets) {
+        Ok(scenario) => scenario,
+        Err(error) => panic!("{sets:?}: {:?}\n{text}", error.mistakes()),
+    }
+}
+
+/// Runs a plan whose end must be reached, its tables kept in memory.
+fn finish(plan: &Plan, digest: DigestMode) -> Finished {
+    let options = Options { outputs: Outputs::memory(), digest, ..Options::default() };
+    match run(plan, &options) {
+        Ok(finished) => finished,
+        Err(error) => panic!("{error}"),
+    }
+}

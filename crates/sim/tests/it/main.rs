@@ -163,6 +163,20 @@ fn a_shorter_delay_does_not_let_packets_overtake() {
 }
 
 #[test]
+fn packets_that_waited_do_not_overtake_either() {
+    // The first arrives at 11 ms; the others leave from 1 to 5 ms, four of them with no delay at all.
+    let mut pair = Pair::new(wire(12.0, Time::from_millis(10)), wire(12.0, Time::ZERO));
+    let flow = pair.flow(5, Time::ZERO);
+    pair.network.run_until(Time::from_micros(500));
+    pair.network.set_delay(pair.there, Time::ZERO);
+    pair.network.run_until(Time::from_millis(11));
+    assert_eq!(pair.network.server(flow).received, 0);
+    pair.network.run_until(Time::from_millis(11) + Time(1));
+    assert_eq!(pair.network.server(flow).received, 5);
+    pair.check();
+}
+
+#[test]
 fn a_shared_medium_carries_one_packet_at_a_time() {
     let mut network = Network::new(1);
     let there = network.add_link(wire(10.0, Time::from_millis(1)));

@@ -501,7 +501,12 @@ pub(crate) static CHANGE: Section = Section {
             Else("`both` for rate, delay and blackout; `forward` for the rest"),
             "Which way.",
         ),
-        key("rate", Kind::Rate, Else(""), "The new rate."),
+        key(
+            "rate",
+            Kind::Rate,
+            Else(""),
+            "The new rate; a link's law hears of it, unless it has a `capacity` of its own.",
+        ),
         key("delay", TIME, Else(""), "The new delay, for packets that leave from now on."),
         key("loss", PROBABILITY, Else(""), "The new probability of loss."),
         key("blackout", SPAN, Else(""), "So long everything put on the wire is lost."),

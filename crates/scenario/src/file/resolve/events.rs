@@ -6,7 +6,7 @@ use super::flows::buffer;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Change, Direction, FlowId, LinkId, Loss, Only, Place, What};
+use crate::plan::{Change, Direction, FlowId, Link, LinkId, LinkLaw, Loss, Only, Place, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
 const OF_LINKS: [(&str, &str); 6] = [
@@ -83,6 +83,15 @@ impl<'a> Resolver<'a> {
                 };
                 let Some(what) = what else { return };
                 self.plan.changes.push(Change { at, what });
+                // A law that was told the truth is told this, too.
+                let Link { rate, capacity, ref law, .. } = self.plan.links[link.0 as usize];
+                if let What::Rate(link, new) = what
+                    && capacity == rate
+                    && *law != LinkLaw::DropTail
+                    && !change.has("capacity")
+                {
+                    self.plan.changes.push(Change { at, what: What::Capacity(link, new) });
+                }
             }
         }
     }

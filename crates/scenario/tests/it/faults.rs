@@ -1,0 +1,331 @@
+//! Random scenarios full of trouble: nothing panics, no packet appears or vanishes, what finishes has arrived whole,
+//! and a second run is the same.
+
+use std::fmt::Write;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use proptest::prelude::*;
+use tollway_scenario::run::{DigestMode, Finished};
+
+use crate::{finish, parse};
+
+/// A line of two to six nodes with flows between any two of them.
+#[derive(Clone, Debug)]
+struct Scene {
+    seed: u64,
+    links: Vec<LinkOf>,
+    flows: Vec<FlowOf>,
+    losses: Vec<(usize, f64, bool, u8, u8)>,
+    changes: Vec<(usize, u32, u8, f64)>,
+    medium: bool,
+    cbr: Option<f64>,
+    workload: Option<(u8, f64)>,
+}
+
+#[derive(Clone, Debug)]
+struct LinkOf {
+    mbps: f64,
+    delay_ms: f64,
+    packets: u32,
+    law: u8,
+    reverse_law: u8,
+    overhead: u8,
+}
+
+#[derive(Clone, Debug)]
+struct FlowOf {
+    from: usize,
+    to: usize,
+    law: u8,
+    data: u8,
+    amount: u32,
+    start_ms: u32,
+    stop_ms: Option<u32>,
+    detection: u8,
+    delayed: bool,
+    encoding: u8,
+    both: bool,
+    handshake: bool,
+    buffer: Option<u32>,
+    packet: u16,
+    pacing: bool,
+}
+
+const LINK_LAWS: [&str; 5] = ["drop-tail", "red", "xcp", "xcp", "xcp"];
+const FORMS: [&str; 5] = [
+    "",
+    "",
+    "",
+    "xcp = { form = \"window\", arithmetic = \"fixed32\" }",
+    "xcp = { arithmetic = \"fixed128\" }",
+];
+const SENDERS: [&str; 3] = ["newreno", "cubic", "xcp"];
+
+impl Scene {
+    /// An XCP sender must be answered; any other takes what comes.
+    fn law(&self, flow: &FlowOf) -> &'static str {
+        let (low, high) = (flow.from.min(flow.to), flow.from.max(flow.to));
+        let forward = flow.from < flow.to;
+        let answered = |forward: bool| {
+            self.links[low..high].iter().any(|l| if forward { l.law >= 2 } else { l.reverse_law >= 2 })
+        };
+        match flow.law {
+            2 if !answered(forward) || flow.both && !answered(!forward) => "newreno",
+            law => SENDERS[usize::from(law)],
+        }
+    }
+
+    fn toml(&self) -> String {
+        self.write().expect("text grows")
+    }
+
+    fn write(&self) -> Result<String, std::fmt::Error> {
+        let mut t = format!(
+            "name = \"faults\"\nduration = \"8 s\"\nseed = {}\n[measure]\ninterval = \"500 ms\"\nwarmup = \"1 s\"\n",
+            self.seed
+        );
+        for i in 0..=self.links.len() {
+            writeln!(t, "[node.n{i}]")?;
+        }
+        if self.medium {
+            writeln!(t, "[medium.air]")?;
+        }
+        for (i, l) in self.links.iter().enumerate() {
+            writeln!(
+                t,
+                "[link.l{i}]\nfrom = \"n{i}\"\nto = \"n{}\"\nrate = \"{} Mbps\"\ndelay = \"{} ms\"",
+                i + 1,
+                l.mbps,
+                l.delay_ms
+            )?;
+            writeln!(
+                t,
+                "limit = \"{} packets\"\noverhead = {}\nlaw = \"{}\"",
+                l.packets,
+                l.overhead,
+                LINK_LAWS[usize::from(l.law)]
+            )?;
+            if l.law >= 2 {
+                writeln!(t, "{}", FORMS[usize::from(l.law)])?;
+            }
+            if self.medium && i == 0 {
+                writeln!(t, "medium = \"air\"")?;
+            }
+            writeln!(
+                t,
+                "[link.l{i}.reverse]\nlaw = \"{}\"\nlimit = \"{} packets\"",
+                LINK_LAWS[usize::from(l.reverse_law)],
+                l.packets
+            )?;
+        }
+        for (i, f) in self.flows.iter().enumerate() {
+            writeln!(
+                t,
+                "[flow.f{i}]\nfrom = \"n{}\"\nto = \"n{}\"\nlaw = \"{}\"",
+                f.from,
+                f.to,
+                self.law(f)
+            )?;
+            writeln!(
+                t,
+                "start = \"{} ms\"\npacket-size = {}\nhandshake = {}\nboth-ways = {}",
+                f.start_ms, f.packet, f.handshake, f.both
+            )?;
+            match f.data {
+                0 => {}
+                1 => writeln!(t, "size = {}", f.amount)?,
+                _ => writeln!(
+                    t,
+                    "frames = {{ count = {}, size = {} }}",
+                    1 + f.amount % 50,
+                    1 + f.amount % 9000
+                )?,
+            }
+            if let Some(after) = f.stop_ms {
+                writeln!(t, "stop = \"{} ms\"", f.start_ms + 1 + after)?;
+            }
+            match f.detection {
+                0 => writeln!(t, "sack = false")?,
+                1 => writeln!(t, "loss-detection = \"rack\"")?,
+                2 => writeln!(t, "loss-detection = \"newreno\"")?,
+                _ => {}
+            }
+            if f.delayed {
+                writeln!(t, "delayed-ack = \"40 ms\"")?;
+            }
+            writeln!(
+                t,
+                "encoding = \"{}\"",
+                ["acp", "tcp-option", "draft-2", "draft-3"][usize::from(f.encoding)]
+            )?;
+            if let Some(buffer) = f.buffer {
+                writeln!(t, "receive-buffer = \"{buffer} packets\"")?;
+            }
+            if f.pacing {
+                writeln!(t, "xcp = {{ pacing = true }}")?;
+            }
+        }
+        if let Some(mbps) = self.cbr {
+            writeln!(
+                t,
+                "[cbr.c]\nfrom = \"n0\"\nto = \"n1\"\nrate = \"{mbps} Mbps\"\non = \"70 ms\"\noff = \"30 ms\""
+            )?;
+        }
+        if let Some((law, per_sec)) = self.workload {
+            writeln!(
+                t,
+                "[workload.w]\nfrom = \"n0\"\nto = \"n1\"\nlaw = \"{}\"\narrivals = {{ poisson = {per_sec} }}",
+                SENDERS[usize::from(law)]
+            )?;
+            writeln!(t, "sizes = {{ pareto = {{ mean = \"20 kB\", shape = 1.2 }} }}")?;
+        }
+        for &(link, p, before, direction, only) in &self.losses {
+            let link = link % self.links.len();
+            let place = if before { "before" } else { "after" };
+            let direction = ["forward", "reverse", "both"][usize::from(direction)];
+            let only = ["all", "data", "ack"][usize::from(only)];
+            writeln!(
+                t,
+                "[[loss]]\nlink = \"l{link}\"\nprobability = {p}\nplace = \"{place}\"\ndirection = \"{direction}\"\nonly = \"{only}\""
+            )?;
+        }
+        for &(link, at, what, x) in &self.changes {
+            let link = link % self.links.len();
+            writeln!(t, "[[change]]\nat = \"{at} ms\"\nlink = \"l{link}\"")?;
+            match what {
+                0 => writeln!(t, "rate = \"{} Mbps\"", 0.05 + x * 20.0)?,
+                1 => writeln!(t, "delay = \"{} ms\"", x * 200.0)?,
+                2 => writeln!(t, "blackout = \"{} ms\"", 1.0 + x * 1500.0)?,
+                3 => writeln!(t, "limit = \"{} packets\"", 1 + (x * 40.0) as u32)?,
+                4 => writeln!(t, "capacity = \"{} Mbps\"", 0.01 + x * 50.0)?,
+                _ => writeln!(t, "loss = {x}")?,
+            }
+        }
+        Ok(t)
+    }
+}
+
+fn link() -> impl Strategy<Value = LinkOf> {
+    (0.2f64..30.0, 0.0f64..60.0, 1u32..60, 0u8..5, 0u8..5, any::<u8>()).prop_map(
+        |(mbps, delay_ms, packets, law, reverse_law, overhead)| LinkOf {
+            mbps,
+            delay_ms,
+            packets,
+            law,
+            reverse_law,
+            overhead,
+        },
+    )
+}
+
+fn flow(nodes: usize) -> impl Strategy<Value = FlowOf> {
+    let ends = (0..nodes, 1..nodes).prop_map(move |(from, step)| (from, (from + step) % nodes));
+    let data = (0u8..3, 1u32..400_000);
+    let life = (0u32..4000, proptest::option::weighted(0.3, 0u32..4000));
+    let how =
+        (0u8..3, 0u8..4, any::<bool>(), 0u8..4, proptest::bool::weighted(0.3), proptest::bool::weighted(0.8));
+    let more = (proptest::option::weighted(0.3, 1u32..40), 60u16..3000, any::<bool>());
+    (ends, data, life, how, more).prop_map(
+        |(
+            (from, to),
+            (data, amount),
+            (start_ms, stop_ms),
+            (law, detection, delayed, encoding, both, handshake),
+            (buffer, packet, pacing),
+        )| FlowOf {
+            from,
+            to,
+            law,
+            data,
+            amount,
+            start_ms,
+            stop_ms,
+            detection,
+            delayed,
+            encoding,
+            both,
+            handshake,
+            buffer,
+            packet,
+            pacing,
+        },
+    )
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    (1usize..6).prop_flat_map(|n| {
+        let loss = (0..n, 0.0f64..0.3, any::<bool>(), 0u8..3, 0u8..3);
+        let change = (0..n, 0u32..8000, 0u8..6, 0.0f64..1.0);
+        (
+            any::<u32>(),
+            proptest::collection::vec(link(), n),
+            proptest::collection::vec(flow(n + 1), 1..6),
+            proptest::collection::vec(loss, 0..3),
+            proptest::collection::vec(change, 0..5),
+            any::<bool>(),
+            proptest::option::of(0.1f64..20.0),
+            proptest::option::of((0u8..2, 0.5f64..20.0)),
+        )
+            .prop_map(|(seed, links, flows, losses, changes, medium, cbr, workload)| Scene {
+                seed: u64::from(seed),
+                links,
+                flows,
+                losses,
+                changes,
+                medium,
+                cbr,
+                workload,
+            })
+    })
+}
+
+/// No number in a table is wild.
+pub(crate) fn assert_finite(finished: &Finished) {
+    let result = &finished.result;
+    for batch in [&result.flows, &result.links, &result.summary, &result.link_summary].into_iter().flatten() {
+        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+            if let Some(numbers) = column.as_primitive_opt::<Float64Type>() {
+                for x in numbers.iter().flatten() {
+                    assert!(x.is_finite() && x >= 0.0, "{} is {x}", field.name());
+                }
+            }
+        }
+    }
+}
+
+/// Flows that finished, their sizes and what was delivered of them.
+fn finished_flows(batches: &[RecordBatch]) -> Vec<(u64, u64)> {
+    let mut all = Vec::new();
+    for batch in batches {
+        let counts =
+            |name: &str| batch.column_by_name(name).expect("a column").as_primitive::<UInt64Type>().clone();
+        let (size, delivered) = (counts("size_bytes"), counts("delivered_bytes"));
+        let fct = batch.column_by_name("fct_s").expect("a column");
+        all.extend(
+            (0..batch.num_rows()).filter(|&i| fct.is_valid(i)).map(|i| (size.value(i), delivered.value(i))),
+        );
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, max_shrink_iters: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn trouble_breaks_nothing(scene in scene()) {
+        let stopped = scene.flows.iter().any(|flow| flow.stop_ms.is_some());
+        let scenario = parse(&scene.toml(), &[]);
+        let plan = &scenario.variants()[0].plan;
+        // Conservation is checked by the run itself.
+        let once = finish(plan, DigestMode::Packets);
+        assert_finite(&once);
+        prop_assert_eq!(once.run.digest, finish(plan, DigestMode::Packets).run.digest);
+        if !stopped {
+            for (size, delivered) in finished_flows(&once.result.summary) {
+                prop_assert_eq!(size, delivered);
+            }
+        }
+    }
+}
