@@ -29,21 +29,26 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
         return none();
     }
     let mut capacities = capacities(plan);
+    let mut receive_buffers: Vec<u32> = plan.flows.iter().map(|flow| flow.receive_buffer).collect();
     let mut bits = vec![0.0; plan.flows.len()];
     let mut changes = plan.changes.iter().peekable();
     for phase in instants.windows(2) {
         while let Some(change) = changes.next_if(|change| change.at <= phase[0]) {
-            if let What::Rate(link, rate) = change.what {
-                let before = plan.links[link.0 as usize].rate.bps();
-                let share = capacities[link.0 as usize] / before.max(1.0);
-                capacities[link.0 as usize] = share * rate.bps();
+            match change.what {
+                What::Rate(link, rate) => {
+                    let before = plan.links[link.0 as usize].rate.bps();
+                    let share = capacities[link.0 as usize] / before.max(1.0);
+                    capacities[link.0 as usize] = share * rate.bps();
+                }
+                What::ReceiveBuffer(flow, packets) => receive_buffers[flow.0 as usize] = packets,
+                _ => {}
             }
         }
         let active: Vec<usize> =
             (0..plan.flows.len()).filter(|&i| begin(i) <= phase[0] && phase[1] <= end(i)).collect();
         let network = Network {
             capacities: capacities.clone(),
-            flows: active.iter().map(|&i| flow(plan, i)).collect(),
+            flows: active.iter().map(|&i| flow(plan, i, receive_buffers[i])).collect(),
         };
         let Ok(rates) = max_min(&network) else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
@@ -83,15 +88,15 @@ fn capacities(plan: &Plan) -> Vec<f64> {
 }
 
 /// A flow as theory sees it: its links, its weight, and what its buffers let through.
-fn flow(plan: &Plan, i: usize) -> Flow {
+fn flow(plan: &Plan, i: usize, receive_buffer: u32) -> Flow {
     let flow = &plan.flows[i];
     let transport = &plan.transports[flow.transport.0 as usize];
-    let window = f64::from(flow.receive_buffer.min(flow.send_buffer));
+    let window = receive_buffer.min(flow.send_buffer);
     let rtt = flow.path.base_rtt.as_secs_f64();
-    let demand = if flow.receive_buffer.min(flow.send_buffer) == u32::MAX || rtt == 0.0 {
+    let demand = if window == u32::MAX || rtt == 0.0 {
         f64::INFINITY
     } else {
-        window * f64::from(transport.packet_size) * 8.0 / rtt
+        f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
     };
     let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
     Flow { links, weight: transport.weight, demand }

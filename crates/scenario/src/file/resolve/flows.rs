@@ -10,7 +10,7 @@ use crate::file::reader::Reader;
 use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
 use crate::plan::{
-    Cbr, CdfPoint, Data, Encoding, Flow, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
+    Cbr, CdfPoint, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
     SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
@@ -374,6 +374,15 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &mut self.plan.flows[first + i];
                         (flow.receive_buffer, flow.send_buffer) = (receive, send);
+                        if let Some(way) = boundless(&self.plan, first + i) {
+                            let name = &self.plan.flows[first + i].name;
+                            let message = format!("`{name}` asks for all there is, and no link on its way {way} answers");
+                            self.mistakes.add(request.keys.at("law"), message, "its window would grow without end").help(
+                                "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), or the flow \
+                                 a `receive-buffer`",
+                            );
+                            break;
+                        }
                     }
                     Target::Workload(w) => {
                         self.plan.workloads[w].receive_buffers.push(receive);
@@ -383,6 +392,25 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
+    }
+}
+
+/// The way on which nothing would ever hold back an endless flow: an XCP sender takes what it asked for if no router takes
+/// anything off it.
+fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
+    let flow = &plan.flows[flow];
+    let transport = &plan.transports[flow.transport.0 as usize];
+    let asks_for_all = matches!(transport.law, SenderLaw::Xcp(XcpSender { request: Ask::All, .. }));
+    if !asks_for_all || flow.data != Data::Endless || flow.receive_buffer.min(flow.send_buffer) != u32::MAX {
+        return None;
+    }
+    let silent = |route: &[LinkId]| {
+        !route.iter().any(|link| matches!(plan.links[link.0 as usize].law, LinkLaw::Xcp(_)))
+    };
+    if silent(&flow.path.route) {
+        Some("there")
+    } else {
+        (transport.both_ways && silent(&flow.path.back)).then_some("back")
     }
 }
 

@@ -20,7 +20,7 @@ fn every_file_that_we_ship_is_right() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "toml") {
+            } else if path.extension().is_some_and(|e| e == "toml") && !path.ends_with("unmet.toml") {
                 files += 1;
                 if let Err(e) = Scenario::load::<&str>(&path, &[]) {
                     panic!("{}", show(&e));
@@ -221,9 +221,10 @@ fn nothing_is_left_to_be_guessed() {
     assert_eq!(p.measure.interval, Some(Time::from_millis(100)));
     let t = &plan(BASE, &["flow.f.sack=false"]).transports[0];
     assert_eq!((t.sack_blocks, t.loss_detection), (0, LossDetection::NewReno));
-    let sets = ["flow.f.law=xcp", "flow.f.encoding=tcp-option", "flow.f.both-ways=true"];
+    let xcp = ["flow.f.law=xcp", "flow.f.receive-buffer=99 packets"];
+    let sets = [xcp[0], xcp[1], "flow.f.encoding=tcp-option", "flow.f.both-ways=true"];
     assert_eq!(plan(BASE, &sets).transports[0].sack_blocks, 1);
-    assert_eq!(plan(BASE, &sets[..2]).transports[0].sack_blocks, 2);
+    assert_eq!(plan(BASE, &sets[..3]).transports[0].sack_blocks, 2);
 }
 
 #[test]
