@@ -342,40 +342,6 @@ impl<'a> Resolver<'a> {
             .help(lonely.unwrap_or_else(|| "a `[link.NAME]` is missing, or one has `duplex = false`".into()));
     }
 
-    /// An XCP sender that no router answers gets all it asks for, which is everything: its data must cross an XCP link.
-    pub(super) fn answers(&mut self) {
-        let speaks = |l: &LinkId| matches!(self.plan.links[l.0 as usize].law, LinkLaw::Xcp(_));
-        let mut unanswered = Vec::new();
-        for request in &self.requests {
-            let (paths, transport): (Vec<&Path>, _) = match request.target {
-                Target::Flows { first, each } => {
-                    let flows = &self.plan.flows[first..first + each * request.pairs.count as usize];
-                    (flows.iter().step_by(each).map(|f| &f.path).collect(), flows[0].transport)
-                }
-                Target::Workload(w) => {
-                    (self.plan.workloads[w].paths.iter().collect(), self.plan.workloads[w].transport)
-                }
-                Target::Cbrs { .. } => continue,
-            };
-            let Transport { law, both_ways, .. } = &self.plan.transports[transport.0 as usize];
-            if !matches!(law, SenderLaw::Xcp(_)) {
-                continue;
-            }
-            let silent = |way: &[LinkId]| !way.iter().any(speaks);
-            let there = paths.iter().find(|p| silent(&p.route)).map(|p| (p.from, p.to));
-            let back = paths.iter().filter(|_| *both_ways).find(|p| silent(&p.back)).map(|p| (p.to, p.from));
-            unanswered.extend(there.or(back).map(|ends| (request.keys, ends)));
-        }
-        for (keys, (from, to)) in unanswered {
-            let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
-            let message = format!("no link from `{}` to `{}` has the law \"xcp\"", name(from), name(to));
-            self.mistakes.add(keys.at("law"), message, "nobody answers").help(
-                "an XCP sender takes what routers grant: give a link on the way `law = \"xcp\"`, \
-                 and for data both ways its `reverse` too",
-            );
-        }
-    }
-
     /// The buffers of all flows, now that their routes are known.
     pub(super) fn buffers(&mut self) {
         for request in std::mem::take(&mut self.requests) {
@@ -408,6 +374,19 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &mut self.plan.flows[first + i];
                         (flow.receive_buffer, flow.send_buffer) = (receive, send);
+                        if let Some(way) = boundless(&self.plan, first + i) {
+                            let name = &self.plan.flows[first + i].name;
+                            let message = format!(
+                                "`{name}` asks for all there is, and no link on its way {way} answers"
+                            );
+                            self.mistakes
+                                .add(request.keys.at("law"), message, "its window would grow without end")
+                                .help(
+                                    "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), \
+                                     or the flow a `receive-buffer`",
+                                );
+                            break;
+                        }
                     }
                     Target::Workload(w) => {
                         self.plan.workloads[w].receive_buffers.push(receive);
@@ -417,6 +396,25 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
+    }
+}
+
+/// The way on which nothing would ever hold back an endless flow: an XCP sender takes what it asked for if no router
+/// takes anything off it.
+fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
+    let flow = &plan.flows[flow];
+    let transport = &plan.transports[flow.transport.0 as usize];
+    let asks_for_all = matches!(transport.law, SenderLaw::Xcp(XcpSender { request: Ask::All, .. }));
+    if !asks_for_all || flow.data != Data::Endless || flow.receive_buffer.min(flow.send_buffer) != u32::MAX {
+        return None;
+    }
+    let silent = |route: &[LinkId]| {
+        !route.iter().any(|link| matches!(plan.links[link.0 as usize].law, LinkLaw::Xcp(_)))
+    };
+    if silent(&flow.path.route) {
+        Some("there")
+    } else {
+        (transport.both_ways && silent(&flow.path.back)).then_some("back")
     }
 }
 

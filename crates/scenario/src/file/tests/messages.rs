@@ -50,5 +50,8 @@ answers! {
     set_of_unknown_unit: answer_to(BASE, &["seed=2", "link.bottleneck.rate=20Mps"]);
     set_of_nothing: answer_to(BASE, &["link.bottleneck.rate"]);
     red_without_limit: answer_to(BASE, &["link.bottleneck.law=red", "link.bottleneck.limit=unlimited"]);
+    nobody_answers: answer("law = \"newreno\"", "law = \"xcp\"");
+    nobody_answers_back: answer_to(&BASE.replace("law = \"newreno\"", "law = \"xcp\"\nboth-ways = true"), &["link.bottleneck.law=xcp"]);
+    held_by_its_buffer: answer_to(&BASE.replace("law = \"newreno\"", "law = \"xcp\""), &["flow.f.receive-buffer=20 packets"]);
     sizes_file_missing: answer_to(&format!("{BASE}[workload.w]\nfrom = \"s\"\nto = \"d\"\nlaw = \"xcp\"\narrivals = {{ poisson = 5 }}\nsizes = {{ empirical = \"none.txt\" }}\n"), &[]);
 }

@@ -1,0 +1,129 @@
+//! The manual and the examples say what is true: snippets parse, links lead somewhere, columns exist, examples run.
+
+use std::path::{Path, PathBuf};
+
+use tollway_law::Time;
+use tollway_scenario::file::Scenario;
+use tollway_scenario::run::{Options, run};
+use tollway_scenario::tables::Table;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(repository().join(folder)).expect("the folder is there");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == ending));
+    paths.sort();
+    paths
+}
+
+/// README and the pages of the book, with their texts.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut paths = files("docs/src", "md");
+    paths.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| repository().join(name)));
+    paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
+}
+
+/// The fenced blocks of a page: what stands after the fence, and the text.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    // Every other part between fences is a block.
+    let parts = page.split("```").skip(1).step_by(2);
+    parts.filter_map(|part| part.split_once('\n')).map(|(info, text)| (info.trim(), text)).collect()
+}
+
+/// A block marked `toml,scenario` is a whole file, one marked `toml,on-base` goes below the page's last whole one.
+#[test]
+fn snippets_are_right() {
+    let mut count = 0;
+    for (path, page) in pages() {
+        let mut base = "";
+        for (info, text) in blocks(&page) {
+            let whole = match info {
+                "toml,scenario" => {
+                    base = text;
+                    text.to_owned()
+                }
+                "toml,on-base" => format!("{base}\n{text}"),
+                _ => continue,
+            };
+            count += 1;
+            let name = path.display().to_string();
+            if let Err(error) = Scenario::parse::<&str>(&name, &whole, &[]) {
+                panic!("{name}: {:?}\n{whole}", miette::Report::new(error));
+            }
+        }
+    }
+    assert!(count >= 15, "{count}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut missing = Vec::new();
+    for (path, page) in &pages() {
+        let folder = path.parent().expect("a file is in a folder");
+        for target in links(page) {
+            let file = target.split('#').next().unwrap_or_default();
+            if !file.is_empty() && !folder.join(file).exists() {
+                missing.push(format!("{}: {target}", path.display()));
+            }
+        }
+        for word in page.split(|c: char| c.is_whitespace() || "`()[],;".contains(c)) {
+            let of_ours = ["scenarios/", "papers/", "crates/"].iter().any(|folder| word.starts_with(folder));
+            if of_ours
+                && word.ends_with(".toml")
+                && !word.contains(char::is_uppercase)
+                && !repository().join(word).exists()
+            {
+                missing.push(format!("{}: {word}", path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Targets of `[text](target)` outside of fenced blocks, those within the repository.
+fn links(page: &str) -> Vec<String> {
+    let prose: String = page.split("```").step_by(2).collect();
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(|t| !t.contains("://")).map(str::to_owned).collect()
+}
+
+/// `results.md` has each table's columns, all of them, in their order, with what the schema says of them.
+#[test]
+fn result_columns_are_those_of_the_manual() {
+    let page = std::fs::read_to_string(repository().join("docs/src/results.md")).expect("a page");
+    for table in Table::ALL {
+        let section = page.split("\n## ").find(|s| s.starts_with(&format!("`{}`\n", table.name())));
+        let section = section.unwrap_or_else(|| panic!("no section on `{}`", table.name()));
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let found: Vec<(String, bool, String)> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.trim_end_matches('|').split(" | ").map(str::trim).collect();
+                (cells[0].trim_end_matches('`').to_owned(), cells[2] == "yes", cells[3].to_owned())
+            })
+            .collect();
+        let there: Vec<(String, bool, String)> =
+            table.columns().iter().map(|c| (c.name.to_owned(), c.nullable, c.says.to_owned())).collect();
+        assert_eq!(found, there, "`{}`", table.name());
+    }
+}
+
+/// Every example runs, each variant for two seconds, and something arrives.
+#[test]
+fn examples_run() {
+    for path in files("scenarios", "toml") {
+        let sets = ["duration=2 s", "measure.warmup=0 s"];
+        let scenario = match Scenario::load(&path, &sets) {
+            Ok(scenario) => scenario,
+            Err(error) => panic!("{:?}", miette::Report::new(error)),
+        };
+        for variant in scenario.variants() {
+            let finished = run(&variant.plan, &Options::default());
+            let finished = finished.unwrap_or_else(|e| panic!("{} {}: {e}", path.display(), variant.name));
+            assert_eq!(finished.run.duration, Time::from_secs(2));
+            assert!(finished.run.census.delivered > 100, "{} {}", path.display(), variant.name);
+        }
+    }
+}
