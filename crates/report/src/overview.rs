@@ -166,8 +166,10 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
         };
         (name.to_string(), links.iter().map(cells).collect())
     });
-    let mut notes =
-        vec!["used: of capacity; queue: packets waiting, mean over time; peak: most at once; drops: packets".to_string()];
+    let mut notes = vec![
+        "used: of capacity; queue: packets waiting, mean over time; peak: most at once; drops: packets"
+            .to_string(),
+    ];
     let hidden = known.len() - names.len();
     if hidden > 0 {
         let links = if hidden == 1 { "1 link".into() } else { format!("{hidden} links") };

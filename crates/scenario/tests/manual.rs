@@ -71,7 +71,11 @@ fn links_lead_somewhere() {
         }
         for word in page.split(|c: char| c.is_whitespace() || "`()[],;".contains(c)) {
             let of_ours = ["scenarios/", "papers/", "crates/"].iter().any(|folder| word.starts_with(folder));
-            if of_ours && word.ends_with(".toml") && !word.contains(char::is_uppercase) && !repository().join(word).exists() {
+            if of_ours
+                && word.ends_with(".toml")
+                && !word.contains(char::is_uppercase)
+                && !repository().join(word).exists()
+            {
                 missing.push(format!("{}: {word}", path.display()));
             }
         }

@@ -199,7 +199,8 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
         ..PlotSpec::default()
     };
     let span = usual_mean(runs);
-    let title = span.map_or("Rate of each flow (Mb/s)".into(), |s| format!("Rate of each flow, mean over {s} (Mb/s)"));
+    let title = span
+        .map_or("Rate of each flow (Mb/s)".into(), |s| format!("Rate of each flow, mean over {s} (Mb/s)"));
     let mut plots = vec![PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) }];
     let busiest = busiest_links(runs);
     for link in &busiest {

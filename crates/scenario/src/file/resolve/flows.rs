@@ -10,8 +10,8 @@ use crate::file::reader::Reader;
 use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
 use crate::plan::{
-    Cbr, CdfPoint, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
-    SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
+    Cbr, CdfPoint, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
+    Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -376,7 +376,9 @@ impl<'a> Resolver<'a> {
                         (flow.receive_buffer, flow.send_buffer) = (receive, send);
                         if let Some(way) = boundless(&self.plan, first + i) {
                             let name = &self.plan.flows[first + i].name;
-                            let message = format!("`{name}` asks for all there is, and no link on its way {way} answers");
+                            let message = format!(
+                                "`{name}` asks for all there is, and no link on its way {way} answers"
+                            );
                             self.mistakes.add(request.keys.at("law"), message, "its window would grow without end").help(
                                 "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), or the flow \
                                  a `receive-buffer`",
