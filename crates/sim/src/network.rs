@@ -127,7 +127,7 @@ impl<M: Machine> Network<M> {
     pub fn new(seed: u64) -> Network<M> {
         Network {
             now: Time::ZERO,
-            scheduler: Scheduler::new(2),
+            scheduler: Scheduler::new(0, 2),
             slab: Slab::default(),
             links: Vec::new(),
             mediums: Vec::new(),
@@ -258,7 +258,7 @@ impl<M: Machine> Network<M> {
 
     /// Turns measurement of a link's queue on or off.
     pub fn measure_link(&mut self, link: LinkId, on: bool) {
-        self.links[link.0 as usize].measured = on;
+        self.links[link.0 as usize].measure(self.now, on);
     }
 
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
@@ -390,7 +390,7 @@ impl<M: Machine> Network<M> {
             created: self.slab.created(),
             delivered: self.delivered,
             absorbed: self.absorbed,
-            dropped: self.links.iter().map(|link| link.stats.drops.total()).sum(),
+            dropped: self.links.iter().map(|link| link.drops().total()).sum(),
             queued: self.links.iter().map(|link| u64::from(link.port.packets())).sum(),
             in_flight: self.links.iter().map(|link| link.in_flight() as u64).sum(),
         }
@@ -408,7 +408,7 @@ impl<M: Machine> Network<M> {
         }
         self.sealed = true;
         let fixed = self.links.len() + self.mediums.len() + self.sources.len();
-        self.scheduler = Scheduler::new(fixed + self.endpoints.len());
+        self.scheduler = Scheduler::new(self.links.len(), fixed + self.endpoints.len());
         for (i, source) in self.sources.iter().enumerate() {
             let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
             self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, first);
@@ -451,7 +451,7 @@ impl<M: Machine> Network<M> {
     #[inline]
     fn offer(&mut self, id: u32, slot: u32) {
         let link = &mut self.links[id as usize];
-        let was_empty = link.in_flight() == 0;
+        let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {
             Outcome::Lost => self.lose(slot),
             Outcome::In if link.medium != NO_MEDIUM => {
@@ -460,7 +460,7 @@ impl<M: Machine> Network<M> {
                     self.take_turn(medium);
                 }
             }
-            Outcome::In if was_empty => {
+            Outcome::In if was_idle => {
                 let at = link.next_arrival();
                 self.scheduler.set(id, at);
             }
