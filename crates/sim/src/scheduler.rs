@@ -163,17 +163,16 @@ impl Lively {
         }
     }
 
-    /// Twice as many leaves; answers one of the new ones.
+    /// Four times as many leaves; answers one of the new ones.
     #[cold]
     fn grow(&mut self) -> u32 {
         let leaves = self.keys.len() / 2;
-        let mut keys = vec![IDLE; 4 * leaves];
-        keys[2 * leaves..3 * leaves].copy_from_slice(&self.keys[leaves..]);
-        for node in (1..2 * leaves).rev() {
-            keys[node] = keys[2 * node].min(keys[2 * node + 1]);
+        let mut keys = vec![IDLE; 8 * leaves];
+        for (leaf, &key) in self.keys[leaves..].iter().enumerate() {
+            replay(&mut keys, leaf, key);
         }
         self.keys = keys;
-        self.free.extend((leaves as u32 + 1..2 * leaves as u32).rev());
+        self.free.extend((leaves as u32 + 1..4 * leaves as u32).rev());
         leaves as u32
     }
 
@@ -192,7 +191,11 @@ struct Calm {
 
 impl Calm {
     fn new(entities: usize) -> Calm {
-        Calm { keys: vec![IDLE; 2 * entities.next_power_of_two().max(2)] }
+        let mut leaves = LEAST_LEAVES;
+        while leaves < entities {
+            leaves *= 4;
+        }
+        Calm { keys: vec![IDLE; 2 * leaves] }
     }
 
     #[inline]
@@ -206,11 +209,11 @@ impl Calm {
     }
 }
 
-/// Plays the matches of a leaf's new key: node `i` of `keys` holds the lesser of nodes `2i` and `2i + 1`, the leaves
-/// are its upper half.
+/// Plays the matches of a leaf's new key: node `i` of `keys` holds the least of nodes `4i` to `4i + 3`, the leaves are
+/// its upper half, a power of four.
 ///
 /// There is no early exit on the way up: the siblings' loads don't depend on each other, an exit would, on a branch
-/// nobody can predict.
+/// nobody can predict. The key itself is never read back: a load has to wait for the store before it.
 #[inline]
 fn replay(keys: &mut [u64], leaf: usize, key: u64) {
     // A power of two, so that a masked index needs no check.
@@ -219,8 +222,9 @@ fn replay(keys: &mut [u64], leaf: usize, key: u64) {
     keys[node & mask] = key;
     let mut least = key;
     while node > 1 {
-        least = least.min(keys[(node ^ 1) & mask]);
-        node >>= 1;
+        let others = keys[(node ^ 2) & mask].min(keys[(node ^ 3) & mask]);
+        least = least.min(others.min(keys[(node ^ 1) & mask]));
+        node >>= 2;
         keys[node & mask] = least;
     }
 }
@@ -231,7 +235,7 @@ const IDLE: u64 = u64::MAX;
 /// An entity without an event.
 const NO_LEAF: u32 = u32::MAX;
 
-/// Leaves of the smallest tree.
+/// Leaves of the smallest tree, a power of four.
 const LEAST_LEAVES: usize = 16;
 
 #[cfg(test)]
