@@ -99,18 +99,22 @@ impl Census {
     }
 }
 
+/// What the loop looks at first stands first: beside the machine's own, one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Endpoint<M> {
-    machine: M,
+    live: bool,
+    done: bool,
     route: u32,
     /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
     balance: i64,
     open_at: Time,
     stop_at: Time,
-    live: bool,
-    done: bool,
+    /// Its pending event, as the scheduler has it.
+    armed: Time,
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     heard_rtt: f32,
+    machine: M,
 }
 
 /// A half-duplex medium: link directions that take turns, one packet each (round robin, as contention among stations
@@ -210,8 +214,7 @@ impl<M: Machine> Network<M> {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
             self.endpoints[at].live = false;
             if self.sealed {
-                let entity = self.endpoint_entity(at);
-                self.scheduler.set(entity, Time::NEVER);
+                self.arm(at, Time::NEVER);
             }
         }
     }
@@ -228,10 +231,8 @@ impl<M: Machine> Network<M> {
             let last = self.endpoint_entity(at + 1) as usize;
             self.scheduler.grow(last + 1);
             for at in [at, at + 1] {
-                let endpoint = &self.endpoints[at];
-                let deadline = endpoint.deadline();
-                let entity = self.endpoint_entity(at);
-                self.scheduler.set(entity, deadline);
+                let deadline = self.endpoints[at].deadline();
+                self.arm(at, deadline);
             }
         }
     }
@@ -413,13 +414,21 @@ impl<M: Machine> Network<M> {
             let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
             self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, first);
         }
-        for (i, endpoint) in self.endpoints.iter().enumerate() {
-            self.scheduler.set((fixed + i) as u32, endpoint.deadline());
+        for at in 0..self.endpoints.len() {
+            let deadline = self.endpoints[at].deadline();
+            self.arm(at, deadline);
         }
     }
 
     fn endpoint_entity(&self, at: usize) -> u32 {
         (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
+    }
+
+    /// Sets an endpoint's pending event.
+    fn arm(&mut self, at: usize, deadline: Time) {
+        self.endpoints[at].armed = deadline;
+        let entity = self.endpoint_entity(at);
+        self.scheduler.set(entity, deadline);
     }
 
     /// A packet reaches the far end of link `id`.
@@ -518,10 +527,10 @@ impl<M: Machine> Network<M> {
                 self.done.push((FlowId((at / 2) as u32), self.now));
             }
         }
-        let deadline = self.endpoints[at].deadline();
-        let entity = self.endpoint_entity(at);
-        if deadline < self.scheduler.pending(entity) {
-            self.scheduler.set(entity, deadline);
+        let endpoint = &self.endpoints[at];
+        let deadline = endpoint.deadline();
+        if deadline < endpoint.armed {
+            self.arm(at, deadline);
         }
     }
 
@@ -570,8 +579,7 @@ impl<M: Machine> Network<M> {
             self.send_all(at);
         }
         let deadline = self.endpoints[at].deadline();
-        let entity = self.endpoint_entity(at);
-        self.scheduler.set(entity, deadline);
+        self.arm(at, deadline);
     }
 
     /// A source of cross-traffic sends its next packet.
@@ -612,14 +620,15 @@ impl<M: Machine> Network<M> {
 impl<M: Machine> Endpoint<M> {
     fn pair(spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
         let end = |machine, route: RouteId, open_at| Endpoint {
-            machine,
+            live: true,
+            done: false,
             route: route.0,
             balance: 0,
             open_at,
             stop_at: spec.stop,
-            live: true,
-            done: false,
+            armed: Time::NEVER,
             heard_rtt: 0.0,
+            machine,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
     }
