@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 /// Simulate networks whose links tell senders what they can carry.
 ///
-/// A scenario is a TOML file: nodes, links, flows, what happens on the way, what to compare.
+/// A scenario is a TOML file: nodes, links, flows, what happens on the way, what to compare. `scenarios/` has examples, and
+/// docs/src/first-ten-minutes.md writes one step by step.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -16,11 +17,58 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  tollway run scenarios/quickstart.toml --out out/quickstart
-  tollway run scenarios/quickstart.toml --set link.bottleneck.rate=20Mbps --json
-  tollway reproduce xcp/validation
+  tollway run scenarios/quickstart.toml                      # tables in the terminal
+  tollway run scenarios/quickstart.toml --out out/quickstart # and a page, a picture, CSV, Arrow
+  tollway reproduce xcp                                      # a paper's claims, held against ours
 
-Exit status: 0 all went well, 1 a claim is unmet or a run failed, 2 the input is wrong, 130 interrupted.";
+`tollway run --help` says more of each option.
+Exit status: 0 all went well; 1 a run failed or a claim is unmet; 2 the input is wrong; 130 Ctrl-C.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  tollway run mine.toml
+  tollway run mine.toml --out out/mine                       # then open out/mine/NAME.html
+  tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
+  tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'";
+
+const RUN_MORE: &str = "\
+Examples:
+  tollway run mine.toml
+      Prints a row a flow and a row a link, variants side by side.
+  tollway run mine.toml --out out/mine
+      Also writes out/mine/NAME.html to look at, NAME.png, and in a folder a variant the tables
+      flows, links (a row an interval) and summary, link_summary (a row a run) as CSV and Arrow.
+  tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
+      Sets keys otherwise than the file does; `*` stands for every name. Quote it for the shell.
+  tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
+      One JSON object on standard output and nothing else.
+
+What keys a scenario has: docs/src/scenario-reference.md. What columns the tables have:
+docs/src/results.md. Ctrl-C ends a run early and prints the results up to there.
+
+Exit status: 0 all went well; 1 the run failed; 2 the file or an option is wrong; 130 Ctrl-C.";
+
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  tollway reproduce --list
+  tollway reproduce xcp/validation                           # one experiment
+  tollway reproduce xcp --json                               # all of a paper's, for a program";
+
+const REPRODUCE_MORE: &str = "\
+Examples:
+  tollway reproduce --list
+      Names the experiments.
+  tollway reproduce xcp/validation
+      Runs one, prints a row a claim (expected, measured, met or UNMET) and draws its figure.
+  tollway reproduce xcp --json
+      Runs all of a paper's: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\"}],
+      \"met\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with a program that
+      is not installed.
+
+Experiments are scenario files with claims and plots: papers/PAPER/FIGURE.toml.
+
+Exit status: 0 no claim is unmet (with --check-unmet: those unmet are those listed); 1 otherwise, or
+a run failed; 2 the input is wrong.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -32,16 +80,17 @@ pub(crate) enum Command {
 
 /// Run a scenario file and print what each flow and link did.
 ///
-/// Variants of a file run beside each other. Results are the same for a seed, on any machine and for any number of jobs.
+/// A file's variants run beside each other. Results are the same for a seed, on any machine and for any number of jobs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = RUN_MORE)]
 pub(crate) struct Run {
     /// The scenario file.
     pub(crate) file: PathBuf,
-    /// Set a key otherwise than the file does, in every variant: `link.bottleneck.rate=20Mbps`.
+    /// Set a key otherwise than the file does, in every variant. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
     /// Draw every random choice from this seed instead of the file's.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Write result tables, a page and a picture to this folder.
     #[arg(long, value_name = "DIR")]
@@ -59,7 +108,7 @@ pub(crate) struct Run {
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
     /// What the digest covers: the results, or every packet-hop.
-    #[arg(long, value_enum, default_value_t = Digest::Results)]
+    #[arg(long, value_enum, default_value_t = Digest::Results, value_name = "OF")]
     pub(crate) digest: Digest,
 }
 
@@ -85,8 +134,9 @@ pub(crate) enum Digest {
 ///
 /// Names are an experiment (`xcp/validation`) or a paper (`xcp`); without a name, everything.
 #[derive(Debug, clap::Args)]
+#[command(after_help = REPRODUCE_EXAMPLES, after_long_help = REPRODUCE_MORE)]
 pub(crate) struct Reproduce {
-    /// Experiments or papers.
+    /// Experiments (`xcp/validation`) or papers (`xcp`); everything if none is named.
     pub(crate) names: Vec<String>,
     /// List the experiments there are.
     #[arg(long)]

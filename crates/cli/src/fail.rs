@@ -1,11 +1,14 @@
 //! How the command ends when something is wrong.
 
+use std::fmt;
 use std::process::ExitCode;
 
-use miette::Report;
+use miette::{Diagnostic, Report, ReportHandler};
 use tollway_report::reproduce::ReproduceError;
 use tollway_report::session::SessionError;
 use tollway_scenario::file::ScenarioError;
+
+use crate::terminal;
 
 /// What went wrong, and whose fault it is.
 #[derive(Debug)]
@@ -27,8 +30,26 @@ impl Failure {
 
     /// Prints the error, and answers the exit status.
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("{:?}", self.report);
+        // Several mistakes: one after the other, without the word "Error" that miette would put over each.
+        match self.report.related() {
+            Some(mistakes) => {
+                for mistake in mistakes {
+                    eprintln!("{}", Shown(mistake));
+                }
+                eprintln!("{}", self.report);
+            }
+            None => eprintln!("{:?}", self.report),
+        }
         ExitCode::from(self.code)
+    }
+}
+
+/// A diagnostic as the terminal shows it.
+struct Shown<'a>(&'a dyn Diagnostic);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        terminal::error_handler().debug(self.0, f)
     }
 }
 

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),
         Command::Schema => {
-            println!("{:#}", tollway_scenario::file::schema());
+            terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)
         }
     };

@@ -1,23 +1,19 @@
 //! `tollway reproduce`.
 
-use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
 
 use tollway_report::claim::{Ledger, Report};
-use tollway_report::reproduce::{list, reproduce as run_one, select};
+use tollway_report::reproduce::{list, read, reproduce as run_one, select};
 
 use crate::args::Reproduce;
 use crate::fail::Failure;
-use crate::terminal;
+use crate::terminal::{self, Bars, say};
 
 pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if args.list {
-        // A reader that has seen enough (`| head`) is no error.
-        let mut out = std::io::stdout().lock();
         for found in list(&args.papers)? {
-            if writeln!(out, "{}", found.name).is_err() {
-                break;
-            }
+            say(format_args!("{}\n", found.name));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -26,27 +22,39 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         None => None,
     };
     let missing = missing_peers();
+    let interrupted = terminal::interrupt_flag();
     let mut all = Report::default();
     let talk = !args.json && !args.quiet;
     for found in select(&args.papers, &args.names)? {
         if talk {
-            println!("{}", found.name);
+            say(format_args!("{}\n", found.name));
         }
-        let reproduced = run_one(&found, args.jobs, &missing, None)?;
+        let (scenario, experiment) = read(&found)?;
+        let bars = Bars::new(&found.name, scenario.variants(), talk);
+        let tell = |i: usize, share: f64| {
+            bars.set(i, share);
+            !interrupted.load(Ordering::Relaxed)
+        };
+        let reproduced = run_one(&scenario, experiment, args.jobs, &missing, Some(&tell))?;
+        bars.clear();
+        if interrupted.load(Ordering::Relaxed) {
+            eprintln!("interrupted: half a run shows nothing, so nothing is judged");
+            return Ok(ExitCode::from(130));
+        }
         let drawn = reproduced.draw(&args.out)?;
         if talk {
-            print!("{}", reproduced.report.to_table(terminal::width()));
+            say(reproduced.report.to_table(terminal::width()));
             for path in drawn {
-                println!("wrote {}", path.display());
+                say(format_args!("wrote {}\n", path.display()));
             }
-            println!();
+            say("\n");
         }
         all.extend(reproduced.report);
     }
     if args.json {
-        println!("{}", all.to_json());
+        say(format_args!("{}\n", all.to_json()));
     } else {
-        println!("{}", all.totals());
+        say(format_args!("{}\n", all.totals()));
     }
     if let Some(ledger) = ledger {
         let differences = ledger.compare(&all, args.names.is_empty());

@@ -1,18 +1,19 @@
 //! `tollway run`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Ran, Session, to_json};
-use tollway_scenario::file::Scenario;
+use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::DigestMode;
 use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Format, Run};
 use crate::fail::Failure;
-use crate::terminal::{self, Bars};
+use crate::terminal::{self, Bars, say};
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let mut sets = args.sets.clone();
@@ -46,16 +47,19 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.json {
         let mut object = to_json(&scenario, &runs);
         object["peak_rss_bytes"] = terminal::peak_memory().into();
-        println!("{object:#}");
+        say(format_args!("{object:#}\n"));
     } else if !args.quiet {
         print_tables(&plan.title, &runs);
     }
     if !args.quiet && !args.json {
         for path in &drawn {
-            println!("wrote {}", path.display());
+            say(format_args!("wrote {}\n", path.display()));
+        }
+        if let Some(out) = &args.out {
+            say(format_args!("tables: {}\n", tables(out, scenario.variants(), &args.format)));
         }
         if args.out.is_none() {
-            println!("(`--out DIR` writes the tables as files, a page to look at and a picture)");
+            say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");
         }
     }
     if interrupted.load(Ordering::Relaxed) {
@@ -65,16 +69,31 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.
+fn tables(out: &Path, variants: &[Variant], formats: &[Format]) -> String {
+    let one_of = |names: Vec<&str>| match names.as_slice() {
+        [name] => name.to_string(),
+        names if names.len() > 6 => "*".to_string(),
+        names => format!("{{{}}}", names.join(",")),
+    };
+    let mut endings = vec!["arrow"];
+    endings.extend(formats.contains(&Format::Csv).then_some("csv"));
+    endings.extend(formats.contains(&Format::Parquet).then_some("parquet"));
+    let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let folder = if names.is_empty() { out.to_owned() } else { out.join(one_of(names)) };
+    folder.join(format!("*.{}", one_of(endings))).display().to_string()
+}
+
 fn print_tables(title: &str, runs: &[Ran]) {
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
-    println!("{title}\n");
-    print!("{}", Overview::new(&results).to_text(terminal::width()));
+    say(format_args!("{title}\n\n"));
+    say(Overview::new(&results).to_text(terminal::width()));
     let hops: u64 = runs.iter().map(|ran| ran.info.packet_hops).sum();
     let seconds: f64 = runs.iter().map(|ran| ran.info.run_cpu_s).sum();
     let simulated: f64 = runs.iter().map(|ran| ran.info.duration.as_secs_f64()).sum();
-    println!(
-        "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second",
+    say(format_args!(
+        "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second\n",
         hops as f64 * 1e-6,
         hops as f64 * 1e-6 / seconds.max(1e-9),
-    );
+    ));
 }

@@ -1,6 +1,6 @@
 //! The person at the terminal: width, progress, Ctrl-C.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +10,18 @@ use tollway_scenario::file::Variant;
 /// Errors are shown in place; plain where nobody looks at colours.
 pub(crate) fn set_up_errors() {
     // It can only have been set already, which is as good.
-    let _ = miette::set_hook(Box::new(|_| {
-        let handler = miette::MietteHandlerOpts::new().width(width()).context_lines(1).build();
-        Box::new(handler)
-    }));
+    let _ = miette::set_hook(Box::new(|_| Box::new(error_handler())));
+}
+
+/// What draws an error with the lines that it is about.
+pub(crate) fn error_handler() -> miette::MietteHandler {
+    miette::MietteHandlerOpts::new().width(width()).context_lines(1).build()
+}
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is no error, and what remains to be done is done.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// Columns of the terminal, 100 if there is none.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollway_scenario::tables::RunResult;
 
 use crate::claim::Report;
-use crate::overview::{Overview, QUEUE_NOTE};
+use crate::overview::Overview;
 use crate::plot::{Figure, PALETTE, PlotError, Row};
 use crate::text::{TextTable, escape};
 
@@ -57,16 +57,7 @@ impl Page<'_> {
                 escape(&row.title)
             ));
         }
-        let overview = Overview::new(self.runs);
-        for (name, tables) in [("Flows", &overview.flows), ("Links", &overview.links)] {
-            if tables.iter().any(|t| !t.is_empty()) {
-                html.push_str(&format!("<h2>{name}</h2>\n"));
-                tables.iter().for_each(|t| html.push_str(&scrolled(t)));
-            }
-        }
-        if overview.links.iter().any(|t| !t.is_empty()) {
-            html.push_str(&format!("<p class=\"subtitle\">{QUEUE_NOTE}</p>\n"));
-        }
+        html.push_str(&Overview::new(self.runs).to_html());
         let plots: Vec<Value> = self.figure.rows.iter().map(plot).collect();
         // `</script>` must not appear inside a script, whatever a flow is called.
         let plots = Value::from(plots).to_string().replace('<', "\\u003c");

@@ -8,8 +8,8 @@ use tollway_theory::{Flow, Network, max_min};
 /// join and leave and links that change their rate make phases, each with an allocation of its own.
 ///
 /// `None` for flows that end when their data do, and for all where the ideal isn't defined by the file alone: a
-/// workload's flows come by chance, a shared medium has no capacity of its own for each direction, and a flow that a
-/// receive buffer holds back has its limit, not its share.
+/// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
+/// buffer holds back is given what the buffer lets through in a round trip without queues.
 pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
     let none = || vec![None; plan.flows.len()];
     if !plan.workloads.is_empty() || !plan.media.is_empty() || plan.flows.is_empty() {
@@ -21,6 +21,7 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
     let begin = |i: usize| plan.flows[i].start.max(plan.measure.warmup);
     let end = |i: usize| plan.flows[i].stop.min(plan.duration);
     let mut instants: Vec<Time> = (0..plan.flows.len()).flat_map(|i| [begin(i), end(i)]).collect();
+    // What the file changes at the start or before the warm-up's end counts from the first phase on.
     instants.extend(plan.changes.iter().map(|change| change.at));
     instants.retain(|&at| at <= plan.duration);
     instants.sort_unstable();
@@ -29,21 +30,30 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
         return none();
     }
     let mut capacities = capacities(plan);
+    let mut rates_bps: Vec<f64> = plan.links.iter().map(|link| link.rate.bps()).collect();
     let mut bits = vec![0.0; plan.flows.len()];
+    let mut buffers: Vec<u32> =
+        plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect();
     let mut changes = plan.changes.iter().peekable();
     for phase in instants.windows(2) {
         while let Some(change) = changes.next_if(|change| change.at <= phase[0]) {
-            if let What::Rate(link, rate) = change.what {
-                let before = plan.links[link.0 as usize].rate.bps();
-                let share = capacities[link.0 as usize] / before.max(1.0);
-                capacities[link.0 as usize] = share * rate.bps();
+            match change.what {
+                What::Rate(link, rate) => {
+                    let link = link.0 as usize;
+                    capacities[link] *= rate.bps() / rates_bps[link].max(1.0);
+                    rates_bps[link] = rate.bps();
+                }
+                What::ReceiveBuffer(flow, packets) => {
+                    buffers[flow.0 as usize] = packets.min(plan.flows[flow.0 as usize].send_buffer);
+                }
+                _ => {}
             }
         }
         let active: Vec<usize> =
             (0..plan.flows.len()).filter(|&i| begin(i) <= phase[0] && phase[1] <= end(i)).collect();
         let network = Network {
             capacities: capacities.clone(),
-            flows: active.iter().map(|&i| flow(plan, i)).collect(),
+            flows: active.iter().map(|&i| flow(plan, i, buffers[i])).collect(),
         };
         let Ok(rates) = max_min(&network) else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
@@ -82,16 +92,15 @@ fn capacities(plan: &Plan) -> Vec<f64> {
     capacities
 }
 
-/// A flow as theory sees it: its links, its weight, and what its buffers let through.
-fn flow(plan: &Plan, i: usize) -> Flow {
+/// A flow as theory sees it: its links, its weight, and what buffers of `window` packets let through.
+fn flow(plan: &Plan, i: usize, window: u32) -> Flow {
     let flow = &plan.flows[i];
     let transport = &plan.transports[flow.transport.0 as usize];
-    let window = f64::from(flow.receive_buffer.min(flow.send_buffer));
     let rtt = flow.path.base_rtt.as_secs_f64();
-    let demand = if flow.receive_buffer.min(flow.send_buffer) == u32::MAX || rtt == 0.0 {
+    let demand = if window == u32::MAX || rtt == 0.0 {
         f64::INFINITY
     } else {
-        window * f64::from(transport.packet_size) * 8.0 / rtt
+        f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
     };
     let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
     Flow { links, weight: transport.weight, demand }

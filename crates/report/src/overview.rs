@@ -1,111 +1,191 @@
 //! The two tables that sum up a run: flows and links, variants side by side.
 
+use std::collections::{HashMap, HashSet};
+
 use tollway_scenario::tables::RunResult;
 
 use crate::data::{self, FlowInfo, natural};
-use crate::text::{Align, TextTable};
+use crate::text::{Align, TextTable, escape, wrap};
 
 /// Flows and links of one or more variants, for a terminal or a page.
 #[derive(Clone, Debug)]
 pub struct Overview {
-    pub(crate) flows: Vec<TextTable>,
-    pub(crate) links: Vec<TextTable>,
+    flows: Sheet,
+    links: Sheet,
 }
 
 impl Overview {
-    /// Sums up `runs`: up to three variants stand side by side, more beneath each other. More than a dozen flows are given by
-    /// group, as least, median and greatest.
+    /// Sums up `runs`. More flows than a screen holds are given by group, as least, median and greatest; links that nothing
+    /// happened on are left out.
     pub fn new(runs: &[RunResult]) -> Overview {
-        let blocks: Vec<&[RunResult]> = runs.chunks(SIDE_BY_SIDE).collect();
-        Overview {
-            flows: blocks.iter().map(|b| flow_table(b)).collect(),
-            links: blocks.iter().map(|b| link_table(b)).collect(),
-        }
+        Overview { flows: flow_sheet(runs), links: link_sheet(runs) }
     }
 
-    /// As plain text at most `width` columns wide.
+    /// As plain text at most `width` columns wide: variants stand side by side where they fit, and else beneath each other.
     pub fn to_text(&self, width: usize) -> String {
-        let tables = self.flows.iter().chain(&self.links).filter(|t| !t.is_empty());
-        let mut text = tables.map(|t| t.print(width)).collect::<Vec<_>>().join("\n");
-        if self.links.iter().any(|t| !t.is_empty()) {
-            text.push_str(QUEUE_NOTE);
-            text.push('\n');
+        let mut parts = Vec::new();
+        for sheet in [&self.flows, &self.links].into_iter().filter(|sheet| !sheet.rows.is_empty()) {
+            let beside = sheet.beside();
+            let table = if beside.natural_width() <= width { beside } else { sheet.beneath() };
+            let mut text = table.print(width);
+            for line in sheet.notes.iter().flat_map(|note| wrap(note, width)) {
+                text.push_str(&line);
+                text.push('\n');
+            }
+            parts.push(text);
         }
-        text
+        parts.join("\n")
+    }
+
+    /// As headings, tables and notes of a page.
+    pub(crate) fn to_html(&self) -> String {
+        let mut html = String::new();
+        for (name, sheet) in [("Flows", &self.flows), ("Links", &self.links)] {
+            if sheet.rows.is_empty() {
+                continue;
+            }
+            let table = if sheet.variants.len() <= SIDE_BY_SIDE { sheet.beside() } else { sheet.beneath() };
+            html.push_str(&format!("<h2>{name}</h2>\n<div class=\"table\">{}</div>\n", table.to_html()));
+            for note in &sheet.notes {
+                html.push_str(&format!("<p class=\"subtitle\">{}</p>\n", escape(note)));
+            }
+        }
+        html
     }
 }
 
-fn flow_table(runs: &[RunResult]) -> TextTable {
+/// What a table says, apart from whether variants stand beside or beneath each other.
+#[derive(Clone, Debug)]
+struct Sheet {
+    /// What the rows are.
+    of: &'static str,
+    variants: Vec<String>,
+    columns: Vec<&'static str>,
+    /// A name, and for each variant a cell for each column.
+    rows: Vec<(String, Vec<Vec<String>>)>,
+    /// What the columns mean.
+    notes: Vec<String>,
+}
+
+impl Sheet {
+    /// A row for each name, the variants side by side.
+    fn beside(&self) -> TextTable {
+        let mut head = vec![(self.of, Align::Left)];
+        for _ in &self.variants {
+            head.extend(self.columns.iter().map(|c| (*c, Align::Right)));
+        }
+        let mut table = TextTable::new(&head);
+        table.groups(1, self.columns.len(), self.variants.iter().map(String::as_str));
+        for (name, cells) in &self.rows {
+            table.row([name].into_iter().chain(cells.iter().flatten()));
+        }
+        table
+    }
+
+    /// A row for each name and variant.
+    fn beneath(&self) -> TextTable {
+        let mut head = vec![(self.of, Align::Left), ("variant", Align::Left)];
+        head.extend(self.columns.iter().map(|c| (*c, Align::Right)));
+        let mut table = TextTable::new(&head);
+        for (name, cells) in &self.rows {
+            for (i, (variant, cells)) in self.variants.iter().zip(cells).enumerate() {
+                let name = if i == 0 { name.as_str() } else { "" };
+                table.row([name, variant].into_iter().chain(cells.iter().map(String::as_str)));
+            }
+        }
+        table
+    }
+}
+
+fn flow_sheet(runs: &[RunResult]) -> Sheet {
     let flows: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.summary, "flow")).collect();
-    let mut table = TextTable::new(&head("flow", &["Mb/s", "of ideal", "resent"], runs.len()));
-    table.groups(1, 3, runs.iter().map(|r| r.variant.as_str()));
-    for label in labels(&flows) {
-        let mut row = vec![label.to_string()];
-        for all in &flows {
-            row.extend([
-                label.of(all, "rate_mbps").map_or(DASH.into(), rate),
-                label.of(all, "share_of_ideal").map_or(DASH.into(), percent),
-                label.of(all, "retransmissions").map_or(DASH.into(), whole),
-            ]);
-        }
-        table.row(row);
+    let any = |column: &str| flows.iter().flatten().any(|f| !f.get(column).is_nan());
+    let mut columns: Vec<Column> = vec![("Mb/s", "rate_mbps", rate)];
+    let mut notes = vec!["Mb/s: what arrived, headers included"];
+    if any("share_of_ideal") {
+        columns.push(("of ideal", "share_of_ideal", percent));
+        notes.push("of ideal: of its max–min fair share of the links, flow by flow as they come and go");
     }
-    table
+    if any("fct_s") {
+        columns.push(("done in s", "fct_s", seconds));
+        notes.push("done in: from its start until all is acknowledged");
+    }
+    columns.push(("resent", "retransmissions", whole));
+    notes.push("resent: packets");
+    let labels = labels(&flows);
+    if labels.iter().any(|label| matches!(label, Label::Of(..))) {
+        notes.push("least, median, greatest: of each column by itself");
+    }
+    let rows = labels.iter().map(|label| {
+        let cells = |all: &Vec<FlowInfo>| {
+            let cell = |(_, column, print): &Column| label.of(all, column).map_or(DASH.into(), print);
+            columns.iter().map(cell).collect()
+        };
+        (label.to_string(), flows.iter().map(cells).collect())
+    });
+    Sheet {
+        of: "flow",
+        variants: runs.iter().map(|r| r.variant.clone()).collect(),
+        rows: rows.collect(),
+        columns: columns.iter().map(|c| c.0).collect(),
+        notes: vec![notes.join("; ")],
+    }
 }
 
-fn link_table(runs: &[RunResult]) -> TextTable {
+fn link_sheet(runs: &[RunResult]) -> Sheet {
     let links: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.link_summary, "link")).collect();
-    let mut names: Vec<&str> = Vec::new();
+    // How much there is to say of each, in the variant where it is most.
+    let mut load: HashMap<&str, f64> = HashMap::new();
     for link in links.iter().flatten() {
-        // A direction that carries only acknowledgements tells nothing.
-        let idle = |l: &FlowInfo| l.get("utilisation") < 0.05 && l.get("drops") == 0.0;
-        let all_idle = links.iter().flatten().filter(|l| l.name == link.name).all(idle);
-        if !all_idle && !names.contains(&link.name.as_str()) {
-            names.push(&link.name);
-        }
+        let dropped = f64::from(u8::from(link.get("drops") > 0.0));
+        let score = link.get("utilisation") + link.get("queue_mean_packets") + dropped;
+        let best = load.entry(&link.name).or_insert(0.0);
+        *best = best.max(score);
     }
-    // The busiest alone, where there are many.
-    let load = |name: &str| {
-        let all = links.iter().flatten().filter(|l| l.name == name);
-        all.map(|l| l.get("utilisation") + l.get("queue_mean_packets")).fold(0.0, f64::max)
-    };
-    let hidden = names.len().saturating_sub(MOST_LINKS);
-    if hidden > 0 {
-        names.sort_by(|a, b| load(b).total_cmp(&load(a)));
-        names.truncate(MOST_LINKS);
-        names.sort_by_key(|n| natural(n));
-    }
-    let mut table = TextTable::new(&head("link", &["used", "queue", "peak", "drops"], runs.len()));
-    table.groups(1, 4, runs.iter().map(|r| r.variant.as_str()));
-    for name in names {
-        let mut row = vec![name.to_string()];
-        for all in &links {
-            let link = all.iter().find(|l| l.name == name);
-            let cell = |column: &str, print: fn(f64) -> String| {
+    let mut known = HashSet::new();
+    let mut names: Vec<&str> =
+        links.iter().flatten().map(|link| link.name.as_str()).filter(|name| known.insert(*name)).collect();
+    names.sort_by(|a, b| load[b].total_cmp(&load[a]));
+    let busy = names.iter().filter(|name| load[*name] >= BUSY).count();
+    // Where nothing is busy, the busiest few.
+    names.truncate(if busy == 0 { FEW_LINKS } else { busy.min(MOST_LINKS) });
+    names.sort_by_key(|name| natural(name));
+    let columns: [Column; 4] = [
+        ("used", "utilisation", percent),
+        ("queue", "queue_mean_packets", packets),
+        ("peak", "queue_max_packets", packets),
+        ("drops", "drops", whole),
+    ];
+    let rows = names.iter().map(|name| {
+        let cells = |all: &Vec<FlowInfo>| {
+            let link = all.iter().find(|link| link.name == *name);
+            let cell = |(_, column, print): &Column| {
                 link.map(|l| l.get(column)).filter(|v| !v.is_nan()).map_or(DASH.into(), print)
             };
-            row.extend([
-                cell("utilisation", percent),
-                cell("queue_mean_packets", packets),
-                cell("queue_max_packets", packets),
-                cell("drops", whole),
-            ]);
-        }
-        table.row(row);
-    }
+            columns.iter().map(cell).collect()
+        };
+        (name.to_string(), links.iter().map(cells).collect())
+    });
+    let mut notes = vec![
+        "used: of capacity; queue: packets waiting, mean over time; peak: most at once; drops: packets"
+            .to_string(),
+    ];
+    let hidden = known.len() - names.len();
     if hidden > 0 {
-        table.row([format!("+ {hidden} less busy")]);
+        let links = if hidden == 1 { "1 link".into() } else { format!("{hidden} links") };
+        notes.push(format!("{links} with less to tell: in the result tables only"));
     }
-    table
+    Sheet {
+        of: "link",
+        variants: runs.iter().map(|r| r.variant.clone()).collect(),
+        rows: rows.collect(),
+        columns: columns.iter().map(|c| c.0).collect(),
+        notes,
+    }
 }
 
-fn head<'a>(first: &'a str, columns: &[&'a str], times: usize) -> Vec<(&'a str, Align)> {
-    let mut head = vec![(first, Align::Left)];
-    for _ in 0..times {
-        head.extend(columns.iter().map(|c| (*c, Align::Right)));
-    }
-    head
-}
+/// What stands over a column, its name in the result table, and how its cells are printed.
+type Column = (&'static str, &'static str, fn(f64) -> String);
 
 /// What a row of the flows' table is about.
 enum Label {
@@ -157,7 +237,7 @@ fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
             names.push(&flow.name);
         }
     }
-    if names.len() <= MOST_FLOWS {
+    if names.len() <= MOST_FLOWS && names.len() * flows.len() <= MOST_ROWS {
         return names.into_iter().map(|n| Label::One(n.to_string())).collect();
     }
     let mut groups: Vec<&str> = names.iter().map(|n| group_of(n)).collect();
@@ -203,10 +283,18 @@ fn whole(v: f64) -> String {
     format!("{v:.0}")
 }
 
-/// Beneath the links.
-pub(crate) const QUEUE_NOTE: &str = "queue: mean over time; peak: most ever; both in packets";
+fn seconds(v: f64) -> String {
+    let decimals = if v >= 10.0 { 2 } else { 3 };
+    format!("{v:.decimals$}")
+}
+
 /// In place of what does not exist.
 const DASH: &str = "–";
 const SIDE_BY_SIDE: usize = 3;
 const MOST_FLOWS: usize = 12;
+/// Flows times variants up to which each flow has a row.
+const MOST_ROWS: usize = 60;
 const MOST_LINKS: usize = 8;
+const FEW_LINKS: usize = 3;
+/// A link is worth a row that is half used, holds packets back, or drops some.
+const BUSY: f64 = 0.5;

@@ -127,19 +127,28 @@ pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceEr
     Ok(chosen)
 }
 
+/// Reads an experiment's file: what is to be run, and what it must show.
+///
+/// # Errors
+/// The file cannot be read, or something in it is wrong.
+pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
+    let scenario = Scenario::load::<&str>(&found.path, &[])?;
+    let experiment = Experiment::parse(scenario.text(), &found.path)?;
+    Ok((scenario, experiment))
+}
+
 /// Runs an experiment and holds it against its claims. `missing` names the peer programs that are not installed.
 ///
 /// # Errors
-/// The file is wrong, or a run fails.
+/// A run fails.
 pub fn reproduce(
-    found: &Found,
+    scenario: &Scenario,
+    experiment: Experiment,
     jobs: usize,
     missing: &[String],
     progress: Option<Progress<'_>>,
 ) -> Result<Reproduced, ReproduceError> {
-    let scenario = Scenario::load::<&str>(&found.path, &[])?;
-    let experiment = Experiment::parse(scenario.text(), &found.path)?;
-    let mut runs = Session { jobs, ..Session::default() }.run(&scenario, progress)?;
+    let mut runs = Session { jobs, ..Session::default() }.run(scenario, progress)?;
     if experiment.claims.iter().any(|claim| claim.measures_codecs()) {
         for ran in &mut runs {
             add_codecs(&mut ran.result, &self_check());
@@ -220,6 +229,10 @@ fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
         ("codec.worst-absolute", check.worst_absolute),
         ("codec.options-checked", f64::from(check.options.checked)),
         ("codec.options-failures", f64::from(check.options.failures)),
+        ("codec.sack-blocks-without-xcp", check.sack_blocks[0] as f64),
+        ("codec.sack-blocks-beside-forward", check.sack_blocks[1] as f64),
+        ("codec.sack-blocks-beside-return", check.sack_blocks[2] as f64),
+        ("codec.sack-blocks-beside-both", check.sack_blocks[3] as f64),
         ("codec.draft2-checked", f64::from(check.draft2.checked)),
         ("codec.draft2-failures", f64::from(check.draft2.failures)),
         ("codec.draft3-checked", f64::from(check.draft3.checked)),

@@ -35,18 +35,22 @@ impl TextTable {
         self.groups = groups.filter(|g| !g.2.is_empty()).collect();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+    /// How many columns of a terminal it takes unless it is made to wrap.
+    pub(crate) fn natural_width(&self) -> usize {
+        self.natural_widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
+    }
+
+    fn natural_widths(&self) -> Vec<usize> {
+        let width = |i: usize| {
+            let cells = self.rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count());
+            cells.chain([self.header[i].0.chars().count()]).max().unwrap_or(0)
+        };
+        (0..self.header.len()).map(width).collect()
     }
 
     /// The table in at most `width` columns: where it does not fit, the widest left-aligned columns are wrapped.
     pub(crate) fn print(&self, width: usize) -> String {
-        let mut widths: Vec<usize> = (0..self.header.len())
-            .map(|i| {
-                let cells = self.rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count());
-                cells.chain([self.header[i].0.chars().count()]).max().unwrap_or(0)
-            })
-            .collect();
+        let mut widths = self.natural_widths();
         let fixed = GAP * self.header.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + fixed > width {
             let widest = (0..widths.len())
@@ -155,7 +159,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// `text` in lines of at most `width` characters, broken at spaces where possible.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -7,6 +7,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::port::{Limit, Offered};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
+use crate::control::ControlLog;
 use crate::slab::Slab;
 
 /// Names one direction of a link.
@@ -135,6 +136,8 @@ pub(crate) struct Link {
     sent_bytes: u64,
     busy_ns: u64,
     rare: Box<Rare>,
+    /// Kept while somebody wants it.
+    pub(crate) control: Option<Box<ControlLog>>,
 }
 
 const _: () = assert!(size_of::<Link>() == 192);
@@ -225,6 +228,7 @@ impl Link {
             sent_bytes: 0,
             busy_ns: 0,
             rare: Box::default(),
+            control: None,
         }
     }
 
@@ -300,6 +304,9 @@ impl Link {
     /// Puts a packet on the wire at `start`.
     #[inline]
     fn depart(&mut self, start: Time, slot: u32, slab: &mut Slab) {
+        if let Some(log) = &mut self.control {
+            log.note(&self.port.law, slab.get(slot));
+        }
         slab.quantise_link(slot);
         let bytes = u64::from(slab.get(slot).size) + u64::from(self.overhead);
         let scaled = bytes * self.ns_per_byte + u64::from(self.carry);

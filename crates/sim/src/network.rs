@@ -5,6 +5,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
+use crate::control::ControlInterval;
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
@@ -32,7 +33,7 @@ pub struct Network<M> {
     absorbed: u64,
     delivered: u64,
     trace: Option<u64>,
-    done: Vec<(FlowId, Time)>,
+    done: Vec<(FlowId, End, Time)>,
 }
 
 /// Names a flow: two machines and the routes between them.
@@ -52,6 +53,15 @@ pub enum RouteEnd {
     Client,
     /// The sink of the packet's source of cross-traffic.
     Sink,
+}
+
+/// One of the two machines of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// The machine that opens.
+    Client,
+    /// The machine that answers.
+    Server,
 }
 
 /// What a flow is made of. The client opens; either side may send.
@@ -105,6 +115,8 @@ impl Census {
 struct Endpoint<M> {
     live: bool,
     done: bool,
+    /// The flow is retired once neither end has this any more.
+    awaited: bool,
     route: u32,
     /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
     balance: i64,
@@ -219,6 +231,19 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Has a flow [retired](Network::retire_flow) at the very instant its client, or each of its ends if `both`, is
+    /// [done](Machine::is_done): what comes then does not depend on when a caller next looks.
+    pub fn retire_when_done(&mut self, flow: FlowId, both: bool) {
+        let at = flow.0 as usize * 2;
+        self.endpoints[at].awaited = true;
+        self.endpoints[at + 1].awaited = both;
+    }
+
+    /// Whether a flow has been retired.
+    pub fn is_retired(&self, flow: FlowId) -> bool {
+        !self.endpoints[flow.0 as usize * 2].live
+    }
+
     /// Whether a retired flow has no packet left in the network.
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
@@ -237,8 +262,8 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The flows whose client is [done](Machine::is_done) since the last call, and when it was.
-    pub fn drain_done(&mut self) -> std::vec::Drain<'_, (FlowId, Time)> {
+    /// The ends of flows that are [done](Machine::is_done) since the last call, and when they were.
+    pub fn drain_done(&mut self) -> std::vec::Drain<'_, (FlowId, End, Time)> {
         self.done.drain(..)
     }
 
@@ -260,6 +285,23 @@ impl<M: Machine> Network<M> {
     /// Turns measurement of a link's queue on or off.
     pub fn measure_link(&mut self, link: LinkId, on: bool) {
         self.links[link.0 as usize].measure(self.now, on);
+    }
+
+    /// Keeps from now on what a link's law says in each control interval, to be read with
+    /// [`take_control`](Network::take_control); does nothing for a law that has none.
+    pub fn log_control(&mut self, link: LinkId) {
+        let link = &mut self.links[link.0 as usize];
+        if link.port.law.xcp().is_some() {
+            link.control = Some(Box::default());
+        }
+    }
+
+    /// The control intervals of a link that ended since this was last called, in order; see
+    /// [`log_control`](Network::log_control). One in which no tolled packet left is not among them.
+    pub fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
+        let link = &mut self.links[link.0 as usize];
+        link.catch_up(self.now, &mut self.slab);
+        link.control.as_mut().map_or(Vec::new(), |log| log.take())
     }
 
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
@@ -522,15 +564,25 @@ impl<M: Machine> Network<M> {
         self.send_all(at);
         let endpoint = &mut self.endpoints[at];
         if !endpoint.done && endpoint.machine.is_done() {
-            endpoint.done = true;
-            if at.is_multiple_of(2) {
-                self.done.push((FlowId((at / 2) as u32), self.now));
-            }
+            self.note_done(at);
         }
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
             self.arm(at, deadline);
+        }
+    }
+
+    /// A machine has done all it had to do.
+    #[cold]
+    fn note_done(&mut self, at: usize) {
+        let flow = FlowId((at / 2) as u32);
+        let end = if at.is_multiple_of(2) { End::Client } else { End::Server };
+        self.done.push((flow, end, self.now));
+        let endpoint = &mut self.endpoints[at];
+        endpoint.done = true;
+        if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
+            self.retire_flow(flow);
         }
     }
 
@@ -622,6 +674,7 @@ impl<M: Machine> Endpoint<M> {
         let end = |machine, route: RouteId, open_at| Endpoint {
             live: true,
             done: false,
+            awaited: false,
             route: route.0,
             balance: 0,
             open_at,

@@ -108,6 +108,10 @@ pub struct XcpState {
     pub persistent_queue: u64,
     /// Control intervals that have ended.
     pub intervals: u64,
+    /// When the control interval under way began.
+    pub interval_begins: Time,
+    /// When it ends.
+    pub interval_ends: Time,
 }
 
 impl<N: Number> From<&Xcp<N>> for XcpState {
@@ -117,6 +121,8 @@ impl<N: Number> From<&Xcp<N>> for XcpState {
             avg_rtt: router.avg_rtt(),
             persistent_queue: router.persistent_queue(),
             intervals: router.intervals(),
+            interval_begins: router.interval().0,
+            interval_ends: router.interval().1,
         }
     }
 }
@@ -131,6 +137,19 @@ impl AnyLink {
             AnyLink::Xcp128(router) => Some((&**router).into()),
             AnyLink::Shadow32(shadow) => Some(shadow.float().into()),
             AnyLink::Shadow128(shadow) => Some(shadow.float().into()),
+        }
+    }
+
+    /// How many control intervals have ended as of the last packet; 0 for a law that works packet by packet.
+    #[inline]
+    pub fn control_intervals(&self) -> u64 {
+        match self {
+            AnyLink::DropTail(_) | AnyLink::Red(_) => 0,
+            AnyLink::Xcp(router) => router.intervals(),
+            AnyLink::Xcp32(router) => router.intervals(),
+            AnyLink::Xcp128(router) => router.intervals(),
+            AnyLink::Shadow32(shadow) => shadow.float().intervals(),
+            AnyLink::Shadow128(shadow) => shadow.float().intervals(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::draft20::{Format, Header, Version};
 use super::split::Split;
-use super::tcp_option::{Builder, Forward, parse};
+use super::tcp_option::{Builder, Forward, SPACE, parse};
 
 /// What [`self_check`] counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +24,9 @@ pub struct SelfCheck {
     pub misrounded: u32,
     /// TCP options 14 and 15 through a list of options.
     pub options: RoundTrips,
+    /// SACK blocks that found room in a list of options beside timestamps: with neither XCP option, with the forward one,
+    /// with the return one, with both. TCP has 40 bytes.
+    pub sack_blocks: [usize; 4],
     /// Draft headers in version 2's order.
     pub draft2: RoundTrips,
     /// Draft headers in version 3's order.
@@ -57,6 +60,8 @@ pub fn self_check() -> SelfCheck {
         worst_absolute: 0.0,
         misrounded: 0,
         options: RoundTrips::default(),
+        sack_blocks: [(false, false), (true, false), (false, true), (true, true)]
+            .map(|(forward, back)| sack_blocks_that_fit(forward, back)),
         draft2: RoundTrips::default(),
         draft3: RoundTrips::default(),
     };
@@ -96,6 +101,18 @@ pub fn self_check() -> SelfCheck {
         check.draft3.note(draft_survives(&mut words, i, Version::V3));
     }
     check
+}
+
+/// How many of four blocks a list with these options takes; none if what it then holds is not read back.
+fn sack_blocks_that_fit(forward: bool, back: bool) -> usize {
+    let mut list = Builder::new();
+    let begun = list.timestamps(1, 2).is_ok()
+        && (!forward || list.forward(Forward { feedback: 1, rtt_ms: 2, cwnd: 3 }).is_ok())
+        && (!back || list.back(1).is_ok());
+    let blocks = list.sack(&[(1, 2), (3, 4), (5, 6), (7, 8)]);
+    let read = parse(list.as_slice());
+    let whole = read.is_ok_and(|p| p.forward.is_some() == forward && p.back.is_some() == back);
+    if begun && whole && list.as_slice().len() <= SPACE { blocks } else { 0 }
 }
 
 fn option_survives(words: &mut Words, i: u32) -> bool {

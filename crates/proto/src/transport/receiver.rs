@@ -128,6 +128,7 @@ impl Receiver {
     pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Stats) {
         stats.segments_received += 1;
         stats.bytes_received += u64::from(packet.size);
+        stats.echoing_segments += u64::from(packet.flags.has(Flags::ECHO));
         if packet.flags.has(Flags::TOLLED) {
             self.feedback.on_data(&packet.toll);
         }

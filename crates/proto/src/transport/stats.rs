@@ -48,6 +48,8 @@ pub struct Stats {
     pub segments_received: u64,
     /// The same in bytes on the wire.
     pub bytes_received: u64,
+    /// Of these, the ones that also carried feedback for the other direction's data.
+    pub echoing_segments: u64,
     /// Segments received again, or outside the window.
     pub duplicates: u64,
     /// Segments handed to the application in order.

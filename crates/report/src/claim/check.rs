@@ -97,8 +97,12 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Verdict {
                 return verdict;
             }
         };
-        printed.push(expected(bound, claim, Some(side)));
+        printed.push(expected(bound, claim, side.only()));
         for sample in &samples {
+            let Some(side) = side.of(&sample.label) else {
+                verdict.measured = format!("nothing to compare {} with", sample.label);
+                return verdict;
+            };
             let slack = bound.slack(sample.value, side);
             met &= bound.holds(slack);
             if tightest.is_none_or(|(least, _)| slack < least || slack.is_nan()) {
@@ -130,6 +134,7 @@ fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<
     let worst = |pick: fn(f64, f64) -> f64| all().reduce(|a, b| if b.is_nan() { b } else { pick(a, b) });
     let value = match m.over.unwrap_or(m.metric.usual_over()) {
         Over::Each => return Ok(samples),
+        Over::First => samples.first().map(|s| s.value),
         Over::Mean => Some(all().sum::<f64>() / samples.len() as f64),
         Over::Sum => Some(all().sum()),
         Over::Min => worst(|a, b| if a.is_nan() { a } else { a.min(b) }),
@@ -138,19 +143,45 @@ fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<
     Ok(vec![Sample { label: String::new(), value: value.unwrap_or(f64::NAN) }])
 }
 
-fn right_side(bound: &Bound, runs: &[RunResult], context: &Context) -> Result<f64, String> {
+/// What samples are held against.
+enum Right {
+    /// All against one value.
+    One(f64),
+    /// Each against its namesake.
+    Namesakes(Vec<Sample>),
+}
+
+impl Right {
+    /// The value for the sample called `label`.
+    fn of(&self, label: &str) -> Option<f64> {
+        match self {
+            Right::One(value) => Some(*value),
+            Right::Namesakes(all) => all.iter().find(|s| s.label == label).map(|s| s.value),
+        }
+    }
+
+    /// The value, if it is one for all.
+    fn only(&self) -> Option<f64> {
+        match self {
+            Right::One(value) => Some(*value),
+            Right::Namesakes(_) => None,
+        }
+    }
+}
+
+/// The value of a bound's right side. Of several, the strictest counts where there is such a thing; where there is none (a
+/// flow is to be *near* another run's flow), each sample has its namesake.
+fn right_side(bound: &Bound, runs: &[RunResult], context: &Context) -> Result<Right, String> {
     match bound.side() {
-        Side::Number(n) => Ok(*n),
+        Side::Number(n) => Ok(Right::One(*n)),
         Side::Other { measurement, times, plus } => {
-            let sides: Vec<f64> =
-                values(measurement, runs, context)?.iter().map(|s| times * s.value + plus).collect();
-            bound.strictest(&sides).ok_or_else(|| {
-                if sides.iter().any(|s| s.is_nan()) {
-                    "the other measurement has a value that is not a number".into()
-                } else {
-                    format!("the other measurement has {} values; say `over`", sides.len())
-                }
-            })
+            let mut sides = values(measurement, runs, context)?;
+            sides.iter_mut().for_each(|s| s.value = times * s.value + plus);
+            if sides.iter().any(|s| s.value.is_nan()) {
+                return Err("the other measurement has a value that is not a number".into());
+            }
+            let all: Vec<f64> = sides.iter().map(|s| s.value).collect();
+            Ok(bound.strictest(&all).map_or(Right::Namesakes(sides), Right::One))
         }
     }
 }

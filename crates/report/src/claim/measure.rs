@@ -194,6 +194,7 @@ impl<'a> Bench<'a> {
                 }
                 Ok(rates)
             }
+            PacketFeedback => self.of_control("feedback_packets", window),
             Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Extra => Ok(Vec::new()),
         }
     }
@@ -223,6 +224,29 @@ impl<'a> Bench<'a> {
                 return Err(format!("link `{}` has no {by}", sample.label));
             }
             sample.value /= divisor;
+        }
+        Ok(samples)
+    }
+
+    /// A value for each control interval that begins in the window.
+    fn of_control(&self, column: &str, window: Window) -> Result<Vec<Sample>, String> {
+        let pattern = self.m.link.as_deref().ok_or("the claim names no link")?;
+        let lengths = data::series(&self.run.control, "interval_ms");
+        let mut samples = Vec::new();
+        for (s, length) in data::series(&self.run.control, column).iter().zip(&lengths) {
+            if !data::matches(pattern, &s.name) {
+                continue;
+            }
+            for ((end, value), length) in s.times.iter().zip(&s.values).zip(&length.values) {
+                let begin = end - length * 1e-3;
+                if begin >= window.from - 1e-9 && begin < window.until {
+                    let label = format!("{} {begin:.2} s", s.name);
+                    samples.push(Sample { label, value: *value });
+                }
+            }
+        }
+        if samples.is_empty() {
+            return Err(format!("no link `{pattern}` with a law in control intervals, or none began"));
         }
         Ok(samples)
     }

@@ -119,6 +119,9 @@ pub enum Metric {
     TimeToReach,
     /// Worst relative deviation of a flow's rate from a reference series, over all windows of `span`.
     SeriesDeviation,
+    /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
+    /// value for each control interval that begins in the window.
+    PacketFeedback,
     /// A number the run left under `name`.
     Extra,
 }
@@ -139,6 +142,7 @@ impl Metric {
                 | QueueMeanOfLimit
                 | QueueMaxOfLimit
                 | QueueMeanMs
+                | PacketFeedback
         )
     }
 
@@ -175,7 +179,7 @@ impl Metric {
         match self {
             Rate | Goodput | TotalRate | TotalGoodput => "Mb/s",
             QueueMeanBytes | QueueMaxBytes => "B",
-            QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd => "packets",
+            QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd | PacketFeedback => "packets",
             CwndSlope => "packets/s",
             Rtt | RttMax | QueueMeanMs => "ms",
             Fct | TimeToReach => "s",
@@ -188,8 +192,11 @@ impl Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
-    /// Each must meet the bound by itself. On a bound's right side: the strictest of them counts.
+    /// Each must meet the bound by itself. On a bound's right side: the strictest of them counts, or, for `equals` and
+    /// `within`, the one of the same name.
     Each,
+    /// The first of them: the earliest, or that of the first flow or link.
+    First,
     /// Their mean.
     Mean,
     /// The smallest.

@@ -23,6 +23,9 @@
 //! set otherwise*: `more-than = { variant = "fifo" }`, scaled and shifted by `times` and `plus`:
 //! `at-least = { variant = "newreno", plus = -0.01 }`.
 //!
+//! Where the right side is a measurement with several values, the strictest counts; `equals` and `within`, which know no
+//! strictest, hold each flow against the one of the same name.
+//!
 //! A `variant` with a `*` makes one claim of each variant that matches, its `id` extended by what the star stands for, and a `*`
 //! in a bound's variant stands for the same.
 //!

@@ -36,6 +36,36 @@ impl Curve {
     }
 }
 
+/// Replaces each value by the mean of those at most half of `span` seconds before and after it. Values that are no numbers
+/// stay, and count for nothing.
+pub(crate) fn smooth(points: &mut [(f64, f64)], span: f64) {
+    let raw = points.to_vec();
+    let reach = span / 2.0 + 1e-9;
+    let (mut first, mut next) = (0, 0);
+    let (mut sum, mut count) = (0.0, 0u32);
+    for (i, point) in points.iter_mut().enumerate() {
+        while next < raw.len() && raw[next].0 <= raw[i].0 + reach {
+            if !raw[next].1.is_nan() {
+                sum += raw[next].1;
+                count += 1;
+            }
+            next += 1;
+        }
+        while raw[first].0 < raw[i].0 - reach {
+            if !raw[first].1.is_nan() {
+                sum -= raw[first].1;
+                count -= 1;
+            }
+            first += 1;
+        }
+        if !point.1.is_nan() && count > 0 {
+            let mean = sum / f64::from(count);
+            // What taking away again leaves of nothing is nothing.
+            point.1 = if mean.abs() < 1e-9 { 0.0 } else { mean };
+        }
+    }
+}
+
 /// Median, largest and smallest of many curves at each moment that any of them has.
 pub(crate) fn envelope(curves: &[Line]) -> Vec<Line> {
     let mut points: Vec<(f64, f64)> =
@@ -67,6 +97,18 @@ mod tests {
         assert!(few.contains(&(54_321.0, 99.0)) && few.contains(&(12_345.0, -5.0)));
         assert!(few.windows(2).all(|w| w[0].0 < w[1].0));
         assert_eq!(few.iter().filter(|p| p.1.is_nan()).count(), 1);
+    }
+
+    #[test]
+    fn smoothing_takes_means_and_keeps_gaps() {
+        // A sender that bursts every other interval, a gap, then silence.
+        let mut points: Vec<(f64, f64)> =
+            (0..100).map(|i| (0.1 * f64::from(i), if i % 2 == 0 && i < 60 { 8.0 } else { 0.0 })).collect();
+        points[70].1 = f64::NAN;
+        smooth(&mut points, 1.0);
+        assert!(points[10..50].iter().all(|p| (p.1 - 4.0).abs() < 0.4), "{points:?}");
+        assert!(points[70].1.is_nan() && points[72].1 == 0.0 && points[99].1 == 0.0);
+        assert_eq!(points[10].0, 1.0);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::data;
 pub struct PlotSpec {
     /// What stands above it, with the unit.
     pub title: String,
-    /// A numeric column of the table of links, if `link` is given, or else of flows.
+    /// A numeric column of the table of links or of that of control intervals, if `link` is given, or else of flows.
     pub y: String,
     /// Which links: a name or a pattern with `*`.
     #[serde(default)]
@@ -44,6 +44,9 @@ pub struct PlotSpec {
     /// All variants in one panel instead of side by side.
     #[serde(default)]
     pub overlay: bool,
+    /// Draws each curve as its moving mean over so long, which the title should say; the tables stay as they are.
+    #[serde(default)]
+    pub mean_over: Option<Time>,
     /// Where the time axis starts.
     #[serde(default)]
     pub from: Option<Time>,
@@ -80,8 +83,8 @@ pub(crate) struct Panel {
 }
 
 impl Figure {
-    /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates, the busiest links' queues,
-    /// congestion windows, utilisation. A plot that finds no data stays out.
+    /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates (as moving means, since TCP sends
+    /// in bursts), the busiest links' queues, congestion windows, utilisation. A plot that finds no data stays out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
         let usual;
         let specs = if specs.is_empty() {
@@ -161,6 +164,7 @@ impl Row {
 /// The points of each curve of `spec` in `run`; where there are too many to tell apart, of their envelope.
 fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> {
     let (batches, pattern) = match &spec.link {
+        Some(link) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
         Some(link) => (&run.links, link.as_str()),
         None => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
     };
@@ -176,7 +180,11 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
         let (start, end) =
             life.map_or((from, until), |(start, end)| (from.max(*start), until.min(end + s.interval)));
         let inside = |(t, v): (f64, f64)| (t >= start - 1e-9 && t <= end + 1e-9).then_some((t, v));
-        let points = s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
+        let mut points: Vec<(f64, f64)> =
+            s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
+        if let Some(span) = spec.mean_over {
+            curve::smooth(&mut points, span.as_secs_f64());
+        }
         (s.name, points)
     });
     let curves: Vec<Line> = clipped.filter(|(_, p): &Line| !p.is_empty()).collect();
@@ -191,7 +199,10 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
         link: link.map(str::to_string),
         ..PlotSpec::default()
     };
-    let mut plots = vec![plot("Rate of each flow (Mb/s)", "rate_mbps", None)];
+    let span = usual_mean(runs);
+    let title = span
+        .map_or("Rate of each flow (Mb/s)".into(), |s| format!("Rate of each flow, mean over {s} (Mb/s)"));
+    let mut plots = vec![PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) }];
     let busiest = busiest_links(runs);
     for link in &busiest {
         plots.push(plot(&format!("Queue of {link} (packets)"), "queue_mean_packets", Some(link)));
@@ -201,6 +212,22 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
         plots.push(plot(&format!("Utilisation of {link}"), "utilisation", Some(link)));
     }
     plots
+}
+
+/// Over how long rates are averaged to be drawn: about a sixtieth of the run, one pixel in six of a panel. A TCP sender's
+/// rate over a part of a round trip swings between nothing and the whole link, and several of them make a tangle. `None`
+/// where the rows are no shorter than that.
+fn usual_mean(runs: &[RunResult]) -> Option<Time> {
+    let end = runs.iter().map(data::duration).fold(0.0, f64::max);
+    let interval = runs.iter().flat_map(|run| data::series(&run.flows, "rate_mbps")).map(|s| s.interval);
+    let interval = interval.fold(0.0, f64::max);
+    let rough = end / 60.0;
+    if rough < 1e-6 {
+        return None;
+    }
+    let power = libm::pow(10.0, libm::floor(libm::log10(rough * 1.001)));
+    let round = [5.0, 2.0, 1.0].map(|m| m * power).into_iter().find(|s| *s <= rough * 1.001)?;
+    (round >= 2.0 * interval).then(|| Time::from_secs_f64(round))
 }
 
 /// The links, at most two, with the longest queues in any run, leaving out those that no run loads to a half.
@@ -228,10 +255,14 @@ pub(crate) fn is_plottable(column: &str, of_link: bool) -> bool {
 
 /// The columns that can be plotted, for links or for flows.
 pub(crate) fn plottable(of_link: bool) -> impl Iterator<Item = &'static str> {
-    let table = if of_link { Table::Links } else { Table::Flows };
+    let tables: &[Table] = if of_link { &[Table::Links, Table::Control] } else { &[Table::Flows] };
     let is_number =
         |c: &&ColumnSpec| matches!(c.kind, ColumnKind::Number | ColumnKind::Count) && c.name != "time_s";
-    table.columns().iter().filter(is_number).map(|c| c.name)
+    tables.iter().flat_map(|table| table.columns()).filter(is_number).map(|c| c.name)
+}
+
+fn is_column(table: Table, column: &str) -> bool {
+    table.columns().iter().any(|c| c.name == column)
 }
 
 /// Eight colours that remain apart for the colour-blind, on light and on dark ground (after Okabe & Ito).

@@ -206,6 +206,25 @@ impl Built {
                 extra.insert(format!("lost.{name}"), (drops.before + drops.after) as f64);
             }
         }
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            let transport = &plan.transports[flow.transport.0 as usize];
+            if !transport.both_ways {
+                continue;
+            }
+            // With data both ways, what a packet carries is a question of its own.
+            let section = &flow.section;
+            extra.insert(format!("sack-blocks.{section}"), f64::from(transport.sack_blocks));
+            for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
+                let numbers = [
+                    ("segments-received", stats.segments_received),
+                    ("echoing-segments", stats.echoing_segments),
+                    ("pure-acks", stats.acks_sent),
+                ];
+                for (name, count) in numbers {
+                    *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
+                }
+            }
+        }
         for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
             let stats = self.network.read_source(id);
             extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);

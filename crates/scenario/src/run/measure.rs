@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use tollway_law::Time;
-use tollway_proto::Machine;
 use tollway_proto::transport::{Connection, Stats};
-use tollway_sim::{FlowId, LinkStats};
+use tollway_sim::{End, FlowId, LinkStats};
 
 use super::build::{Built, sender_name};
 use super::digest::Digest;
 use super::workload::{Generator, Running};
 use super::{Options, RunError};
 use crate::plan::{Data, Direction, Plan};
-use crate::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
+use crate::tables::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
 /// Reads counters and writes rows.
 pub(super) struct Meter {
@@ -109,6 +108,9 @@ impl Meter {
         let shown = shown_links(plan);
         let links = shown.iter().zip(&built.links).map(|(&rows, &link)| {
             built.network.measure_link(link, rows);
+            if rows && plan.measure.interval.is_some() {
+                built.network.log_control(link);
+            }
             LinkMeter {
                 last: LinkStats::default(),
                 at_warmup: LinkStats::default(),
@@ -226,15 +228,26 @@ impl Meter {
                 ..stats
             };
             self.writer.link(&row)?;
+            for control in built.network.take_control(built.links[i]) {
+                self.writer.control(&ControlRow {
+                    time_s: control.ends.as_secs_f64(),
+                    link: &plan.links[i].name,
+                    interval_ms: control.ends.saturating_sub(control.begins).as_millis_f64(),
+                    feedback_mbps: control.feedback * 8e-6,
+                    mean_rtt_ms: control.avg_rtt * 1e3,
+                    persistent_queue_bytes: control.persistent_queue as f64,
+                    feedback_count: control.packets,
+                    feedback_packets: control.packet_feedback / control.packets.max(1) as f64,
+                })?;
+            }
         }
         Ok(())
     }
 
-    /// A flow of the file has had all its data acknowledged.
-    pub(super) fn flow_done(&mut self, built: &Built, flow: FlowId, at: Time) {
+    /// One end of a flow of the file has had all its data acknowledged.
+    pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
         for &lane in self.lanes_of.get(&flow).into_iter().flatten() {
-            // The way back of a two-way flow ends when its own data have arrived; its rows go on until then.
-            if self.lanes[lane].forward || built.network.server(flow).is_done() {
+            if self.lanes[lane].forward == (end == End::Client) {
                 self.lanes[lane].done = Some(at);
             }
         }

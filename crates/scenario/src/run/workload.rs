@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
-use tollway_sim::FlowId;
+use tollway_sim::{End, FlowId};
 
 use super::RunError;
 use super::build::{Built, FlowEnds};
@@ -22,7 +22,7 @@ pub(super) struct Generator {
     arrived: u64,
     finished: u64,
     fct_sum: f64,
-    done: Vec<(FlowId, Time)>,
+    done: Vec<(FlowId, End, Time)>,
 }
 
 struct Queue {
@@ -105,6 +105,8 @@ impl Generator {
                     _ => None,
                 };
                 let flow = built.start_flow(plan, ends, vacant);
+                let both = plan.transports[workload.transport.0 as usize].both_ways;
+                built.network.retire_when_done(flow, both);
                 let running = Running { workload: i, number: queue.count, start: now, size };
                 self.running.insert(flow, running);
                 self.arrived += 1;
@@ -118,16 +120,16 @@ impl Generator {
     pub(super) fn collect(&mut self, built: &mut Built, meter: &mut Meter) -> Result<(), RunError> {
         self.done.clear();
         self.done.extend(built.network.drain_done());
-        for &(flow, at) in &self.done {
-            match self.running.remove(&flow) {
-                None => meter.flow_done(built, flow, at),
-                Some(running) => {
-                    meter.workload_flow_done(built, flow, &running, Some(at))?;
-                    self.finished += 1;
-                    self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
-                    built.network.retire_flow(flow);
-                    self.leaving.push_back(flow);
-                }
+        for &(flow, end, at) in &self.done {
+            if !self.running.contains_key(&flow) {
+                meter.flow_done(flow, end, at);
+            } else if built.network.is_retired(flow)
+                && let Some(running) = self.running.remove(&flow)
+            {
+                meter.workload_flow_done(built, flow, &running, Some(at))?;
+                self.finished += 1;
+                self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
+                self.leaving.push_back(flow);
             }
         }
         Ok(())

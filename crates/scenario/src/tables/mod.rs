@@ -4,10 +4,11 @@
 //! |---|---|
 //! | [`Table::Flows`] | flow and measurement interval |
 //! | [`Table::Links`] | link direction and measurement interval |
+//! | [`Table::Control`] | control interval of a link with an explicit law |
 //! | [`Table::Summary`] | flow, at the end |
 //! | [`Table::LinkSummary`] | link direction, at the end |
 //!
-//! An engine pushes plain rows ([`FlowRow`], [`LinkRow`], [`FlowSummary`], [`LinkSummary`]) into a [`TableWriter`],
+//! An engine pushes plain rows ([`FlowRow`], [`LinkRow`], [`ControlRow`], [`FlowSummary`], [`LinkSummary`]) into a [`TableWriter`],
 //! which writes batches of a few thousand of them to CSV, Arrow IPC and (feature `parquet`) Parquet files, keeps them
 //! in memory, or drops them, as [`Outputs`] says. With files alone, memory grows with the number of flow and link
 //! *names*, not with simulated time. [`RunResult`] is what reports are made of, whether it stayed in memory or was
@@ -24,7 +25,7 @@ mod schema;
 mod writer;
 
 pub use result::RunResult;
-pub use rows::{FlowRow, FlowSummary, LinkRow, LinkSummary};
+pub use rows::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary};
 pub use schema::{ColumnKind, ColumnSpec, Table};
 pub use writer::{Outputs, TableWriter};
 

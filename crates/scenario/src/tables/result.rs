@@ -17,6 +17,8 @@ pub struct RunResult {
     pub flows: Vec<RecordBatch>,
     /// Batches of [`Table::Links`], in order of time.
     pub links: Vec<RecordBatch>,
+    /// Batches of [`Table::Control`], each link's rows in order of time.
+    pub control: Vec<RecordBatch>,
     /// Batches of [`Table::Summary`].
     pub summary: Vec<RecordBatch>,
     /// Batches of [`Table::LinkSummary`].
@@ -28,7 +30,7 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// The four tables of `dir` as [`TableWriter`](super::TableWriter) wrote them in Arrow IPC; `extra` and `meta`
+    /// The tables of `dir` as [`TableWriter`](super::TableWriter) wrote them in Arrow IPC; `extra` and `meta`
     /// stay empty.
     ///
     /// # Errors
@@ -39,6 +41,7 @@ impl RunResult {
             variant: variant.into(),
             flows: read(Table::Flows)?,
             links: read(Table::Links)?,
+            control: read(Table::Control)?,
             summary: read(Table::Summary)?,
             link_summary: read(Table::LinkSummary)?,
             ..RunResult::default()

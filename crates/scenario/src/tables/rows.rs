@@ -49,6 +49,27 @@ pub struct LinkRow<'a> {
     pub marks: u64,
 }
 
+/// A control interval of a link's explicit law: a row of [`Table::Control`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControlRow<'a> {
+    /// End of the control interval, in seconds.
+    pub time_s: f64,
+    /// The link's name.
+    pub link: &'a str,
+    /// Length of the control interval in milliseconds.
+    pub interval_ms: f64,
+    /// Aggregate feedback to be given in it, in Mb/s.
+    pub feedback_mbps: f64,
+    /// The mean round-trip time that the law reckoned with, in milliseconds.
+    pub mean_rtt_ms: f64,
+    /// The queue that the law took for standing, in bytes.
+    pub persistent_queue_bytes: f64,
+    /// Packets that carried feedback away.
+    pub feedback_count: u64,
+    /// Mean of what each of them carried, in packets of its sender's window.
+    pub feedback_packets: f64,
+}
+
 /// A flow over its whole life: a row of [`Table::Summary`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowSummary<'a> {
@@ -143,6 +164,21 @@ impl Row for LinkRow<'_> {
         cells.number(self.queue_max_packets);
         cells.count(self.drops);
         cells.count(self.marks);
+    }
+}
+
+impl Row for ControlRow<'_> {
+    const TABLE: Table = Table::Control;
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.number(self.time_s);
+        cells.text(self.link);
+        cells.number(self.interval_ms);
+        cells.number(self.feedback_mbps);
+        cells.number(self.mean_rtt_ms);
+        cells.number(self.persistent_queue_bytes);
+        cells.count(self.feedback_count);
+        cells.number(self.feedback_packets);
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Table {
     Flows,
     /// A row a link direction an interval.
     Links,
+    /// A row a control interval of an explicit law.
+    Control,
     /// A row a flow, at the end.
     Summary,
     /// A row a link direction, at the end.
@@ -26,13 +28,15 @@ pub enum Table {
 
 impl Table {
     /// All of them, in the order they are documented in.
-    pub const ALL: [Table; 4] = [Table::Flows, Table::Links, Table::Summary, Table::LinkSummary];
+    pub const ALL: [Table; 5] =
+        [Table::Flows, Table::Links, Table::Control, Table::Summary, Table::LinkSummary];
 
-    /// Its name, which is also its file's, without the ending: `flows`, `links`, `summary`, `link_summary`.
+    /// Its name, which is also its file's, without the ending: `flows`, `links`, `control`, `summary`, `link_summary`.
     pub const fn name(self) -> &'static str {
         match self {
             Table::Flows => "flows",
             Table::Links => "links",
+            Table::Control => "control",
             Table::Summary => "summary",
             Table::LinkSummary => "link_summary",
         }
@@ -43,6 +47,7 @@ impl Table {
         match self {
             Table::Flows => FLOWS,
             Table::Links => LINKS,
+            Table::Control => CONTROL,
             Table::Summary => SUMMARY,
             Table::LinkSummary => LINK_SUMMARY,
         }
@@ -162,6 +167,17 @@ const LINKS: &[ColumnSpec] = &[
     number("queue_max_packets", "most packets queued"),
     count("drops", "packets dropped in the interval"),
     count("marks", "packets marked in the interval"),
+];
+
+const CONTROL: &[ColumnSpec] = &[
+    number("time_s", "end of the control interval"),
+    name("link", "the link"),
+    number("interval_ms", "length of the control interval"),
+    number("feedback_mbps", "aggregate feedback F to be given in it"),
+    number("mean_rtt_ms", "mean round-trip time that the law reckoned with"),
+    number("persistent_queue_bytes", "queue that the law took for standing"),
+    count("feedback_count", "packets that carried feedback away"),
+    number("feedback_packets", "mean of what each of them carried, as a change of its sender's window"),
 ];
 
 const SUMMARY: &[ColumnSpec] = &[

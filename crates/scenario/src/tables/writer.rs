@@ -10,7 +10,7 @@ use arrow_ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions};
 use super::columns::Columns;
 use super::rows::Row;
 use super::schema::Table;
-use super::{FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, csv};
+use super::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, csv};
 
 /// Takes rows from an engine and hands them on in batches.
 ///
@@ -19,6 +19,7 @@ use super::{FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, c
 pub struct TableWriter {
     flows: Stream,
     links: Stream,
+    control: Stream,
     summary: Stream,
     link_summary: Stream,
 }
@@ -35,6 +36,7 @@ impl TableWriter {
         Ok(TableWriter {
             flows: Stream::new(Table::Flows, outputs)?,
             links: Stream::new(Table::Links, outputs)?,
+            control: Stream::new(Table::Control, outputs)?,
             summary: Stream::new(Table::Summary, outputs)?,
             link_summary: Stream::new(Table::LinkSummary, outputs)?,
         })
@@ -54,6 +56,14 @@ impl TableWriter {
     /// A full batch could not be written.
     pub fn link(&mut self, row: &LinkRow<'_>) -> Result<(), TableError> {
         self.links.push(row)
+    }
+
+    /// Adds a row to [`Table::Control`].
+    ///
+    /// # Errors
+    /// A full batch could not be written.
+    pub fn control(&mut self, row: &ControlRow<'_>) -> Result<(), TableError> {
+        self.control.push(row)
     }
 
     /// Adds a row to [`Table::Summary`].
@@ -82,6 +92,7 @@ impl TableWriter {
             variant: variant.into(),
             flows: self.flows.finish()?,
             links: self.links.finish()?,
+            control: self.control.finish()?,
             summary: self.summary.finish()?,
             link_summary: self.link_summary.finish()?,
             ..RunResult::default()
@@ -94,7 +105,7 @@ impl TableWriter {
 pub struct Outputs {
     /// The folder for files; without one no file is written.
     pub dir: Option<PathBuf>,
-    /// Write `flows.csv`, `links.csv`, `summary.csv`, `link_summary.csv`.
+    /// Write `flows.csv`, `links.csv`, `control.csv`, `summary.csv`, `link_summary.csv`.
     pub csv: bool,
     /// Write `flows.arrow` and so on: Arrow IPC files, also known as Feather version 2.
     pub ipc: bool,

@@ -170,6 +170,12 @@ impl<N: Number> Xcp<N> {
         self.intervals
     }
 
+    /// When the control interval under way began, and when it ends.
+    pub fn interval(&self) -> (Time, Time) {
+        let Timer { next, period } = self.control_timer;
+        (Time(next.saturating_sub(period)), Time(next))
+    }
+
     /// What is left to hand out and to take back in this control interval, bytes/s.
     pub fn pools(&self) -> (f64, f64) {
         (f64::from_bits(self.positive.value().to_amount()), f64::from_bits(self.negative.value().to_amount()))

@@ -10,8 +10,8 @@ use crate::file::reader::Reader;
 use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
 use crate::plan::{
-    Cbr, CdfPoint, Data, Encoding, Flow, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask, Rto,
-    SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
+    Cbr, CdfPoint, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
+    Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -342,6 +342,40 @@ impl<'a> Resolver<'a> {
             .help(lonely.unwrap_or_else(|| "a `[link.NAME]` is missing, or one has `duplex = false`".into()));
     }
 
+    /// An XCP sender that no router answers gets all it asks for, which is everything: its data must cross an XCP link.
+    pub(super) fn answers(&mut self) {
+        let speaks = |l: &LinkId| matches!(self.plan.links[l.0 as usize].law, LinkLaw::Xcp(_));
+        let mut unanswered = Vec::new();
+        for request in &self.requests {
+            let (paths, transport): (Vec<&Path>, _) = match request.target {
+                Target::Flows { first, each } => {
+                    let flows = &self.plan.flows[first..first + each * request.pairs.count as usize];
+                    (flows.iter().step_by(each).map(|f| &f.path).collect(), flows[0].transport)
+                }
+                Target::Workload(w) => {
+                    (self.plan.workloads[w].paths.iter().collect(), self.plan.workloads[w].transport)
+                }
+                Target::Cbrs { .. } => continue,
+            };
+            let Transport { law, both_ways, .. } = &self.plan.transports[transport.0 as usize];
+            if !matches!(law, SenderLaw::Xcp(_)) {
+                continue;
+            }
+            let silent = |way: &[LinkId]| !way.iter().any(speaks);
+            let there = paths.iter().find(|p| silent(&p.route)).map(|p| (p.from, p.to));
+            let back = paths.iter().filter(|_| *both_ways).find(|p| silent(&p.back)).map(|p| (p.to, p.from));
+            unanswered.extend(there.or(back).map(|ends| (request.keys, ends)));
+        }
+        for (keys, (from, to)) in unanswered {
+            let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+            let message = format!("no link from `{}` to `{}` has the law \"xcp\"", name(from), name(to));
+            self.mistakes.add(keys.at("law"), message, "nobody answers").help(
+                "an XCP sender takes what routers grant: give a link on the way `law = \"xcp\"`, \
+                 and for data both ways its `reverse` too",
+            );
+        }
+    }
+
     /// The buffers of all flows, now that their routes are known.
     pub(super) fn buffers(&mut self) {
         for request in std::mem::take(&mut self.requests) {
@@ -388,13 +422,7 @@ impl<'a> Resolver<'a> {
 
 impl Target {
     /// Hands pair `k` its routes.
-    fn give(
-        self,
-        plan: &mut Plan,
-        k: usize,
-        route: Vec<crate::plan::LinkId>,
-        back: Vec<crate::plan::LinkId>,
-    ) {
+    fn give(self, plan: &mut Plan, k: usize, route: Vec<LinkId>, back: Vec<LinkId>) {
         let rtt = route::delay(&plan.links, &route).saturating_add(route::delay(&plan.links, &back));
         match self {
             Target::Flows { first, each } => {

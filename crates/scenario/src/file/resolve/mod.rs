@@ -71,6 +71,7 @@ pub(crate) fn resolve(
     if !r.mistakes.is_empty() {
         return None;
     }
+    r.answers();
     r.buffers();
     r.limits();
     r.changes();

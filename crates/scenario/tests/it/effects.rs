@@ -1,0 +1,448 @@
+//! Every key of the scenario file does something: a run with it set otherwise is another run.
+
+use std::collections::BTreeSet;
+
+use tollway_scenario::file::{Scenario, schema};
+use tollway_scenario::run::{DigestMode, Finished, Options, run};
+use tollway_scenario::tables::Outputs;
+
+/// Two senders with different round trips, two routers, losses, cross-traffic, a workload: enough for every key to
+/// matter to some packet.
+const BASE: &str = r#"
+name = "effects"
+duration = "6 s"
+seed = 3
+
+[measure]
+interval = "100 ms"
+warmup = "1 s"
+
+[node.s]
+count = 2
+[node.q]
+[node.r]
+[node.d]
+
+[medium.air]
+rate = "9 Mbps"
+
+[link.access]
+from = "s"
+to = "q"
+rate = "50 Mbps"
+delay = { first = "2 ms", last = "20 ms" }
+
+[link.mid]
+from = "q"
+to = "r"
+rate = "8 Mbps"
+delay = "10 ms"
+limit = "30 packets"
+
+[link.mid.reverse]
+delay = "12 ms"
+
+[link.last]
+from = "r"
+to = "d"
+medium = "air"
+delay = "3 ms"
+
+[flow.f]
+from = "s"
+to = "d"
+law = "newreno"
+
+[workload.w]
+from = "s"
+to = "d"
+law = "newreno"
+arrivals = { poisson = 2 }
+sizes = "30 kB"
+
+[cbr.c]
+from = "q"
+to = "d"
+rate = "1 Mbps"
+packet-size = "700 B"
+
+[[change]]
+at = "3 s"
+link = "mid"
+rate = "5 Mbps"
+
+[[loss]]
+link = "mid"
+probability = 0.005
+"#;
+
+/// What the run leaves behind: every packet-hop, every result.
+fn digests(text: &str, sets: &[&str]) -> (u64, u64) {
+    let scenario = match Scenario::parse("effects.toml", text, sets) {
+        Ok(scenario) => scenario,
+        Err(error) => panic!("{sets:?}: {:?}", error.mistakes()),
+    };
+    let once = |digest| {
+        let options = Options { outputs: Outputs::memory(), digest, ..Options::default() };
+        let Finished { run, .. } = run(&scenario.variants()[0].plan, &options).expect("it runs");
+        run.digest
+    };
+    (once(DigestMode::Packets), once(DigestMode::Results))
+}
+
+/// A key, what is set before to give it a meaning, and the value that has to make a difference.
+struct Case {
+    key: &'static str,
+    more: &'static str,
+    given: &'static [&'static str],
+    set: &'static str,
+}
+
+macro_rules! cases {
+    ($($key:literal: [$($given:literal),*] $(+ $more:expr;)? $set:literal,)*) => {
+        &[$(Case { key: $key, given: &[$($given),*], more: concat!("", $($more)?), set: $set },)*]
+    };
+}
+
+const CASES: &[Case] = cases! {
+    "duration": [] "duration=5s",
+    "seed": [] "seed=4",
+    "node.count": [] "node.s.count=3",
+    "medium.rate": [] "medium.air.rate=4Mbps",
+    "link.from": [] "link.last.from=q",
+    "link.to": [] "link.mid.to=d",
+    "link.rate": [] "link.mid.rate=7Mbps",
+    "link.delay": [] "link.mid.delay=11ms",
+    "link.delay.first": ["link.access.delay=5 ms"] "link.access.delay={ first = \"1 ms\", last = \"9 ms\" }",
+    "link.delay.last": ["link.access.delay={ first = \"1 ms\", last = \"9 ms\" }"] "link.access.delay.last=7ms",
+    "link.reverse.delay.first": ["link.access.delay=5 ms"] "link.access.reverse.delay={ first = \"1 ms\", last = \"9 ms\" }",
+    "link.reverse.delay.last": ["link.access.reverse.delay={ first = \"1 ms\", last = \"9 ms\" }"] "link.access.reverse.delay.last=7ms",
+    "flow.start.first": ["flow.f.start={ first = \"0 s\", last = \"1 s\" }"] "flow.f.start.first=100ms",
+    "flow.start.last": ["flow.f.start={ first = \"0 s\", last = \"1 s\" }"] "flow.f.start.last=500ms",
+    "flow.start.random": ["flow.f.start={ random = \"1 s\", after = \"0 s\" }"] "flow.f.start.random=500ms",
+    "flow.start.after": ["flow.f.start={ random = \"1 s\", after = \"0 s\" }"] "flow.f.start.after=200ms",
+    "flow.stop.first": ["flow.f.stop={ first = \"4 s\", last = \"5 s\" }"] "flow.f.stop.first=3900ms",
+    "flow.stop.last": ["flow.f.stop={ first = \"4 s\", last = \"5 s\" }"] "flow.f.stop.last=4500ms",
+    "flow.stop.random": ["flow.f.stop={ random = \"1 s\", after = \"4 s\" }"] "flow.f.stop.random=500ms",
+    "flow.stop.after": ["flow.f.stop={ random = \"1 s\", after = \"4 s\" }"] "flow.f.stop.after=4100ms",
+    "cbr.start.first": ["cbr.c.from=s", "cbr.c.start={ first = \"0 s\", last = \"1 s\" }"] "cbr.c.start.first=100ms",
+    "cbr.start.last": ["cbr.c.from=s", "cbr.c.start={ first = \"0 s\", last = \"1 s\" }"] "cbr.c.start.last=500ms",
+    "cbr.start.random": ["cbr.c.from=s", "cbr.c.start={ random = \"1 s\", after = \"0 s\" }"] "cbr.c.start.random=500ms",
+    "cbr.start.after": ["cbr.c.from=s", "cbr.c.start={ random = \"1 s\", after = \"0 s\" }"] "cbr.c.start.after=200ms",
+    "cbr.stop.first": ["cbr.c.from=s", "cbr.c.stop={ first = \"4 s\", last = \"5 s\" }"] "cbr.c.stop.first=3900ms",
+    "cbr.stop.last": ["cbr.c.from=s", "cbr.c.stop={ first = \"4 s\", last = \"5 s\" }"] "cbr.c.stop.last=4500ms",
+    "cbr.stop.random": ["cbr.c.from=s", "cbr.c.stop={ random = \"1 s\", after = \"4 s\" }"] "cbr.c.stop.random=500ms",
+    "cbr.stop.after": ["cbr.c.from=s", "cbr.c.stop={ random = \"1 s\", after = \"4 s\" }"] "cbr.c.stop.after=4100ms",
+    "link.overhead": [] "link.mid.overhead=20 B",
+    "link.law": [] "link.mid.law=red",
+    "link.limit": [] "link.mid.limit=10 packets",
+    "link.capacity": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.capacity=6Mbps",
+    "link.medium": [] "link.mid.medium=air",
+    "link.loss": [] "link.mid.loss=0.02",
+    "link.duplex": [] + "[link.home]\nfrom = \"d\"\nto = \"r\"\nrate = \"1 Mbps\"\ndelay = \"9 ms\"\n"; "link.last.duplex=false",
+    "link.reverse": [] "link.mid.reverse.delay=5ms",
+    "link.reverse.rate": [] "link.mid.reverse.rate=300kbps",
+    "link.reverse.delay": [] "link.mid.reverse.delay=5ms",
+    "link.reverse.overhead": [] "link.mid.reverse.overhead=20 B",
+    "link.reverse.law": ["link.mid.reverse.rate=100kbps", "link.mid.reverse.limit=20 packets"] "link.mid.reverse.law=red",
+    "link.reverse.limit": ["link.mid.reverse.rate=100kbps"] "link.mid.reverse.limit=3 packets",
+    "link.reverse.capacity": ["flow.f.both-ways=true", "flow.f.law=xcp", "link.mid.law=xcp", "link.mid.reverse.law=xcp"] "link.mid.reverse.capacity=3Mbps",
+    "link.reverse.loss": [] "link.mid.reverse.loss=0.1",
+    "link.reverse.xcp": ["flow.f.both-ways=true", "flow.f.law=xcp", "link.mid.law=xcp", "link.mid.reverse.law=xcp"] "link.mid.reverse.xcp.alpha=0.2",
+    "link.reverse.red": ["flow.f.both-ways=true", "link.mid.reverse.law=red", "link.mid.reverse.limit=20 packets"] "link.mid.reverse.red.min-threshold=2 packets",
+    "link.xcp": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.alpha=0.2",
+    "link.xcp.alpha": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.alpha=0.2",
+    "link.xcp.beta": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.beta=0.1",
+    "link.xcp.gamma": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.gamma=0.3",
+    "link.xcp.max-interval": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.max-interval=20ms",
+    "link.xcp.min-interval": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.min-interval=200ms",
+    "link.xcp.form": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.form=window",
+    "link.xcp.arithmetic": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.arithmetic=fixed32",
+    "link.xcp.overhead": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.overhead=100 B",
+    "link.red": ["link.mid.law=red"] "link.mid.red={ weight = 0.02 }",
+    "link.red.min-threshold": ["link.mid.law=red"] "link.mid.red.min-threshold=0.1",
+    "link.red.max-threshold": ["link.mid.law=red"] "link.mid.red.max-threshold=0.5",
+    "link.red.max-probability": ["link.mid.law=red"] "link.mid.red.max-probability=0.3",
+    "link.red.weight": ["link.mid.law=red"] "link.mid.red.weight=0.02",
+    "link.red.gentle": ["link.mid.law=red", "link.mid.red.weight=0.1", "link.mid.red.max-threshold=0.3"] "link.mid.red.gentle=true",
+    "flow.from": [] "flow.f.from=q",
+    "flow.to": [] "flow.f.to=r",
+    "flow.count": [] "flow.f.count=2",
+    "flow.start": [] "flow.f.start={ first = \"0 s\", last = \"1 s\" }",
+    "flow.stop": [] "flow.f.stop=4s",
+    "flow.size": [] "flow.f.size=300kB",
+    "flow.frames": [] "flow.f.frames={ count = 100, size = 4000 }",
+    "flow.frames.count": ["flow.f.frames={ count = 100, size = 4000 }"] "flow.f.frames.count=90",
+    "flow.frames.size": ["flow.f.frames={ count = 100, size = 4000 }"] "flow.f.frames.size=3000",
+    "flow.law": [] "flow.f.law=cubic",
+    "flow.receive-buffer": [] "flow.f.receive-buffer=5 packets",
+    "flow.send-buffer": [] "flow.f.send-buffer=5 packets",
+    "flow.packet-size": [] "flow.f.packet-size=1000 B",
+    "flow.header": ["flow.f.size=600 kB"] "flow.f.header=60 B",
+    "flow.ack-size": [] "flow.f.ack-size=60 B",
+    "flow.initial-window": [] "flow.f.initial-window=3",
+    "flow.sack": [] "flow.f.sack=false",
+    "flow.sack-blocks": ["link.mid.loss=0.05", "link.mid.reverse.loss=0.3"] "flow.f.sack-blocks=1",
+    "flow.loss-detection": [] "flow.f.loss-detection=rack",
+    "flow.delayed-ack": [] "flow.f.delayed-ack=40ms",
+    "flow.handshake": [] "flow.f.handshake=false",
+    "flow.encoding": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.encoding=tcp-option",
+    "flow.feedback": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.encoding=tcp-option"] "flow.f.feedback=integer",
+    "flow.both-ways": [] "flow.f.both-ways=true",
+    "flow.ecn": ["link.mid.law=red"] "flow.f.ecn=true",
+    "flow.rto": ["link.mid.loss=0.1"] "flow.f.rto.min=1s",
+    "flow.rto.initial": ["link.mid.loss=0.7"] "flow.f.rto.initial=500ms",
+    "flow.rto.min": ["link.mid.loss=0.1", "flow.f.rto.granularity=1ms"] "flow.f.rto.min=1s",
+    "flow.rto.max": ["link.mid.loss=0.4"] "flow.f.rto.max=300ms",
+    "flow.rto.granularity": ["link.mid.loss=0.1"] "flow.f.rto.granularity=1ms",
+    "flow.rto.backoff": ["link.mid.loss=0.4"] "flow.f.rto.backoff=false",
+    "flow.rto.fixed": ["link.mid.loss=0.1"] "flow.f.rto.fixed=300ms",
+    "flow.receive-window": [] "flow.f.receive-window={ growth = \"per-packet\", initial = 2, step = 1 }",
+    "flow.receive-window.growth": ["flow.f.receive-window={ growth = \"per-packet\", initial = 2 }"] "flow.f.receive-window.growth=whole",
+    "flow.receive-window.initial": ["flow.f.receive-window={ growth = \"per-packet\", initial = 2 }"] "flow.f.receive-window.initial=4",
+    "flow.receive-window.step": ["flow.f.receive-window={ growth = \"per-packet\", initial = 2 }"] "flow.f.receive-window.step=1",
+    "flow.xcp": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.pacing=true",
+    "flow.xcp.on-loss": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.on-loss=keep",
+    "flow.xcp.advertise-limit": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.receive-buffer=8 packets"] "flow.f.xcp.advertise-limit=false",
+    "flow.xcp.pacing": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.pacing=true",
+    "flow.xcp.request": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.request=1Mbps",
+    "flow.xcp.whole-window": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.whole-window=true",
+    "flow.xcp.gain-segment": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.gain-segment=1000",
+    "flow.xcp.aging": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.size=600 kB"] "flow.f.xcp.aging=0.5",
+    "workload.from": [] "workload.w.from=q",
+    "workload.to": [] "workload.w.to=r",
+    "workload.arrivals": [] "workload.w.arrivals={ interval = \"400 ms\" }",
+    "workload.sizes": [] "workload.w.sizes={ pareto = { mean = \"30 kB\", shape = 1.5 } }",
+    "workload.start": [] "workload.w.start=1s",
+    "workload.stop": [] "workload.w.stop=3s",
+    "workload.max-flows": [] "workload.w.max-flows=3",
+    "workload.law": ["workload.w.sizes=300 kB"] "workload.w.law=cubic",
+    "workload.receive-buffer": [] "workload.w.receive-buffer=3 packets",
+    "workload.send-buffer": [] "workload.w.send-buffer=3 packets",
+    "workload.packet-size": [] "workload.w.packet-size=1000 B",
+    "workload.header": [] "workload.w.header=60 B",
+    "workload.ack-size": [] "workload.w.ack-size=60 B",
+    "workload.initial-window": [] "workload.w.initial-window=3",
+    "workload.sack": ["workload.w.sizes=300 kB"] "workload.w.sack=false",
+    "workload.sack-blocks": ["workload.w.sizes=600 kB", "link.mid.loss=0.05", "link.mid.reverse.loss=0.3"] "workload.w.sack-blocks=1",
+    "workload.loss-detection": ["workload.w.sizes=300 kB"] "workload.w.loss-detection=rack",
+    "workload.delayed-ack": [] "workload.w.delayed-ack=40ms",
+    "workload.handshake": [] "workload.w.handshake=false",
+    "workload.encoding": ["link.mid.law=xcp", "workload.w.law=xcp"] "workload.w.encoding=tcp-option",
+    "workload.feedback": ["link.mid.law=xcp", "workload.w.law=xcp", "workload.w.encoding=tcp-option"] "workload.w.feedback=integer",
+    "workload.both-ways": [] "workload.w.both-ways=true",
+    "workload.ecn": ["link.mid.law=red"] "workload.w.ecn=true",
+    "workload.rto": ["link.mid.loss=0.1"] "workload.w.rto.min=1s",
+    "workload.receive-window": [] "workload.w.receive-window={ growth = \"per-packet\", initial = 2, step = 1 }",
+    "workload.xcp": ["link.mid.law=xcp", "workload.w.law=xcp"] "workload.w.xcp.pacing=true",
+    "cbr.from": [] "cbr.c.from=r",
+    "cbr.to": [] "cbr.c.to=r",
+    "cbr.rate": [] "cbr.c.rate=2Mbps",
+    "cbr.packet-size": [] "cbr.c.packet-size=1400 B",
+    "cbr.start": [] "cbr.c.start=1s",
+    "cbr.stop": [] "cbr.c.stop=3s",
+    "cbr.on": ["cbr.c.off=300ms", "cbr.c.on=100ms"] "cbr.c.on=200ms",
+    "cbr.off": ["cbr.c.off=300ms", "cbr.c.on=100ms"] "cbr.c.off=200ms",
+    "change.at": [] "change.0.at=2s",
+    "change.link": [] "change.0.link=last",
+    "change.direction": [] "change.0.direction=reverse",
+    "change.rate": [] "change.0.rate=2Mbps",
+    "change.delay": [] "change.0.delay=30ms",
+    "change.loss": [] "change.0.loss=0.1",
+    "change.blackout": [] "change.0.blackout=200ms",
+    "change.capacity": ["link.mid.law=xcp", "flow.f.law=xcp"] "change.0.capacity=3Mbps",
+    "change.limit": [] "change.0.limit=5 packets",
+    "change.flow": [] + "[[change]]\nat = \"2 s\"\nflow = \"f\"\nreceive-buffer = \"4 packets\"\n"; "change.1.flow=f.2",
+    "change.receive-buffer": ["flow.f.receive-buffer=20 packets"] + "[[change]]\nat = \"2 s\"\nflow = \"f\"\nreceive-buffer = \"4 packets\"\n"; "change.1.receive-buffer=8 packets",
+    "loss.link": [] "loss.0.link=last",
+    "loss.direction": [] "loss.0.direction=reverse",
+    "loss.probability": [] "loss.0.probability=0.02",
+    "loss.place": [] "loss.0.place=before",
+    "loss.from": [] "loss.0.from=3s",
+    "loss.until": [] "loss.0.until=3s",
+    "loss.only": ["flow.f.both-ways=true"] "loss.0.only=data",
+};
+
+/// Keys that are there for people, for theory or for `reproduce`, or whose parts are listed above.
+const NO_EFFECT: &[&str] = &[
+    "name",
+    "title",
+    "source",
+    "description",
+    "measure",
+    "node",
+    "medium",
+    "link",
+    "flow",
+    "workload",
+    "cbr",
+    "change",
+    "loss",
+    "variant",
+    "claim",
+    "plot",
+    "reference",
+    // `measuring_changes_no_packet`.
+    "measure.interval",
+    "measure.warmup",
+    // A second router that is only compared: `shadows_report_and_change_nothing`.
+    "link.xcp.shadow",
+    // Theory's: the ideal column of the tables.
+    "flow.weight",
+    "workload.weight",
+];
+
+#[test]
+fn every_key_makes_a_difference() {
+    let mut wrong = Vec::new();
+    for case in CASES {
+        let text = format!("{BASE}{}", case.more);
+        let sets: Vec<&str> = case.given.iter().chain([&case.set]).copied().collect();
+        let (before, after) = (digests(&text, case.given), digests(&text, &sets));
+        if before == after {
+            wrong.push(case.key);
+        }
+    }
+    assert!(wrong.is_empty(), "these keys change nothing: {wrong:?}");
+}
+
+#[test]
+fn every_key_is_tried() {
+    let tried: BTreeSet<&str> = CASES.iter().map(|case| case.key).chain(NO_EFFECT.iter().copied()).collect();
+    let mut missing = Vec::new();
+    walk(&schema(), "", &mut |path| {
+        // Sections that two tables share are tried in one of them.
+        let shared = [
+            "workload.rto.",
+            "workload.receive-window.",
+            "workload.xcp.",
+            "link.reverse.xcp.",
+            "link.reverse.red.",
+        ];
+        if !tried.contains(path) && !shared.iter().any(|prefix| path.starts_with(prefix)) {
+            missing.push(path.to_owned());
+        }
+    });
+    assert!(missing.is_empty(), "no case tries {missing:?}");
+}
+
+/// Every key of the schema by its path, names left out.
+fn walk(schema: &serde_json::Value, path: &str, note: &mut impl FnMut(&str)) {
+    for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        note(&path);
+        for inner in [inner, &inner["items"], &inner["additionalProperties"]] {
+            // Claims, plots and references are the report's.
+            if inner.is_object() {
+                walk(inner, &path, note);
+            }
+        }
+    }
+}
+
+#[test]
+fn shadows_report_and_change_nothing() {
+    let given = ["link.mid.law=xcp", "flow.f.law=xcp"];
+    let with = ["link.mid.law=xcp", "flow.f.law=xcp", "link.mid.xcp.shadow=fixed128"];
+    assert_eq!(digests(BASE, &given), digests(BASE, &with));
+    let scenario = Scenario::parse("effects.toml", BASE, &with).unwrap();
+    let options = Options { outputs: Outputs::memory(), ..Options::default() };
+    let extra = run(&scenario.variants()[0].plan, &options).unwrap().result.extra;
+    assert!(extra["law-divergence-packets.mid"] > 1000.0, "{extra:?}");
+    assert!(extra["law-divergence.mid"].is_finite());
+}
+
+/// What is measured differs, what happens does not.
+#[test]
+fn measuring_changes_no_packet() {
+    let whole = |sets: &[&str]| {
+        let scenario = Scenario::parse("effects.toml", BASE, sets).unwrap();
+        let options =
+            Options { outputs: Outputs::memory(), digest: DigestMode::Packets, ..Options::default() };
+        run(&scenario.variants()[0].plan, &options).unwrap()
+    };
+    let rows = |table: &[arrow_array::RecordBatch]| table.iter().map(|batch| batch.num_rows()).sum::<usize>();
+    let base = whole(&[]);
+    for set in ["measure.interval=none", "measure.interval=7ms", "measure.warmup=2s", "measure.warmup=2050ms"]
+    {
+        let other = whole(&[set]);
+        assert_eq!(base.run.digest, other.run.digest, "{set}");
+        let same = match set.starts_with("measure.interval") {
+            true => rows(&base.result.flows) == rows(&other.result.flows),
+            false => base.result.summary == other.result.summary,
+        };
+        assert!(!same, "{set}");
+        // A summary does not depend on the rows.
+        if set.starts_with("measure.interval") {
+            assert_eq!(base.result.summary, other.result.summary, "{set}");
+            assert_eq!(base.result.link_summary, other.result.link_summary, "{set}");
+        } else {
+            assert_eq!(base.result.flows, other.result.flows, "{set}");
+            assert_eq!(base.result.links, other.result.links, "{set}");
+        }
+    }
+}
+
+/// A default that is spelled out is the same run.
+#[test]
+fn defaults_are_what_they_say() {
+    let xcp: &[&str] = &["link.mid.law=xcp", "flow.f.law=xcp"];
+    let red: &[&str] = &["link.mid.law=red"];
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "measure.interval=100ms"),
+        (&[], "link.last.delay=3 ms"),
+        (&[], "link.mid.overhead=0 B"),
+        (&[], "link.last.limit=1000 packets"),
+        (&[], "link.mid.reverse.limit=unlimited"),
+        (&[], "link.mid.reverse.law=drop-tail"),
+        (&[], "link.mid.reverse.rate=8Mbps"),
+        (&[], "link.mid.loss=0"),
+        (&[], "link.mid.duplex=true"),
+        (xcp, "link.mid.capacity=8Mbps"),
+        (
+            xcp,
+            "link.mid.xcp={ alpha = 0.4, beta = 0.226, gamma = 0.1, max-interval = \"1 s\", min-interval = \"1 ms\", form = \"throughput\", arithmetic = \"float\", overhead = 0, shadow = \"none\" }",
+        ),
+        (
+            red,
+            "link.mid.red={ min-threshold = 0.25, max-threshold = 0.75, max-probability = 0.1, weight = 0.002, gentle = false }",
+        ),
+        (
+            &[],
+            "flow.f={ start = \"0 s\", receive-buffer = \"unlimited\", send-buffer = \"unlimited\", packet-size = 1500, header = 40, ack-size = 40, initial-window = 10, sack = true, sack-blocks = 3, loss-detection = \"rfc6675\", delayed-ack = \"none\", handshake = true, encoding = \"acp\", both-ways = false, ecn = false, weight = 1 }",
+        ),
+        (&["flow.f.sack=false"], "flow.f.loss-detection=newreno"),
+        (xcp, "flow.f.initial-window=2"),
+        (
+            &["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.encoding=tcp-option"],
+            "flow.f={ sack-blocks = 2, feedback = \"split\" }",
+        ),
+        (
+            &[],
+            "flow.f.rto={ initial = \"1 s\", min = \"200 ms\", max = \"60 s\", granularity = \"200 ms\", backoff = true }",
+        ),
+        (&[], "flow.f.receive-window={ growth = \"whole\", initial = 10 }"),
+        (&["flow.f.receive-window.growth=per-packet"], "flow.f.receive-window={ initial = 10, step = 2 }"),
+        (
+            xcp,
+            "flow.f.xcp={ on-loss = \"halve\", advertise-limit = true, pacing = false, request = \"all\", whole-window = false, gain-segment = 1500 }",
+        ),
+        (&[], "workload.w.start=0 s"),
+        (&[], "change.0.direction=both"),
+        (&[], "loss.0={ direction = \"forward\", place = \"after\", from = \"0 s\", only = \"all\" }"),
+    ];
+    for (given, set) in cases {
+        let sets: Vec<&str> = given.iter().chain([set]).copied().collect();
+        // A list's members are set key by key.
+        let sets: Vec<String> = match set.strip_prefix("loss.0={ ") {
+            None => sets.iter().map(|s| (*s).to_owned()).collect(),
+            Some(keys) => keys
+                .trim_end_matches(" }")
+                .split(", ")
+                .map(|pair| format!("loss.0.{}", pair.replace(" = ", "=")))
+                .collect(),
+        };
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        assert_eq!(digests(BASE, given), digests(BASE, &sets), "{set}");
+    }
+}

@@ -1,0 +1,72 @@
+//! What an explicit law said, control interval by control interval.
+
+use tollway_law::Time;
+use tollway_law::link::AnyLink;
+use tollway_proto::{Flags, Packet};
+
+/// A control interval of a link's law in which tolled packets left.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControlInterval {
+    /// When it began.
+    pub begins: Time,
+    /// When it ended.
+    pub ends: Time,
+    /// The aggregate feedback that was to be given in it, bytes/s.
+    pub feedback: f64,
+    /// The mean round-trip time that the law reckoned with, s.
+    pub avg_rtt: f64,
+    /// The persistent queue that the law knew of when the first packet left, bytes.
+    pub persistent_queue: u64,
+    /// Tolled packets that left.
+    pub packets: u64,
+    /// The sum of what they carried away, each by itself as a change of window: due · RTT / size, packets.
+    pub packet_feedback: f64,
+}
+
+/// Collects [`ControlInterval`]s of one link until somebody reads them.
+#[derive(Debug, Default)]
+pub(crate) struct ControlLog {
+    /// The number of the interval under way.
+    number: Option<u64>,
+    now: ControlInterval,
+    ended: Vec<ControlInterval>,
+}
+
+impl ControlLog {
+    /// `packet` leaves, `law` having written into its toll.
+    #[inline]
+    pub(crate) fn note(&mut self, law: &AnyLink, packet: &Packet) {
+        if !packet.flags.has(Flags::TOLLED) {
+            return;
+        }
+        let number = law.control_intervals();
+        if self.number != Some(number) {
+            self.turn(law, number);
+        }
+        let window_bytes = packet.toll.due * f64::from(packet.toll.rtt);
+        self.now.packets += 1;
+        self.now.packet_feedback += window_bytes / f64::from(packet.size.max(1));
+    }
+
+    #[cold]
+    fn turn(&mut self, law: &AnyLink, number: u64) {
+        if self.now.packets > 0 {
+            self.ended.push(self.now);
+        }
+        self.number = Some(number);
+        self.now = law.xcp().map_or(ControlInterval::default(), |state| ControlInterval {
+            begins: state.interval_begins,
+            ends: state.interval_ends,
+            feedback: state.feedback,
+            avg_rtt: state.avg_rtt,
+            persistent_queue: state.persistent_queue,
+            packets: 0,
+            packet_feedback: 0.0,
+        });
+    }
+
+    /// The intervals that ended since the last call and are known to have: a packet of a later one has left.
+    pub(crate) fn take(&mut self) -> Vec<ControlInterval> {
+        std::mem::take(&mut self.ended)
+    }
+}
