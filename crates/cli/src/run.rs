@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
-use tollway_report::session::{Ran, Session, to_json};
+use tollway_report::session::{Account, Ran, Session};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::DigestMode;
 use tollway_scenario::tables::RunResult;
@@ -45,9 +45,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         None => Vec::new(),
     };
     if args.json {
-        let mut object = to_json(&scenario, &runs);
-        object["peak_rss_bytes"] = terminal::peak_memory().into();
-        say(format_args!("{object:#}\n"));
+        terminal::say_json(&Account {
+            scenario: &scenario,
+            runs: &runs,
+            peak_rss_bytes: terminal::peak_memory(),
+        });
     } else if !args.quiet {
         print_tables(&plan.title, &runs);
     }

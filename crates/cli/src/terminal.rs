@@ -24,6 +24,13 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
+/// Prints a value as JSON, like [`say`].
+pub(crate) fn say_json(value: &impl serde::Serialize) {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+    let _ = written.and_then(|()| writeln!(out)).and_then(|()| out.flush());
+}
+
 /// Columns of the terminal, 100 if there is none.
 pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).clamp(60, 140))

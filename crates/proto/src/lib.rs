@@ -5,6 +5,7 @@
 //! and a test drives it by hand.
 
 pub mod encoding;
+pub mod fifo;
 pub mod machine;
 pub mod packet;
 pub mod port;
@@ -12,6 +13,7 @@ pub mod stamp;
 pub mod transport;
 
 pub use encoding::Encoding;
+pub use fifo::Fifo;
 pub use machine::Machine;
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};

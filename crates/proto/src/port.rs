@@ -1,11 +1,9 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
-use std::collections::VecDeque;
-
 use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing, Verdict};
 
-use crate::{Flags, Packet, Stamp};
+use crate::{Fifo, Flags, Packet, Stamp};
 
 /// Where an engine keeps its packets; a port and its queue move only handles.
 ///
@@ -54,21 +52,21 @@ pub enum Offered {
 pub struct Port<L, H> {
     /// The law, for the engine to set up and to look into.
     pub law: L,
-    queue: VecDeque<H>,
+    queue: Fifo<H>,
     bytes: u64,
     limit: Limit,
 }
 
-impl<L: LinkLaw, H: Copy> Port<L, H> {
+impl<L: LinkLaw, H: Copy + Default> Port<L, H> {
     /// An empty port.
     pub fn new(law: L, limit: Limit) -> Port<L, H> {
-        Port { law, queue: VecDeque::new(), bytes: 0, limit }
+        Port { law, queue: Fifo::new(), bytes: 0, limit }
     }
 
     /// Packets queued, the one in transmission not counted.
     #[inline]
     pub fn packets(&self) -> u32 {
-        self.queue.len() as u32
+        self.queue.len()
     }
 
     /// Bytes queued.
@@ -89,7 +87,7 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
 
     /// The packets queued, next to leave first.
     pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.queue.iter().copied()
+        self.queue.iter()
     }
 
     /// A packet arrives.
@@ -101,7 +99,7 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
             size,
             kind: packet.kind(),
             ect: packet.flags.has(Flags::ECT),
-            backlog_packets: self.queue.len() as u32,
+            backlog_packets: self.queue.len(),
             backlog_bytes: self.bytes,
             waited: Time::ZERO,
         };
@@ -169,13 +167,13 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
         mut dropped: impl FnMut(&mut P, H),
     ) -> Option<H> {
         loop {
-            let handle = *self.queue.front()?;
+            let handle = self.queue.front()?;
             let packet = pool.packet(handle);
             let passing = Passing {
                 size: u32::from(packet.size),
                 kind: packet.kind(),
                 ect: packet.flags.has(Flags::ECT),
-                backlog_packets: self.queue.len() as u32,
+                backlog_packets: self.queue.len(),
                 backlog_bytes: self.bytes,
                 waited: packet.entered.elapsed(now),
             };

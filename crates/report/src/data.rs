@@ -243,19 +243,10 @@ const SUMMARY_NUMBERS: &[&str] = &[
     "marks",
 ];
 
-/// The rows of a table as JSON objects, one key a column; nulls stay nulls.
-pub(crate) fn rows_as_json(batches: &[RecordBatch]) -> Vec<serde_json::Map<String, serde_json::Value>> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        let from = rows.len();
-        rows.resize_with(from + batch.num_rows(), serde_json::Map::new);
-        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-            for (i, row) in rows[from..].iter_mut().enumerate() {
-                row.insert(field.name().clone(), cell(column, i));
-            }
-        }
-    }
-    rows
+/// A row as an object, columns in their order.
+pub(crate) fn row_as_json(batch: &RecordBatch, row: usize) -> serde_json::Map<String, serde_json::Value> {
+    let named = batch.schema_ref().fields().iter().zip(batch.columns());
+    named.map(|(field, column)| (field.name().clone(), cell(column, row))).collect()
 }
 
 fn cell(column: &dyn Array, row: usize) -> serde_json::Value {
@@ -272,6 +263,7 @@ fn cell(column: &dyn Array, row: usize) -> serde_json::Value {
                 _ => serde_json::Value::Null,
             }
         }
+        DataType::Utf8 => column.as_string::<i32>().value(row).into(),
         _ => serde_json::Value::Null,
     }
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use arrow_array::RecordBatch;
 use rayon::prelude::*;
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Value, json};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{self, DigestMode, Finished, RunError, RunInfo};
@@ -129,27 +131,71 @@ impl Session {
 }
 
 /// Everything about the runs as one JSON object, units in the names.
-pub fn to_json(scenario: &Scenario, runs: &[Ran]) -> Value {
-    let plan = &scenario.variants()[0].plan;
-    let total = |count: fn(&RunInfo) -> u64| runs.iter().map(|ran| count(&ran.info)).sum::<u64>();
-    let seconds = |spent: fn(&RunInfo) -> f64| runs.iter().map(|ran| spent(&ran.info)).sum::<f64>();
-    let digest = runs.iter().fold(0u64, |all, ran| all.rotate_left(7) ^ ran.info.digest);
-    let rows = |table: fn(&RunResult) -> &[arrow_array::RecordBatch]| -> Vec<Value> {
-        runs.iter()
-            .flat_map(|ran| {
-                let named = !ran.result.variant.is_empty();
-                data::rows_as_json(table(&ran.result)).into_iter().map(move |mut row| {
-                    if named {
-                        let name = Value::from(ran.result.variant.as_str());
-                        row.shift_insert(0, "variant".into(), name);
+///
+/// It is written row by row: as a tree of values it would take more memory than the run of a large network.
+#[derive(Clone, Copy, Debug)]
+pub struct Account<'a> {
+    /// What was run.
+    pub scenario: &'a Scenario,
+    /// How it went.
+    pub runs: &'a [Ran],
+    /// The most memory the process has held so far, in bytes, if the system tells.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Serialize for Account<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (plan, runs) = (&self.scenario.variants()[0].plan, self.runs);
+        let total = |count: fn(&RunInfo) -> u64| runs.iter().map(|ran| count(&ran.info)).sum::<u64>();
+        let seconds = |spent: fn(&RunInfo) -> f64| runs.iter().map(|ran| spent(&ran.info)).sum::<f64>();
+        let digest = runs.iter().fold(0u64, |all, ran| all.rotate_left(7) ^ ran.info.digest);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("scenario", &plan.name)?;
+        map.serialize_entry("title", &plan.title)?;
+        map.serialize_entry("seed", &plan.seed)?;
+        map.serialize_entry("engine", "sim")?;
+        map.serialize_entry("duration_s", &plan.duration.as_secs_f64())?;
+        map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
+        map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
+        map.serialize_entry("events", &total(|info| info.events))?;
+        map.serialize_entry("packet_hops", &total(|info| info.packet_hops))?;
+        map.serialize_entry("digest", &format!("{digest:016x}"))?;
+        map.serialize_entry("setup_s", &seconds(|info| info.setup_s))?;
+        map.serialize_entry("run_cpu_s", &seconds(|info| info.run_cpu_s))?;
+        map.serialize_entry("run_wall_s", &seconds(|info| info.run_wall_s))?;
+        map.serialize_entry("runs", &each(runs))?;
+        map.serialize_entry("peak_rss_bytes", &self.peak_rss_bytes)?;
+        map.end()
+    }
+}
+
+/// The rows of one table of all runs.
+struct Rows<'a> {
+    runs: &'a [Ran],
+    table: fn(&RunResult) -> &[RecordBatch],
+}
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut rows = serializer.serialize_seq(None)?;
+        for ran in self.runs {
+            for batch in (self.table)(&ran.result) {
+                for i in 0..batch.num_rows() {
+                    let mut row = data::row_as_json(batch, i);
+                    if !ran.result.variant.is_empty() {
+                        row.shift_insert(0, "variant".into(), ran.result.variant.as_str().into());
                     }
-                    Value::Object(row)
-                })
-            })
-            .collect()
-    };
-    let each: Vec<Value> = runs
-        .iter()
+                    rows.serialize_element(&row)?;
+                }
+            }
+        }
+        rows.end()
+    }
+}
+
+/// What each run took.
+fn each(runs: &[Ran]) -> Vec<Value> {
+    runs.iter()
         .map(|ran| {
             json!({
                 "variant": ran.result.variant,
@@ -167,21 +213,5 @@ pub fn to_json(scenario: &Scenario, runs: &[Ran]) -> Value {
                 "extra": ran.result.extra,
             })
         })
-        .collect();
-    json!({
-        "scenario": plan.name,
-        "title": plan.title,
-        "seed": plan.seed,
-        "engine": "sim",
-        "duration_s": plan.duration.as_secs_f64(),
-        "flows": rows(|result| &result.summary),
-        "links": rows(|result| &result.link_summary),
-        "events": total(|info| info.events),
-        "packet_hops": total(|info| info.packet_hops),
-        "digest": format!("{digest:016x}"),
-        "setup_s": seconds(|info| info.setup_s),
-        "run_cpu_s": seconds(|info| info.run_cpu_s),
-        "run_wall_s": seconds(|info| info.run_wall_s),
-        "runs": each,
-    })
+        .collect()
 }

@@ -1,13 +1,11 @@
 //! One direction of a link: port, transmitter, wire.
 
-use std::collections::VecDeque;
-
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{Limit, Offered};
-use tollway_proto::{Flags, Packet, Port};
+use tollway_proto::{Fifo, Flags, Packet, Port};
 
 use crate::control::ControlLog;
 use crate::slab::Slab;
@@ -110,28 +108,63 @@ pub struct LinkStats {
     pub queue_max_packets: u32,
 }
 
+/// Three cache lines, in the order of use: a large network waits for memory more than for anything else.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Link {
-    pub(crate) port: Port<AnyLink, u32>,
-    /// Packets on the wire or in the transmitter, by arrival at the far end.
-    flight: VecDeque<(Time, u32)>,
+    /// When the next packet arrives at the far end, [`Time::NEVER`] if none is on its way, and which.
+    first: Arrival,
     /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet, this lies after the
     /// last instant the link was caught up to.
     pub(crate) free_at: Time,
     /// Nanoseconds a byte, in units of 2^-24.
     ns_per_byte: u64,
-    /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
-    carry: u64,
     delay: Time,
+    /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
+    carry: u32,
     overhead: u32,
+    pub(crate) faults: Option<Box<Faults>>,
     /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
     pub(crate) medium: u32,
-    pub(crate) measured: bool,
-    queue_since: Time,
-    pub(crate) stats: LinkStats,
-    pub(crate) faults: Option<Box<Faults>>,
+    /// The queue is watched.
+    measured: bool,
+    pub(crate) port: Port<AnyLink, u32>,
+    /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
+    /// never gets here, and needs no other memory than the link's own.
+    behind: Fifo<Arrival>,
+    sent_packets: u64,
+    sent_bytes: u64,
+    busy_ns: u64,
+    rare: Box<Rare>,
     /// Kept while somebody wants it.
     pub(crate) control: Option<Box<ControlLog>>,
+}
+
+const _: () = assert!(size_of::<Link>() == 192);
+
+/// A packet on its way to the far end.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    at: Time,
+    slot: u32,
+}
+
+impl Default for Arrival {
+    fn default() -> Arrival {
+        Arrival { at: Time::NEVER, slot: 0 }
+    }
+}
+
+/// What is counted on measured links only, or seldom.
+#[derive(Debug, Default)]
+struct Rare {
+    drops: Drops,
+    marks: u64,
+    queue_since: Time,
+    queue_byte_ns: u64,
+    queue_packet_ns: u64,
+    queue_max_bytes: u64,
+    queue_max_packets: u32,
 }
 
 /// What goes wrong on a link.
@@ -179,49 +212,60 @@ pub(crate) enum Outcome {
 
 impl Link {
     pub(crate) fn new(spec: LinkSpec) -> Link {
-        let mut link = Link {
-            port: Port::new(spec.law, spec.limit),
-            flight: VecDeque::new(),
+        Link {
+            first: Arrival::default(),
             free_at: Time::ZERO,
-            ns_per_byte: 0,
-            carry: 0,
+            ns_per_byte: fixed_ns_per_byte(spec.rate),
             delay: spec.delay,
+            carry: 0,
             overhead: spec.overhead,
+            faults: None,
             medium: NO_MEDIUM,
             measured: false,
-            queue_since: Time::ZERO,
-            stats: LinkStats::default(),
-            faults: None,
+            port: Port::new(spec.law, spec.limit),
+            behind: Fifo::new(),
+            sent_packets: 0,
+            sent_bytes: 0,
+            busy_ns: 0,
+            rare: Box::default(),
             control: None,
-        };
-        link.ns_per_byte = fixed_ns_per_byte(spec.rate);
-        link
+        }
     }
 
     /// When the next packet arrives at the far end.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Time {
-        self.flight.front().map_or(Time::NEVER, |&(at, _)| at)
+        self.first.at
+    }
+
+    /// Whether no packet is on the wire or in the transmitter.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.first.at == Time::NEVER
     }
 
     /// Packets on the wire or in the transmitter.
     pub(crate) fn in_flight(&self) -> usize {
-        self.flight.len()
+        usize::from(!self.is_idle()) + self.behind.len() as usize
     }
 
     /// The packet that arrives at the far end at `now`.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time, slab: &mut Slab) -> Option<u32> {
-        let (at, slot) = self.flight.pop_front()?;
-        debug_assert_eq!(at, now);
-        if self.flight.is_empty() {
+        let arrived = self.first;
+        if arrived.at == Time::NEVER {
+            return None;
+        }
+        debug_assert_eq!(arrived.at, now);
+        self.first = self.behind.pop_front().unwrap_or_default();
+        if self.is_idle() {
             self.catch_up(now, slab);
             // What departed meanwhile with a delay that had shrunk doesn't overtake this packet, either.
             for (at, _) in self.flight.iter_mut().take_while(|(at, _)| *at < now) {
                 *at = now;
             }
         }
-        Some(slot)
+        Some(arrived.slot)
     }
 
     /// Whether random loss takes the packet off the wire.
@@ -231,7 +275,7 @@ impl Link {
             None => false,
             Some(faults) => {
                 let lost = faults.strike(Place::After, packet);
-                self.stats.drops.after += u64::from(lost);
+                self.rare.drops.after += u64::from(lost);
                 lost
             }
         }
@@ -250,7 +294,7 @@ impl Link {
     #[inline]
     pub(crate) fn transmit(&mut self, now: Time, slab: &mut Slab) -> bool {
         self.note_queue(now);
-        let drops = &mut self.stats.drops.law;
+        let drops = &mut self.rare.drops.law;
         let taken = self.port.take(now, slab, |slab, slot| {
             *drops += 1;
             slab.free(slot);
@@ -269,21 +313,25 @@ impl Link {
         }
         slab.quantise_link(slot);
         let bytes = u64::from(slab.get(slot).size) + u64::from(self.overhead);
-        let scaled = bytes * self.ns_per_byte + self.carry;
-        self.carry = scaled & FRACTION;
+        let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
+        self.carry = (scaled & FRACTION) as u32;
         let span = Time(scaled >> FRACTION_BITS);
         self.free_at = start + span;
-        self.stats.sent_packets += 1;
-        self.stats.sent_bytes += bytes;
-        self.stats.busy_ns += span.0;
+        self.sent_packets += 1;
+        self.sent_bytes += bytes;
+        self.busy_ns += span.0;
         self.launch(self.free_at + self.delay, slot);
     }
 
-    /// A wire keeps order: if the delay has shrunk, later packets don't overtake.
     #[inline]
     fn launch(&mut self, at: Time, slot: u32) {
-        let at = self.flight.back().map_or(at, |&(last, _)| at.max(last));
-        self.flight.push_back((at, slot));
+        if self.is_idle() {
+            self.first = Arrival { at, slot };
+            return;
+        }
+        // A wire keeps order: if the delay has shrunk, later packets don't overtake.
+        let last = self.behind.back().unwrap_or(self.first);
+        self.behind.push_back(Arrival { at: at.max(last.at), slot });
     }
 
     /// A packet arrives at the port.
@@ -292,7 +340,7 @@ impl Link {
         if let Some(faults) = &mut self.faults
             && faults.strike(Place::Before, slab.get(slot))
         {
-            self.stats.drops.before += 1;
+            self.rare.drops.before += 1;
             return Outcome::Lost;
         }
         self.catch_up(now, slab);
@@ -306,19 +354,19 @@ impl Link {
             self.note_queue(now);
             let offered = self.port.offer(now, slot, slab);
             if self.measured {
-                self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
-                self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
+                self.rare.queue_max_bytes = self.rare.queue_max_bytes.max(self.port.bytes());
+                self.rare.queue_max_packets = self.rare.queue_max_packets.max(self.port.packets());
             }
             offered
         };
         match offered {
             Offered::Queued => return Outcome::In,
             Offered::Marked => {
-                self.stats.marks += 1;
+                self.rare.marks += 1;
                 return Outcome::In;
             }
-            Offered::Full => self.stats.drops.full += 1,
-            Offered::Dropped => self.stats.drops.law += 1,
+            Offered::Full => self.rare.drops.full += 1,
+            Offered::Dropped => self.rare.drops.law += 1,
         }
         Outcome::Lost
     }
@@ -327,10 +375,11 @@ impl Link {
     #[inline]
     fn note_queue(&mut self, now: Time) {
         if self.measured {
-            let span = now.0 - self.queue_since.0;
-            self.stats.queue_byte_ns += self.port.bytes() * span;
-            self.stats.queue_packet_ns += u64::from(self.port.packets()) * span;
-            self.queue_since = now;
+            let rare = &mut *self.rare;
+            let span = now.0 - rare.queue_since.0;
+            rare.queue_byte_ns += self.port.bytes() * span;
+            rare.queue_packet_ns += u64::from(self.port.packets()) * span;
+            rare.queue_since = now;
         }
     }
 
@@ -338,14 +387,36 @@ impl Link {
     pub(crate) fn read_stats(&mut self, now: Time, slab: &mut Slab) -> LinkStats {
         self.catch_up(now, slab);
         self.note_queue(now);
-        let mut stats = self.stats;
-        // What the packet in transmission has still to go isn't done yet.
-        stats.busy_ns -= self.free_at.saturating_sub(now).0;
-        self.stats.queue_byte_ns = 0;
-        self.stats.queue_packet_ns = 0;
-        self.stats.queue_max_bytes = self.port.bytes();
-        self.stats.queue_max_packets = self.port.packets();
+        let rare = &mut *self.rare;
+        let stats = LinkStats {
+            sent_packets: self.sent_packets,
+            sent_bytes: self.sent_bytes,
+            // What the packet in transmission has still to go isn't done yet.
+            busy_ns: self.busy_ns - self.free_at.saturating_sub(now).0,
+            drops: rare.drops,
+            marks: rare.marks,
+            queue_byte_ns: rare.queue_byte_ns,
+            queue_packet_ns: rare.queue_packet_ns,
+            queue_max_bytes: rare.queue_max_bytes,
+            queue_max_packets: rare.queue_max_packets,
+        };
+        rare.queue_byte_ns = 0;
+        rare.queue_packet_ns = 0;
+        rare.queue_max_bytes = self.port.bytes();
+        rare.queue_max_packets = self.port.packets();
         stats
+    }
+
+    /// Packets lost here so far.
+    pub(crate) fn drops(&self) -> Drops {
+        self.rare.drops
+    }
+
+    /// Turns measurement of the queue on or off.
+    pub(crate) fn measure(&mut self, now: Time, on: bool) {
+        self.note_queue(now);
+        self.measured = on;
+        self.rare.queue_since = now;
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
@@ -357,9 +428,10 @@ impl Link {
             let left = self.free_at.0 - now.0;
             let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
             self.free_at = now + Time(scaled);
-            self.stats.busy_ns = self.stats.busy_ns - left + scaled;
-            if let Some((_, slot)) = self.flight.pop_back() {
-                self.launch(self.free_at + self.delay, slot);
+            self.busy_ns = self.busy_ns - left + scaled;
+            let last = self.behind.pop_back().unwrap_or_else(|| std::mem::take(&mut self.first));
+            if last.at != Time::NEVER {
+                self.launch(self.free_at + self.delay, last.slot);
             }
         }
     }

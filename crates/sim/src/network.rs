@@ -109,20 +109,24 @@ impl Census {
     }
 }
 
+/// What the loop looks at first stands first: beside the machine's own, one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Endpoint<M> {
-    machine: M,
+    live: bool,
+    done: bool,
+    /// The flow is retired once neither end has this any more.
+    awaited: bool,
     route: u32,
     /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
     balance: i64,
     open_at: Time,
     stop_at: Time,
-    live: bool,
-    done: bool,
-    /// The flow is retired once neither end has this any more.
-    awaited: bool,
+    /// Its pending event, as the scheduler has it.
+    armed: Time,
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     heard_rtt: f32,
+    machine: M,
 }
 
 /// A half-duplex medium: link directions that take turns, one packet each (round robin, as contention among stations
@@ -139,7 +143,7 @@ impl<M: Machine> Network<M> {
     pub fn new(seed: u64) -> Network<M> {
         Network {
             now: Time::ZERO,
-            scheduler: Scheduler::new(2),
+            scheduler: Scheduler::new(0, 2),
             slab: Slab::default(),
             links: Vec::new(),
             mediums: Vec::new(),
@@ -222,8 +226,7 @@ impl<M: Machine> Network<M> {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
             self.endpoints[at].live = false;
             if self.sealed {
-                let entity = self.endpoint_entity(at);
-                self.scheduler.set(entity, Time::NEVER);
+                self.arm(at, Time::NEVER);
             }
         }
     }
@@ -248,10 +251,8 @@ impl<M: Machine> Network<M> {
             let last = self.endpoint_entity(at + 1) as usize;
             self.scheduler.grow(last + 1);
             for at in [at, at + 1] {
-                let endpoint = &self.endpoints[at];
-                let deadline = endpoint.deadline();
-                let entity = self.endpoint_entity(at);
-                self.scheduler.set(entity, deadline);
+                let deadline = self.endpoints[at].deadline();
+                self.arm(at, deadline);
             }
         }
     }
@@ -278,7 +279,7 @@ impl<M: Machine> Network<M> {
 
     /// Turns measurement of a link's queue on or off.
     pub fn measure_link(&mut self, link: LinkId, on: bool) {
-        self.links[link.0 as usize].measured = on;
+        self.links[link.0 as usize].measure(self.now, on);
     }
 
     /// Keeps from now on what a link's law says in each control interval, to be read with
@@ -427,7 +428,7 @@ impl<M: Machine> Network<M> {
             created: self.slab.created(),
             delivered: self.delivered,
             absorbed: self.absorbed,
-            dropped: self.links.iter().map(|link| link.stats.drops.total()).sum(),
+            dropped: self.links.iter().map(|link| link.drops().total()).sum(),
             queued: self.links.iter().map(|link| u64::from(link.port.packets())).sum(),
             in_flight: self.links.iter().map(|link| link.in_flight() as u64).sum(),
         }
@@ -445,18 +446,26 @@ impl<M: Machine> Network<M> {
         }
         self.sealed = true;
         let fixed = self.links.len() + self.mediums.len() + self.sources.len();
-        self.scheduler = Scheduler::new(fixed + self.endpoints.len());
+        self.scheduler = Scheduler::new(self.links.len(), fixed + self.endpoints.len());
         for (i, source) in self.sources.iter().enumerate() {
             let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
             self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, first);
         }
-        for (i, endpoint) in self.endpoints.iter().enumerate() {
-            self.scheduler.set((fixed + i) as u32, endpoint.deadline());
+        for at in 0..self.endpoints.len() {
+            let deadline = self.endpoints[at].deadline();
+            self.arm(at, deadline);
         }
     }
 
     fn endpoint_entity(&self, at: usize) -> u32 {
         (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
+    }
+
+    /// Sets an endpoint's pending event.
+    fn arm(&mut self, at: usize, deadline: Time) {
+        self.endpoints[at].armed = deadline;
+        let entity = self.endpoint_entity(at);
+        self.scheduler.set(entity, deadline);
     }
 
     /// A packet reaches the far end of link `id`.
@@ -488,7 +497,7 @@ impl<M: Machine> Network<M> {
     #[inline]
     fn offer(&mut self, id: u32, slot: u32) {
         let link = &mut self.links[id as usize];
-        let was_empty = link.in_flight() == 0;
+        let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {
             Outcome::Lost => self.lose(slot),
             Outcome::In if link.medium != NO_MEDIUM => {
@@ -497,7 +506,7 @@ impl<M: Machine> Network<M> {
                     self.take_turn(medium);
                 }
             }
-            Outcome::In if was_empty => {
+            Outcome::In if was_idle => {
                 let at = link.next_arrival();
                 self.scheduler.set(id, at);
             }
@@ -552,10 +561,10 @@ impl<M: Machine> Network<M> {
         if !endpoint.done && endpoint.machine.is_done() {
             self.note_done(at);
         }
-        let deadline = self.endpoints[at].deadline();
-        let entity = self.endpoint_entity(at);
-        if deadline < self.scheduler.pending(entity) {
-            self.scheduler.set(entity, deadline);
+        let endpoint = &self.endpoints[at];
+        let deadline = endpoint.deadline();
+        if deadline < endpoint.armed {
+            self.arm(at, deadline);
         }
     }
 
@@ -617,8 +626,7 @@ impl<M: Machine> Network<M> {
             self.send_all(at);
         }
         let deadline = self.endpoints[at].deadline();
-        let entity = self.endpoint_entity(at);
-        self.scheduler.set(entity, deadline);
+        self.arm(at, deadline);
     }
 
     /// A source of cross-traffic sends its next packet.
@@ -659,15 +667,16 @@ impl<M: Machine> Network<M> {
 impl<M: Machine> Endpoint<M> {
     fn pair(spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
         let end = |machine, route: RouteId, open_at| Endpoint {
-            machine,
+            live: true,
+            done: false,
+            awaited: false,
             route: route.0,
             balance: 0,
             open_at,
             stop_at: spec.stop,
-            live: true,
-            done: false,
-            awaited: false,
+            armed: Time::NEVER,
             heard_rtt: 0.0,
+            machine,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
     }

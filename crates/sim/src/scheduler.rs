@@ -1,8 +1,11 @@
 //! Who is next: the pending event of each entity (link, endpoint, source), earliest first.
 //!
 //! An entity has at most one pending event, so an event is 8 bytes: `time << bits | id`, compared as one integer.
-//! Equal times go by id, which no history can change. Up to 2048 entities a tournament tree of those keys is
-//! fastest, above it a calendar of buckets that tunes its own width.
+//! Equal times go by id, which no history can change.
+//!
+//! Links and timers behave differently, so each kind has a tournament tree of its own. A link's event comes with a
+//! packet and goes with it, and most links of a large network are idle: their tree has leaves only for the pending
+//! events, so that it stays in the fastest cache. Timers are nearly always pending and seldom set.
 
 use tollway_law::Time;
 
@@ -10,26 +13,24 @@ use tollway_law::Time;
 #[derive(Debug)]
 pub struct Scheduler {
     bits: u32,
-    queue: Queue,
-}
-
-#[derive(Debug)]
-enum Queue {
-    Tree(Tree),
-    Calendar(Box<Calendar>),
+    /// Entities below this are busy ones.
+    busy: u32,
+    links: Lively,
+    timers: Calm,
 }
 
 impl Scheduler {
-    /// For `entities` entities, numbered from 0; more can come later.
-    pub fn new(entities: usize) -> Scheduler {
-        let entities = entities.max(2);
+    /// For `entities` entities numbered from 0, of which the first `busy` have short-lived events; more of the others
+    /// can come later.
+    pub fn new(busy: usize, entities: usize) -> Scheduler {
+        let entities = entities.max(busy).max(2);
         let bits = usize::BITS - (entities - 1).leading_zeros();
-        let queue = if entities <= TREE_MAX {
-            Queue::Tree(Tree::new(1 << bits))
-        } else {
-            Queue::Calendar(Box::new(Calendar::new(entities, bits)))
-        };
-        Scheduler { bits, queue }
+        Scheduler {
+            bits,
+            busy: busy as u32,
+            links: Lively::new(busy),
+            timers: Calm::new((1usize << bits).saturating_sub(busy)),
+        }
     }
 
     /// How many entities there is room for.
@@ -47,7 +48,7 @@ impl Scheduler {
         if entities <= self.capacity() {
             return;
         }
-        let mut bigger = Scheduler::new(entities.max(2 * self.capacity()));
+        let mut bigger = Scheduler::new(self.busy as usize, entities.max(2 * self.capacity()));
         for id in 0..self.capacity() as u32 {
             let time = self.pending(id);
             if time != Time::NEVER {
@@ -60,9 +61,10 @@ impl Scheduler {
     /// The pending event of `id`, [`Time::NEVER`] if there is none.
     #[inline]
     pub fn pending(&self, id: u32) -> Time {
-        let key = match &self.queue {
-            Queue::Tree(tree) => tree.get(id as usize),
-            Queue::Calendar(calendar) => calendar.due.get(id as usize).copied().unwrap_or(IDLE),
+        let key = if id < self.busy {
+            self.links.get(id as usize)
+        } else {
+            self.timers.get((id - self.busy) as usize)
         };
         if key == IDLE { Time::NEVER } else { Time(key >> self.bits) }
     }
@@ -72,216 +74,169 @@ impl Scheduler {
     #[inline]
     pub fn set(&mut self, id: u32, time: Time) {
         let key = if time.0 > u64::MAX >> self.bits { IDLE } else { time.0 << self.bits | u64::from(id) };
-        match &mut self.queue {
-            Queue::Tree(tree) => tree.set(id as usize, key),
-            Queue::Calendar(calendar) => calendar.set(id as usize, key),
+        if id < self.busy {
+            self.links.set(id as usize, key);
+        } else {
+            self.timers.set((id - self.busy) as usize, key);
         }
     }
 
     /// The earliest event before `end`; it stays pending until it is set anew.
     #[inline]
     pub fn next_before(&mut self, end: Time) -> Option<(Time, u32)> {
-        let key = match &mut self.queue {
-            Queue::Tree(tree) => tree.keys[1],
-            Queue::Calendar(calendar) => calendar.peek(),
-        };
+        let key = self.links.peek().min(self.timers.keys[1]);
         let time = Time(key >> self.bits);
         (key != IDLE && time < end).then_some((time, (key & ((1 << self.bits) - 1)) as u32))
     }
 }
 
-/// A tournament (winner) tree: node `i` holds the least key of nodes `2i` and `2i + 1`.
+/// A tournament tree with a leaf for each pending event.
 ///
-/// The array has a fixed size so that a masked index needs no check. There is no early exit on the way up: the
-/// siblings' loads don't depend on each other, an exit would, on a branch nobody can predict.
+/// An event that ends leaves a hole, which the next one to begin fills: a packet that goes from one idle link to
+/// another costs one way up the tree, not two.
 #[derive(Debug)]
-struct Tree {
-    keys: Box<[u64; TREE_NODES]>,
-    leaves: usize,
-    levels: u32,
+struct Lively {
+    keys: Vec<u64>,
+    /// By entity, its leaf; [`NO_LEAF`] while nothing is pending.
+    leaf_of: Vec<u32>,
+    /// Leaves without an event, the last one freed on top.
+    free: Vec<u32>,
+    /// A leaf whose event has ended, and which the tree doesn't know of yet.
+    hole: u32,
 }
 
-impl Tree {
-    fn new(leaves: usize) -> Tree {
-        Tree { keys: Box::new([IDLE; TREE_NODES]), leaves, levels: leaves.trailing_zeros() }
+impl Lively {
+    fn new(entities: usize) -> Lively {
+        Lively {
+            keys: vec![IDLE; 2 * LEAST_LEAVES],
+            leaf_of: vec![NO_LEAF; entities],
+            free: (0..LEAST_LEAVES as u32).rev().collect(),
+            hole: NO_LEAF,
+        }
     }
 
     #[inline]
     fn get(&self, id: usize) -> u64 {
-        self.keys[(self.leaves + id) % TREE_NODES]
-    }
-
-    #[inline]
-    fn set(&mut self, id: usize, key: u64) {
-        let mut node = self.leaves + id;
-        self.keys[node % TREE_NODES] = key;
-        let mut least = key;
-        for _ in 0..self.levels {
-            least = least.min(self.keys[(node ^ 1) % TREE_NODES]);
-            node >>= 1;
-            self.keys[node % TREE_NODES] = least;
-        }
-    }
-}
-
-/// A calendar queue (Brown 1988) with lazy deletion: buckets of equal width around the present, an overflow for the
-/// far future, and the bucket of the present kept sorted.
-#[derive(Debug)]
-struct Calendar {
-    /// The valid key of each entity; what the buckets hold beside it is stale.
-    due: Vec<u64>,
-    /// Keys of the present bucket, the earliest last.
-    present: Vec<u64>,
-    buckets: Vec<Vec<u64>>,
-    overflow: Vec<u64>,
-    /// Keys below this belong to `present`.
-    present_end: u64,
-    /// The bucket after the present one.
-    cursor: usize,
-    /// log2 of a bucket's width, in key units.
-    width_log2: u32,
-    /// Keys in buckets and overflow, stale ones included.
-    ahead: usize,
-    /// Since the last look at the width: buckets passed and keys found in them.
-    passed: u32,
-    found: u32,
-    bits: u32,
-}
-
-impl Calendar {
-    fn new(entities: usize, bits: u32) -> Calendar {
-        Calendar {
-            due: vec![IDLE; entities],
-            present: Vec::new(),
-            buckets: vec![Vec::new(); BUCKETS],
-            overflow: Vec::new(),
-            present_end: 0,
-            cursor: 0,
-            // 4 µs to begin with; the width follows the density of events.
-            width_log2: 12 + bits,
-            ahead: 0,
-            passed: 0,
-            found: 0,
-            bits,
+        match self.leaf_of[id] {
+            NO_LEAF => IDLE,
+            leaf => self.keys[self.keys.len() / 2 + leaf as usize],
         }
     }
 
     #[inline]
     fn set(&mut self, id: usize, key: u64) {
-        if id >= self.due.len() {
-            self.due.resize(id + 1, IDLE);
-        }
-        if self.due[id] == key {
-            return;
-        }
-        self.due[id] = key;
+        let leaf = self.leaf_of[id];
         if key == IDLE {
-            return;
-        }
-        if key < self.present_end {
-            // Few keys lie before this one: what is due now was put in last.
-            let mut at = self.present.len();
-            while at > 0 && self.present[at - 1] < key {
-                at -= 1;
+            if leaf != NO_LEAF {
+                self.leaf_of[id] = NO_LEAF;
+                self.close();
+                self.hole = leaf;
             }
-            self.present.insert(at, key);
+        } else if leaf == NO_LEAF {
+            let leaf = self.open();
+            self.leaf_of[id] = leaf;
+            replay(&mut self.keys, leaf as usize, key);
         } else {
-            self.file(key);
+            replay(&mut self.keys, leaf as usize, key);
         }
     }
 
-    /// Puts a key of the future into its bucket.
+    /// A leaf for a new event.
     #[inline]
-    fn file(&mut self, key: u64) {
-        self.ahead += 1;
-        let distance = (key - self.present_end) >> self.width_log2;
-        if distance < BUCKETS as u64 {
-            self.buckets[(self.cursor + distance as usize) % BUCKETS].push(key);
-        } else {
-            self.overflow.push(key);
+    fn open(&mut self) -> u32 {
+        if self.hole != NO_LEAF {
+            return std::mem::replace(&mut self.hole, NO_LEAF);
         }
+        match self.free.pop() {
+            Some(leaf) => leaf,
+            None => self.grow(),
+        }
+    }
+
+    /// Lets the tree know of the hole.
+    #[inline]
+    fn close(&mut self) {
+        if self.hole != NO_LEAF {
+            let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
+            self.free.push(leaf);
+            replay(&mut self.keys, leaf as usize, IDLE);
+        }
+    }
+
+    /// Four times as many leaves; answers one of the new ones.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let leaves = self.keys.len() / 2;
+        let mut keys = vec![IDLE; 8 * leaves];
+        for (leaf, &key) in self.keys[leaves..].iter().enumerate() {
+            replay(&mut keys, leaf, key);
+        }
+        self.keys = keys;
+        self.free.extend((leaves as u32 + 1..4 * leaves as u32).rev());
+        leaves as u32
     }
 
     #[inline]
     fn peek(&mut self) -> u64 {
-        loop {
-            while let Some(&key) = self.present.last() {
-                if self.due[(key & ((1 << self.bits) - 1)) as usize] == key {
-                    return key;
-                }
-                self.present.pop();
-            }
-            if self.ahead == 0 {
-                return IDLE;
-            }
-            self.advance();
+        self.close();
+        self.keys[1]
+    }
+}
+
+/// A tournament tree with a leaf for each entity.
+#[derive(Debug)]
+struct Calm {
+    keys: Vec<u64>,
+}
+
+impl Calm {
+    fn new(entities: usize) -> Calm {
+        let mut leaves = LEAST_LEAVES;
+        while leaves < entities {
+            leaves *= 4;
         }
+        Calm { keys: vec![IDLE; 2 * leaves] }
     }
 
-    /// Makes the next bucket the present one.
-    fn advance(&mut self) {
-        if self.ahead == self.overflow.len() {
-            // Nothing but the far future: go there at once.
-            let (due, mask) = (&self.due, (1 << self.bits) - 1);
-            self.overflow.retain(|&key| due[(key & mask) as usize] == key);
-            self.ahead = self.overflow.len();
-            let Some(&first) = self.overflow.iter().min() else { return };
-            self.present_end = first >> self.width_log2 << self.width_log2;
-            self.refile();
-            return;
-        }
-        std::mem::swap(&mut self.present, &mut self.buckets[self.cursor]);
-        self.ahead -= self.present.len();
-        self.passed += 1;
-        self.found += self.present.len() as u32;
-        if self.present.len() > 1 {
-            self.present.sort_unstable_by(|a, b| b.cmp(a));
-        }
-        self.cursor = (self.cursor + 1) % BUCKETS;
-        self.present_end += 1 << self.width_log2;
-        if self.cursor == 0 {
-            self.tune();
-        }
+    #[inline]
+    fn get(&self, id: usize) -> u64 {
+        self.keys[self.keys.len() / 2 + id]
     }
 
-    /// Once a round: takes in what has come near, and changes the width if buckets are too full or too empty.
-    fn tune(&mut self) {
-        if self.passed as usize >= BUCKETS {
-            if self.found > 6 * self.passed && self.width_log2 > self.bits {
-                self.width_log2 -= 1;
-            } else if self.found < self.passed && self.width_log2 < 40 + self.bits.min(20) {
-                self.width_log2 += 1;
-            }
-            (self.passed, self.found) = (0, 0);
-        }
-        self.refile();
+    #[inline(never)]
+    fn set(&mut self, id: usize, key: u64) {
+        replay(&mut self.keys, id, key);
     }
+}
 
-    fn refile(&mut self) {
-        let mut keys = std::mem::take(&mut self.overflow);
-        for bucket in &mut self.buckets {
-            keys.append(bucket);
-        }
-        self.ahead = 0;
-        for key in keys {
-            if self.due[(key & ((1 << self.bits) - 1)) as usize] == key {
-                self.file(key);
-            }
-        }
+/// Plays the matches of a leaf's new key: node `i` of `keys` holds the least of nodes `4i` to `4i + 3`, the leaves are
+/// its upper half, a power of four.
+///
+/// There is no early exit on the way up: the siblings' loads don't depend on each other, an exit would, on a branch
+/// nobody can predict. The key itself is never read back: a load has to wait for the store before it.
+#[inline]
+fn replay(keys: &mut [u64], leaf: usize, key: u64) {
+    // A power of two, so that a masked index needs no check.
+    let mask = keys.len() - 1;
+    let mut node = keys.len() / 2 + leaf;
+    keys[node & mask] = key;
+    let mut least = key;
+    while node > 1 {
+        let others = keys[(node ^ 2) & mask].min(keys[(node ^ 3) & mask]);
+        least = least.min(others.min(keys[(node ^ 1) & mask]));
+        node >>= 2;
+        keys[node & mask] = least;
     }
 }
 
 /// No event.
 const IDLE: u64 = u64::MAX;
 
-/// Up to how many entities the tree is the faster one (measured, see `docs/src/speed.md`).
-const TREE_MAX: usize = 8192;
+/// An entity without an event.
+const NO_LEAF: u32 = u32::MAX;
 
-/// Nodes of the largest tree.
-const TREE_NODES: usize = 2 * TREE_MAX;
-
-/// Buckets of the calendar.
-const BUCKETS: usize = 4096;
+/// Leaves of the smallest tree, a power of four.
+const LEAST_LEAVES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -297,7 +252,7 @@ mod tests {
             steps in prop::collection::vec((0u32..50, 0u64..3_000_000, 0u8..8), 1..400),
         ) {
             let spread = if many { 100 } else { 1 };
-            let mut scheduler = Scheduler::new(50 * spread);
+            let mut scheduler = Scheduler::new(25 * spread, 50 * spread);
             let mut plain = vec![u64::MAX; 50 * spread];
             let mut now = 0;
             for (id, ahead, kind) in steps {
@@ -324,7 +279,7 @@ mod tests {
 
     #[test]
     fn growing_keeps_what_is_pending() {
-        let mut scheduler = Scheduler::new(4);
+        let mut scheduler = Scheduler::new(2, 4);
         scheduler.set(3, Time(70));
         scheduler.set(1, Time(70));
         scheduler.grow(10_000);
