@@ -260,12 +260,22 @@ impl Link {
         self.first = self.behind.pop_front().unwrap_or_default();
         if self.is_idle() {
             self.catch_up(now, slab);
-            // What departed meanwhile with a delay that had shrunk doesn't overtake this packet, either.
-            for (at, _) in self.flight.iter_mut().take_while(|(at, _)| *at < now) {
-                *at = now;
+            if self.first.at < now {
+                self.hold_back(now);
             }
         }
         Some(arrived.slot)
+    }
+
+    /// What departed with a delay that had shrunk doesn't overtake the packet that arrives at `now`, either.
+    #[cold]
+    fn hold_back(&mut self, now: Time) {
+        self.first.at = now;
+        for _ in 0..self.behind.len() {
+            if let Some(arrival) = self.behind.pop_front() {
+                self.behind.push_back(Arrival { at: arrival.at.max(now), ..arrival });
+            }
+        }
     }
 
     /// Whether random loss takes the packet off the wire.
