@@ -1,11 +1,16 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
+mod flows;
+
+pub use flows::FlowQueuesConfig;
+
 use std::collections::VecDeque;
 
-use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing, Verdict};
+use tollway_law::{Rate, Time};
 
 use crate::{Flags, Packet, Stamp};
+use flows::FlowQueues;
 
 /// Where an engine keeps its packets; a port and its queue move only handles.
 ///
@@ -46,7 +51,7 @@ pub enum Offered {
     Dropped,
 }
 
-/// An output port: a FIFO queue under a link law.
+/// An output port: a FIFO queue, or queues by flow, under a link law.
 ///
 /// The engine offers packets as they arrive and takes the next whenever its transmitter is free. The law sees an
 /// arriving packet before it is known whether there is room for it.
@@ -57,18 +62,45 @@ pub struct Port<L, H> {
     queue: VecDeque<H>,
     bytes: u64,
     limit: Limit,
+    /// Packets marked as they left.
+    marks: u64,
+    /// What stands in for `queue`; `bytes` is of both.
+    flows: Option<Box<FlowQueues<L, H>>>,
 }
 
-impl<L: LinkLaw, H: Copy> Port<L, H> {
-    /// An empty port.
+impl<L: LinkLaw + Clone, H: Copy> Port<L, H> {
+    /// An empty port with one queue.
     pub fn new(law: L, limit: Limit) -> Port<L, H> {
-        Port { law, queue: VecDeque::new(), bytes: 0, limit }
+        Port { law, queue: VecDeque::new(), bytes: 0, limit, marks: 0, flows: None }
+    }
+
+    /// An empty port with a queue for each flow, or as good as, each under a `law` of its own. What they hold
+    /// together is under one `limit`.
+    pub fn with_flow_queues(law: L, limit: Limit, config: FlowQueuesConfig) -> Port<L, H> {
+        Port { flows: Some(Box::new(FlowQueues::new(config))), ..Port::new(law, limit) }
     }
 
     /// Packets queued, the one in transmission not counted.
     #[inline]
     pub fn packets(&self) -> u32 {
-        self.queue.len() as u32
+        match &self.flows {
+            None => self.queue.len() as u32,
+            Some(flows) => flows.packets(),
+        }
+    }
+
+    /// Packets marked so far as they left; those marked on arrival are told by [`offer`](Port::offer).
+    #[inline]
+    pub fn marks_on_departure(&self) -> u64 {
+        self.marks
+    }
+
+    /// The capacity of the link, as configured for its law, changes.
+    pub fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.law.set_capacity(now, capacity);
+        if let Some(flows) = &mut self.flows {
+            flows.laws().for_each(|law| law.set_capacity(now, capacity));
+        }
     }
 
     /// Bytes queued.
@@ -87,14 +119,25 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
         self.limit = limit;
     }
 
-    /// The packets queued, next to leave first.
+    /// The packets queued, next to leave first; with queues by flow, queue by queue.
     pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.queue.iter().copied()
+        self.queue.iter().copied().chain(self.flows.iter().flat_map(|flows| flows.queued()))
     }
 
-    /// A packet arrives.
+    /// A packet arrives. Others that have to make room for it are handed to `dropped`: only queues by flow do that.
     #[inline]
-    pub fn offer<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
+    pub fn offer<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        mut dropped: impl FnMut(&mut P, H),
+    ) -> Offered {
+        if let Some(flows) = &mut self.flows {
+            let offered = flows.offer(now, handle, pool, self.limit, &self.law, &mut dropped);
+            self.bytes = flows.bytes();
+            return offered;
+        }
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
         let passing = Passing {
@@ -128,7 +171,10 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
     /// The same as [`offer`](Port::offer) followed by [`take`](Port::take), without the way through the queue.
     #[inline]
     pub fn pass<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
-        debug_assert!(self.queue.is_empty());
+        debug_assert!(self.packets() == 0);
+        if self.flows.is_some() {
+            return self.pass_flows(now, handle, pool);
+        }
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
         let mut passing = Passing {
@@ -159,6 +205,23 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
         Offered::Queued
     }
 
+    /// [`pass`](Port::pass) through the queues by flow, none of which holds anything.
+    fn pass_flows<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
+        let Some(flows) = &mut self.flows else { return Offered::Full };
+        flows.rest();
+        let offered = flows.offer(now, handle, pool, self.limit, &self.law, &mut |_, _| {});
+        if !matches!(offered, Offered::Queued | Offered::Marked) {
+            return offered;
+        }
+        // The only packet there is: what is dropped is this one.
+        let taken = flows.take(now, pool, &mut |_, _| {});
+        match taken {
+            None => Offered::Dropped,
+            Some((_, true)) => Offered::Marked,
+            Some((_, false)) => offered,
+        }
+    }
+
     /// The transmitter is free: the next packet, its toll written, or `None` if none is left. Packets that the
     /// law drops at the head of the queue are handed to `dropped`.
     #[inline]
@@ -168,6 +231,13 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
         pool: &mut P,
         mut dropped: impl FnMut(&mut P, H),
     ) -> Option<H> {
+        if let Some(flows) = &mut self.flows {
+            let taken = flows.take(now, pool, &mut dropped);
+            self.bytes = flows.bytes();
+            let (handle, marked) = taken?;
+            self.marks += u64::from(marked);
+            return Some(handle);
+        }
         loop {
             let handle = *self.queue.front()?;
             let packet = pool.packet(handle);
@@ -186,6 +256,7 @@ impl<L: LinkLaw, H: Copy> Port<L, H> {
                 Verdict::Pass => return Some(handle),
                 Verdict::Signal if passing.ect => {
                     packet.flags.set(Flags::CE);
+                    self.marks += 1;
                     return Some(handle);
                 }
                 Verdict::Signal | Verdict::Drop => dropped(pool, handle),

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tollway_law::link::{AnyLink, LinkLaw};
+use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{Limit, Offered};
+use tollway_proto::port::{FlowQueuesConfig, Limit, Offered};
 use tollway_proto::{Flags, Packet, Port};
 
 use crate::slab::Slab;
@@ -28,6 +28,8 @@ pub struct LinkSpec {
     pub law: AnyLink,
     /// What the port's queue holds.
     pub limit: Limit,
+    /// Queues by flow instead of one, each under a copy of the law.
+    pub flow_queues: Option<FlowQueuesConfig>,
 }
 
 /// Random loss on a link direction.
@@ -177,7 +179,10 @@ pub(crate) enum Outcome {
 impl Link {
     pub(crate) fn new(spec: LinkSpec) -> Link {
         let mut link = Link {
-            port: Port::new(spec.law, spec.limit),
+            port: match spec.flow_queues {
+                None => Port::new(spec.law, spec.limit),
+                Some(config) => Port::with_flow_queues(spec.law, spec.limit, config),
+            },
             flight: VecDeque::new(),
             free_at: Time::ZERO,
             ns_per_byte: 0,
@@ -245,7 +250,7 @@ impl Link {
         let drops = &mut self.stats.drops.law;
         let taken = self.port.take(now, slab, |slab, slot| {
             *drops += 1;
-            slab.free(slot);
+            slab.lose(slot);
         });
         if let Some(slot) = taken {
             self.depart(now, slot, slab);
@@ -293,7 +298,11 @@ impl Link {
             offered
         } else {
             self.note_queue(now);
-            let offered = self.port.offer(now, slot, slab);
+            let drops = &mut self.stats.drops.full;
+            let offered = self.port.offer(now, slot, slab, |slab, slot| {
+                *drops += 1;
+                slab.lose(slot);
+            });
             if self.measured {
                 self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
                 self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
@@ -329,6 +338,7 @@ impl Link {
         self.note_queue(now);
         let mut stats = self.stats;
         // What the packet in transmission has still to go isn't done yet.
+        stats.marks += self.port.marks_on_departure();
         stats.busy_ns -= self.free_at.saturating_sub(now).0;
         self.stats.queue_byte_ns = 0;
         self.stats.queue_packet_ns = 0;
@@ -362,7 +372,7 @@ impl Link {
     /// The law is told another capacity.
     pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, slab: &mut Slab) {
         self.catch_up(now, slab);
-        self.port.law.set_capacity(now, capacity);
+        self.port.set_capacity(now, capacity);
     }
 
     /// The queue holds another number of packets and bytes.

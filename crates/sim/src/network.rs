@@ -198,6 +198,7 @@ impl<M: Machine> Network<M> {
     pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<M>) {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
+        self.slab.forget_lost(flow.0);
         let (client, server) = Endpoint::pair(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;
@@ -219,7 +220,7 @@ impl<M: Machine> Network<M> {
     /// Whether a retired flow has no packet left in the network.
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
-        !pair[0].live && pair[0].balance + pair[1].balance == 0
+        !pair[0].live && pair[0].balance + pair[1].balance == self.slab.lost(flow.0)
     }
 
     fn schedule_start(&mut self, flow: FlowId) {
@@ -658,7 +659,7 @@ fn fold(digest: u64, now: Time, link: u32, packet: &Packet) -> u64 {
 }
 
 /// A packet of cross-traffic: its `flow` numbers a source. No machine sets this combination.
-const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
+pub(crate) const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
 
 /// Route entries from here on are ends, below it links.
 const END: u32 = u32::MAX - 3;

@@ -21,6 +21,7 @@ fn wire(mbps: f64, delay: Time) -> LinkSpec {
         overhead: 0,
         law: AnyLink::DropTail(DropTail),
         limit: Limit::NONE,
+        flow_queues: None,
     }
 }
 
