@@ -256,3 +256,125 @@ impl<L: LinkLaw, H: Copy> Queue<L, H> {
 
 /// Packets dropped at once when the limit is reached, at most (§ 4.1.2).
 const BATCH: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollway_law::link::{AnyLink, CodelConfig, DropTail};
+
+    use super::super::Port;
+    use super::*;
+
+    struct Packets(Vec<Packet>);
+
+    impl Pool for Packets {
+        type Handle = u32;
+        fn packet(&mut self, handle: u32) -> &mut Packet {
+            &mut self.0[handle as usize]
+        }
+    }
+
+    impl Packets {
+        fn add(&mut self, flow: u32, size: u16) -> u32 {
+            self.0.push(Packet { flow, size, flags: Flags::DATA, ..Packet::default() });
+            self.0.len() as u32 - 1
+        }
+    }
+
+    fn port(limit: u32, law: AnyLink) -> Port<AnyLink, u32> {
+        Port::with_flow_queues(law, Limit { packets: limit, bytes: u64::MAX }, FlowQueuesConfig::default())
+    }
+
+    fn fill(port: &mut Port<AnyLink, u32>, pool: &mut Packets, flow: u32, size: u16, n: u32) {
+        for _ in 0..n {
+            let handle = pool.add(flow, size);
+            assert_eq!(port.offer(Time(1), handle, pool, |_, _| {}), Offered::Queued);
+        }
+    }
+
+    /// The flows of the next `n` packets.
+    fn taken(port: &mut Port<AnyLink, u32>, pool: &mut Packets, n: usize) -> Vec<u32> {
+        let taken: Vec<u32> = (0..n).map_while(|_| port.take(Time(2), pool, |_, _| {})).collect();
+        taken.into_iter().map(|h| pool.0[h as usize].flow).collect()
+    }
+
+    #[test]
+    fn a_sparse_flow_overtakes_a_full_queue() {
+        let (mut port, mut pool) = (port(1000, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 1, 1500, 20);
+        assert_eq!(taken(&mut port, &mut pool, 3), [1, 1, 1]);
+        fill(&mut port, &mut pool, 2, 200, 1);
+        // The turn of flow 1 was over with its quantum.
+        assert_eq!(taken(&mut port, &mut pool, 2), [2, 1]);
+        // Having left the new list through the old one, it may be new again.
+        taken(&mut port, &mut pool, 2);
+        fill(&mut port, &mut pool, 2, 200, 1);
+        assert_eq!(taken(&mut port, &mut pool, 1), [2]);
+    }
+
+    #[test]
+    fn flows_share_by_bytes_whatever_their_packets() {
+        let (mut port, mut pool) = (port(10_000, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 1, 1500, 1000);
+        fill(&mut port, &mut pool, 2, 300, 3000);
+        let flows = taken(&mut port, &mut pool, 1200);
+        let ones = flows.iter().filter(|&&f| f == 1).count() * 1500;
+        let twos = flows.iter().filter(|&&f| f == 2).count() * 300;
+        assert!(ones.abs_diff(twos) <= 2 * 1514, "{ones} {twos}");
+    }
+
+    #[test]
+    fn the_fattest_queue_makes_room_from_its_head() {
+        let (mut port, mut pool) = (port(100, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 1, 1500, 90);
+        fill(&mut port, &mut pool, 2, 100, 10);
+        let handle = pool.add(2, 100);
+        let mut dropped = Vec::new();
+        port.offer(Time(1), handle, &mut pool, |_, h| dropped.push(h));
+        // Half of ninety, the oldest.
+        assert_eq!(dropped, (0..45).collect::<Vec<_>>());
+        assert_eq!((port.packets(), port.bytes()), (56, 45 * 1500 + 1100));
+    }
+
+    proptest! {
+        /// Whatever comes and goes, packets and bytes are those that are there, a port that holds something yields
+        /// something or drops it, and every packet ends once.
+        #[test]
+        fn nothing_is_lost_or_doubled(
+            limit in 1u32..40,
+            steps in prop::collection::vec((any::<bool>(), 0u32..6, 40u16..1500, 0u64..40), 0..300),
+        ) {
+            let law = AnyLink::Codel(Box::new(CodelConfig::default().build()));
+            let (mut port, mut pool) = (port(limit, law), Packets(Vec::new()));
+            let (mut now, mut ended) = (0, Vec::new());
+            for (comes, flow, size, gap) in steps {
+                now += gap;
+                let t = Time::from_millis(now);
+                if comes {
+                    let handle = pool.add(flow, size);
+                    if port.packets() == 0 && size % 2 == 0 {
+                        port.pass(t, handle, &mut pool);
+                        ended.push(handle);
+                    } else {
+                        let offered = port.offer(t, handle, &mut pool, |_, h| ended.push(h));
+                        prop_assert_eq!(offered, Offered::Queued);
+                    }
+                } else {
+                    let before = port.packets();
+                    let had = ended.len();
+                    let taken = port.take(t, &mut pool, |_, h| ended.push(h));
+                    ended.extend(taken);
+                    prop_assert_eq!(before == 0, ended.len() == had);
+                }
+                prop_assert!(port.packets() <= limit);
+                let here: Vec<u32> = port.queued().collect();
+                prop_assert_eq!(here.len(), port.packets() as usize);
+                let bytes: u64 = here.iter().map(|&h| u64::from(pool.0[h as usize].size)).sum();
+                prop_assert_eq!(bytes, port.bytes());
+                let mut all: Vec<u32> = here.into_iter().chain(ended.iter().copied()).collect();
+                all.sort_unstable();
+                prop_assert!(all.into_iter().eq(0..pool.0.len() as u32));
+            }
+        }
+    }
+}
