@@ -104,6 +104,7 @@ fn copy(law: &AnySender) -> AnySender {
     match law {
         AnySender::NewReno(law) => law.clone().into(),
         AnySender::Cubic(law) => law.clone().into(),
+        AnySender::Dctcp(law) => law.clone().into(),
         AnySender::Xcp(law) => law.clone().into(),
         AnySender::Custom(_) => NewRenoConfig::default().build().into(),
     }

@@ -1,9 +1,14 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
-use tollway_law::Time;
+mod flows;
+
+pub use flows::FlowQueuesConfig;
+
 use tollway_law::link::{LinkLaw, Passing, Verdict};
+use tollway_law::{Rate, Time};
 
 use crate::{Fifo, Flags, Packet, Stamp};
+use flows::FlowQueues;
 
 /// Where an engine keeps its packets; a port and its queue move only handles.
 ///
@@ -44,7 +49,7 @@ pub enum Offered {
     Dropped,
 }
 
-/// An output port: a FIFO queue under a link law.
+/// An output port: a FIFO queue, or queues by flow, under a link law.
 ///
 /// The engine offers packets as they arrive and takes the next whenever its transmitter is free. The law sees an
 /// arriving packet before it is known whether there is room for it.
@@ -55,18 +60,37 @@ pub struct Port<L, H> {
     queue: Fifo<H>,
     bytes: u64,
     limit: Limit,
+    /// What stands in for `queue`; `bytes` is of both.
+    flows: Option<Box<FlowQueues<L, H>>>,
 }
 
-impl<L: LinkLaw, H: Copy + Default> Port<L, H> {
-    /// An empty port.
+impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
+    /// An empty port with one queue.
     pub fn new(law: L, limit: Limit) -> Port<L, H> {
-        Port { law, queue: Fifo::new(), bytes: 0, limit }
+        Port { law, queue: Fifo::new(), bytes: 0, limit, flows: None }
+    }
+
+    /// An empty port with a queue for each flow, or as good as, each under a `law` of its own. What they hold
+    /// together is under one `limit`.
+    pub fn with_flow_queues(law: L, limit: Limit, config: FlowQueuesConfig) -> Port<L, H> {
+        Port { flows: Some(Box::new(FlowQueues::new(config))), ..Port::new(law, limit) }
     }
 
     /// Packets queued, the one in transmission not counted.
     #[inline]
     pub fn packets(&self) -> u32 {
-        self.queue.len()
+        match &self.flows {
+            None => self.queue.len(),
+            Some(flows) => flows.packets(),
+        }
+    }
+
+    /// The capacity of the link, as configured for its law, changes.
+    pub fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.law.set_capacity(now, capacity);
+        if let Some(flows) = &mut self.flows {
+            flows.laws().for_each(|law| law.set_capacity(now, capacity));
+        }
     }
 
     /// Bytes queued.
@@ -85,14 +109,25 @@ impl<L: LinkLaw, H: Copy + Default> Port<L, H> {
         self.limit = limit;
     }
 
-    /// The packets queued, next to leave first.
+    /// The packets queued, next to leave first; with queues by flow, queue by queue.
     pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.queue.iter()
+        self.queue.iter().chain(self.flows.iter().flat_map(|flows| flows.queued()))
     }
 
-    /// A packet arrives.
+    /// A packet arrives. Others that have to make room for it are handed to `dropped`: only queues by flow do that.
     #[inline]
-    pub fn offer<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
+    pub fn offer<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        mut dropped: impl FnMut(&mut P, H),
+    ) -> Offered {
+        if let Some(flows) = &mut self.flows {
+            let offered = flows.offer(now, handle, pool, self.limit, &self.law, &mut dropped);
+            self.bytes = flows.bytes();
+            return offered;
+        }
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
         let passing = Passing {
@@ -126,7 +161,10 @@ impl<L: LinkLaw, H: Copy + Default> Port<L, H> {
     /// The same as [`offer`](Port::offer) followed by [`take`](Port::take), without the way through the queue.
     #[inline]
     pub fn pass<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
-        debug_assert!(self.queue.is_empty());
+        debug_assert!(self.packets() == 0);
+        if self.flows.is_some() {
+            return self.pass_flows(now, handle, pool);
+        }
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
         let mut passing = Passing {
@@ -157,15 +195,37 @@ impl<L: LinkLaw, H: Copy + Default> Port<L, H> {
         Offered::Queued
     }
 
-    /// The transmitter is free: the next packet, its toll written, or `None` if none is left. Packets that the
-    /// law drops at the head of the queue are handed to `dropped`.
+    /// [`pass`](Port::pass) through the queues by flow, none of which holds anything.
+    fn pass_flows<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
+        let Some(flows) = &mut self.flows else { return Offered::Full };
+        flows.rest();
+        let offered = flows.offer(now, handle, pool, self.limit, &self.law, &mut |_, _| {});
+        if !matches!(offered, Offered::Queued | Offered::Marked) {
+            return offered;
+        }
+        // The only packet there is: what is dropped is this one.
+        let taken = flows.take(now, pool, &mut |_, _| {});
+        match taken {
+            None => Offered::Dropped,
+            Some((_, true)) => Offered::Marked,
+            Some((_, false)) => offered,
+        }
+    }
+
+    /// The transmitter is free: the next packet, its toll written, and whether it was marked as it left; `None` if
+    /// none is left. Packets that the law drops at the head of the queue are handed to `dropped`.
     #[inline]
     pub fn take<P: Pool<Handle = H>>(
         &mut self,
         now: Time,
         pool: &mut P,
         mut dropped: impl FnMut(&mut P, H),
-    ) -> Option<H> {
+    ) -> Option<(H, bool)> {
+        if let Some(flows) = &mut self.flows {
+            let taken = flows.take(now, pool, &mut dropped);
+            self.bytes = flows.bytes();
+            return taken;
+        }
         loop {
             let handle = self.queue.front()?;
             let packet = pool.packet(handle);
@@ -181,10 +241,10 @@ impl<L: LinkLaw, H: Copy + Default> Port<L, H> {
             self.queue.pop_front();
             self.bytes -= u64::from(passing.size);
             match verdict {
-                Verdict::Pass => return Some(handle),
+                Verdict::Pass => return Some((handle, false)),
                 Verdict::Signal if passing.ect => {
                     packet.flags.set(Flags::CE);
-                    return Some(handle);
+                    return Some((handle, true));
                 }
                 Verdict::Signal | Verdict::Drop => dropped(pool, handle),
             }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
-use tollway_proto::port::Limit;
+use tollway_proto::port::{FlowQueuesConfig, Limit};
 
 /// Index into [`Plan::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +134,40 @@ pub enum LinkLaw {
     Red(Red),
     /// XCP's router.
     Xcp(Xcp),
+    /// Controlled delay.
+    Codel(Codel),
+    /// Controlled delay in queues by flow.
+    FqCodel(Codel, FlowQueuesConfig),
+    /// Proportional integral controller.
+    Pie(Pie),
+    /// Marks what finds more than this queued.
+    Step(Amount),
+}
+
+/// CoDel's constants (RFC 8289).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codel {
+    /// Waiting time that a standing queue may have.
+    pub target: Time,
+    /// How long it may have more.
+    pub interval: Time,
+}
+
+/// PIE's constants (RFC 8033).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pie {
+    /// Queueing delay aimed at.
+    pub target: Time,
+    /// Time between updates of the probability.
+    pub update: Time,
+    /// Length of a burst that passes unharmed.
+    pub burst: Time,
+    /// Weight of the deviation from the target, 1/s.
+    pub alpha: f64,
+    /// Weight of the trend, 1/s.
+    pub beta: f64,
+    /// Probability over which packets are dropped even if they can be marked.
+    pub mark_limit: f64,
 }
 
 /// RED's constants (Floyd and Jacobson, 1993).
@@ -254,6 +288,8 @@ pub enum SenderLaw {
     NewReno,
     /// CUBIC (RFC 9438).
     Cubic,
+    /// DCTCP (RFC 8257).
+    Dctcp,
     /// XCP.
     Xcp(XcpSender),
 }

@@ -28,6 +28,7 @@ fn main() {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit::NONE,
+            flow_queues: None,
         })
     };
     let there = link(bottleneck, Time::from_millis(10));

@@ -2,9 +2,9 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tollway_law::link::{AnyLink, LinkLaw};
+use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{Limit, Offered};
+use tollway_proto::port::{FlowQueuesConfig, Limit, Offered};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
 use crate::control::ControlLog;
@@ -27,6 +27,8 @@ pub struct LinkSpec {
     pub law: AnyLink,
     /// What the port's queue holds.
     pub limit: Limit,
+    /// Queues by flow instead of one, each under a copy of the law.
+    pub flow_queues: Option<FlowQueuesConfig>,
 }
 
 /// Random loss on a link direction.
@@ -128,6 +130,8 @@ pub(crate) struct Link {
     pub(crate) medium: u32,
     /// The queue is watched.
     measured: bool,
+    /// What the law says is written down.
+    logs_control: bool,
     pub(crate) port: Port<AnyLink, u32>,
     /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
     /// never gets here, and needs no other memory than the link's own.
@@ -136,8 +140,6 @@ pub(crate) struct Link {
     sent_bytes: u64,
     busy_ns: u64,
     rare: Box<Rare>,
-    /// Kept while somebody wants it.
-    pub(crate) control: Option<Box<ControlLog>>,
 }
 
 const _: () = assert!(size_of::<Link>() == 192);
@@ -165,6 +167,8 @@ struct Rare {
     queue_packet_ns: u64,
     queue_max_bytes: u64,
     queue_max_packets: u32,
+    /// Kept while somebody wants it.
+    control: Option<Box<ControlLog>>,
 }
 
 /// What goes wrong on a link.
@@ -222,13 +226,16 @@ impl Link {
             faults: None,
             medium: NO_MEDIUM,
             measured: false,
-            port: Port::new(spec.law, spec.limit),
+            logs_control: false,
+            port: match spec.flow_queues {
+                None => Port::new(spec.law, spec.limit),
+                Some(config) => Port::with_flow_queues(spec.law, spec.limit, config),
+            },
             behind: Fifo::new(),
             sent_packets: 0,
             sent_bytes: 0,
             busy_ns: 0,
             rare: Box::default(),
-            control: None,
         }
     }
 
@@ -291,6 +298,17 @@ impl Link {
         }
     }
 
+    /// From now on what the law says in each control interval is written down.
+    pub(crate) fn log_control(&mut self) {
+        self.logs_control = true;
+        self.rare.control = Some(Box::default());
+    }
+
+    /// What is written down of that.
+    pub(crate) fn control_log(&mut self) -> Option<&mut ControlLog> {
+        self.rare.control.as_deref_mut()
+    }
+
     /// Runs the departures up to and including `now`, each at its own instant.
     #[inline]
     pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
@@ -307,18 +325,22 @@ impl Link {
         let drops = &mut self.rare.drops.law;
         let taken = self.port.take(now, slab, |slab, slot| {
             *drops += 1;
-            slab.free(slot);
+            slab.lose(slot);
         });
-        if let Some(slot) = taken {
-            self.depart(now, slot, slab);
+        let Some((slot, marked)) = taken else { return false };
+        if marked {
+            self.rare.marks += 1;
         }
-        taken.is_some()
+        self.depart(now, slot, slab);
+        true
     }
 
     /// Puts a packet on the wire at `start`.
     #[inline]
     fn depart(&mut self, start: Time, slot: u32, slab: &mut Slab) {
-        if let Some(log) = &mut self.control {
+        if self.logs_control
+            && let Some(log) = &mut self.rare.control
+        {
             log.note(&self.port.law, slab.get(slot));
         }
         slab.quantise_link(slot);
@@ -362,7 +384,11 @@ impl Link {
             offered
         } else {
             self.note_queue(now);
-            let offered = self.port.offer(now, slot, slab);
+            let drops = &mut self.rare.drops.full;
+            let offered = self.port.offer(now, slot, slab, |slab, slot| {
+                *drops += 1;
+                slab.lose(slot);
+            });
             if self.measured {
                 self.rare.queue_max_bytes = self.rare.queue_max_bytes.max(self.port.bytes());
                 self.rare.queue_max_packets = self.rare.queue_max_packets.max(self.port.packets());
@@ -455,7 +481,7 @@ impl Link {
     /// The law is told another capacity.
     pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, slab: &mut Slab) {
         self.catch_up(now, slab);
-        self.port.law.set_capacity(now, capacity);
+        self.port.set_capacity(now, capacity);
     }
 
     /// The queue holds another number of packets and bytes.

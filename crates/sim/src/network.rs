@@ -5,7 +5,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
-use crate::control::ControlInterval;
+use crate::control::{ControlInterval, ControlLog};
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
@@ -214,6 +214,7 @@ impl<M: Machine> Network<M> {
     pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<M>) {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
+        self.slab.forget_lost(flow.0);
         let (client, server) = Endpoint::pair(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;
@@ -242,7 +243,7 @@ impl<M: Machine> Network<M> {
     /// Whether a retired flow has no packet left in the network.
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
-        !pair[0].live && pair[0].balance + pair[1].balance == 0
+        !pair[0].live && pair[0].balance + pair[1].balance == self.slab.lost(flow.0)
     }
 
     fn schedule_start(&mut self, flow: FlowId) {
@@ -287,7 +288,7 @@ impl<M: Machine> Network<M> {
     pub fn log_control(&mut self, link: LinkId) {
         let link = &mut self.links[link.0 as usize];
         if link.port.law.xcp().is_some() {
-            link.control = Some(Box::default());
+            link.log_control();
         }
     }
 
@@ -296,7 +297,7 @@ impl<M: Machine> Network<M> {
     pub fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
         let link = &mut self.links[link.0 as usize];
         link.catch_up(self.now, &mut self.slab);
-        link.control.as_mut().map_or(Vec::new(), |log| log.take())
+        link.control_log().map_or(Vec::new(), ControlLog::take)
     }
 
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
@@ -715,7 +716,7 @@ fn fold(digest: u64, now: Time, link: u32, packet: &Packet) -> u64 {
 }
 
 /// A packet of cross-traffic: its `flow` numbers a source. No machine sets this combination.
-const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
+pub(crate) const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
 
 /// Route entries from here on are ends, below it links.
 const END: u32 = u32::MAX - 3;

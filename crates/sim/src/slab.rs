@@ -2,6 +2,8 @@
 
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
+use crate::network::PLAIN;
+
 /// All packets of a run, and the SACK ranges that hang on some of them.
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
@@ -10,6 +12,8 @@ pub(crate) struct Slab {
     sacks: Vec<SackRanges>,
     free_sacks: Vec<u32>,
     created: u64,
+    /// By flow, packets that were lost after a queue had taken them in; empty while there are none.
+    lost: Vec<i64>,
     /// By flow, how its packets would be written as bytes; empty while every flow's encoding is lossless.
     /// With each, a full segment of the flow in bytes.
     encodings: Vec<(Encoding, u32)>,
@@ -79,6 +83,32 @@ impl Slab {
             self.free_sacks.push(packet.sack);
         }
         self.free.push(slot);
+    }
+
+    /// Ends a packet that a queue had taken in and dropped.
+    #[cold]
+    pub(crate) fn lose(&mut self, slot: u32) {
+        let packet = &self.packets[slot as usize];
+        let (flow, plain) = (packet.flow as usize, packet.flags.has(PLAIN));
+        if !plain {
+            if self.lost.len() <= flow {
+                self.lost.resize(flow + 1, 0);
+            }
+            self.lost[flow] += 1;
+        }
+        self.free(slot);
+    }
+
+    /// Packets of `flow` lost so far after a queue had taken them in.
+    pub(crate) fn lost(&self, flow: u32) -> i64 {
+        self.lost.get(flow as usize).copied().unwrap_or(0)
+    }
+
+    /// Another flow has the number `flow` now.
+    pub(crate) fn forget_lost(&mut self, flow: u32) {
+        if let Some(lost) = self.lost.get_mut(flow as usize) {
+            *lost = 0;
+        }
     }
 
     #[inline]

@@ -6,12 +6,19 @@
 //! intervals that ended since it was last called, each at its exact instant, and needs no timer of its own
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
+mod codel;
+mod pie;
+mod random;
 mod red;
 mod shadow;
+mod step;
 pub mod xcp;
 
+pub use codel::{Codel, CodelConfig};
+pub use pie::{Pie, PieConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
+pub use step::{Step, StepConfig};
 pub use xcp::{Xcp, XcpConfig};
 
 use crate::{Kind, Rate, Time, Toll};
@@ -83,6 +90,12 @@ pub enum AnyLink {
     DropTail(DropTail),
     /// [`Red`].
     Red(Box<Red>),
+    /// [`Codel`].
+    Codel(Box<Codel>),
+    /// [`Pie`].
+    Pie(Box<Pie>),
+    /// [`Step`].
+    Step(Box<Step>),
     /// [`Xcp`] in floats.
     Xcp(Box<Xcp<f64>>),
     /// [`Xcp`] with a 32-bit significand, without floats.
@@ -131,7 +144,11 @@ impl AnyLink {
     /// What the XCP router knows, if this is one; a shadowed one's float side. It is as of the last packet.
     pub fn xcp(&self) -> Option<XcpState> {
         match self {
-            AnyLink::DropTail(_) | AnyLink::Red(_) => None,
+            AnyLink::DropTail(_)
+            | AnyLink::Red(_)
+            | AnyLink::Codel(_)
+            | AnyLink::Pie(_)
+            | AnyLink::Step(_) => None,
             AnyLink::Xcp(router) => Some((&**router).into()),
             AnyLink::Xcp32(router) => Some((&**router).into()),
             AnyLink::Xcp128(router) => Some((&**router).into()),
@@ -144,7 +161,11 @@ impl AnyLink {
     #[inline]
     pub fn control_intervals(&self) -> u64 {
         match self {
-            AnyLink::DropTail(_) | AnyLink::Red(_) => 0,
+            AnyLink::DropTail(_)
+            | AnyLink::Red(_)
+            | AnyLink::Codel(_)
+            | AnyLink::Pie(_)
+            | AnyLink::Step(_) => 0,
             AnyLink::Xcp(router) => router.intervals(),
             AnyLink::Xcp32(router) => router.intervals(),
             AnyLink::Xcp128(router) => router.intervals(),
@@ -169,6 +190,9 @@ macro_rules! each {
         match $any {
             AnyLink::DropTail($law) => $then,
             AnyLink::Red($law) => $then,
+            AnyLink::Codel($law) => $then,
+            AnyLink::Pie($law) => $then,
+            AnyLink::Step($law) => $then,
             AnyLink::Xcp($law) => $then,
             AnyLink::Xcp32($law) => $then,
             AnyLink::Xcp128($law) => $then,

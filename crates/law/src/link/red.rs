@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::random::{Pcg32, share};
 use super::{LinkLaw, Passing, Verdict};
 use crate::{Bytes, Rate, Time, Toll};
 
@@ -190,36 +191,6 @@ impl LinkLaw for Red {
         self.capacity = capacity;
     }
 }
-
-/// In 0 … 1, NaN as 0 (which `clamp` would keep).
-fn share(p: f64) -> f64 {
-    if p > 0.0 { p.min(1.0) } else { 0.0 }
-}
-
-/// PCG-XSH-RR 64/32 (O'Neill 2014): 64 bits of state, stepped by a linear congruence, 32 bits of it put out after a
-/// rotation that the top bits choose. Good for much more than coins, and the same on every machine.
-#[derive(Clone, Debug)]
-struct Pcg32(u64);
-
-impl Pcg32 {
-    fn new(seed: u64) -> Pcg32 {
-        let mut random = Pcg32(seed.wrapping_add(PCG_INCREMENT));
-        random.unit();
-        random
-    }
-
-    /// Uniform on [0, 1), in steps of 2⁻³².
-    #[inline]
-    fn unit(&mut self) -> f64 {
-        let state = self.0;
-        self.0 = state.wrapping_mul(PCG_MULTIPLIER).wrapping_add(PCG_INCREMENT);
-        let mixed = (((state >> 18) ^ state) >> 27) as u32;
-        f64::from(mixed.rotate_right((state >> 59) as u32)) * (1.0 / 4_294_967_296.0)
-    }
-}
-
-const PCG_MULTIPLIER: u64 = 6_364_136_223_846_793_005;
-const PCG_INCREMENT: u64 = 1_442_695_040_888_963_407;
 
 #[cfg(test)]
 mod tests {

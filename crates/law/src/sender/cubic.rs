@@ -20,7 +20,10 @@ pub struct Cubic {
     epoch: Time,
     /// Last acknowledgement, so that idle time does not count.
     last: Time,
+    /// Marks until then belong to the window already reduced (RFC 3168 § 6.1.2).
     reduced_until: Time,
+    /// Losses until then belong to the window already reduced for marks.
+    eased_until: Time,
     resting: bool,
     after_timeout: bool,
     fast_convergence: bool,
@@ -56,6 +59,7 @@ impl CubicConfig {
             epoch: Time::NEVER,
             last: Time::ZERO,
             reduced_until: Time::ZERO,
+            eased_until: Time::ZERO,
             resting: false,
             after_timeout: false,
             fast_convergence: self.fast_convergence,
@@ -130,6 +134,7 @@ impl SenderLaw for Cubic {
         if acked.marked && !self.resting && flight.now >= self.reduced_until {
             self.reduce(flight);
             self.window = self.ssthresh;
+            self.eased_until = self.reduced_until;
             return;
         }
         if self.resting || acked.segments == 0 {
@@ -151,8 +156,10 @@ impl SenderLaw for Cubic {
     }
 
     fn on_loss(&mut self, flight: &Flight) {
-        self.reduce(flight);
-        self.window = self.ssthresh;
+        if flight.now >= self.eased_until {
+            self.reduce(flight);
+            self.window = self.ssthresh;
+        }
         self.resting = true;
     }
 

@@ -5,10 +5,12 @@
 //! detection and recovery belong to the transport; a law only decides what a loss means for its window.
 
 mod cubic;
+mod dctcp;
 mod newreno;
 mod xcp;
 
 pub use cubic::{Cubic, CubicConfig};
+pub use dctcp::{Dctcp, DctcpConfig};
 pub use newreno::{NewReno, NewRenoConfig};
 pub use xcp::{Demand, LossResponse, Xcp, XcpConfig};
 
@@ -92,6 +94,8 @@ pub enum AnySender {
     NewReno(NewReno),
     /// [`Cubic`].
     Cubic(Cubic),
+    /// [`Dctcp`].
+    Dctcp(Dctcp),
     /// [`Xcp`].
     Xcp(Xcp),
     /// A law from outside this crate, at the price of a call through a pointer.
@@ -117,7 +121,7 @@ impl AnySender {
     #[inline]
     pub fn ack_clocked(&self) -> bool {
         match self {
-            AnySender::NewReno(_) | AnySender::Cubic(_) => true,
+            AnySender::NewReno(_) | AnySender::Cubic(_) | AnySender::Dctcp(_) => true,
             AnySender::Xcp(law) => !law.paced(),
             AnySender::Custom(_) => false,
         }
@@ -136,6 +140,12 @@ impl From<Cubic> for AnySender {
     }
 }
 
+impl From<Dctcp> for AnySender {
+    fn from(law: Dctcp) -> AnySender {
+        AnySender::Dctcp(law)
+    }
+}
+
 impl From<Xcp> for AnySender {
     fn from(law: Xcp) -> AnySender {
         AnySender::Xcp(law)
@@ -148,6 +158,7 @@ macro_rules! each {
         match $self {
             AnySender::NewReno($law) => $call,
             AnySender::Cubic($law) => $call,
+            AnySender::Dctcp($law) => $call,
             AnySender::Xcp($law) => $call,
             AnySender::Custom(CustomSender($law)) => $call,
         }

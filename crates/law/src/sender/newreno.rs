@@ -10,8 +10,10 @@ pub struct NewReno {
     ssthresh: f64,
     /// In fast recovery: the window rests until it is over.
     resting: bool,
-    /// Marks and losses until then belong to the window already reduced for them (RFC 3168 § 6.1.2).
+    /// Marks until then belong to the window already reduced for them (RFC 3168 § 6.1.2).
     reduced_until: Time,
+    /// Losses until then belong to the window already reduced for marks.
+    eased_until: Time,
 }
 
 /// The parameters of [`NewReno`], and its factory.
@@ -37,6 +39,7 @@ impl NewRenoConfig {
             ssthresh: self.initial_ssthresh,
             resting: false,
             reduced_until: Time::ZERO,
+            eased_until: Time::ZERO,
         }
     }
 }
@@ -45,6 +48,17 @@ impl NewReno {
     /// The slow-start threshold, segments.
     pub fn ssthresh(&self) -> f64 {
         self.ssthresh
+    }
+
+    /// In fast recovery.
+    pub(super) fn resting(&self) -> bool {
+        self.resting
+    }
+
+    /// A mark leaves this window; growth goes on from there.
+    pub(super) fn settle(&mut self, window: f64) {
+        self.window = window;
+        self.ssthresh = window;
     }
 
     fn halve(&mut self, flight: &Flight) {
@@ -64,6 +78,7 @@ impl SenderLaw for NewReno {
         if acked.marked && !self.resting && flight.now >= self.reduced_until {
             self.halve(flight);
             self.window = self.ssthresh;
+            self.eased_until = self.reduced_until;
             return;
         }
         if self.resting || acked.segments == 0 || !window_limited(self.window, flight) {
@@ -80,8 +95,10 @@ impl SenderLaw for NewReno {
     }
 
     fn on_loss(&mut self, flight: &Flight) {
-        self.halve(flight);
-        self.window = self.ssthresh;
+        if flight.now >= self.eased_until {
+            self.halve(flight);
+            self.window = self.ssthresh;
+        }
         self.resting = true;
     }
 
@@ -167,6 +184,17 @@ mod tests {
         law.on_ack(&flight(NOW, 40), &marked);
         assert!((20.0..20.1).contains(&law.window()), "{}", law.window());
         law.on_ack(&flight(NOW + Time::from_millis(100), 20), &marked);
+        assert_eq!(law.window(), 10.0);
+    }
+
+    #[test]
+    fn a_loss_in_a_window_halved_for_a_mark_does_not_halve_again() {
+        let mut law = NewRenoConfig { initial_window: 40.0, ..Default::default() }.build();
+        law.on_ack(&flight(NOW, 40), &Acked { marked: true, ..acked(1) });
+        law.on_loss(&flight(NOW + Time::from_millis(50), 20));
+        assert_eq!(law.window(), 20.0);
+        law.on_recovered(&flight(NOW + Time::from_millis(150), 20));
+        law.on_loss(&flight(NOW + Time::from_millis(200), 20));
         assert_eq!(law.window(), 10.0);
     }
 }

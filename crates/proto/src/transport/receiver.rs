@@ -36,6 +36,8 @@ pub(super) struct Receiver {
     marked: bool,
     /// The last packet was marked.
     was_marked: bool,
+    /// An acknowledgement that has to leave before any other.
+    earlier: Option<Earlier>,
     /// The other side's first number is known.
     pub(super) synced: bool,
     /// All the other side had to say has arrived.
@@ -48,6 +50,14 @@ pub(super) struct Receiver {
     /// Frames delivered and not yet told.
     frames: Option<Box<Frames>>,
     early: Option<Box<Early>>,
+}
+
+/// The acknowledgement that was delayed when marking changed.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    next: u32,
+    stamp: Stamp,
+    marked: bool,
 }
 
 /// Frames delivered, oldest first.
@@ -90,6 +100,7 @@ impl Receiver {
             held: 0,
             marked: false,
             was_marked: false,
+            earlier: None,
             synced: false,
             finished: false,
             in_frame: false,
@@ -133,9 +144,13 @@ impl Receiver {
             self.feedback.on_data(&packet.toll);
         }
         let marked = packet.flags.has(Flags::CE);
-        self.marked |= marked;
-        // RFC 8257 § 3.2: a change of marking is told at once, so that the echo says which packets were marked.
+        // RFC 8257 § 3.2: a change of marking is told at once, and what was held back before it by itself, so that
+        // the echo says exactly which packets were marked.
         let news = marked != self.was_marked;
+        if news && self.held > 0 {
+            self.part();
+        }
+        self.marked |= marked;
         self.was_marked = marked;
         self.widen(packet, config);
         if packet.seq == self.next && self.early.is_none() && !self.finished {
@@ -146,6 +161,16 @@ impl Receiver {
         } else {
             self.on_gap(packet, config, stats);
         }
+    }
+
+    /// What has not been acknowledged yet gets an acknowledgement of its own.
+    #[cold]
+    fn part(&mut self) {
+        self.earlier = Some(Earlier { next: self.next, stamp: self.stamp, marked: self.marked });
+        self.stamped = false;
+        self.marked = false;
+        self.held = 0;
+        self.ack_now = true;
     }
 
     /// RFC 5681 § 4.2: the second segment is acknowledged at once, the first after a while.
@@ -284,6 +309,10 @@ impl Receiver {
             return;
         }
         self.edge = later(self.edge, self.next.wrapping_add(self.room));
+        if let Some(earlier) = self.earlier.take() {
+            self.write_earlier(packet, earlier);
+            return;
+        }
         packet.window = self.edge.wrapping_sub(self.next).min(MAX_WINDOW);
         // The flags are put together in a register and stored once.
         let mut flags = packet.flags.with(Flags::ACK);
@@ -310,6 +339,20 @@ impl Receiver {
         self.ack_now = false;
         self.held = 0;
         self.ack_at = Time::NEVER;
+    }
+}
+
+impl Receiver {
+    /// Writes what was held back; the newer acknowledgement follows.
+    #[cold]
+    fn write_earlier(&self, packet: &mut Packet, earlier: Earlier) {
+        packet.ack = earlier.next;
+        packet.window = self.edge.wrapping_sub(earlier.next).min(MAX_WINDOW);
+        packet.sent_echo = earlier.stamp;
+        packet.flags.set(Flags::ACK.with(Flags::STAMP_ECHO));
+        if earlier.marked {
+            packet.flags.set(Flags::ECE);
+        }
     }
 }
 

@@ -308,7 +308,8 @@ impl Sender {
                 let flight = self.flight(now, config);
                 self.law.write_toll(&flight, &mut out.toll);
             }
-            if config.ecn {
+            // RFC 3168 § 6.1.5: a retransmission may be dropped, so that its loss is not hidden.
+            if config.ecn && !again {
                 flags.set(Flags::ECT);
             }
         }

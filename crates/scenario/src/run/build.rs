@@ -8,6 +8,7 @@ use tollway_law::sender::{self, AnySender};
 use tollway_law::{Bytes, Time};
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
+use tollway_proto::port::FlowQueuesConfig;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{
     Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
@@ -54,6 +55,7 @@ impl Built {
                 overhead: link.overhead,
                 law: link_law(plan, i),
                 limit: link.limit,
+                flow_queues: flow_queues(plan, i),
             })
         };
         let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
@@ -233,17 +235,25 @@ impl Built {
     }
 }
 
+/// A stream of chance of its own for each port.
+fn port_seed(plan: &Plan, index: usize) -> u64 {
+    plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
+}
+
+fn flow_queues(plan: &Plan, index: usize) -> Option<FlowQueuesConfig> {
+    match plan.links[index].law {
+        LinkLaw::FqCodel(_, config) => Some(FlowQueuesConfig { salt: port_seed(plan, index), ..config }),
+        _ => None,
+    }
+}
+
 fn link_law(plan: &Plan, index: usize) -> AnyLink {
     let link = &plan.links[index];
     match &link.law {
         LinkLaw::DropTail => AnyLink::DropTail(DropTail),
         LinkLaw::Red(red) => {
-            let unit = |amount| match amount {
-                Amount::Packets(n) => (link::ThresholdUnit::Packets, n),
-                Amount::Bytes(n) => (link::ThresholdUnit::Bytes, n),
-            };
-            let (count, min) = unit(red.min_threshold);
-            let (_, max) = unit(red.max_threshold);
+            let (count, min) = threshold(red.min_threshold);
+            let (_, max) = threshold(red.max_threshold);
             let config = link::RedConfig {
                 min_threshold: min,
                 max_threshold: max,
@@ -251,11 +261,31 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 max_probability: red.max_probability,
                 weight: red.weight,
                 gentle: red.gentle,
-                // A stream of its own for each port.
-                seed: plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f),
+                seed: port_seed(plan, index),
                 ..Default::default()
             };
             AnyLink::Red(Box::new(config.build(link.capacity)))
+        }
+        LinkLaw::Codel(law) | LinkLaw::FqCodel(law, _) => {
+            let config = link::CodelConfig { target: law.target, interval: law.interval };
+            AnyLink::Codel(Box::new(config.build()))
+        }
+        LinkLaw::Pie(law) => {
+            let config = link::PieConfig {
+                target: law.target,
+                update: law.update,
+                burst: law.burst,
+                alpha: law.alpha,
+                beta: law.beta,
+                mark_limit: law.mark_limit,
+                seed: port_seed(plan, index),
+                ..Default::default()
+            };
+            AnyLink::Pie(Box::new(config.build()))
+        }
+        LinkLaw::Step(k) => {
+            let (unit, threshold) = threshold(*k);
+            AnyLink::Step(Box::new(link::StepConfig { threshold, unit }.build()))
         }
         LinkLaw::Xcp(law) => xcp::XcpConfig {
             alpha: law.alpha,
@@ -281,11 +311,19 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
     }
 }
 
+fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
+    match amount {
+        Amount::Packets(n) => (link::ThresholdUnit::Packets, n),
+        Amount::Bytes(n) => (link::ThresholdUnit::Bytes, n),
+    }
+}
+
 fn sender_law(transport: &plan::Transport) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
         SenderLaw::NewReno => sender::NewRenoConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
+        SenderLaw::Dctcp => sender::DctcpConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Xcp(xcp) => sender::XcpConfig {
             initial_window,
             demand: match xcp.request {
@@ -322,6 +360,7 @@ pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
     match law {
         SenderLaw::NewReno => "newreno",
         SenderLaw::Cubic => "cubic",
+        SenderLaw::Dctcp => "dctcp",
         SenderLaw::Xcp(_) => "xcp",
     }
 }

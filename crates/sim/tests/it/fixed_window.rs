@@ -9,6 +9,8 @@ pub(crate) struct FixedWindow {
     pub(crate) sent: u32,
     pub(crate) acked: u32,
     pub(crate) received: u32,
+    /// Set in data packets beside [`Flags::DATA`].
+    pub(crate) flags: Flags,
     answer: bool,
     open: bool,
     size: u16,
@@ -16,7 +18,16 @@ pub(crate) struct FixedWindow {
 
 impl FixedWindow {
     pub(crate) fn new(window: u32, size: u16) -> FixedWindow {
-        FixedWindow { window, sent: 0, acked: 0, received: 0, answer: false, open: false, size }
+        FixedWindow {
+            window,
+            sent: 0,
+            acked: 0,
+            received: 0,
+            flags: Flags::NONE,
+            answer: false,
+            open: false,
+            size,
+        }
     }
 }
 
@@ -51,7 +62,7 @@ impl Machine for FixedWindow {
             out.size = 40;
             true
         } else if self.open && self.sent - self.acked < self.window {
-            out.flags = Flags::DATA;
+            out.flags = Flags::DATA.with(self.flags);
             out.seq = self.sent;
             out.size = self.size;
             self.sent += 1;

@@ -4,10 +4,10 @@ mod fixed_window;
 
 use fixed_window::FixedWindow;
 use proptest::prelude::*;
-use tollway_law::link::{AnyLink, DropTail};
+use tollway_law::link::{AnyLink, CodelConfig, DropTail};
 use tollway_law::{Rate, Time};
-use tollway_proto::Encoding;
-use tollway_proto::port::Limit;
+use tollway_proto::port::{FlowQueuesConfig, Limit};
+use tollway_proto::{Encoding, Flags};
 use tollway_sim::{
     Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
 };
@@ -21,6 +21,7 @@ fn wire(mbps: f64, delay: Time) -> LinkSpec {
         overhead: 0,
         law: AnyLink::DropTail(DropTail),
         limit: Limit::NONE,
+        flow_queues: None,
     }
 }
 
@@ -133,6 +134,45 @@ fn a_full_queue_drops_what_comes_last() {
     assert_eq!(pair.network.read_link(pair.there).drops.full, 5);
     assert!(pair.network.server(flow).received >= 5);
     pair.check();
+}
+
+#[test]
+fn packets_dropped_from_the_queue_are_accounted_for() {
+    for flow_queues in [None, Some(FlowQueuesConfig { queues: 4, ..FlowQueuesConfig::default() })] {
+        let codel = CodelConfig { target: Time::from_millis(1), interval: Time::from_millis(2) };
+        let law = AnyLink::Codel(Box::new(codel.build()));
+        let limit = Limit { packets: 30, bytes: u64::MAX };
+        let spec = LinkSpec { law, limit, flow_queues, ..wire(12.0, Time::from_millis(1)) };
+        let mut pair = Pair::new(spec, wire(1_000.0, Time::ZERO));
+        let flows: Vec<FlowId> = (0..3).map(|k| pair.flow(20, Time::from_millis(5 * k))).collect();
+        for ms in 1..100 {
+            pair.network.run_until(Time::from_millis(ms));
+            pair.check();
+        }
+        let drops = pair.network.read_link(pair.there).drops;
+        assert!(drops.law > 5 && drops.full > 5, "{drops:?}");
+        for &flow in &flows {
+            pair.network.retire_flow(flow);
+        }
+        pair.network.run_until(Time::from_secs(1));
+        // Else a flow's number could never be used again.
+        assert!(flows.iter().all(|&flow| pair.network.has_vanished(flow)));
+        pair.check();
+    }
+}
+
+#[test]
+fn marks_on_departure_count() {
+    let codel = CodelConfig { target: Time::from_millis(1), interval: Time::from_millis(2) };
+    let spec = LinkSpec { law: AnyLink::Codel(Box::new(codel.build())), ..wire(12.0, Time::ZERO) };
+    let mut pair = Pair::new(spec, wire(1_000.0, Time::ZERO));
+    let mut flow = pair.spec(40, Time::ZERO);
+    flow.client.flags = Flags::ECT;
+    pair.network.add_flow(flow);
+    pair.network.run_until(Time::from_millis(100));
+    let stats = pair.network.read_link(pair.there);
+    assert_eq!(stats.drops.total(), 0);
+    assert!(stats.marks > 20, "{stats:?}");
 }
 
 #[test]

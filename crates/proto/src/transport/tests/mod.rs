@@ -3,6 +3,7 @@
 mod basics;
 mod delivery;
 mod hostile;
+mod marks;
 mod recovery;
 mod streams;
 

@@ -90,6 +90,9 @@ pub(crate) static MEDIUM: Section = Section {
     parts: &[&[key("rate", Kind::Rate, Else("each link's own"), "Rate of the links on it that give none.")]],
 };
 
+/// What `law` may be for a link.
+const LAWS: &[&str] = &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "step"];
+
 /// `[link.NAME]`.
 pub(crate) static LINK: Section = Section {
     header: "[link.NAME]",
@@ -112,7 +115,7 @@ pub(crate) static LINK: Section = Section {
             Is("0 B"),
             "Framing that each packet takes on this wire beyond its own size.",
         ),
-        key("law", Kind::Word(&["drop-tail", "red", "xcp"]), Is("drop-tail"), "The port's law."),
+        key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
         key(
             "limit",
             Kind::Limit,
@@ -131,6 +134,10 @@ pub(crate) static LINK: Section = Section {
         key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
         key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
         key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
+        key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
+        key("fq-codel", Kind::Table(&FQ_CODEL), Else(""), "Queues of the law `fq-codel`."),
+        key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
+        key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
     ]],
 };
 
@@ -148,12 +155,21 @@ pub(crate) static REVERSE: Section = Section {
             Else("the link's"),
             "Framing that each packet takes on this wire beyond its own size.",
         ),
-        key("law", Kind::Word(&["drop-tail", "red", "xcp"]), Is("drop-tail"), "The port's law."),
+        key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
         key("limit", Kind::Limit, Is("unlimited"), "What the queue holds."),
         key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
         key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
         key("xcp", Kind::Table(&XCP), Else("the link's"), "Constants of the law `xcp`."),
         key("red", Kind::Table(&RED), Else("the link's"), "Constants of the law `red`."),
+        key(
+            "codel",
+            Kind::Table(&CODEL),
+            Else("the link's"),
+            "Constants of the laws `codel` and `fq-codel`.",
+        ),
+        key("fq-codel", Kind::Table(&FQ_CODEL), Else("the link's"), "Queues of the law `fq-codel`."),
+        key("pie", Kind::Table(&PIE), Else("the link's"), "Constants of the law `pie`."),
+        key("step", Kind::Table(&STEP), Else("the link's"), "Constant of the law `step`."),
     ]],
 };
 
@@ -234,9 +250,75 @@ pub(crate) static RED: Section = Section {
     ]],
 };
 
+/// `[link.NAME.codel]`.
+pub(crate) static CODEL: Section = Section {
+    header: "[link.NAME.codel]",
+    says: "The constants of CoDel (RFC 8289), alone or in each queue of `fq-codel`.",
+    parts: &[&[
+        key("target", SPAN, Is("5 ms"), "Waiting time that a standing queue may have."),
+        key("interval", SPAN, Is("100 ms"), "How long it may have more; a round trip of slow flows."),
+    ]],
+};
+
+/// `[link.NAME.fq-codel]`.
+pub(crate) static FQ_CODEL: Section = Section {
+    header: "[link.NAME.fq-codel]",
+    says: "The queues of FQ-CoDel (RFC 8290); `limit` is of all together.",
+    parts: &[&[
+        key(
+            "queues",
+            Kind::Count { least: 1, most: 65_536 },
+            Is("1024"),
+            "Queues that flows are hashed into.",
+        ),
+        key(
+            "quantum",
+            Kind::Bytes { least: 1, most: 1 << 20 },
+            Is("1514 B"),
+            "What a queue may send in its turn.",
+        ),
+    ]],
+};
+
+/// `[link.NAME.pie]`.
+pub(crate) static PIE: Section = Section {
+    header: "[link.NAME.pie]",
+    says: "The constants of PIE (RFC 8033).",
+    parts: &[&[
+        key("target", SPAN, Is("15 ms"), "Queueing delay aimed at."),
+        key("update", SPAN, Is("15 ms"), "Time between updates of the probability."),
+        key("burst", TIME, Is("150 ms"), "Length of a burst that passes unharmed after a calm time."),
+        key(
+            "alpha",
+            Kind::Number { least: 0.0, most: 1000.0 },
+            Is("0.125"),
+            "α: weight of the deviation from the target, 1/s.",
+        ),
+        key("beta", Kind::Number { least: 0.0, most: 1000.0 }, Is("1.25"), "β: weight of the trend, 1/s."),
+        key(
+            "mark-limit",
+            PROBABILITY,
+            Is("0.1"),
+            "Probability over which packets are dropped even if they can be marked.",
+        ),
+    ]],
+};
+
+/// `[link.NAME.step]`.
+pub(crate) static STEP: Section = Section {
+    header: "[link.NAME.step]",
+    says: "The constant of step marking, the switch's side of DCTCP (RFC 8257 § 3.1). Packets that can't be marked pass.",
+    parts: &[&[key(
+        "threshold",
+        Kind::Threshold,
+        Is("20 packets"),
+        "K: packets that find more than this queued are marked. A part of the limit, or packets or bytes.",
+    )]],
+};
+
 /// What flows and workloads share: how their ends behave.
 const TRANSPORT: &[Key] = &[
-    key("law", Kind::Word(&["newreno", "cubic", "xcp"]), Must, "The sender's law."),
+    key("law", Kind::Word(&["newreno", "cubic", "dctcp", "xcp"]), Must, "The sender's law."),
     key(
         "receive-buffer",
         Kind::Limit,
@@ -291,7 +373,12 @@ const TRANSPORT: &[Key] = &[
         "With `tcp-option`: 13 + 3 bits, or whole packets.",
     ),
     key("both-ways", Kind::Truth, Is("false"), "Data in both directions of the connection."),
-    key("ecn", Kind::Truth, Is("false"), "Data packets may be marked instead of dropped (RFC 3168)."),
+    key(
+        "ecn",
+        Kind::Truth,
+        Else("`true` with the law `dctcp`, `false` with others"),
+        "Data packets may be marked instead of dropped (RFC 3168).",
+    ),
     key("weight", Kind::Over { over: 0.0, most: 1e12 }, Is("1"), "Weight in theory's ideal allocation."),
     key("rto", Kind::Table(&RTO), Else(""), "The retransmission timer."),
     key(
@@ -538,7 +625,7 @@ pub(crate) static LOSS: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 17] {
+pub(crate) fn all() -> [&'static Section; 21] {
     [
         &TOP,
         &MEASURE,
@@ -548,6 +635,10 @@ pub(crate) fn all() -> [&'static Section; 17] {
         &REVERSE,
         &XCP,
         &RED,
+        &CODEL,
+        &FQ_CODEL,
+        &PIE,
+        &STEP,
         &FLOW,
         &FRAMES,
         &RTO,

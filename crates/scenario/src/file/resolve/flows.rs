@@ -192,6 +192,7 @@ impl<'a> Resolver<'a> {
         let xcp = k.table("xcp", &keys::XCP_FLOW);
         let law = match k.word("law") {
             "cubic" => SenderLaw::Cubic,
+            "dctcp" => SenderLaw::Dctcp,
             "xcp" => SenderLaw::Xcp(XcpSender {
                 on_loss: if xcp.word("on-loss") == "keep" { OnLoss::Keep } else { OnLoss::Halve },
                 advertise_limit: xcp.truth("advertise-limit"),
@@ -256,6 +257,17 @@ impl<'a> Resolver<'a> {
             "feedback" => WindowGrowth::Feedback { initial: packets("initial") },
             _ => WindowGrowth::Whole,
         };
+        let dctcp = matches!(law, SenderLaw::Dctcp);
+        let ecn = if k.has("ecn") { k.truth("ecn") } else { dctcp };
+        if dctcp && !ecn {
+            self.mistakes
+                .add(
+                    k.key_at("ecn"),
+                    "the law `dctcp` lives on marks, and without ECN there are none",
+                    "here",
+                )
+                .help("leave out `ecn = false`");
+        }
         let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
         self.plan.transports.push(Transport {
             law,
@@ -269,7 +281,7 @@ impl<'a> Resolver<'a> {
             handshake: k.truth("handshake"),
             encoding,
             both_ways,
-            ecn: k.truth("ecn"),
+            ecn,
             window_growth,
             rto,
             weight: k.number("weight"),

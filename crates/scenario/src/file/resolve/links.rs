@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
-use tollway_proto::port::Limit;
+use tollway_proto::port::{FlowQueuesConfig, Limit};
 
 use super::Resolver;
 use crate::file::error::At;
@@ -12,7 +12,7 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::plan::{
-    Amount, Arithmetic, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Red, Xcp, XcpForm,
+    Amount, Arithmetic, Codel, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp, XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -23,8 +23,8 @@ pub(super) struct Ports<'a> {
     count: u32,
     limit: LimitSpec,
     limit_at: At,
-    /// Constants of RED, if that is the law: thresholds may be parts of the limit.
-    red: Option<Reader<'a>>,
+    /// Constants of the law, if it has thresholds: they may be parts of the limit.
+    thresholds: Option<Reader<'a>>,
 }
 
 /// What differs between a link's two directions.
@@ -35,8 +35,44 @@ struct Side<'a> {
     overhead: u32,
     capacity: Rate,
     loss: f64,
+    laws: Laws<'a>,
+}
+
+/// The tables with the constants of laws.
+#[derive(Clone, Copy)]
+struct Laws<'a> {
     xcp: Reader<'a>,
     red: Reader<'a>,
+    codel: Reader<'a>,
+    fq_codel: Reader<'a>,
+    pie: Reader<'a>,
+    step: Reader<'a>,
+}
+
+impl<'a> Laws<'a> {
+    fn of(keys: &Reader<'a>) -> Laws<'a> {
+        Laws {
+            xcp: keys.table("xcp", &keys::XCP),
+            red: keys.table("red", &keys::RED),
+            codel: keys.table("codel", &keys::CODEL),
+            fq_codel: keys.table("fq-codel", &keys::FQ_CODEL),
+            pie: keys.table("pie", &keys::PIE),
+            step: keys.table("step", &keys::STEP),
+        }
+    }
+
+    /// These where they are given, others' where not.
+    fn or(self, others: Laws<'a>) -> Laws<'a> {
+        let or = |own: Reader<'a>, other: Reader<'a>| if own.is_there() { own } else { other };
+        Laws {
+            xcp: or(self.xcp, others.xcp),
+            red: or(self.red, others.red),
+            codel: or(self.codel, others.codel),
+            fq_codel: or(self.fq_codel, others.fq_codel),
+            pie: or(self.pie, others.pie),
+            step: or(self.step, others.step),
+        }
+    }
 }
 
 impl<'a> Resolver<'a> {
@@ -107,10 +143,8 @@ impl<'a> Resolver<'a> {
             overhead,
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
-            xcp: keys.table("xcp", &keys::XCP),
-            red: keys.table("red", &keys::RED),
+            laws: Laws::of(&keys),
         };
-        let or = |own: Reader<'a>, others: Reader<'a>| if own.is_there() { own } else { others };
         let back_rate = reverse.rate("rate").unwrap_or(rate);
         let back = Side {
             keys: reverse,
@@ -119,8 +153,7 @@ impl<'a> Resolver<'a> {
             overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
             capacity: reverse.rate("capacity").unwrap_or(back_rate),
             loss: reverse.number("loss"),
-            xcp: or(reverse.table("xcp", &keys::XCP), there.xcp),
-            red: or(reverse.table("red", &keys::RED), there.red),
+            laws: Laws::of(&reverse).or(there.laws),
         };
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
@@ -162,9 +195,13 @@ impl<'a> Resolver<'a> {
             self.plan.media[medium.0 as usize].links.extend(all.map(LinkId));
         }
         let mut ports = |side: &Side<'a>, law: &LinkLaw, first| {
-            let red = matches!(law, LinkLaw::Red(_)).then_some(side.red);
+            let thresholds = match law {
+                LinkLaw::Red(_) => Some(side.laws.red),
+                LinkLaw::Step(_) => Some(side.laws.step),
+                _ => None,
+            };
             let (limit, limit_at) = (side.keys.limit("limit"), side.keys.at("limit"));
-            self.ports.push(Ports { first, step, count: pairs.count, limit, limit_at, red });
+            self.ports.push(Ports { first, step, count: pairs.count, limit, limit_at, thresholds });
         };
         ports(&there, &there_law, first);
         if duplex {
@@ -180,11 +217,18 @@ impl<'a> Resolver<'a> {
                 let rate = self.plan.links[id.0 as usize].rate;
                 let Some(limit) = self.limit(id, ports.limit, rate, ports.limit_at) else { break };
                 self.plan.links[id.0 as usize].limit = limit;
-                if let Some(red) = ports.red {
-                    let Some((min, max)) = self.thresholds(&red, limit) else { break };
-                    if let LinkLaw::Red(law) = &mut self.plan.links[id.0 as usize].law {
+                let Some(keys) = ports.thresholds else { continue };
+                match self.plan.links[id.0 as usize].law {
+                    LinkLaw::Red(mut law) => {
+                        let Some((min, max)) = self.thresholds(&keys, limit) else { break };
                         (law.min_threshold, law.max_threshold) = (min, max);
+                        self.plan.links[id.0 as usize].law = LinkLaw::Red(law);
                     }
+                    LinkLaw::Step(_) => {
+                        let Some(k) = self.threshold(&keys, "threshold", limit) else { break };
+                        self.plan.links[id.0 as usize].law = LinkLaw::Step(k);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -221,9 +265,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// RED's thresholds under a limit.
-    fn thresholds(&mut self, red: &Reader<'a>, limit: Limit) -> Option<(Amount, Amount)> {
-        let mut one = |key: &str| match red.limit(key) {
+    /// A threshold under a limit.
+    fn threshold(&mut self, keys: &Reader<'a>, key: &str, limit: Limit) -> Option<Amount> {
+        match keys.limit(key) {
             LimitSpec::Packets(n) => Some(Amount::Packets(n)),
             LimitSpec::Bytes(n) => Some(Amount::Bytes(n)),
             LimitSpec::Times(part) if limit.packets != u32::MAX => {
@@ -235,15 +279,20 @@ impl<'a> Resolver<'a> {
             LimitSpec::Times(_) | LimitSpec::Unlimited => {
                 self.mistakes
                     .add(
-                        red.at(key),
+                        keys.at(key),
                         format!("`{key}` is a part of the limit, and there is none"),
                         "part of nothing",
                     )
                     .help("give the link a `limit`, or the threshold in packets or bytes");
                 None
             }
-        };
-        let (min, max) = (one("min-threshold")?, one("max-threshold")?);
+        }
+    }
+
+    /// RED's thresholds under a limit.
+    fn thresholds(&mut self, red: &Reader<'a>, limit: Limit) -> Option<(Amount, Amount)> {
+        let min = self.threshold(red, "min-threshold", limit)?;
+        let max = self.threshold(red, "max-threshold", limit)?;
         let message = match (min, max) {
             (Amount::Packets(a), Amount::Packets(b)) | (Amount::Bytes(a), Amount::Bytes(b)) => {
                 if a < b {
@@ -263,7 +312,7 @@ impl Side<'_> {
     fn law(&self) -> LinkLaw {
         match self.keys.word("law") {
             "xcp" => {
-                let k = &self.xcp;
+                let k = &self.laws.xcp;
                 LinkLaw::Xcp(Xcp {
                     alpha: k.number("alpha"),
                     beta: k.number("beta"),
@@ -280,7 +329,7 @@ impl Side<'_> {
                 })
             }
             "red" => {
-                let k = &self.red;
+                let k = &self.laws.red;
                 LinkLaw::Red(Red {
                     min_threshold: Amount::Packets(0.0),
                     max_threshold: Amount::Packets(0.0),
@@ -289,8 +338,35 @@ impl Side<'_> {
                     gentle: k.truth("gentle"),
                 })
             }
+            "codel" => LinkLaw::Codel(self.codel()),
+            "fq-codel" => {
+                let k = &self.laws.fq_codel;
+                let queues = FlowQueuesConfig {
+                    queues: k.count("queues").unwrap_or(1024) as u32,
+                    quantum: k.bytes("quantum").unwrap_or(1514) as u32,
+                    ..Default::default()
+                };
+                LinkLaw::FqCodel(self.codel(), queues)
+            }
+            "pie" => {
+                let k = &self.laws.pie;
+                LinkLaw::Pie(Pie {
+                    target: k.span("target"),
+                    update: k.span("update"),
+                    burst: k.span("burst"),
+                    alpha: k.number("alpha"),
+                    beta: k.number("beta"),
+                    mark_limit: k.number("mark-limit"),
+                })
+            }
+            "step" => LinkLaw::Step(Amount::Packets(0.0)),
             _ => LinkLaw::DropTail,
         }
+    }
+
+    fn codel(&self) -> Codel {
+        let k = &self.laws.codel;
+        Codel { target: k.span("target"), interval: k.span("interval") }
     }
 }
 

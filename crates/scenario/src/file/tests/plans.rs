@@ -322,3 +322,51 @@ fn workloads_have_paths_sizes_and_arrivals() {
     let p = plan(&text, &["workload.web.sizes={pareto={mean='30 kB', shape=1.5}}"]);
     assert_eq!(p.workloads[0].sizes, Sizes::Pareto { mean: 30_000.0, shape: 1.5 });
 }
+
+#[test]
+fn the_constants_of_queue_laws_reach_the_plan() {
+    let text = r#"
+        name = "t"
+        duration = "1 s"
+        [node.a]
+        [node.b]
+        [link.l]
+        from = "a"
+        to = "b"
+        rate = "10 Mbps"
+        delay = "10 ms"
+        limit = "100 packets"
+        law = "fq-codel"
+        codel.target = "2 ms"
+        fq-codel.queues = 8
+        step.threshold = 0.25
+        pie.target = "30 ms"
+        [link.l.reverse]
+        law = "codel"
+        codel.interval = "50 ms"
+        [flow.f]
+        from = "a"
+        to = "b"
+        law = "dctcp"
+        [variant.one]
+        [variant.step]
+        "link.l.law" = "step"
+        [variant.pie]
+        "link.l.law" = "pie"
+        "flow.f.law" = "newreno"
+    "#;
+    let s = Scenario::parse::<&str>("t.toml", text, &[]).unwrap();
+    let plan = |name| s.variant(name).unwrap().plan.clone();
+    let one = plan("one");
+    let LinkLaw::FqCodel(codel, queues) = one.links[0].law else { panic!() };
+    assert_eq!((codel.target, codel.interval), (Time::from_millis(2), Time::from_millis(100)));
+    assert_eq!((queues.queues, queues.quantum), (8, 1514));
+    let LinkLaw::Codel(back) = one.links[1].law else { panic!() };
+    assert_eq!((back.target, back.interval), (Time::from_millis(5), Time::from_millis(50)));
+    assert_eq!(plan("step").links[0].law, LinkLaw::Step(Amount::Packets(25.0)));
+    let LinkLaw::Pie(pie) = plan("pie").links[0].law else { panic!() };
+    assert_eq!((pie.target, pie.update), (Time::from_millis(30), Time::from_millis(15)));
+    // DCTCP without marks would be NewReno: it turns them on.
+    assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);
+    assert!(Scenario::parse("t.toml", text, &["flow.f.ecn=false"]).is_err());
+}

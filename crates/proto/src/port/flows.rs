@@ -1,0 +1,380 @@
+//! Flow queues: what FQ-CoDel (RFC 8290) is around its CoDel.
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+use tollway_law::link::{LinkLaw, Passing, Verdict};
+
+use super::{Limit, Offered, Pool};
+use crate::{Flags, Packet, Stamp};
+
+/// How a port divides its queue among flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowQueuesConfig {
+    /// Queues that flows are hashed into, at least one. 1024 (RFC 8290 § 5.2.3).
+    pub queues: u32,
+    /// Bytes a queue may send in its turn, at least one. 1514 (§ 5.2.4).
+    pub quantum: u32,
+    /// Mixed into the hash, so that which flows collide differs from port to port.
+    pub salt: u64,
+}
+
+impl Default for FlowQueuesConfig {
+    fn default() -> FlowQueuesConfig {
+        FlowQueuesConfig { queues: 1024, quantum: 1514, salt: 0 }
+    }
+}
+
+/// Queues that take turns by deficit round robin; those of flows that just began, or send little, come first.
+///
+/// Each has a copy of the port's law, made when its first packet comes.
+#[derive(Clone, Debug)]
+pub(super) struct FlowQueues<L, H> {
+    queues: Vec<Queue<L, H>>,
+    /// Queues that became busy and have not used up a quantum.
+    new: VecDeque<u32>,
+    /// The others that are busy, or were when their last turn began.
+    old: VecDeque<u32>,
+    packets: u32,
+    bytes: u64,
+    quantum: i64,
+    salt: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Queue<L, H> {
+    packets: VecDeque<H>,
+    bytes: u64,
+    /// Bytes it may still send in this turn.
+    deficit: i64,
+    /// Is in one of the lists.
+    listed: bool,
+    law: Option<L>,
+}
+
+impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
+    pub(super) fn new(config: FlowQueuesConfig) -> FlowQueues<L, H> {
+        let empty = || Queue { packets: VecDeque::new(), bytes: 0, deficit: 0, listed: false, law: None };
+        FlowQueues {
+            queues: std::iter::repeat_with(empty).take(config.queues.max(1) as usize).collect(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            packets: 0,
+            bytes: 0,
+            quantum: i64::from(config.quantum.max(1)),
+            salt: config.salt,
+        }
+    }
+
+    pub(super) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Every packet, queue by queue.
+    pub(super) fn queued(&self) -> impl Iterator<Item = H> + '_ {
+        self.queues.iter().flat_map(|queue| queue.packets.iter().copied())
+    }
+
+    /// Every law in use.
+    pub(super) fn laws(&mut self) -> impl Iterator<Item = &mut L> {
+        self.queues.iter_mut().filter_map(|queue| queue.law.as_mut())
+    }
+
+    /// The transmitter is free and nothing is queued: had it asked for a packet, every list would have come to
+    /// its end.
+    pub(super) fn rest(&mut self) {
+        for i in self.new.drain(..).chain(self.old.drain(..)) {
+            self.queues[i as usize].listed = false;
+        }
+    }
+
+    /// RFC 8290 § 4.1. What has to make room is handed to `dropped`.
+    pub(super) fn offer<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        limit: Limit,
+        law: &L,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Offered {
+        let packet = pool.packet(handle);
+        let (at, size) = (self.queue_of(packet), u64::from(packet.size));
+        if limit.packets == 0 || size > limit.bytes {
+            return Offered::Full;
+        }
+        let passing = self.queues[at].passing(packet, Time::ZERO);
+        let verdict =
+            self.queues[at].law.get_or_insert_with(|| law.clone()).on_arrival(now, passing, &packet.toll);
+        if verdict == Verdict::Drop || verdict == Verdict::Signal && !passing.ect {
+            return Offered::Dropped;
+        }
+        if verdict == Verdict::Signal {
+            packet.flags.set(Flags::CE);
+        }
+        packet.entered = Stamp::at(now);
+        while self.packets >= limit.packets || self.bytes + size > limit.bytes {
+            self.make_room(pool, dropped);
+        }
+        let queue = &mut self.queues[at];
+        queue.packets.push_back(handle);
+        queue.bytes += size;
+        self.packets += 1;
+        self.bytes += size;
+        if !queue.listed {
+            queue.listed = true;
+            queue.deficit = self.quantum;
+            self.new.push_back(at as u32);
+        }
+        if verdict == Verdict::Signal { Offered::Marked } else { Offered::Queued }
+    }
+
+    /// § 4.2: the next packet, the law of its queue having been asked; whether it was marked for that.
+    pub(super) fn take<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Option<(H, bool)> {
+        loop {
+            let (young, at) = match (self.new.front(), self.old.front()) {
+                (Some(&at), _) => (true, at),
+                (None, Some(&at)) => (false, at),
+                (None, None) => return None,
+            };
+            let queue = &mut self.queues[at as usize];
+            if queue.deficit <= 0 {
+                queue.deficit += self.quantum;
+                self.leave(young);
+                self.old.push_back(at);
+                continue;
+            }
+            let (packets, bytes) = (queue.packets.len(), queue.bytes);
+            let taken = queue.take(now, pool, dropped);
+            self.packets -= (packets - queue.packets.len()) as u32;
+            self.bytes -= bytes - queue.bytes;
+            match taken {
+                Some((handle, size, marked)) => {
+                    queue.deficit -= i64::from(size);
+                    return Some((handle, marked));
+                }
+                // A new queue has to wait for the old ones before it can be new again, or it would starve them.
+                None if young => {
+                    self.leave(young);
+                    self.old.push_back(at);
+                }
+                None => {
+                    queue.listed = false;
+                    self.leave(young);
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, young: bool) {
+        if young {
+            self.new.pop_front()
+        } else {
+            self.old.pop_front()
+        };
+    }
+
+    /// § 4.1.2: from the head of the queue with most bytes, half of its packets but no more than 64.
+    #[cold]
+    fn make_room<P: Pool<Handle = H>>(&mut self, pool: &mut P, dropped: &mut impl FnMut(&mut P, H)) {
+        // Of equals the first, so that it does not depend on anything else.
+        let fattest = (0..self.queues.len())
+            .rev()
+            .max_by_key(|&i| (self.queues[i].bytes, self.queues[i].packets.len()))
+            .unwrap_or(0);
+        let queue = &mut self.queues[fattest];
+        let n = queue.packets.len().div_ceil(2).min(BATCH);
+        for handle in queue.packets.drain(..n) {
+            let size = u64::from(pool.packet(handle).size);
+            queue.bytes -= size;
+            self.bytes -= size;
+            dropped(pool, handle);
+        }
+        self.packets -= n as u32;
+    }
+
+    fn queue_of(&self, packet: &Packet) -> usize {
+        // Cross-traffic numbers its flows by itself; its flags tell it apart.
+        let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
+        let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ self.salt;
+        // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
+        let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % self.queues.len() as u64) as usize
+    }
+}
+
+impl<L: LinkLaw, H: Copy> Queue<L, H> {
+    fn passing(&self, packet: &Packet, waited: Time) -> Passing {
+        Passing {
+            size: u32::from(packet.size),
+            kind: packet.kind(),
+            ect: packet.flags.has(Flags::ECT),
+            backlog_packets: self.packets.len() as u32,
+            backlog_bytes: self.bytes,
+            waited,
+        }
+    }
+
+    /// The next packet that the law lets leave, its size, and whether it was marked.
+    fn take<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Option<(H, u32, bool)> {
+        while let Some(&handle) = self.packets.front() {
+            let packet = pool.packet(handle);
+            let passing = self.passing(packet, packet.entered.elapsed(now));
+            let verdict = match &mut self.law {
+                Some(law) => law.on_departure(now, passing, &mut packet.toll),
+                None => Verdict::Pass,
+            };
+            self.packets.pop_front();
+            self.bytes -= u64::from(passing.size);
+            match verdict {
+                Verdict::Pass => return Some((handle, passing.size, false)),
+                Verdict::Signal if passing.ect => {
+                    packet.flags.set(Flags::CE);
+                    return Some((handle, passing.size, true));
+                }
+                Verdict::Signal | Verdict::Drop => dropped(pool, handle),
+            }
+        }
+        None
+    }
+}
+
+/// Packets dropped at once when the limit is reached, at most (§ 4.1.2).
+const BATCH: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollway_law::link::{AnyLink, CodelConfig, DropTail};
+
+    use super::super::Port;
+    use super::*;
+
+    struct Packets(Vec<Packet>);
+
+    impl Pool for Packets {
+        type Handle = u32;
+        fn packet(&mut self, handle: u32) -> &mut Packet {
+            &mut self.0[handle as usize]
+        }
+    }
+
+    impl Packets {
+        fn add(&mut self, flow: u32, size: u16) -> u32 {
+            self.0.push(Packet { flow, size, flags: Flags::DATA, ..Packet::default() });
+            self.0.len() as u32 - 1
+        }
+    }
+
+    fn port(limit: u32, law: AnyLink) -> Port<AnyLink, u32> {
+        Port::with_flow_queues(law, Limit { packets: limit, bytes: u64::MAX }, FlowQueuesConfig::default())
+    }
+
+    fn fill(port: &mut Port<AnyLink, u32>, pool: &mut Packets, flow: u32, size: u16, n: u32) {
+        for _ in 0..n {
+            let handle = pool.add(flow, size);
+            assert_eq!(port.offer(Time(1), handle, pool, |_, _| {}), Offered::Queued);
+        }
+    }
+
+    /// The flows of the next `n` packets.
+    fn taken(port: &mut Port<AnyLink, u32>, pool: &mut Packets, n: usize) -> Vec<u32> {
+        let taken: Vec<_> = (0..n).map_while(|_| port.take(Time(2), pool, |_, _| {})).collect();
+        taken.into_iter().map(|(h, _)| pool.0[h as usize].flow).collect()
+    }
+
+    #[test]
+    fn a_sparse_flow_overtakes_a_full_queue() {
+        let (mut port, mut pool) = (port(1000, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 1, 1500, 20);
+        assert_eq!(taken(&mut port, &mut pool, 3), [1, 1, 1]);
+        fill(&mut port, &mut pool, 2, 200, 1);
+        // The turn of flow 1 was over with its quantum.
+        assert_eq!(taken(&mut port, &mut pool, 2), [2, 1]);
+        // Having left the new list through the old one, it may be new again.
+        taken(&mut port, &mut pool, 2);
+        fill(&mut port, &mut pool, 2, 200, 1);
+        assert_eq!(taken(&mut port, &mut pool, 1), [2]);
+    }
+
+    #[test]
+    fn flows_share_by_bytes_whatever_their_packets() {
+        let (mut port, mut pool) = (port(10_000, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 1, 1500, 1000);
+        fill(&mut port, &mut pool, 2, 300, 3000);
+        let flows = taken(&mut port, &mut pool, 1200);
+        let ones = flows.iter().filter(|&&f| f == 1).count() * 1500;
+        let twos = flows.iter().filter(|&&f| f == 2).count() * 300;
+        assert!(ones.abs_diff(twos) <= 2 * 1514, "{ones} {twos}");
+    }
+
+    #[test]
+    fn the_fattest_queue_makes_room_from_its_head() {
+        let (mut port, mut pool) = (port(100, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 1, 1500, 90);
+        fill(&mut port, &mut pool, 2, 100, 10);
+        let handle = pool.add(2, 100);
+        let mut dropped = Vec::new();
+        port.offer(Time(1), handle, &mut pool, |_, h| dropped.push(h));
+        // Half of ninety, the oldest.
+        assert_eq!(dropped, (0..45).collect::<Vec<_>>());
+        assert_eq!((port.packets(), port.bytes()), (56, 45 * 1500 + 1100));
+    }
+
+    proptest! {
+        /// Whatever comes and goes, packets and bytes are those that are there, a port that holds something yields
+        /// something or drops it, and every packet ends once.
+        #[test]
+        fn nothing_is_lost_or_doubled(
+            limit in 1u32..40,
+            steps in prop::collection::vec((any::<bool>(), 0u32..6, 40u16..1500, 0u64..40), 0..300),
+        ) {
+            let law = AnyLink::Codel(Box::new(CodelConfig::default().build()));
+            let (mut port, mut pool) = (port(limit, law), Packets(Vec::new()));
+            let (mut now, mut ended) = (0, Vec::new());
+            for (comes, flow, size, gap) in steps {
+                now += gap;
+                let t = Time::from_millis(now);
+                if comes {
+                    let handle = pool.add(flow, size);
+                    if port.packets() == 0 && size % 2 == 0 {
+                        port.pass(t, handle, &mut pool);
+                        ended.push(handle);
+                    } else {
+                        let offered = port.offer(t, handle, &mut pool, |_, h| ended.push(h));
+                        prop_assert_eq!(offered, Offered::Queued);
+                    }
+                } else {
+                    let before = port.packets();
+                    let had = ended.len();
+                    let taken = port.take(t, &mut pool, |_, h| ended.push(h));
+                    ended.extend(taken.map(|(h, _)| h));
+                    prop_assert_eq!(before == 0, ended.len() == had);
+                }
+                prop_assert!(port.packets() <= limit);
+                let here: Vec<u32> = port.queued().collect();
+                prop_assert_eq!(here.len(), port.packets() as usize);
+                let bytes: u64 = here.iter().map(|&h| u64::from(pool.0[h as usize].size)).sum();
+                prop_assert_eq!(bytes, port.bytes());
+                let mut all: Vec<u32> = here.into_iter().chain(ended.iter().copied()).collect();
+                all.sort_unstable();
+                prop_assert!(all.into_iter().eq(0..pool.0.len() as u32));
+            }
+        }
+    }
+}
