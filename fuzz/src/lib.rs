@@ -1,3 +1,4 @@
 //! What the fuzz targets run; tests of the crates replay the corpus through the same functions.
 
 pub mod codecs;
+pub mod scenarios;

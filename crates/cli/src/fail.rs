@@ -7,6 +7,7 @@ use miette::{Diagnostic, Report, ReportHandler};
 use tollway_report::reproduce::ReproduceError;
 use tollway_report::session::SessionError;
 use tollway_scenario::file::ScenarioError;
+use tollway_scenario::run::RunError;
 
 use crate::terminal;
 
@@ -61,7 +62,11 @@ impl From<ScenarioError> for Failure {
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
-        Failure::run(miette::miette!("{error}"))
+        let report = miette::miette!("{error}");
+        match error {
+            SessionError::Run { error: RunError::TooLong { .. }, .. } => Failure::input(report),
+            _ => Failure::run(report),
+        }
     }
 }
 

@@ -20,6 +20,12 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     sets.extend(args.seed.map(|seed| format!("seed={seed}")));
     let scenario = Scenario::load(&args.file, &sets)?;
     let plan = &scenario.variants()[0].plan;
+    if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
+        return Err(Failure::input(miette::miette!(
+            help = "build it with `--features parquet`, or leave out `--format parquet`",
+            "this build of tollway cannot write Parquet"
+        )));
+    }
 
     let session = Session {
         out: args.out.clone(),
@@ -59,6 +65,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         }
         if let Some(out) = &args.out {
             say(format_args!("tables: {}\n", tables(out, scenario.variants(), &args.format)));
+        }
+        if runs.iter().any(|ran| ran.undrawn) {
+            say(
+                "(the interval tables are too large to be drawn; a longer `measure.interval` makes them smaller)\n",
+            );
         }
         if args.out.is_none() {
             say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");

@@ -202,6 +202,7 @@ fn draw(
     claims: Option<&Report>,
     folder: &Path,
 ) -> Result<Vec<PathBuf>, ReproduceError> {
+    let name = file_name(name);
     let html = folder.join(format!("{name}.html"));
     let parent = html.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent)
@@ -215,6 +216,18 @@ fn draw(
         written.push(png);
     }
     Ok(written)
+}
+
+/// A scenario's name as the name of a file beneath a folder, `PAPER/FIGURE` included, that leads nowhere else: its parts
+/// are letters, digits, `-`, `_` and single dots within.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let parts =
+        name.split(['/', '\\']).map(|part| part.trim_matches('.').chars().map(plain).collect::<String>());
+    // Most file systems take 255 bytes.
+    let parts: Vec<String> =
+        parts.filter(|part| !part.is_empty()).map(|part| part.chars().take(60).collect()).collect();
+    if parts.is_empty() { "run".to_owned() } else { parts.join("/") }
 }
 
 /// What the encodings' exhaustive check found, as numbers that claims name.
@@ -239,4 +252,20 @@ fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
         ("codec.draft3-failures", f64::from(check.draft3.failures)),
     ];
     result.extra.extend(numbers.map(|(name, number)| (name.to_owned(), number)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        assert_eq!(file_name("xcp/validation"), "xcp/validation");
+        assert_eq!(file_name("/etc/../..//passwd"), "etc/passwd");
+        assert_eq!(file_name("a b: \u{0} c"), "a-b----c");
+        assert_eq!(file_name("..\\..\\x"), "x");
+        assert_eq!(file_name("../."), "run");
+        assert_eq!(file_name("v1.2"), "v1.2");
+        assert_eq!(file_name(&"x".repeat(5000)).len(), 60);
+    }
 }

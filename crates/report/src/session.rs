@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Value, json};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{self, DigestMode, Finished, RunError, RunInfo};
-use tollway_scenario::tables::{Outputs, RunResult, TableError};
+use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
 use crate::data;
 use crate::ideal::ideal_mbps;
@@ -38,6 +38,8 @@ pub struct Ran {
     pub info: RunInfo,
     /// The random seed it ran with.
     pub seed: u64,
+    /// Whether the interval tables stayed in their files, being too large to be read back and drawn.
+    pub undrawn: bool,
 }
 
 /// Why a session gave no result.
@@ -83,7 +85,7 @@ impl Session {
             variants
                 .par_iter()
                 .enumerate()
-                .map(|(i, variant)| match self.run_one(i, variant, progress) {
+                .map(|(i, variant)| match self.run_one(i, variant, variants.len(), progress) {
                     Ok(ran) => Some(ran),
                     Err(error) => {
                         first_error.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
@@ -102,6 +104,7 @@ impl Session {
         &self,
         i: usize,
         variant: &Variant,
+        variants: usize,
         progress: Option<Progress<'_>>,
     ) -> Result<Ran, SessionError> {
         let plan = &variant.plan;
@@ -122,13 +125,26 @@ impl Session {
         };
         let Finished { mut result, run: info } = run::run(plan, &options)
             .map_err(|error| SessionError::Run { variant: variant.name.clone(), error })?;
+        let mut undrawn = false;
         if let Some(dir) = &dir {
-            let read = RunResult::read(dir, variant.name.clone())?;
+            // What is read back stays in memory, however long the run was: there must be an end to it.
+            let size = |table: Table| {
+                std::fs::metadata(dir.join(format!("{}.arrow", table.name()))).map_or(0, |file| file.len())
+            };
+            let grow = [Table::Flows, Table::Links, Table::Control];
+            undrawn = grow.map(size).iter().sum::<u64>() > MOST_READ_BACK / variants.max(1) as u64;
+            let read = match undrawn {
+                true => RunResult::read_summaries(dir, variant.name.clone())?,
+                false => RunResult::read(dir, variant.name.clone())?,
+            };
             result = RunResult { extra: result.extra, meta: result.meta, ..read };
         }
-        Ok(Ran { result, info, seed: plan.seed })
+        Ok(Ran { result, info, seed: plan.seed, undrawn })
     }
 }
+
+/// Bytes of interval tables, over all variants, that are read back to be drawn: more points than a picture has dots.
+const MOST_READ_BACK: u64 = 64 << 20;
 
 /// Everything about the runs as one JSON object, units in the names.
 ///

@@ -38,10 +38,21 @@ impl RunResult {
     pub fn read(dir: &Path, variant: impl Into<String>) -> Result<RunResult, TableError> {
         let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
         Ok(RunResult {
-            variant: variant.into(),
             flows: read(Table::Flows)?,
             links: read(Table::Links)?,
             control: read(Table::Control)?,
+            ..RunResult::read_summaries(dir, variant)?
+        })
+    }
+
+    /// The same without the tables of intervals, which grow with the length of the run.
+    ///
+    /// # Errors
+    /// A file is missing, unreadable, or another table.
+    pub fn read_summaries(dir: &Path, variant: impl Into<String>) -> Result<RunResult, TableError> {
+        let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
+        Ok(RunResult {
+            variant: variant.into(),
             summary: read(Table::Summary)?,
             link_summary: read(Table::LinkSummary)?,
             ..RunResult::default()

@@ -1,6 +1,7 @@
 //! The simulator against arithmetic that can be done by hand, and its invariants under faults.
 
 mod fixed_window;
+mod liars;
 
 use fixed_window::FixedWindow;
 use proptest::prelude::*;

@@ -1,0 +1,284 @@
+//! The command as a person or a script meets it: exit codes, messages, files.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const SCENARIO: &str = r#"name = "small"
+duration = "2 s"
+
+[node.a]
+[node.b]
+
+[link.wire]
+from = "a"
+to = "b"
+rate = "10 Mbps"
+delay = "10 ms"
+limit = "20 packets"
+
+[flow.f]
+from = "a"
+to = "b"
+law = "newreno"
+"#;
+
+/// A folder of a test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a folder for the test");
+    dir
+}
+
+/// The command, run in `dir`.
+fn tollway(dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tollway"))
+        .args(arguments)
+        .current_dir(dir)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// Runs `scenario` with more arguments; it must end with `code` and without a panic. Answers what it said on stderr.
+fn fails(name: &str, scenario: &str, more: &[&str], code: i32) -> String {
+    let dir = folder(name);
+    fs::write(dir.join("s.toml"), scenario).expect("written");
+    let output = tollway(&dir, &[&["run", "s.toml"], more].concat());
+    let said = text(&output.stderr);
+    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    said
+}
+
+fn succeeds(dir: &Path, arguments: &[&str]) -> String {
+    let output = tollway(dir, arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// A folder with the small scenario in it.
+fn small(name: &str) -> PathBuf {
+    let dir = folder(name);
+    fs::write(dir.join("s.toml"), SCENARIO).expect("written");
+    dir
+}
+
+#[test]
+fn slips_of_the_pen_are_shown_in_place() {
+    let key = fails("key", &SCENARIO.replace("delay =", "dealy ="), &[], 2);
+    let unit = fails("unit", &SCENARIO.replace("10 Mbps", "10 Mbsp"), &[], 2);
+    let node = fails("node", &SCENARIO.replace("to = \"b\"\nlaw", "to = \"bb\"\nlaw"), &[], 2);
+    assert!(key.contains("did you mean `delay`?") && unit.contains("did you mean `Mbps`?"));
+    insta::assert_snapshot!("slips", format!("{key}\n{unit}\n{node}"));
+    for said in [key, unit, node] {
+        assert!(said.contains("s.toml:") && said.contains("help: "), "{said}");
+    }
+}
+
+#[test]
+fn files_that_are_none() {
+    let dir = folder("none");
+    fs::write(dir.join("empty.toml"), "").expect("written");
+    fs::write(dir.join("latin.toml"), b"name = \"caf\xe9\"").expect("written");
+    for (file, word) in [
+        ("missing.toml", "missing.toml"),
+        (".", "cannot be read"),
+        ("empty.toml", "needs `name`"),
+        ("latin.toml", "latin.toml"),
+    ] {
+        let output = tollway(&dir, &["run", file]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{file}: {said}");
+        assert!(said.contains(word), "{file}: {said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_set_or_is_absurd() {
+    for (i, (set, word)) in [
+        ("nonsense", "sets nothing"),
+        ("link.wires.rate=5Mbps", "did you mean `wire`"),
+        ("link.wire.rate=5", "unit"),
+        ("link.wire.rate.x=5", "rate"),
+        ("variant.x=1", "cannot be set"),
+        ("flow.f.count=1000000000", "from 1 to 1000000"),
+        ("node.a.count=1000000000", "from 1 to 1000000"),
+        ("flow.f.law=xcp", "has the law \"xcp\""),
+        ("duration=900000h", "hundred years"),
+        ("=", "="),
+        ("", "sets nothing"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let said = fails(&format!("set{i}"), SCENARIO, &["--set", set], 2);
+        assert!(said.contains(word), "{set}: {said}");
+    }
+}
+
+#[test]
+fn a_run_beyond_the_horizon_says_so() {
+    let more = ["--set", "duration=800000h", "--set", "flow.f.count=1000"];
+    let said = fails("horizon", SCENARIO, &more, 2);
+    assert!(said.contains("too long") && said.contains("shorten `duration`"), "{said}");
+}
+
+#[test]
+fn json_is_one_object_with_everything() {
+    let dir = small("json");
+    let out = succeeds(&dir, &["run", "s.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    for key in
+        ["scenario", "seed", "engine", "duration_s", "flows", "links", "events", "packet_hops", "digest"]
+    {
+        assert!(!json[key].is_null(), "{key} is missing");
+    }
+    assert_eq!((&json["scenario"], &json["engine"]), (&"small".into(), &"sim".into()));
+    assert!(json["flows"][0]["rate_mbps"].as_f64().is_some_and(|rate| rate > 5.0));
+    // The seed is the one that was asked for; a digest is for a seed.
+    let other = succeeds(&dir, &["run", "s.toml", "--json", "--quiet", "--seed", "9", "--jobs", "2"]);
+    let other: serde_json::Value = serde_json::from_str(&other).expect("one object");
+    assert_eq!(other["seed"], 9);
+    assert_eq!(other["digest"], json["digest"], "nothing in it is random");
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let dir = small("quiet");
+    let output = tollway(&dir, &["run", "s.toml", "--quiet", "--out", "out"]);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+}
+
+#[test]
+fn files_are_what_their_names_say() {
+    let dir = small("out");
+    succeeds(&dir, &["run", "s.toml", "--out", "out"]);
+    let read = |name: &str| fs::read(dir.join("out").join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert!(read("small.png").starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert!(
+        read("small.html").starts_with(b"<!doctype html>")
+            || read("small.html").starts_with(b"<!DOCTYPE html>")
+    );
+    for (table, columns) in [
+        ("flows", "time_s,flow,rate_mbps,goodput_mbps,cwnd_packets,rtt_ms"),
+        ("links", "time_s,link,utilisation,queue_mean_bytes,queue_max_bytes"),
+        ("summary", "flow,law,start_s,finish_s,fct_s"),
+        ("link_summary", "link,capacity_mbps,utilisation"),
+    ] {
+        let csv = text(&read(&format!("{table}.csv")));
+        assert!(csv.starts_with(columns), "{csv}");
+        let rows = csv.lines().count() - 1;
+        let file = fs::File::open(dir.join(format!("out/{table}.arrow"))).expect("it is there");
+        let reader = arrow_ipc::reader::FileReader::try_new(file, None).expect("an Arrow file");
+        assert_eq!(reader.map(|batch| batch.expect("a batch").num_rows()).sum::<usize>(), rows, "{table}");
+    }
+}
+
+#[test]
+fn nothing_is_written_outside_the_folder() {
+    let said = fails("variant", &format!("{SCENARIO}[variant.\"../../x\"]\n"), &["--out", "out"], 2);
+    assert!(said.contains("is no name"), "{said}");
+    let dir = folder("escape");
+    let inner = dir.join("inner");
+    fs::create_dir_all(&inner).expect("a folder");
+    for name in ["../../x", "/tmp/tollway-x", "..", "a/../../b"] {
+        fs::write(inner.join("s.toml"), SCENARIO.replace("\"small\"", &format!("\"{name}\"")))
+            .expect("written");
+        succeeds(&inner, &["run", "s.toml", "--out", "out", "--quiet"]);
+    }
+    let there: Vec<_> =
+        fs::read_dir(&dir).expect("listed").map(|e| e.expect("an entry").file_name()).collect();
+    assert_eq!(there, ["inner"]);
+    assert_eq!(fs::read_dir(&inner).expect("listed").count(), 2, "the scenario and `out`");
+    assert!(!Path::new("/tmp/tollway-x.html").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    // A file stands where the folder should be: that is refused to everybody, also to root.
+    let dir = small("unwritable");
+    fs::write(dir.join("taken"), "").expect("written");
+    let output = tollway(&dir, &["run", "s.toml", "--out", "taken/out"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot create") && said.contains("taken"), "{said}");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_is_refused_before_the_run() {
+    let dir = small("parquet");
+    let output = tollway(&dir, &["run", "s.toml", "--out", "out", "--format", "parquet"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--features parquet") && !dir.join("out").exists(), "{said}");
+}
+
+#[test]
+fn no_flow_is_a_run_too() {
+    let dir = folder("no-flow");
+    let flowless = SCENARIO.split("[flow.f]").next().expect("a first part");
+    fs::write(dir.join("s.toml"), flowless).expect("written");
+    succeeds(&dir, &["run", "s.toml", "--out", "out"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&succeeds(&dir, &["run", "s.toml", "--json"])).expect("one object");
+    assert_eq!(json["packet_hops"], 0);
+}
+
+/// `tollway … | head -0`: the reader goes away before anything is written.
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let dir = small("pipe");
+    for arguments in [&["schema"][..], &["run", "s.toml"], &["run", "s.toml", "--json"], &["--help"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollway"))
+            .args(arguments)
+            .current_dir(&dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+        let status = child.wait().expect("it ends");
+        assert!(!said.contains("panicked") && status.code().is_some(), "{arguments:?}: {said}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_with_what_there_is() {
+    let dir = small("ctrl-c");
+    let child = Command::new(env!("CARGO_BIN_EXE_tollway"))
+        .args(["run", "s.toml", "--set", "duration=100000s", "--out", "out"])
+        .current_dir(&dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    // Once rows are on disk the run is well under way.
+    let rows = dir.join("out/flows.csv");
+    for _ in 0..600 {
+        if fs::metadata(&rows).is_ok_and(|file| file.len() > 100_000) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("interrupted"));
+    let file = fs::File::open(dir.join("out/summary.arrow")).expect("it is there");
+    let reader = arrow_ipc::reader::FileReader::try_new(file, None).expect("a whole Arrow file");
+    assert_eq!(reader.map(|batch| batch.expect("a batch").num_rows()).sum::<usize>(), 1);
+}
