@@ -501,7 +501,12 @@ pub(crate) static CHANGE: Section = Section {
             Else("`both` for rate, delay and blackout; `forward` for the rest"),
             "Which way.",
         ),
-        key("rate", Kind::Rate, Else(""), "The new rate."),
+        key(
+            "rate",
+            Kind::Rate,
+            Else(""),
+            "The new rate. The law learns of it, unless the link or this change has a `capacity`.",
+        ),
         key("delay", TIME, Else(""), "The new delay, for packets that leave from now on."),
         key("loss", PROBABILITY, Else(""), "The new probability of loss."),
         key("blackout", SPAN, Else(""), "So long everything put on the wire is lost."),

@@ -6,7 +6,7 @@ use super::flows::buffer;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Change, Direction, FlowId, LinkId, Loss, Only, Place, What};
+use crate::plan::{Change, Direction, FlowId, LinkId, LinkLaw, Loss, Only, Place, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
 const OF_LINKS: [(&str, &str); 6] = [
@@ -83,6 +83,15 @@ impl<'a> Resolver<'a> {
                 };
                 let Some(what) = what else { return };
                 self.plan.changes.push(Change { at, what });
+                // A port knows its own rate, unless the file says what it believes instead.
+                let port = &self.plan.links[link.0 as usize];
+                if let What::Rate(_, rate) = what
+                    && port.capacity == port.rate
+                    && port.law != LinkLaw::DropTail
+                    && !change.has("capacity")
+                {
+                    self.plan.changes.push(Change { at, what: What::Capacity(link, rate) });
+                }
             }
         }
     }
