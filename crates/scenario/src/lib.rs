@@ -1,6 +1,6 @@
 //! The scenario file, what it resolves to, running it, and the result tables.
 //!
-//! What a user writes ([`file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
+//! What a user writes ([`mod@file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
 //! ([`run`]); what is measured goes into [`tables`].
 
 pub mod file;

@@ -235,6 +235,21 @@ fn nothing_is_left_to_be_guessed() {
 }
 
 #[test]
+fn a_law_learns_of_a_new_rate_unless_it_is_told_otherwise() {
+    let told = |more: &str, sets: &[&str]| -> Vec<Rate> {
+        let text = format!(
+            "{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\ndirection = \"forward\"\nrate = \"4 Mbps\"\n{more}"
+        );
+        let told = |c: &Change| if let What::Capacity(_, rate) = c.what { Some(rate) } else { None };
+        let sets: Vec<&str> = ["link.bottleneck.law=xcp"].iter().chain(sets).copied().collect();
+        plan(&text, &sets).changes.iter().filter_map(told).collect()
+    };
+    assert_eq!(told("", &[]), [Rate::from_mbps(4.0)]);
+    assert_eq!(told("capacity = \"9 Mbps\"\n", &[]), [Rate::from_mbps(9.0)]);
+    assert_eq!(told("", &["link.bottleneck.capacity=11 Mbps"]), []);
+}
+
+#[test]
 fn random_starts_depend_on_seed_and_flow_only() {
     let starts = |sets: &[&str]| -> Vec<Time> {
         let text = format!("{BASE}start = {{ random = \"2 s\", after = \"1 s\" }}\n");
