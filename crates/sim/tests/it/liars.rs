@@ -102,7 +102,7 @@ proptest! {
         let form = if window_form { xcp::Form::Window } else { xcp::Form::Throughput };
         let law = xcp::XcpConfig { arithmetic, form, ..Default::default() }.build(rate);
         let limit = Limit { packets: 60, bytes: u64::MAX };
-        let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit };
+        let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit, flow_queues: None };
         let mut network = Network::new(1);
         let (there, back) = (network.add_link(link.clone()), network.add_link(link));
         let forward = network.add_route(&[there], RouteEnd::Server);
