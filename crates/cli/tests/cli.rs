@@ -112,7 +112,7 @@ fn what_cannot_be_set_or_is_absurd() {
         ("variant.x=1", "cannot be set"),
         ("flow.f.count=1000000000", "from 1 to 1000000"),
         ("node.a.count=1000000000", "from 1 to 1000000"),
-        ("flow.f.law=xcp", "has the law \"xcp\""),
+        ("flow.f.law=xcp", "no link on its way there answers"),
         ("duration=900000h", "hundred years"),
         ("=", "="),
         ("", "sets nothing"),
