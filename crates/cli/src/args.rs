@@ -58,6 +58,8 @@ const REPRODUCE_MORE: &str = "\
 Examples:
   tollway reproduce --list
       Names the experiments.
+  tollway reproduce
+      Runs everything, and puts all figures with their claims on one page: out/papers/index.html.
   tollway reproduce xcp/validation
       Runs one, prints a row a claim (expected, measured, met or UNMET) and draws its figure.
   tollway reproduce xcp --json

@@ -1,10 +1,12 @@
 //! `tollway reproduce`.
 
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 
+use tollway_report::Gallery;
 use tollway_report::claim::{Ledger, Report};
-use tollway_report::reproduce::{list, read, reproduce as run_one, select};
+use tollway_report::reproduce::{ReproduceError, list, read, reproduce as run_one, select};
 
 use crate::args::Reproduce;
 use crate::fail::Failure;
@@ -17,13 +19,12 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let ledger = match &args.check_unmet {
-        Some(path) => Some(Ledger::read(path).map_err(|e| Failure::input(miette::miette!("{e}")))?),
-        None => None,
-    };
+    let read_ledger = |path: &Path| Ledger::read(path).map_err(|e| Failure::input(miette::miette!("{e}")));
+    let ledger = args.check_unmet.as_deref().map(read_ledger).transpose()?;
     let missing = missing_peers();
     let interrupted = terminal::interrupt_flag();
     let mut all = Report::default();
+    let mut gallery = Gallery::default();
     let talk = !args.json && !args.quiet;
     for found in select(&args.papers, &args.names)? {
         if talk {
@@ -42,6 +43,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(130));
         }
         let drawn = reproduced.draw(&args.out)?;
+        reproduced.hang(&mut gallery);
         if talk {
             say(reproduced.report.to_table(terminal::width()));
             for path in drawn {
@@ -55,6 +57,18 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         say(format_args!("{}\n", all.to_json()));
     } else {
         say(format_args!("{}\n", all.totals()));
+    }
+    if gallery.len() > 1 {
+        let known = args.papers.join("unmet.toml");
+        let reasons = match &ledger {
+            Some(ledger) => ledger.clone(),
+            None if known.exists() => read_ledger(&known)?,
+            None => Ledger::default(),
+        };
+        let page = gallery.write(&args.out, &reasons).map_err(ReproduceError::from)?;
+        if talk {
+            say(format_args!("wrote {}: all of it on one page\n", page.display()));
+        }
     }
     if let Some(ledger) = ledger {
         let differences = ledger.compare(&all, args.names.is_empty());

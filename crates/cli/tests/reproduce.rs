@@ -79,6 +79,23 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
 }
 
 #[test]
+fn more_than_one_experiment_makes_a_gallery_with_the_reasons_of_unmet_claims() {
+    let papers = Papers::new("gallery", BUSY);
+    let index = papers.0.join("out/index.html");
+    assert!(papers.reproduce(&[]).status.success());
+    assert!(!index.exists(), "one experiment has its own page");
+    let second = format!("{SCENARIO}{IDLE}").replace("toy/one", "toy/two");
+    std::fs::write(papers.0.join("papers/toy/two.toml"), second).unwrap();
+    let list = "[[unmet]]\nid = \"toy.idle\"\nreason = \"the flow is greedy\"\n";
+    std::fs::write(papers.0.join("papers/unmet.toml"), list).unwrap();
+    assert_eq!(papers.reproduce(&["--json"]).status.code(), Some(1));
+    let page = std::fs::read_to_string(index).unwrap();
+    for expected in ["href=\"#toy/one\"", "id=\"toy/two\"", "is not met. the flow is greedy", "toy/two.png"] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+#[test]
 fn bad_input_exits_with_2_and_says_what_was_meant() {
     let papers = Papers::new("bad", &BUSY.replace("utilisation", "utilization"));
     let output = papers.reproduce(&["toy/one"]);

@@ -36,36 +36,47 @@ impl Page<'_> {
     /// The page's text, some 5 MB of it the plotting script.
     pub fn to_html(&self) -> String {
         let title = escape(&self.figure.title);
-        let mut html = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-        );
+        let mut body = format!("<main>\n<h1>{title}</h1>\n");
         if !self.figure.subtitle.is_empty() {
-            html.push_str(&format!("<p class=\"subtitle\">{}</p>\n", escape(&self.figure.subtitle)));
+            body.push_str(&format!("<p class=\"subtitle\">{}</p>\n", escape(&self.figure.subtitle)));
         }
         if let Some(report) = self.claims.filter(|r| !r.claims.is_empty()) {
-            html.push_str(&format!("<h2>Claims: {}</h2>\n", escape(&report.totals())));
-            html.push_str(&scrolled(&claims_table(report)));
+            body.push_str(&format!("<h2>Claims: {}</h2>\n", escape(&report.totals())));
+            body.push_str(&scrolled(&claims_table(report)));
         }
-        for (i, row) in self.figure.rows.iter().enumerate() {
-            let height = if row.panels.iter().any(|p| !p.label.is_empty()) { 320 } else { 300 };
-            html.push_str(&format!(
-                "<section>\n<h2>{}</h2>\n<div class=\"plot\" id=\"plot{i}\" style=\"height:{height}px\"></div>\n</section>\n",
-                escape(&row.title)
-            ));
+        let mut plots = Vec::new();
+        for row in &self.figure.rows {
+            body.push_str(&place(row, plots.len()));
+            plots.push(plot(row));
         }
-        html.push_str(&Overview::new(self.runs).to_html());
-        let plots: Vec<Value> = self.figure.rows.iter().map(plot).collect();
-        // `</script>` must not appear inside a script, whatever a flow is called.
-        let plots = Value::from(plots).to_string().replace('<', "\\u003c");
-        html.push_str("</main>\n");
-        html.push_str(&plotting_script());
-        html.push_str(&format!("\n<script>\nconst plots = {plots};\n{SCRIPT}</script>\n</body>\n</html>\n"));
-        html
+        body.push_str(&Overview::new(self.runs).to_html());
+        body.push_str("</main>\n");
+        document(&title, &body, plots)
     }
+}
+
+/// A whole page around `body`, with the places in it that [`place`] left for `plots` filled. `title` is HTML.
+pub(crate) fn document(title: &str, body: &str, plots: Vec<Value>) -> String {
+    // `</script>` must not appear inside a script, whatever a flow is called.
+    let plots = Value::from(plots).to_string().replace('<', "\\u003c");
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}{}\n\
+         <script>\nconst plots = {plots};\n{SCRIPT}</script>\n</body>\n</html>\n",
+        plotting_script()
+    )
+}
+
+/// The place of a row's plot, the page's `index`th.
+pub(crate) fn place(row: &Row, index: usize) -> String {
+    let height = if row.panels.iter().any(|p| !p.label.is_empty()) { 320 } else { 300 };
+    format!(
+        "<section>\n<h2>{}</h2>\n<div class=\"plot\" id=\"plot{index}\" style=\"height:{height}px\"></div>\n</section>\n",
+        escape(&row.title)
+    )
 }
 
 fn scrolled(table: &TextTable) -> String {
@@ -84,7 +95,7 @@ fn claims_table(report: &Report) -> TextTable {
 
 /// A row as data and layout of one plot, its panels as subplots that zoom together. Colours of ground and text are the
 /// script's, which knows whether it is dark.
-fn plot(row: &Row) -> Value {
+pub(crate) fn plot(row: &Row) -> Value {
     let count = row.panels.len().max(1);
     let mut data = Vec::new();
     let mut layout = serde_json::Map::new();
@@ -97,7 +108,7 @@ fn plot(row: &Row) -> Value {
         let from = i as f64 * (wide + gap);
         let mut x = json!({
             "domain": [from, (from + wide).min(1.0)], "range": [row.x.from, row.x.until], "anchor": format!("y{suffix}"),
-            "title": {"text": "time (s)", "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": 8,
+            "title": {"text": "time (s)", "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": (14 / count).clamp(3, 8), "tickangle": 0,
         });
         let mut y = json!({
             "range": [row.y.from, row.y.until], "anchor": format!("x{suffix}"), "showticklabels": i == 0,

@@ -9,11 +9,13 @@
 //! | a figure | [`plot::Figure::new`] |
 //! | … as a PNG | [`plot::write_png`] |
 //! | … as a page of HTML, with tables | [`html::Page`] |
+//! | … of many experiments as one page, with their claims | [`Gallery`] |
 //! | tables for a terminal | [`Overview::new`] |
 
 pub mod claim;
 mod data;
 mod experiment;
+mod gallery;
 pub mod html;
 mod ideal;
 mod overview;
@@ -24,5 +26,6 @@ pub mod session;
 mod text;
 
 pub use experiment::{Experiment, ExperimentError};
+pub use gallery::Gallery;
 pub use ideal::ideal_mbps;
 pub use overview::Overview;

@@ -17,8 +17,17 @@ function dressed(layout) {
   return full;
 }
 
-function draw() {
-  plots.forEach((plot, i) => Plotly.react(`plot${i}`, plot.data, dressed(plot.layout), config));
-}
-draw();
-dark.addEventListener("change", draw);
+// A page may hold a hundred plots: each is drawn when it is about to be seen.
+const drawn = new Set();
+const draw = (i) => Plotly.react(`plot${i}`, plots[i].data, dressed(plots[i].layout), config);
+const watch = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    const i = Number(target.id.slice("plot".length));
+    watch.unobserve(target);
+    drawn.add(i);
+    draw(i);
+  }
+}, { rootMargin: "800px" });
+plots.forEach((_, i) => watch.observe(document.getElementById(`plot${i}`)));
+dark.addEventListener("change", () => drawn.forEach(draw));

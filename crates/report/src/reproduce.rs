@@ -8,6 +8,7 @@ use tollway_scenario::tables::RunResult;
 
 use crate::claim::{Report, check};
 use crate::experiment::{Experiment, ExperimentError};
+use crate::gallery::Gallery;
 use crate::html::Page;
 use crate::plot::{Figure, PlotError, write_png};
 use crate::session::{Progress, Ran, Session, SessionError};
@@ -160,6 +161,14 @@ pub fn reproduce(
 }
 
 impl Reproduced {
+    /// Adds the figure and its claims to a page over many experiments.
+    pub fn hang(&self, gallery: &mut Gallery) {
+        let results: Vec<RunResult> = self.runs.iter().map(|ran| ran.result.clone()).collect();
+        let experiment = &self.experiment;
+        let figure = Figure::new(&experiment.title, &experiment.source, &experiment.plots, &results);
+        gallery.add(&file_name(&experiment.name), &figure, &self.report);
+    }
+
     /// Draws the figure as a page and a picture in `folder`, and answers their paths.
     ///
     /// # Errors
