@@ -22,6 +22,7 @@ fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll; 64]) -> f64 {
             size: 1500,
             kind: Kind::Tolled,
             ect: false,
+            l4s: false,
             backlog_packets: queued,
             backlog_bytes: u64::from(queued) * 1500,
             waited: Time::ZERO,

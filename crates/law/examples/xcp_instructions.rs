@@ -52,6 +52,7 @@ fn pass(law: &mut AnyLink, first: u64) -> f64 {
             size: 1500,
             kind: Kind::Tolled,
             ect: false,
+            l4s: false,
             backlog_packets: queued,
             backlog_bytes: u64::from(queued) * 1500,
             waited: Time::ZERO,

@@ -72,10 +72,13 @@ impl Flags {
     pub const ECHO: Flags = Flags(1 << 7);
     /// `sent_echo` is valid.
     pub const STAMP_ECHO: Flags = Flags(1 << 8);
-    /// May be marked instead of dropped (ECN-capable).
+    /// May be marked instead of dropped: ECT(0). With [`Flags::ECT1`] and [`Flags::CE`] the two bits of IP's ECN field
+    /// (RFC 3168 § 5).
     pub const ECT: Flags = Flags(1 << 9);
-    /// Congestion experienced: marked on the way.
-    pub const CE: Flags = Flags(1 << 10);
+    /// May be marked, and its sender answers marks as L4S wants: ECT(1) (RFC 9331 § 4).
+    pub const ECT1: Flags = Flags(1 << 10);
+    /// Congestion experienced: marked on the way. Which of the two it was before can't be told any more.
+    pub const CE: Flags = Flags(Flags::ECT.0 | Flags::ECT1.0);
     /// The receiver saw a mark (ECN-Echo).
     pub const ECE: Flags = Flags(1 << 11);
     /// First segment of its frame.
@@ -89,6 +92,18 @@ impl Flags {
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether it may be marked instead of dropped, or is marked already.
+    #[inline]
+    pub const fn ecn_capable(self) -> bool {
+        self.0 & Flags::CE.0 != 0
+    }
+
+    /// Whether it belongs in the queue for L4S: ECT(1) or CE (RFC 9331 § 5.1).
+    #[inline]
+    pub const fn l4s(self) -> bool {
+        self.0 & Flags::ECT1.0 != 0
     }
 
     /// With `other` set as well.

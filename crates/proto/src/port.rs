@@ -1,13 +1,16 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
+mod dual;
 mod flows;
 
+pub use dual::DualQueueConfig;
 pub use flows::FlowQueuesConfig;
 
 use tollway_law::link::{LinkLaw, Passing, Verdict};
 use tollway_law::{Rate, Time};
 
 use crate::{Fifo, Flags, Packet, Stamp};
+use dual::DualQueue;
 use flows::FlowQueues;
 
 /// Where an engine keeps its packets; a port and its queue move only handles.
@@ -49,7 +52,19 @@ pub enum Offered {
     Dropped,
 }
 
-/// An output port: a FIFO queue, or queues by flow, under a link law.
+/// What queues a port has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Queues {
+    /// One, first in, first out.
+    #[default]
+    One,
+    /// One for each flow, or as good as, each under a copy of the port's law.
+    ByFlow(FlowQueuesConfig),
+    /// One for L4S and one for classic traffic, both under the port's law.
+    Dual(DualQueueConfig),
+}
+
+/// An output port: a FIFO queue, or several, under a link law.
 ///
 /// The engine offers packets as they arrive and takes the next whenever its transmitter is free. The law sees an
 /// arriving packet before it is known whether there is room for it.
@@ -61,34 +76,45 @@ pub struct Port<L, H> {
     bytes: u64,
     limit: Limit,
     /// What stands in for `queue`; `bytes` is of both.
-    flows: Option<Box<FlowQueues<L, H>>>,
+    many: Option<Box<Many<L, H>>>,
+}
+
+/// More queues than one.
+#[derive(Clone, Debug)]
+enum Many<L, H> {
+    Flows(FlowQueues<L, H>),
+    Dual(DualQueue<H>),
 }
 
 impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     /// An empty port with one queue.
     pub fn new(law: L, limit: Limit) -> Port<L, H> {
-        Port { law, queue: Fifo::new(), bytes: 0, limit, flows: None }
+        Port { law, queue: Fifo::new(), bytes: 0, limit, many: None }
     }
 
-    /// An empty port with a queue for each flow, or as good as, each under a `law` of its own. What they hold
-    /// together is under one `limit`.
-    pub fn with_flow_queues(law: L, limit: Limit, config: FlowQueuesConfig) -> Port<L, H> {
-        Port { flows: Some(Box::new(FlowQueues::new(config))), ..Port::new(law, limit) }
+    /// An empty port with these `queues`. What they hold together is under one `limit`.
+    pub fn with_queues(law: L, limit: Limit, queues: Queues) -> Port<L, H> {
+        let many = match queues {
+            Queues::One => return Port::new(law, limit),
+            Queues::ByFlow(config) => Many::Flows(FlowQueues::new(config)),
+            Queues::Dual(config) => Many::Dual(DualQueue::new(config)),
+        };
+        Port { many: Some(Box::new(many)), ..Port::new(law, limit) }
     }
 
     /// Packets queued, the one in transmission not counted.
     #[inline]
     pub fn packets(&self) -> u32 {
-        match &self.flows {
+        match &self.many {
             None => self.queue.len(),
-            Some(flows) => flows.packets(),
+            Some(many) => many.packets(),
         }
     }
 
     /// The capacity of the link, as configured for its law, changes.
     pub fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.law.set_capacity(now, capacity);
-        if let Some(flows) = &mut self.flows {
+        if let Some(Many::Flows(flows)) = self.many.as_deref_mut() {
             flows.laws().for_each(|law| law.set_capacity(now, capacity));
         }
     }
@@ -109,9 +135,14 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.limit = limit;
     }
 
-    /// The packets queued, next to leave first; with queues by flow, queue by queue.
+    /// The packets queued, next to leave first; with several queues, queue by queue.
     pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.queue.iter().chain(self.flows.iter().flat_map(|flows| flows.queued()))
+        let (flows, dual) = match self.many.as_deref() {
+            None => (None, None),
+            Some(Many::Flows(flows)) => (Some(flows.queued()), None),
+            Some(Many::Dual(dual)) => (None, Some(dual.queued())),
+        };
+        self.queue.iter().chain(flows.into_iter().flatten()).chain(dual.into_iter().flatten())
     }
 
     /// A packet arrives. Others that have to make room for it are handed to `dropped`: only queues by flow do that.
@@ -123,21 +154,14 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         pool: &mut P,
         mut dropped: impl FnMut(&mut P, H),
     ) -> Offered {
-        if let Some(flows) = &mut self.flows {
-            let offered = flows.offer(now, handle, pool, self.limit, &self.law, &mut dropped);
-            self.bytes = flows.bytes();
+        if let Some(many) = &mut self.many {
+            let offered = many.offer(now, handle, pool, self.limit, &mut self.law, &mut dropped);
+            self.bytes = many.bytes();
             return offered;
         }
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
-        let passing = Passing {
-            size,
-            kind: packet.kind(),
-            ect: packet.flags.has(Flags::ECT),
-            backlog_packets: self.queue.len(),
-            backlog_bytes: self.bytes,
-            waited: Time::ZERO,
-        };
+        let passing = passing(packet, self.queue.len(), self.bytes, Time::ZERO);
         let verdict = self.law.on_arrival(now, passing, &packet.toll);
         if passing.backlog_packets >= self.limit.packets || self.bytes + u64::from(size) > self.limit.bytes {
             return Offered::Full;
@@ -162,19 +186,12 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     #[inline]
     pub fn pass<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
         debug_assert!(self.packets() == 0);
-        if self.flows.is_some() {
-            return self.pass_flows(now, handle, pool);
+        if self.many.is_some() {
+            return self.pass_many(now, handle, pool);
         }
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
-        let mut passing = Passing {
-            size,
-            kind: packet.kind(),
-            ect: packet.flags.has(Flags::ECT),
-            backlog_packets: 0,
-            backlog_bytes: 0,
-            waited: Time::ZERO,
-        };
+        let mut passing = passing(packet, 0, 0, Time::ZERO);
         let arrival = self.law.on_arrival(now, passing, &packet.toll);
         if self.limit.packets == 0 || u64::from(size) > self.limit.bytes {
             return Offered::Full;
@@ -195,16 +212,18 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         Offered::Queued
     }
 
-    /// [`pass`](Port::pass) through the queues by flow, none of which holds anything.
-    fn pass_flows<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
-        let Some(flows) = &mut self.flows else { return Offered::Full };
-        flows.rest();
-        let offered = flows.offer(now, handle, pool, self.limit, &self.law, &mut |_, _| {});
+    /// [`pass`](Port::pass) through several queues, none of which holds anything.
+    fn pass_many<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) -> Offered {
+        let Some(many) = &mut self.many else { return Offered::Full };
+        if let Many::Flows(flows) = &mut **many {
+            flows.rest();
+        }
+        let offered = many.offer(now, handle, pool, self.limit, &mut self.law, &mut |_, _| {});
         if !matches!(offered, Offered::Queued | Offered::Marked) {
             return offered;
         }
         // The only packet there is: what is dropped is this one.
-        let taken = flows.take(now, pool, &mut |_, _| {});
+        let taken = many.take(now, pool, &mut self.law, &mut |_, _| {});
         match taken {
             None => Offered::Dropped,
             Some((_, true)) => Offered::Marked,
@@ -221,22 +240,15 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         pool: &mut P,
         mut dropped: impl FnMut(&mut P, H),
     ) -> Option<(H, bool)> {
-        if let Some(flows) = &mut self.flows {
-            let taken = flows.take(now, pool, &mut dropped);
-            self.bytes = flows.bytes();
+        if let Some(many) = &mut self.many {
+            let taken = many.take(now, pool, &mut self.law, &mut dropped);
+            self.bytes = many.bytes();
             return taken;
         }
         loop {
             let handle = self.queue.front()?;
             let packet = pool.packet(handle);
-            let passing = Passing {
-                size: u32::from(packet.size),
-                kind: packet.kind(),
-                ect: packet.flags.has(Flags::ECT),
-                backlog_packets: self.queue.len(),
-                backlog_bytes: self.bytes,
-                waited: packet.entered.elapsed(now),
-            };
+            let passing = passing(packet, self.queue.len(), self.bytes, packet.entered.elapsed(now));
             let verdict = self.law.on_departure(now, passing, &mut packet.toll);
             self.queue.pop_front();
             self.bytes -= u64::from(passing.size);
@@ -249,5 +261,63 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
                 Verdict::Signal | Verdict::Drop => dropped(pool, handle),
             }
         }
+    }
+}
+
+impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
+    fn packets(&self) -> u32 {
+        match self {
+            Many::Flows(flows) => flows.packets(),
+            Many::Dual(dual) => dual.packets(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Many::Flows(flows) => flows.bytes(),
+            Many::Dual(dual) => dual.bytes(),
+        }
+    }
+
+    fn offer<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        limit: Limit,
+        law: &mut L,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Offered {
+        match self {
+            Many::Flows(flows) => flows.offer(now, handle, pool, limit, law, dropped),
+            Many::Dual(dual) => dual.offer(now, handle, pool, limit, law),
+        }
+    }
+
+    fn take<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        law: &mut L,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Option<(H, bool)> {
+        match self {
+            Many::Flows(flows) => flows.take(now, pool, dropped),
+            Many::Dual(dual) => dual.take(now, pool, law, dropped),
+        }
+    }
+}
+
+/// What a law sees of a packet with so much queued around it.
+#[inline]
+fn passing(packet: &Packet, backlog_packets: u32, backlog_bytes: u64, waited: Time) -> Passing {
+    Passing {
+        size: u32::from(packet.size),
+        kind: packet.kind(),
+        ect: packet.flags.ecn_capable(),
+        l4s: packet.flags.l4s(),
+        backlog_packets,
+        backlog_bytes,
+        waited,
     }
 }

@@ -140,6 +140,8 @@ pub enum LinkLaw {
     FqCodel(Codel, FlowQueuesConfig),
     /// Proportional integral controller.
     Pie(Pie),
+    /// The coupled controller of two queues, for L4S and classic traffic.
+    DualPi2(DualPi2),
     /// Marks what finds more than this queued.
     Step(Amount),
 }
@@ -168,6 +170,25 @@ pub struct Pie {
     pub beta: f64,
     /// Probability over which packets are dropped even if they can be marked.
     pub mark_limit: f64,
+}
+
+/// DualPI2's constants (RFC 9332).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DualPi2 {
+    /// Delay of the classic queue aimed at.
+    pub target: Time,
+    /// Time between updates of the probability.
+    pub update: Time,
+    /// Weight of the deviation from the target, 1/s.
+    pub alpha: f64,
+    /// Weight of the trend, 1/s.
+    pub beta: f64,
+    /// How much likelier than the base probability a packet of L4S is marked.
+    pub coupling: f64,
+    /// Waiting time over which packets of L4S are marked.
+    pub step: Time,
+    /// Share of the capacity that the classic queue has for certain.
+    pub classic_share: f64,
 }
 
 /// RED's constants (Floyd and Jacobson, 1993).
@@ -273,6 +294,8 @@ pub struct Transport {
     pub both_ways: bool,
     /// Data packets may be marked instead of dropped (RFC 3168).
     pub ecn: bool,
+    /// They say by ECT(1) that their sender is scalable (RFC 9331).
+    pub l4s: bool,
     /// How much of the receive buffer is advertised.
     pub window_growth: WindowGrowth,
     /// The retransmission timer.

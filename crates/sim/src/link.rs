@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{FlowQueuesConfig, Limit, Offered};
+use tollway_proto::port::{Limit, Offered, Queues};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
 use crate::control::ControlLog;
@@ -27,8 +27,8 @@ pub struct LinkSpec {
     pub law: AnyLink,
     /// What the port's queue holds.
     pub limit: Limit,
-    /// Queues by flow instead of one, each under a copy of the law.
-    pub flow_queues: Option<FlowQueuesConfig>,
+    /// How many queues there are, and how they take turns.
+    pub queues: Queues,
 }
 
 /// Random loss on a link direction.
@@ -227,10 +227,7 @@ impl Link {
             medium: NO_MEDIUM,
             measured: false,
             logs_control: false,
-            port: match spec.flow_queues {
-                None => Port::new(spec.law, spec.limit),
-                Some(config) => Port::with_flow_queues(spec.law, spec.limit, config),
-            },
+            port: Port::with_queues(spec.law, spec.limit, spec.queues),
             behind: Fifo::new(),
             sent_packets: 0,
             sent_bytes: 0,

@@ -155,6 +155,7 @@ mod tests {
             size: 1500,
             kind: Kind::Plain,
             ect,
+            l4s: false,
             backlog_packets: behind as u32 + 1,
             backlog_bytes: (behind + 1) * 1500,
             waited: Time::from_millis(waited_ms),

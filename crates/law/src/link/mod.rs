@@ -7,6 +7,7 @@
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
 mod codel;
+mod dualpi2;
 mod pie;
 mod random;
 mod red;
@@ -15,6 +16,7 @@ mod step;
 pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
+pub use dualpi2::{DualPi2, DualPi2Config};
 pub use pie::{Pie, PieConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
@@ -33,12 +35,23 @@ pub struct Passing {
     pub kind: Kind,
     /// Whether the packet may be marked instead of dropped (ECN-capable, RFC 3168).
     pub ect: bool,
+    /// Whether it is to be taken for one of a scalable sender (ECT(1) or CE, RFC 9331 § 5.1).
+    pub l4s: bool,
     /// Packets in the queue: without the one in transmission, without an arriving one, with a departing one.
     pub backlog_packets: u32,
     /// The same in bytes.
     pub backlog_bytes: u64,
     /// How long the packet was queued, zero on arrival.
     pub waited: Time,
+}
+
+/// Since when the packets at the heads of a port's two queues have waited; [`Time::NEVER`] for an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Of the queue for classic traffic.
+    pub classic: Time,
+    /// Of the queue for L4S.
+    pub l4s: Time,
 }
 
 /// What the law wants done with a packet.
@@ -59,6 +72,9 @@ pub trait LinkLaw {
 
     /// A packet leaves the queue for the transmitter; the law writes into its toll.
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict;
+
+    /// A port with two queues has taken a packet in or let one out: since when the packets at their heads have waited.
+    fn on_heads(&mut self, _heads: Heads) {}
 
     /// The link's capacity, as configured for the law, changes.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
@@ -94,6 +110,8 @@ pub enum AnyLink {
     Codel(Box<Codel>),
     /// [`Pie`].
     Pie(Box<Pie>),
+    /// [`DualPi2`].
+    DualPi2(Box<DualPi2>),
     /// [`Step`].
     Step(Box<Step>),
     /// [`Xcp`] in floats.
@@ -148,6 +166,7 @@ impl AnyLink {
             | AnyLink::Red(_)
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
+            | AnyLink::DualPi2(_)
             | AnyLink::Step(_) => None,
             AnyLink::Xcp(router) => Some((&**router).into()),
             AnyLink::Xcp32(router) => Some((&**router).into()),
@@ -165,6 +184,7 @@ impl AnyLink {
             | AnyLink::Red(_)
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
+            | AnyLink::DualPi2(_)
             | AnyLink::Step(_) => 0,
             AnyLink::Xcp(router) => router.intervals(),
             AnyLink::Xcp32(router) => router.intervals(),
@@ -192,6 +212,7 @@ macro_rules! each {
             AnyLink::Red($law) => $then,
             AnyLink::Codel($law) => $then,
             AnyLink::Pie($law) => $then,
+            AnyLink::DualPi2($law) => $then,
             AnyLink::Step($law) => $then,
             AnyLink::Xcp($law) => $then,
             AnyLink::Xcp32($law) => $then,
@@ -212,6 +233,10 @@ impl LinkLaw for AnyLink {
     #[inline]
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         if let AnyLink::DropTail(_) = self { Verdict::Pass } else { self.departure(now, packet, toll) }
+    }
+
+    fn on_heads(&mut self, heads: Heads) {
+        each!(self, law => law.on_heads(heads))
     }
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {

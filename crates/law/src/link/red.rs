@@ -204,6 +204,7 @@ mod tests {
             size: 1000,
             kind: Kind::Plain,
             ect: true,
+            l4s: false,
             backlog_packets,
             backlog_bytes: u64::from(backlog_packets) * 1000,
             waited: Time::ZERO,

@@ -62,6 +62,7 @@ mod tests {
             size: 1000,
             kind: Kind::Plain,
             ect,
+            l4s: false,
             backlog_packets: packets,
             backlog_bytes: u64::from(packets) * 1000,
             waited: Time::ZERO,

@@ -108,7 +108,7 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     Ok(Decoded { packet, sack, payload: len })
 }
 
-/// What a router reads: the flags, for [`Flags::TOLLED`] and [`Flags::ECT`], and the toll.
+/// What a router reads: the flags, for [`Flags::TOLLED`] and [`Flags::ecn_capable`], and the toll.
 ///
 /// # Errors
 /// [`AcpError`] if this is no ACP header or its toll is not in order; a router then passes the datagram on as it is. Fields

@@ -215,14 +215,7 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
 
 impl<L: LinkLaw, H: Copy> Queue<L, H> {
     fn passing(&self, packet: &Packet, waited: Time) -> Passing {
-        Passing {
-            size: u32::from(packet.size),
-            kind: packet.kind(),
-            ect: packet.flags.has(Flags::ECT),
-            backlog_packets: self.packets.len() as u32,
-            backlog_bytes: self.bytes,
-            waited,
-        }
+        super::passing(packet, self.packets.len() as u32, self.bytes, waited)
     }
 
     /// The next packet that the law lets leave, its size, and whether it was marked.
@@ -262,7 +255,7 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::{AnyLink, CodelConfig, DropTail};
 
-    use super::super::Port;
+    use super::super::{Port, Queues};
     use super::*;
 
     struct Packets(Vec<Packet>);
@@ -282,7 +275,8 @@ mod tests {
     }
 
     fn port(limit: u32, law: AnyLink) -> Port<AnyLink, u32> {
-        Port::with_flow_queues(law, Limit { packets: limit, bytes: u64::MAX }, FlowQueuesConfig::default())
+        let limit = Limit { packets: limit, bytes: u64::MAX };
+        Port::with_queues(law, limit, Queues::ByFlow(FlowQueuesConfig::default()))
     }
 
     fn fill(port: &mut Port<AnyLink, u32>, pool: &mut Packets, flow: u32, size: u16, n: u32) {

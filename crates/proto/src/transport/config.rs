@@ -38,6 +38,9 @@ pub struct Config {
     pub rto: Rto,
     /// Whether data packets may be marked instead of dropped. Default no.
     pub ecn: bool,
+    /// Whether these say, by ECT(1), that their sender answers marks as L4S wants (RFC 9331 § 4.3), which is up to the
+    /// law. Default no.
+    pub l4s: bool,
 }
 
 impl Default for Config {
@@ -58,6 +61,7 @@ impl Default for Config {
             delayed_ack: None,
             rto: Rto::default(),
             ecn: false,
+            l4s: false,
         }
     }
 }

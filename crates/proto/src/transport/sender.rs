@@ -310,7 +310,7 @@ impl Sender {
             }
             // RFC 3168 § 6.1.5: a retransmission may be dropped, so that its loss is not hidden.
             if config.ecn && !again {
-                flags.set(Flags::ECT);
+                flags.set(if config.l4s { Flags::ECT1 } else { Flags::ECT });
             }
         }
         if again {

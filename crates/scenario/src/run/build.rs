@@ -8,7 +8,7 @@ use tollway_law::sender::{self, AnySender};
 use tollway_law::{Bytes, Time};
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
-use tollway_proto::port::FlowQueuesConfig;
+use tollway_proto::port::{DualQueueConfig, FlowQueuesConfig, Queues};
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{
     Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
@@ -55,7 +55,7 @@ impl Built {
                 overhead: link.overhead,
                 law: link_law(plan, i),
                 limit: link.limit,
-                flow_queues: flow_queues(plan, i),
+                queues: queues(plan, i),
             })
         };
         let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
@@ -240,10 +240,13 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
     plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
 }
 
-fn flow_queues(plan: &Plan, index: usize) -> Option<FlowQueuesConfig> {
+fn queues(plan: &Plan, index: usize) -> Queues {
     match plan.links[index].law {
-        LinkLaw::FqCodel(_, config) => Some(FlowQueuesConfig { salt: port_seed(plan, index), ..config }),
-        _ => None,
+        LinkLaw::FqCodel(_, config) => {
+            Queues::ByFlow(FlowQueuesConfig { salt: port_seed(plan, index), ..config })
+        }
+        LinkLaw::DualPi2(law) => Queues::Dual(DualQueueConfig { classic_share: law.classic_share }),
+        _ => Queues::One,
     }
 }
 
@@ -282,6 +285,17 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 ..Default::default()
             };
             AnyLink::Pie(Box::new(config.build()))
+        }
+        LinkLaw::DualPi2(law) => {
+            let config = link::DualPi2Config {
+                target: law.target,
+                update: law.update,
+                alpha: law.alpha,
+                beta: law.beta,
+                coupling: law.coupling,
+                step: law.step,
+            };
+            AnyLink::DualPi2(Box::new(config.build()))
         }
         LinkLaw::Step(k) => {
             let (unit, threshold) = threshold(*k);
@@ -397,5 +411,6 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
             backoff: transport.rto.backoff && transport.rto.fixed.is_none(),
         },
         ecn: transport.ecn,
+        l4s: transport.l4s,
     }
 }

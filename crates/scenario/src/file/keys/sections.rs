@@ -91,7 +91,7 @@ pub(crate) static MEDIUM: Section = Section {
 };
 
 /// What `law` may be for a link.
-const LAWS: &[&str] = &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "step"];
+const LAWS: &[&str] = &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step"];
 
 /// `[link.NAME]`.
 pub(crate) static LINK: Section = Section {
@@ -137,6 +137,7 @@ pub(crate) static LINK: Section = Section {
         key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
         key("fq-codel", Kind::Table(&FQ_CODEL), Else(""), "Queues of the law `fq-codel`."),
         key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
+        key("dualpi2", Kind::Table(&DUALPI2), Else(""), "Constants of the law `dualpi2`."),
         key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
     ]],
 };
@@ -169,6 +170,7 @@ pub(crate) static REVERSE: Section = Section {
         ),
         key("fq-codel", Kind::Table(&FQ_CODEL), Else("the link's"), "Queues of the law `fq-codel`."),
         key("pie", Kind::Table(&PIE), Else("the link's"), "Constants of the law `pie`."),
+        key("dualpi2", Kind::Table(&DUALPI2), Else("the link's"), "Constants of the law `dualpi2`."),
         key("step", Kind::Table(&STEP), Else("the link's"), "Constant of the law `step`."),
     ]],
 };
@@ -304,6 +306,42 @@ pub(crate) static PIE: Section = Section {
     ]],
 };
 
+/// `[link.NAME.dualpi2]`.
+pub(crate) static DUALPI2: Section = Section {
+    header: "[link.NAME.dualpi2]",
+    says: "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
+           `limit` is of both together.",
+    parts: &[&[
+        key("target", SPAN, Is("15 ms"), "Delay of the classic queue aimed at."),
+        key("update", SPAN, Is("16 ms"), "Time between updates of the base probability p′."),
+        key(
+            "alpha",
+            Kind::Number { least: 0.0, most: 1000.0 },
+            Is("0.16"),
+            "α: weight of the deviation from the target, 1/s.",
+        ),
+        key("beta", Kind::Number { least: 0.0, most: 1000.0 }, Is("3.2"), "β: weight of the trend, 1/s."),
+        key(
+            "coupling",
+            Kind::Number { least: 0.0, most: 1000.0 },
+            Is("2"),
+            "k: L4S is marked with probability k p′, classic traffic signalled with p′².",
+        ),
+        key(
+            "step",
+            TIME,
+            Is("1 ms"),
+            "Waiting time over which every packet of L4S is marked, unless it is alone in its queue.",
+        ),
+        key(
+            "classic-share",
+            PROBABILITY,
+            Is("0.1"),
+            "Share of the capacity that the classic queue has for certain while both are busy; L4S goes first with the rest.",
+        ),
+    ]],
+};
+
 /// `[link.NAME.step]`.
 pub(crate) static STEP: Section = Section {
     header: "[link.NAME.step]",
@@ -378,6 +416,12 @@ const TRANSPORT: &[Key] = &[
         Kind::Truth,
         Else("`true` with the law `dctcp`, `false` with others"),
         "Data packets may be marked instead of dropped (RFC 3168).",
+    ),
+    key(
+        "l4s",
+        Kind::Truth,
+        Is("false"),
+        "Data packets say by ECT(1) that their sender is scalable (RFC 9331); with the law `dctcp`.",
     ),
     key("weight", Kind::Over { over: 0.0, most: 1e12 }, Is("1"), "Weight in theory's ideal allocation."),
     key("rto", Kind::Table(&RTO), Else(""), "The retransmission timer."),
@@ -625,7 +669,7 @@ pub(crate) static LOSS: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 21] {
+pub(crate) fn all() -> [&'static Section; 22] {
     [
         &TOP,
         &MEASURE,
@@ -638,6 +682,7 @@ pub(crate) fn all() -> [&'static Section; 21] {
         &CODEL,
         &FQ_CODEL,
         &PIE,
+        &DUALPI2,
         &STEP,
         &FLOW,
         &FRAMES,

@@ -268,6 +268,16 @@ impl<'a> Resolver<'a> {
                 )
                 .help("leave out `ecn = false`");
         }
+        let l4s = k.truth("l4s");
+        if l4s && !(dctcp && ecn) {
+            self.mistakes
+                .add(
+                    k.key_at("l4s"),
+                    "L4S is for senders that answer each mark with a little less (RFC 9331 § 4.3)",
+                    "here",
+                )
+                .help("use it with `law = \"dctcp\"`, or leave it out");
+        }
         let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
         self.plan.transports.push(Transport {
             law,
@@ -282,6 +292,7 @@ impl<'a> Resolver<'a> {
             encoding,
             both_ways,
             ecn,
+            l4s,
             window_growth,
             rto,
             weight: k.number("weight"),

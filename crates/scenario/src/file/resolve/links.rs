@@ -12,7 +12,8 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::plan::{
-    Amount, Arithmetic, Codel, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp, XcpForm,
+    Amount, Arithmetic, Codel, Direction, DualPi2, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp,
+    XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -46,6 +47,7 @@ struct Laws<'a> {
     codel: Reader<'a>,
     fq_codel: Reader<'a>,
     pie: Reader<'a>,
+    dualpi2: Reader<'a>,
     step: Reader<'a>,
 }
 
@@ -57,6 +59,7 @@ impl<'a> Laws<'a> {
             codel: keys.table("codel", &keys::CODEL),
             fq_codel: keys.table("fq-codel", &keys::FQ_CODEL),
             pie: keys.table("pie", &keys::PIE),
+            dualpi2: keys.table("dualpi2", &keys::DUALPI2),
             step: keys.table("step", &keys::STEP),
         }
     }
@@ -70,6 +73,7 @@ impl<'a> Laws<'a> {
             codel: or(self.codel, others.codel),
             fq_codel: or(self.fq_codel, others.fq_codel),
             pie: or(self.pie, others.pie),
+            dualpi2: or(self.dualpi2, others.dualpi2),
             step: or(self.step, others.step),
         }
     }
@@ -357,6 +361,18 @@ impl Side<'_> {
                     alpha: k.number("alpha"),
                     beta: k.number("beta"),
                     mark_limit: k.number("mark-limit"),
+                })
+            }
+            "dualpi2" => {
+                let k = &self.laws.dualpi2;
+                LinkLaw::DualPi2(DualPi2 {
+                    target: k.span("target"),
+                    update: k.span("update"),
+                    alpha: k.number("alpha"),
+                    beta: k.number("beta"),
+                    coupling: k.number("coupling"),
+                    step: k.span("step"),
+                    classic_share: k.number("classic-share"),
                 })
             }
             "step" => LinkLaw::Step(Amount::Packets(0.0)),

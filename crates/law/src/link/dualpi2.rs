@@ -1,0 +1,292 @@
+//! DualPI2: the coupled queue management of a port with two queues (RFC 9332, appendix A).
+
+use super::random::share;
+use super::{Heads, LinkLaw, Passing, Verdict};
+use crate::{Time, Toll};
+
+/// One controller for two queues: every `update` its base probability p′ follows the longer of their delays and its
+/// trend towards the target. Classic packets are signalled with p′², those of L4S marked with k·p′ or because they
+/// waited longer than the step, whichever is more. A scalable sender's rate goes by 1/p and a classic one's by 1/√p:
+/// the square makes them even.
+///
+/// It works on departure. Which packet belongs to which queue is [`Passing::l4s`]; the port has the queues, takes turns
+/// between them, and tells of their [`Heads`]. Updates are caught up then, each as of its own instant.
+#[derive(Clone, Debug)]
+pub struct DualPi2 {
+    config: DualPi2Config,
+    /// Seconds.
+    target: f64,
+    /// p′, 0 to 1.
+    base: f64,
+    /// The longer delay at the last update, s.
+    delay_before: f64,
+    heads: Heads,
+    next_update: Time,
+    /// What probabilities add up to since the last signal (appendix A, `recur`): signals come as evenly as can be.
+    classic_sum: f64,
+    l4s_sum: f64,
+    /// Of drops in the L4S queue under overload.
+    overload_sum: f64,
+}
+
+/// The constants of [`DualPi2`], and its factory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DualPi2Config {
+    /// The delay of the classic queue aimed at. 15 ms (A.1).
+    pub target: Time,
+    /// T_update, time between updates of p′. 16 ms (A.1).
+    pub update: Time,
+    /// α, weight of the deviation from the target, 1/s. 0.16 (A.1, for round trips up to 100 ms).
+    pub alpha: f64,
+    /// β, weight of the trend, 1/s. 3.2 (A.1).
+    pub beta: f64,
+    /// k, the coupling factor: how much likelier than p′ a packet of L4S is marked. 2 (§ 2.1, appendix C).
+    pub coupling: f64,
+    /// Waiting time over which each packet of L4S is marked, unless it is alone in its queue. 1 ms, as Linux has it: the
+    /// middle of A.1's ramp.
+    pub step: Time,
+}
+
+impl Default for DualPi2Config {
+    fn default() -> DualPi2Config {
+        DualPi2Config {
+            target: Time::from_millis(15),
+            update: Time::from_millis(16),
+            alpha: 0.16,
+            beta: 3.2,
+            coupling: 2.0,
+            step: Time::from_millis(1),
+        }
+    }
+}
+
+impl DualPi2Config {
+    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, time between updates
+    /// is at least a microsecond.
+    pub fn build(&self) -> DualPi2 {
+        let weight = |w: f64| if w > 0.0 { w.min(1e6) } else { 0.0 };
+        let config = DualPi2Config {
+            update: self.update.max(Time::from_micros(1)),
+            alpha: weight(self.alpha),
+            beta: weight(self.beta),
+            coupling: weight(self.coupling),
+            ..*self
+        };
+        DualPi2 {
+            config,
+            target: config.target.as_secs_f64(),
+            base: 0.0,
+            delay_before: 0.0,
+            heads: Heads { classic: Time::NEVER, l4s: Time::NEVER },
+            next_update: config.update,
+            classic_sum: 0.0,
+            l4s_sum: 0.0,
+            overload_sum: 0.0,
+        }
+    }
+}
+
+impl DualPi2 {
+    /// p′ as of the last update.
+    pub fn base_probability(&self) -> f64 {
+        self.base
+    }
+
+    /// p_C, the probability of a signal to a classic packet.
+    pub fn classic_probability(&self) -> f64 {
+        self.base * self.base
+    }
+
+    /// p_CL, what the controller wants marked of L4S; from 1 on it is overload.
+    pub fn coupled_probability(&self) -> f64 {
+        self.config.coupling * self.base
+    }
+
+    /// The updates up to `now`.
+    #[inline]
+    fn catch_up(&mut self, now: Time) {
+        while self.next_update <= now && self.next_update != Time::NEVER {
+            self.update(self.next_update);
+            self.next_update = self.next_update.saturating_add(self.config.update);
+            let empty = self.heads.classic == Time::NEVER && self.heads.l4s == Time::NEVER;
+            if empty && self.base == 0.0 && self.delay_before == 0.0 {
+                // Nothing changes until a packet waits: the rest of the updates is skipped.
+                let left = now.0.saturating_sub(self.next_update.0) / self.config.update.0;
+                self.next_update = self.next_update.saturating_add(Time(left * self.config.update.0));
+            }
+        }
+    }
+
+    /// `dualpi2_update`, with the longer of the delays (appendix A.2).
+    fn update(&mut self, at: Time) {
+        let longest = self.heads.classic.min(self.heads.l4s);
+        let delay = at.saturating_sub(longest).as_secs_f64();
+        let step = self.config.alpha * (delay - self.target) + self.config.beta * (delay - self.delay_before);
+        self.base = share(self.base + step);
+        self.delay_before = delay;
+    }
+
+    fn classic(&mut self) -> Verdict {
+        let probability = self.classic_probability();
+        if !recur(&mut self.classic_sum, probability) {
+            return Verdict::Pass;
+        }
+        // In overload ECN is disregarded (appendix A.2, p_Cmax).
+        if self.coupled_probability() >= 1.0 { Verdict::Drop } else { Verdict::Signal }
+    }
+
+    fn l4s(&mut self, packet: Passing) -> Verdict {
+        let coupled = self.coupled_probability();
+        let probability = if coupled < 1.0 {
+            let native = packet.waited > self.config.step && packet.backlog_packets > 1;
+            if native { 1.0 } else { coupled }
+        } else {
+            // Marks can't say more: now L4S loses what classic traffic does.
+            let drop = self.classic_probability();
+            if recur(&mut self.overload_sum, drop) {
+                return Verdict::Drop;
+            }
+            1.0
+        };
+        if recur(&mut self.l4s_sum, probability) { Verdict::Signal } else { Verdict::Pass }
+    }
+}
+
+impl LinkLaw for DualPi2 {
+    #[inline]
+    fn on_arrival(&mut self, now: Time, _: Passing, _: &Toll) -> Verdict {
+        self.catch_up(now);
+        Verdict::Pass
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Time, packet: Passing, _: &mut Toll) -> Verdict {
+        self.catch_up(now);
+        if packet.l4s { self.l4s(packet) } else { self.classic() }
+    }
+
+    fn on_heads(&mut self, heads: Heads) {
+        self.heads = heads;
+    }
+}
+
+/// Whether it is this one's turn, if a share `likelihood` of all has it.
+fn recur(sum: &mut f64, likelihood: f64) -> bool {
+    *sum += likelihood;
+    let turn = *sum >= 1.0;
+    if turn {
+        *sum -= 1.0;
+    }
+    turn
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Kind;
+
+    fn packet(l4s: bool, waited: Time, backlog: u32) -> Passing {
+        Passing {
+            size: 1000,
+            kind: Kind::Plain,
+            ect: l4s,
+            l4s,
+            backlog_packets: backlog,
+            backlog_bytes: u64::from(backlog) * 1000,
+            waited,
+        }
+    }
+
+    /// The verdicts on a thousand packets that leave at once, with p′ held at `base`.
+    fn signalled(base: f64, l4s: bool, waited: Time, backlog: u32) -> (usize, usize) {
+        let mut law = DualPi2Config::default().build();
+        law.base = base;
+        let verdict = |_| law.on_departure(Time(1), packet(l4s, waited, backlog), &mut Toll::default());
+        let verdicts: Vec<_> = (0..1000).map(verdict).collect();
+        let count = |want| verdicts.iter().filter(|&&v| v == want).count();
+        (count(Verdict::Signal), count(Verdict::Drop))
+    }
+
+    #[test]
+    fn the_base_probability_takes_the_published_steps() {
+        let mut law = DualPi2Config::default().build();
+        let ms = Time::from_millis;
+        law.on_heads(Heads { classic: Time::ZERO, l4s: Time::NEVER });
+        law.on_arrival(ms(16), packet(false, Time::ZERO, 1), &Toll::default());
+        // The head waits for 16 ms: 0.16 · 1 ms + 3.2 · 16 ms.
+        assert!((law.base_probability() - 0.05136).abs() < 1e-12, "{}", law.base_probability());
+        // A younger classic head; the L4S head, 20 ms old at 32 ms, counts: 0.16 · 5 ms + 3.2 · 4 ms more.
+        law.on_heads(Heads { classic: ms(30), l4s: ms(12) });
+        law.on_arrival(ms(40), packet(false, Time::ZERO, 1), &Toll::default());
+        assert!((law.base_probability() - 0.05136 - 0.0136).abs() < 1e-12);
+    }
+
+    #[test]
+    fn classic_is_signalled_by_the_square_and_l4s_by_twice() {
+        assert_eq!(signalled(0.1, false, Time::ZERO, 9), (10, 0));
+        assert_eq!(signalled(0.1, true, Time::ZERO, 9), (200, 0));
+        assert_eq!(signalled(0.0, true, Time::ZERO, 9), (0, 0));
+    }
+
+    #[test]
+    fn a_long_wait_is_marked_unless_the_packet_is_alone() {
+        let step = Time::from_millis(1);
+        assert_eq!(signalled(0.0, true, step, 2), (0, 0));
+        assert_eq!(signalled(0.0, true, step + Time(1), 2), (1000, 0));
+        assert_eq!(signalled(0.0, true, step + Time(1), 1), (0, 0));
+        assert_eq!(signalled(0.0, false, Time::from_millis(100), 2), (0, 0), "classic knows no step");
+    }
+
+    #[test]
+    fn in_overload_both_lose_alike() {
+        assert_eq!(signalled(0.5, false, Time::ZERO, 9), (0, 250));
+        assert_eq!(signalled(0.5, true, Time::ZERO, 9), (750, 250));
+        assert_eq!(signalled(1.0, true, Time::ZERO, 9), (0, 1000));
+    }
+
+    #[test]
+    fn long_silence_is_skipped_and_leaves_nothing_behind() {
+        let mut law = DualPi2Config { update: Time::from_micros(1), ..Default::default() }.build();
+        law.base = 0.3;
+        law.on_arrival(Time(u64::MAX / 2), packet(true, Time::ZERO, 0), &Toll::default());
+        assert_eq!((law.base_probability(), law.next_update.0 % 1000), (0.0, 0));
+        assert!(law.next_update.0 > u64::MAX / 2);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_poisons_the_probability(
+            alpha in any::<f64>(), beta in any::<f64>(), coupling in any::<f64>(), target in any::<u64>(),
+            steps in prop::collection::vec(
+                (0u64..1_000_000_000, 0u64..1_000_000_000, any::<bool>(), any::<u32>()), 0..60),
+        ) {
+            let config = DualPi2Config { alpha, beta, coupling, target: Time(target), ..Default::default() };
+            let mut law = config.build();
+            let mut now = 0;
+            for (gap, waited, l4s, backlog) in steps {
+                now += gap;
+                let since = Time(now.saturating_sub(waited));
+                law.on_heads(Heads { classic: since, l4s: if l4s { since } else { Time::NEVER } });
+                law.on_departure(Time(now), packet(l4s, Time(waited), backlog), &mut Toll::default());
+                prop_assert!((0.0..=1.0).contains(&law.base_probability()));
+                prop_assert!(law.l4s_sum < 1.0 + 1e-9 && law.classic_sum < 1.0 + 1e-9);
+            }
+        }
+
+        /// Updates caught up late are those made in time.
+        #[test]
+        fn late_updates_are_the_same(since in 0u64..400, steps in 1u64..400) {
+            let mut late = DualPi2Config::default().build();
+            late.on_heads(Heads { classic: Time::from_millis(since), l4s: Time::NEVER });
+            let mut timely = late.clone();
+            for k in 1..=steps {
+                timely.catch_up(Time::from_millis(16 * k));
+            }
+            late.catch_up(Time::from_millis(16 * steps));
+            prop_assert_eq!(late.base_probability(), timely.base_probability());
+            prop_assert_eq!(late.next_update, timely.next_update);
+        }
+    }
+}
