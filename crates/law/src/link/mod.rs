@@ -7,6 +7,7 @@
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
 mod codel;
+mod measured;
 mod pie;
 mod random;
 mod red;
@@ -15,6 +16,7 @@ mod step;
 pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
+pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
@@ -106,6 +108,8 @@ pub enum AnyLink {
     Shadow32(Box<Shadow<Shift32>>),
     /// [`Xcp`] in floats, compared with 128-bit fixed point.
     Shadow128(Box<Shadow<Fixed128>>),
+    /// One of the five before, with a capacity that it measures.
+    Measured(Box<Measured>),
 }
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
@@ -154,6 +158,7 @@ impl AnyLink {
             AnyLink::Xcp128(router) => Some((&**router).into()),
             AnyLink::Shadow32(shadow) => Some(shadow.float().into()),
             AnyLink::Shadow128(shadow) => Some(shadow.float().into()),
+            AnyLink::Measured(router) => router.law().xcp(),
         }
     }
 
@@ -171,6 +176,7 @@ impl AnyLink {
             AnyLink::Xcp128(router) => router.intervals(),
             AnyLink::Shadow32(shadow) => shadow.float().intervals(),
             AnyLink::Shadow128(shadow) => shadow.float().intervals(),
+            AnyLink::Measured(router) => router.law().control_intervals(),
         }
     }
 
@@ -179,6 +185,7 @@ impl AnyLink {
         match self {
             AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
             AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
+            AnyLink::Measured(router) => router.law().deviation(),
             _ => None,
         }
     }
@@ -198,6 +205,7 @@ macro_rules! each {
             AnyLink::Xcp128($law) => $then,
             AnyLink::Shadow32($law) => $then,
             AnyLink::Shadow128($law) => $then,
+            AnyLink::Measured($law) => $then,
         }
     };
 }

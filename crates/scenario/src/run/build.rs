@@ -194,12 +194,7 @@ impl Built {
     pub(super) fn extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
-            let divergence = match self.network.law(id) {
-                AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
-                AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
-                _ => None,
-            };
-            if let Some(deviation) = divergence {
+            if let Some(deviation) = self.network.law(id).deviation() {
                 extra.insert(format!("law-divergence.{name}"), deviation.worst);
                 extra.insert(format!("law-divergence-packets.{name}"), deviation.packets as f64);
             }
