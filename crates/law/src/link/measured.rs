@@ -90,10 +90,10 @@ impl LinkLaw for Measured {
 /// - A packet's time is counted if another waits when it goes to the transmitter: the next departure is then the
 ///   instant at which the transmitter was done with it. Time without a departure counts too, so that a link that has
 ///   stopped is known to have.
-/// - At an interval's end the sample is averaged in, with the time it covers as its weight against one interval's: half,
-///   if there was a backlog all the time; none, if there was none.
-/// - Without a backlog a capacity that is believed in and used (three quarters or more) may be too small, and nothing
-///   would ever show it. It is raised by up to a sixteenth an interval, as far as the interval was without backlog.
+/// - At an interval's end the sample is averaged in, with the time it covers as its weight against a quarter of an
+///   interval: four fifths, if there was a backlog all the time; nothing, if there was none.
+/// - Without a backlog a capacity that is believed in and used (half of it or more) may be too small, and nothing would
+///   ever show it. It is raised by up to a quarter an interval, as far as the interval was without backlog.
 /// - It never falls under a hundredth of where it started.
 ///
 /// Integers throughout: bytes, nanoseconds, bytes a second.
@@ -141,13 +141,14 @@ impl CapacityMeter {
         let length = u128::from(end.saturating_sub(self.since).0.max(1));
         let (busy, second) = (u128::from(self.nanos), 1_000_000_000);
         let mut estimate = u128::from(self.estimate);
-        let used = u128::from(self.sent) * second * 4 >= estimate * length * 3;
+        let used = u128::from(self.sent) * second * 2 >= estimate * length;
         if busy > 0 {
             // Σ of weights · rates over Σ of weights, the sample's being `bytes · second / busy`.
-            estimate = (estimate * span + u128::from(self.bytes) * second) / (span + busy);
+            let memory = (span / 4).max(1);
+            estimate = (estimate * memory + u128::from(self.bytes) * second) / (memory + busy);
         }
         if used {
-            estimate += estimate * length.saturating_sub(busy).min(span) / (span * 16);
+            estimate += estimate * length.saturating_sub(busy).min(span) / (span * 4);
         }
         self.estimate = u64::try_from(estimate).unwrap_or(1 << 50).clamp(self.least, 1 << 50);
         self.since = end;
@@ -209,7 +210,7 @@ mod tests {
         let mut router = router(Rate::from_mbps(12.0));
         drain(&mut router, Time::ZERO, Time::from_secs(1), Time::from_millis(1), 5);
         let found = drain(&mut router, Time::from_secs(1), Time::from_secs(1), Time::from_millis(4), 5);
-        assert!((found / 3.0 - 1.0).abs() < 0.02, "{found}");
+        assert!((found / 3.0 - 1.0).abs() < 0.05, "{found}");
     }
 
     /// A link that has stopped with packets waiting has no departures to go by; arrivals bring the time.
@@ -230,8 +231,8 @@ mod tests {
     fn without_a_queue_it_rises_only_as_it_is_used() {
         let mut used = router(Rate::from_mbps(10.0));
         let found = drain(&mut used, Time::ZERO, Time::from_secs(5), Time::from_millis(1), 1);
-        // Until 12 Mb/s are three quarters of it.
-        assert!((15.0..17.1).contains(&found), "{found}");
+        // Until 12 Mb/s are less than half of it.
+        assert!((24.0..30.1).contains(&found), "{found}");
         let mut idle = router(Rate::from_mbps(100.0));
         let found = drain(&mut idle, Time::ZERO, Time::from_secs(5), Time::from_millis(1), 1);
         assert_eq!(found, 100.0);

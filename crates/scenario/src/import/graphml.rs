@@ -259,12 +259,12 @@ fn tag(node: &Element<'_, '_>) -> Range<usize> {
 
 /// The byte at a row and a column, both counted from 1, the column in characters.
 fn offset(text: &str, row: u32, column: u32) -> usize {
-    let lines = text.split_inclusive('\n').scan(0, |next, line| {
+    let mut lines = text.split_inclusive('\n').scan(0, |next, line| {
         let start = *next;
         *next += line.len();
         Some((start, line))
     });
-    let Some((start, line)) = lines.skip(row.saturating_sub(1) as usize).next() else { return text.len() };
+    let Some((start, line)) = lines.nth(row.saturating_sub(1) as usize) else { return text.len() };
     let within = line.char_indices().nth(column.saturating_sub(1) as usize).map_or(line.len(), |(i, _)| i);
     start + within
 }

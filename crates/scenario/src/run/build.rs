@@ -59,6 +59,11 @@ impl Built {
             })
         };
         let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
+        for (link, &id) in plan.links.iter().zip(&links) {
+            if let Some(trace) = &link.trace {
+                network.set_trace(id, trace.clone());
+            }
+        }
         for medium in &plan.media {
             let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
             network.add_medium(&members);
@@ -299,6 +304,10 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 (Arithmetic::Float, _) => xcp::Arithmetic::Float,
                 (Arithmetic::Fixed32, _) => xcp::Arithmetic::Fixed32,
                 (Arithmetic::Fixed128, _) => xcp::Arithmetic::Fixed128,
+            },
+            capacity: match law.measured {
+                true => xcp::CapacityFrom::Departures,
+                false => xcp::CapacityFrom::Configuration,
             },
             ..Default::default()
         }
