@@ -20,6 +20,10 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     sets.extend(args.seed.map(|seed| format!("seed={seed}")));
     let scenario = Scenario::load(&args.file, &sets)?;
     let plan = &scenario.variants()[0].plan;
+    // With --json they are in the answer.
+    if !args.quiet && !args.json {
+        scenario.notes().iter().for_each(|note| eprintln!("note: {note}"));
+    }
     if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
         return Err(Failure::input(miette::miette!(
             help = "build it with `--features parquet`, or leave out `--format parquet`",

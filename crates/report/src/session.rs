@@ -171,6 +171,7 @@ impl Serialize for Account<'_> {
         map.serialize_entry("seed", &plan.seed)?;
         map.serialize_entry("engine", "sim")?;
         map.serialize_entry("duration_s", &plan.duration.as_secs_f64())?;
+        map.serialize_entry("notes", self.scenario.notes())?;
         map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
         map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
         map.serialize_entry("events", &total(|info| info.events))?;

@@ -4,6 +4,7 @@
 //! ([`run`]); what is measured goes into [`tables`].
 
 pub mod file;
+pub mod import;
 pub mod plan;
 pub mod run;
 pub mod tables;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
+use tollway_sim::Trace;
 
 /// Index into [`Plan::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,8 +99,10 @@ pub struct Link {
     pub direction: Direction,
     /// The other direction, if the link is duplex.
     pub twin: Option<LinkId>,
-    /// How fast packets are put on the wire.
+    /// How fast packets are put on the wire; the mean if it replays a trace.
     pub rate: Rate,
+    /// When it may send, instead of at a rate.
+    pub trace: Option<Trace>,
     /// Propagation delay, one way.
     pub delay: Time,
     /// Framing bytes that every packet takes on this wire in addition to its own.
@@ -234,6 +237,8 @@ pub struct Xcp {
     pub arithmetic: Arithmetic,
     /// Framing bytes that the law counts for each packet.
     pub overhead: u32,
+    /// Its capacity is measured from departures, beginning with [`Link::capacity`].
+    pub measured: bool,
     /// A second router that sees the same packets and is only compared; only beside floats.
     pub shadow: Option<Arithmetic>,
 }

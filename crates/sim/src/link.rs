@@ -9,6 +9,7 @@ use tollway_proto::{Fifo, Flags, Packet, Port};
 
 use crate::control::ControlLog;
 use crate::slab::Slab;
+use crate::trace::{Cursor, Trace};
 
 /// Names one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,7 +120,7 @@ pub(crate) struct Link {
     /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet, this lies after the
     /// last instant the link was caught up to.
     pub(crate) free_at: Time,
-    /// Nanoseconds a byte, in units of 2^-24.
+    /// Nanoseconds a byte, in units of 2^-24; zero if the link replays a trace.
     ns_per_byte: u64,
     delay: Time,
     /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
@@ -169,6 +170,8 @@ struct Rare {
     queue_max_packets: u32,
     /// Kept while somebody wants it.
     control: Option<Box<ControlLog>>,
+    /// What the link replays instead of having a rate.
+    trace: Option<Box<Cursor>>,
 }
 
 /// What goes wrong on a link.
@@ -328,13 +331,13 @@ impl Link {
         if marked {
             self.rare.marks += 1;
         }
-        self.depart(now, slot, slab);
+        self.depart::<false>(now, slot, slab);
         true
     }
 
-    /// Puts a packet on the wire at `start`.
+    /// Puts a packet on the wire at `start`; `IDLE` if nothing had waited until it came.
     #[inline]
-    fn depart(&mut self, start: Time, slot: u32, slab: &mut Slab) {
+    fn depart<const IDLE: bool>(&mut self, start: Time, slot: u32, slab: &mut Slab) {
         if self.logs_control
             && let Some(log) = &mut self.rare.control
         {
@@ -342,14 +345,28 @@ impl Link {
         }
         slab.quantise_link(slot);
         let bytes = u64::from(slab.get(slot).size) + u64::from(self.overhead);
-        let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
-        self.carry = (scaled & FRACTION) as u32;
-        let span = Time(scaled >> FRACTION_BITS);
+        let span = if self.ns_per_byte == 0 {
+            self.replay(start, bytes, IDLE)
+        } else {
+            let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
+            self.carry = (scaled & FRACTION) as u32;
+            Time(scaled >> FRACTION_BITS)
+        };
         self.free_at = start + span;
         self.sent_packets += 1;
         self.sent_bytes += bytes;
         self.busy_ns += span.0;
         self.launch(self.free_at + self.delay, slot);
+    }
+
+    /// How long `bytes` take by the trace from `start` on.
+    #[cold]
+    fn replay(&mut self, start: Time, bytes: u64, idle: bool) -> Time {
+        let Some(cursor) = &mut self.rare.trace else { return Time::ZERO };
+        if idle {
+            cursor.forgo(start);
+        }
+        cursor.deliver(bytes).saturating_sub(start)
     }
 
     #[inline]
@@ -376,7 +393,7 @@ impl Link {
         let offered = if self.free_at <= now && self.medium == NO_MEDIUM {
             let offered = self.port.pass(now, slot, slab);
             if matches!(offered, Offered::Queued | Offered::Marked) {
-                self.depart(now, slot, slab);
+                self.depart::<true>(now, slot, slab);
             }
             offered
         } else {
@@ -469,6 +486,12 @@ impl Link {
         }
     }
 
+    /// From the start on packets leave by `trace`, not at a rate.
+    pub(crate) fn set_trace(&mut self, trace: Trace) {
+        self.ns_per_byte = 0;
+        self.rare.trace = Some(Box::new(Cursor::new(trace)));
+    }
+
     /// Packets that depart from `now` on take `delay`.
     pub(crate) fn set_delay(&mut self, now: Time, delay: Time, slab: &mut Slab) {
         self.catch_up(now, slab);
@@ -492,7 +515,8 @@ impl Link {
 /// time can't overflow.
 fn fixed_ns_per_byte(rate: Rate) -> u64 {
     let rate = rate.bytes_per_sec().max(12.5);
-    (1e9 / rate * (1u64 << FRACTION_BITS) as f64 + 0.5) as u64
+    // Zero is a trace.
+    ((1e9 / rate * (1u64 << FRACTION_BITS) as f64 + 0.5) as u64).max(1)
 }
 
 /// No shared medium.

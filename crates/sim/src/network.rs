@@ -10,6 +10,7 @@ use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceId, SourceSpec};
+use crate::trace::Trace;
 
 /// A simulated network: links, flows between machines of kind `M`, cross-traffic.
 ///
@@ -177,6 +178,13 @@ impl<M: Machine> Network<M> {
         }
         let links = links.iter().map(|link| link.0).collect();
         self.mediums.push(Medium { links, turn: 0, free_at: Time::ZERO });
+    }
+
+    /// Lets a link deliver when `trace` says, instead of at its rate. It has no part in a medium, and a later
+    /// [`set_rate`](Network::set_rate) ends it.
+    pub fn set_trace(&mut self, link: LinkId, trace: Trace) {
+        assert!(!self.sealed, "traces are set before the first run");
+        self.links[link.0 as usize].set_trace(trace);
     }
 
     /// Adds a route over `links`, in order.

@@ -8,6 +8,7 @@
 
 mod codel;
 mod dualpi2;
+mod measured;
 mod pie;
 mod random;
 mod red;
@@ -17,6 +18,7 @@ pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
 pub use dualpi2::{DualPi2, DualPi2Config};
+pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
@@ -124,6 +126,8 @@ pub enum AnyLink {
     Shadow32(Box<Shadow<Shift32>>),
     /// [`Xcp`] in floats, compared with 128-bit fixed point.
     Shadow128(Box<Shadow<Fixed128>>),
+    /// One of the five before, with a capacity that it measures.
+    Measured(Box<Measured>),
 }
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
@@ -173,6 +177,7 @@ impl AnyLink {
             AnyLink::Xcp128(router) => Some((&**router).into()),
             AnyLink::Shadow32(shadow) => Some(shadow.float().into()),
             AnyLink::Shadow128(shadow) => Some(shadow.float().into()),
+            AnyLink::Measured(router) => router.law().xcp(),
         }
     }
 
@@ -191,6 +196,7 @@ impl AnyLink {
             AnyLink::Xcp128(router) => router.intervals(),
             AnyLink::Shadow32(shadow) => shadow.float().intervals(),
             AnyLink::Shadow128(shadow) => shadow.float().intervals(),
+            AnyLink::Measured(router) => router.law().control_intervals(),
         }
     }
 
@@ -199,6 +205,7 @@ impl AnyLink {
         match self {
             AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
             AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
+            AnyLink::Measured(router) => router.law().deviation(),
             _ => None,
         }
     }
@@ -219,6 +226,7 @@ macro_rules! each {
             AnyLink::Xcp128($law) => $then,
             AnyLink::Shadow32($law) => $then,
             AnyLink::Shadow128($law) => $then,
+            AnyLink::Measured($law) => $then,
         }
     };
 }

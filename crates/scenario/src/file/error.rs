@@ -155,6 +155,11 @@ impl Mistakes {
         self.found.is_empty()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.found.len()
+    }
+
     /// Adds those of a variant; one that other variants have too is kept once.
     pub(crate) fn merge(&mut self, variant: Option<&str>, others: Mistakes) {
         // Enough to count; a spoiled file is compared with itself otherwise.

@@ -5,7 +5,7 @@ mod sections;
 
 pub(crate) use sections::{
     CBR, CHANGE, CODEL, DUALPI2, FLOW, FQ_CODEL, FRAMES, LINK, LOSS, MEASURE, MEDIUM, NODE, PIE,
-    RECEIVE_WINDOW, RED, REVERSE, RTO, STEP, WORKLOAD, XCP, XCP_FLOW,
+    RECEIVE_WINDOW, RED, REVERSE, RTO, STEP, TOPOLOGY, TOPOLOGY_LINK, WORKLOAD, XCP, XCP_FLOW,
 };
 pub(crate) use sections::{TOP, all};
 
@@ -80,6 +80,8 @@ pub(crate) enum Kind {
     Arrivals,
     /// A node, a group, or a member of one.
     Node,
+    /// Nodes by name, with `*` and `?`, or a list of such.
+    Nodes,
     /// A name that `[medium.NAME]` gives.
     Medium,
     /// Links by name, with `*` and `?`.

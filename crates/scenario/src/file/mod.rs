@@ -28,6 +28,7 @@
 //! ```
 
 mod error;
+mod files;
 mod keys;
 mod reader;
 mod reference;
@@ -35,6 +36,7 @@ mod resolve;
 mod route;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod tree;
 mod value;
 
@@ -45,6 +47,7 @@ pub use error::{Mistake, ScenarioError};
 pub use reference::{reference_markdown, schema};
 
 use error::{At, Mistakes, Sources};
+use files::Files;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
@@ -56,6 +59,7 @@ pub struct Scenario {
     file: String,
     text: Arc<str>,
     variants: Vec<Variant>,
+    notes: Vec<String>,
 }
 
 /// One variant of a scenario: a run of its own.
@@ -94,6 +98,7 @@ impl Scenario {
         let sets = parse_sets(&sources, &mut mistakes);
         let overs = take_variants(&mut base, &mut mistakes);
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        let mut files = Files::new(folder, sources.0.len());
         let mut variants = Vec::new();
         let count = overs.len().max(1);
         for i in 0..count {
@@ -101,25 +106,35 @@ impl Scenario {
             let name = over.map(|(name, _)| name.as_str());
             let mut found = Mistakes::default();
             let mut tree = base.clone();
-            let mut setter = Setter { sources: &sources, mistakes: &mut found };
-            if let Some((_, over)) = over {
-                setter.overlay(&mut tree, &keys::TOP, over);
-            }
-            for set in &sets {
-                setter.set(&mut tree, &keys::TOP, set.path, set.at, &set.value);
+            // What is set of the topology first: it decides what else there is to be set.
+            for topology in [true, false] {
+                let mut setter = Setter { sources: &sources, mistakes: &mut found };
+                let its_turn =
+                    |path: &str| (path.split('.').next().map(str::trim) == Some("topology")) == topology;
+                for entry in over.iter().flat_map(|(_, over)| &over.0).filter(|e| its_turn(&e.key)) {
+                    setter.set(&mut tree, &keys::TOP, &entry.key, entry.at, &entry.node);
+                }
+                for set in sets.iter().filter(|set| its_turn(set.path)) {
+                    setter.set(&mut tree, &keys::TOP, set.path, set.at, &set.value);
+                }
+                if topology {
+                    topology::expand(&mut tree, &mut files, &sources, &mut found);
+                }
             }
             let top = At::default();
             reader::check(&tree, top, &keys::TOP, &keys::TOP.title(), &mut found);
             let reader = Reader::new(&keys::TOP, Some(&tree), top);
-            if let Some(plan) = resolve::resolve(reader, name, folder, &mut found) {
+            if let Some(plan) = resolve::resolve(reader, name, &mut files, &mut found) {
                 variants.push(Variant { name: name.unwrap_or_default().to_owned(), plan });
             }
             mistakes.merge(name, found);
         }
+        let (texts, notes) = files.finish();
+        sources.0.extend(texts);
         if !mistakes.is_empty() {
             return Err(mistakes.into_error(&sources, count));
         }
-        Ok(Scenario { file: file.to_owned(), text: Arc::from(text), variants })
+        Ok(Scenario { file: file.to_owned(), text: Arc::from(text), variants, notes })
     }
 
     /// Every variant, in the file's order; a file without any has one, unnamed. Never empty.
@@ -130,6 +145,12 @@ impl Scenario {
     /// The variant of a name.
     pub fn variant(&self, name: &str) -> Option<&Variant> {
         self.variants.iter().find(|v| v.name == name)
+    }
+
+    /// What was made of the files that this one names, as far as a reader should know: renamed nodes, rates and delays
+    /// that were made up.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// What the file is called in messages.

@@ -167,6 +167,12 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// A key as it stands in the table.
+    pub(crate) fn entry(&self, key: &str) -> Option<&'a Entry> {
+        debug_assert!(self.section.key(key).is_some(), "{key}");
+        self.table.and_then(|t| t.get(key))
+    }
+
     /// Whether the table is there.
     pub(crate) fn is_there(&self) -> bool {
         self.table.is_some()
@@ -286,6 +292,14 @@ impl<'a> Reader<'a> {
         match self.value(key) {
             Some(Val::Sizes(sizes)) => Some(sizes),
             _ => None,
+        }
+    }
+
+    /// Patterns, with their places.
+    pub(crate) fn patterns(&self, key: &str) -> Vec<(String, At)> {
+        match self.value(key) {
+            Some(Val::Patterns(patterns)) => patterns,
+            _ => Vec::new(),
         }
     }
 

@@ -32,6 +32,7 @@ fn section(s: &'static Section) -> Value {
 fn property(key: &'static Key) -> Value {
     let mut schema = match key.kind {
         Kind::Text | Kind::Node | Kind::Medium | Kind::Links | Kind::Flows => json!({ "type": "string" }),
+        Kind::Nodes => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
         Kind::Truth => json!({ "type": "boolean" }),
         Kind::Word(words) => json!({ "enum": words }),
         Kind::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
@@ -141,6 +142,7 @@ fn takes(kind: Kind) -> String {
         Kind::Sizes => "distribution".into(),
         Kind::Arrivals => "`{ poisson }` or `{ interval }`".into(),
         Kind::Node => "node or group".into(),
+        Kind::Nodes => "nodes or patterns".into(),
         Kind::Medium => "medium".into(),
         Kind::Links => "link, or pattern".into(),
         Kind::Flows => "flow, or pattern".into(),

@@ -1,5 +1,6 @@
 //! The scenario file, from text to plan and from slip to message.
 
+mod imports;
 mod messages;
 mod plans;
 mod random;

@@ -24,6 +24,8 @@ pub(crate) enum Val {
     When(When),
     Sizes(SizesSpec),
     Arrivals(crate::plan::Arrivals),
+    /// Patterns, with their places.
+    Patterns(Vec<(String, At)>),
 }
 
 /// A limit as written.
@@ -48,8 +50,8 @@ pub(crate) enum When {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SizesSpec {
     Is(crate::plan::Sizes),
-    /// In a file of this name.
-    File(String),
+    /// In a file of this name, which stands here.
+    File(String, At),
 }
 
 impl Kind {
@@ -73,9 +75,10 @@ impl Kind {
                 "a time, such as \"10 s\", { first = \"0 s\", last = \"30 s\" } or { random = \"1 s\" }"
                     .into()
             }
-            Kind::Sizes => "a size, { exponential }, { pareto } or { empirical }".into(),
+            Kind::Sizes => "a size, { exponential }, { pareto }, { empirical } or { file }".into(),
             Kind::Arrivals => "{ poisson = 100 }, a second, or { interval = \"10 ms\" }".into(),
             Kind::Node => "the name of a node".into(),
+            Kind::Nodes => "a pattern of nodes, such as \"*\", or an array of such".into(),
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
@@ -121,6 +124,7 @@ impl Kind {
             Kind::Spread | Kind::When => r.when(node, matches!(self, Kind::When)).map(Val::When),
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
+            Kind::Nodes => r.patterns(node).map(Val::Patterns),
             Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::List(_) | Kind::Raw => None,
         }
     }
@@ -154,6 +158,14 @@ impl Read<'_> {
             Value::Text(t) => Some(t),
             _ => self.wrong_type(node),
         }
+    }
+
+    fn patterns(&mut self, node: &Node) -> Option<Vec<(String, At)>> {
+        let items = match &node.value {
+            Value::List(items) if !items.is_empty() => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        items.iter().map(|item| Some((self.text(item)?.to_owned(), item.at))).collect()
     }
 
     fn word(&mut self, node: &Node, words: &'static [&'static str]) -> Option<&'static str> {
@@ -387,7 +399,7 @@ impl Read<'_> {
         let Value::Table(_) = node.value else {
             return self.bytes(node, 1, MOST).map(|n| SizesSpec::Is(Sizes::Fixed(n)));
         };
-        let table = self.parts(node, &["fixed", "exponential", "pareto", "empirical"])?;
+        let table = self.parts(node, &["fixed", "exponential", "pareto", "empirical", "file"])?;
         let [entry] = table.0.as_slice() else {
             self.mistakes.add(node.at, "`sizes` is one distribution", "here").help(self.kind.wants());
             return None;
@@ -404,8 +416,9 @@ impl Read<'_> {
                     self.number(shape?, |x| x > 1.0 && x <= 1e6, "over 1, or the mean is infinite".into());
                 Sizes::Pareto { mean: mean? as f64, shape: shape? }
             }
+            "file" => return self.text(value).map(|file| SizesSpec::File(file.to_owned(), value.at)),
             _ => match &value.value {
-                Value::Text(file) => return Some(SizesSpec::File(file.clone())),
+                Value::Text(file) => return Some(SizesSpec::File(file.clone(), value.at)),
                 _ => Sizes::Empirical(self.cdf(value)?),
             },
         }))

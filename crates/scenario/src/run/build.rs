@@ -59,6 +59,11 @@ impl Built {
             })
         };
         let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
+        for (link, &id) in plan.links.iter().zip(&links) {
+            if let Some(trace) = &link.trace {
+                network.set_trace(id, trace.clone());
+            }
+        }
         for medium in &plan.media {
             let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
             network.add_medium(&members);
@@ -194,12 +199,7 @@ impl Built {
     pub(super) fn extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
-            let divergence = match self.network.law(id) {
-                AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
-                AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
-                _ => None,
-            };
-            if let Some(deviation) = divergence {
+            if let Some(deviation) = self.network.law(id).deviation() {
                 extra.insert(format!("law-divergence.{name}"), deviation.worst);
                 extra.insert(format!("law-divergence-packets.{name}"), deviation.packets as f64);
             }
@@ -318,6 +318,10 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 (Arithmetic::Float, _) => xcp::Arithmetic::Float,
                 (Arithmetic::Fixed32, _) => xcp::Arithmetic::Fixed32,
                 (Arithmetic::Fixed128, _) => xcp::Arithmetic::Fixed128,
+            },
+            capacity: match law.measured {
+                true => xcp::CapacityFrom::Departures,
+                false => xcp::CapacityFrom::Configuration,
             },
             ..Default::default()
         }

@@ -10,7 +10,7 @@ use super::build::{Built, sender_name};
 use super::digest::Digest;
 use super::workload::{Generator, Running};
 use super::{Options, RunError};
-use crate::plan::{Data, Direction, Plan};
+use crate::plan::{self, Data, Direction, Plan};
 use crate::tables::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
 /// Reads counters and writes rows.
@@ -210,7 +210,7 @@ impl Meter {
             let row = LinkRow {
                 time_s,
                 link: &plan.links[i].name,
-                utilisation: (stats.busy_ns - meter.last.busy_ns) as f64 / span.0 as f64,
+                utilisation: utilisation(&plan.links[i], &meter.last, &stats, (self.last, now)),
                 queue_mean_bytes: byte_ns as f64 / span.0 as f64,
                 queue_max_bytes: stats.queue_max_bytes.max(meter.last.queue_max_bytes) as f64,
                 queue_mean_packets: packet_ns as f64 / span.0 as f64,
@@ -351,7 +351,7 @@ impl Meter {
             self.writer.link_summary(&LinkSummary {
                 link: &link.name,
                 capacity_mbps: Some(link.rate.mbps()),
-                utilisation: (stats.busy_ns - meter.at_warmup.busy_ns) as f64 / span,
+                utilisation: utilisation(link, &meter.at_warmup, &stats, (end.saturating_sub(measured), end)),
                 queue_mean_bytes: meter.byte_ns as f64 / span,
                 queue_max_bytes: meter.max_bytes as f64,
                 queue_mean_packets: meter.packet_ns as f64 / span,
@@ -374,6 +374,18 @@ impl LinkMeter {
         self.packet_ns += u128::from(stats.queue_packet_ns);
         self.max_bytes = self.max_bytes.max(stats.queue_max_bytes);
         self.max_packets = self.max_packets.max(stats.queue_max_packets);
+    }
+}
+
+/// Which part of `span` a link sent, between two reads of its figures; of a link that replays a trace, which part of
+/// what the trace offered it took (a packet counts from when it waits for its opportunity).
+fn utilisation(link: &plan::Link, before: &LinkStats, after: &LinkStats, span: (Time, Time)) -> f64 {
+    match &link.trace {
+        None => (after.busy_ns - before.busy_ns) as f64 / ((span.1 - span.0).0 as f64).max(1.0),
+        Some(trace) => {
+            let offered = trace.bytes_between(span.0, span.1).max(1) as f64;
+            ((after.sent_bytes - before.sent_bytes) as f64 / offered).min(1.0)
+        }
     }
 }
 

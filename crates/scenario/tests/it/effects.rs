@@ -104,6 +104,13 @@ macro_rules! cases {
     };
 }
 
+/// A network from a file, and a flow over it: towns some of which have no position, edges some of which have no rate.
+macro_rules! topology {
+    () => {
+        "[topology]\nfile = \"tests/data/towns.graphml\"\nrate = \"2 Mbps\"\n[flow.t]\nfrom = \"Alpha\"\nto = \"Delta\"\nlaw = \"newreno\"\n"
+    };
+}
+
 const CASES: &[Case] = cases! {
     "duration": [] "duration=5s",
     "seed": [] "seed=4",
@@ -111,7 +118,17 @@ const CASES: &[Case] = cases! {
     "medium.rate": [] "medium.air.rate=4Mbps",
     "link.from": [] "link.last.from=q",
     "link.to": [] "link.mid.to=d",
+    "topology.file": [] + topology!(); "topology.file=tests/data/chain.graphml",
+    "topology.rate": [] + topology!(); "topology.rate=3Mbps",
+    "topology.delay": [] + topology!(); "topology.delay=9ms",
+    "topology.delay-per-km": [] + topology!(); "topology.delay-per-km=20us",
+    "topology.delay-per-unit": [] + topology!(); "topology.delay-per-unit=100us",
+    "topology.link": [] + topology!(); "topology.link.limit=5 packets",
     "link.rate": [] "link.mid.rate=7Mbps",
+    "link.trace": [] + "[node.e]\n[link.radio]\nfrom = \"d\"\nto = \"e\"\ntrace = \"tests/data/some.trace\"\n[flow.g]\nfrom = \"s.1\"\nto = \"e\"\nlaw = \"newreno\"\n"; "link.radio.trace=tests/data/other.trace",
+    "link.symmetric": ["link.mid.reverse.rate=100kbps"] "link.mid.symmetric=true",
+    "link.reverse.trace": ["change.0.direction=forward"] "link.mid.reverse.trace=tests/data/other.trace",
+    "link.xcp.capacity": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.xcp.capacity=measured",
     "link.delay": [] "link.mid.delay=11ms",
     "link.delay.first": ["link.access.delay=5 ms"] "link.access.delay={ first = \"1 ms\", last = \"9 ms\" }",
     "link.delay.last": ["link.access.delay={ first = \"1 ms\", last = \"9 ms\" }"] "link.access.delay.last=7ms",
@@ -235,6 +252,8 @@ const CASES: &[Case] = cases! {
     "flow.xcp.aging": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.size=600 kB"] "flow.f.xcp.aging=0.5",
     "workload.from": [] "workload.w.from=q",
     "workload.to": [] "workload.w.to=r",
+    "workload.between": [] + "[workload.any]\nbetween = \"*\"\nlaw = \"newreno\"\narrivals = { poisson = 5 }\nsizes = \"20 kB\"\n"; "workload.any.between=[\"q\", \"r\"]",
+    "workload.pairs": [] + "[workload.any]\nbetween = \"*\"\nlaw = \"newreno\"\narrivals = { poisson = 5 }\nsizes = \"20 kB\"\n"; "workload.any.pairs=2",
     "workload.arrivals": [] "workload.w.arrivals={ interval = \"400 ms\" }",
     "workload.sizes": [] "workload.w.sizes={ pareto = { mean = \"30 kB\", shape = 1.5 } }",
     "workload.start": [] "workload.w.start=1s",
@@ -290,6 +309,7 @@ const CASES: &[Case] = cases! {
 
 /// Keys that are there for people, for theory or for `reproduce`, or whose parts are listed above.
 const NO_EFFECT: &[&str] = &[
+    "topology",
     "name",
     "title",
     "source",
@@ -338,6 +358,7 @@ fn every_key_is_tried() {
     walk(&schema(), "", &mut |path| {
         // Sections that two tables share are tried in one of them.
         let shared = [
+            "topology.link.",
             "workload.rto.",
             "workload.receive-window.",
             "workload.xcp.",

@@ -2,6 +2,7 @@
 
 mod fixed_window;
 mod liars;
+mod replay;
 
 use fixed_window::FixedWindow;
 use proptest::prelude::*;

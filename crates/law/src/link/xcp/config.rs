@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Fixed128, Shift32, Xcp};
-use crate::link::{AnyLink, Shadow};
+use crate::link::{AnyLink, Measured, Shadow};
 use crate::{Bytes, Rate, Time};
 
 /// The constants of an XCP router, and the factory of one.
@@ -41,6 +41,19 @@ pub struct XcpConfig {
     pub form: Form,
     /// What it calculates in. Floats by default.
     pub arithmetic: Arithmetic,
+    /// Where it has its capacity from. What it is told, by default.
+    pub capacity: CapacityFrom,
+}
+
+/// Where a router has its capacity from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapacityFrom {
+    /// It is told.
+    #[default]
+    Configuration,
+    /// It measures how fast packets leave while others wait ([`Measured`]), beginning with what it is told.
+    Departures,
 }
 
 /// The two published forms of the algorithm.
@@ -78,6 +91,16 @@ pub enum Arithmetic {
 impl XcpConfig {
     /// The router, for a link of `capacity` (as the router believes), at the run's start.
     pub fn build(&self, capacity: Rate) -> AnyLink {
+        let law = self.build_told(capacity);
+        match self.capacity {
+            CapacityFrom::Configuration => law,
+            CapacityFrom::Departures => {
+                AnyLink::Measured(Box::new(Measured::new(law, capacity, self.overhead)))
+            }
+        }
+    }
+
+    fn build_told(&self, capacity: Rate) -> AnyLink {
         match self.arithmetic {
             Arithmetic::Float => AnyLink::Xcp(Box::new(Xcp::new(self, capacity))),
             Arithmetic::Fixed32 => AnyLink::Xcp32(Box::new(Xcp::<Shift32>::new(self, capacity))),
@@ -103,6 +126,7 @@ impl Default for XcpConfig {
             overhead: Bytes(0),
             form: Form::Throughput,
             arithmetic: Arithmetic::Float,
+            capacity: CapacityFrom::Configuration,
         }
     }
 }

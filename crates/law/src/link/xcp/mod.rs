@@ -12,7 +12,7 @@ mod shift32;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Arithmetic, Form, XcpConfig};
+pub use config::{Arithmetic, CapacityFrom, Form, XcpConfig};
 pub use fixed128::Fixed128;
 pub use number::{Accumulator, Number, sane_amount, sane_seconds};
 pub use shift32::{Shift32, Sum64};

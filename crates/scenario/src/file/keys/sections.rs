@@ -31,6 +31,7 @@ pub(crate) static TOP: Section = Section {
             "What every random choice is drawn from.",
         ),
         key("measure", Kind::Table(&MEASURE), Else(""), "What is measured."),
+        key("topology", Kind::Table(&TOPOLOGY), Else(""), "A network from a file."),
         key("node", Kind::Named(&NODE), Else(""), "Hosts and routers."),
         key("medium", Kind::Named(&MEDIUM), Else(""), "Half-duplex media that links share."),
         key("link", Kind::Named(&LINK), Else(""), "Links between nodes."),
@@ -71,6 +72,43 @@ pub(crate) static MEASURE: Section = Section {
     ]],
 };
 
+/// `[topology]`.
+pub(crate) static TOPOLOGY: Section = Section {
+    header: "[topology]",
+    says: "A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a `[node.NAME]`, \
+           each edge a `[link.FROM-TO]` of both directions. What the file says of these names itself goes on top.",
+    parts: &[&[
+        key("file", Kind::Text, Must, "The GraphML file, relative to the scenario's folder."),
+        key("rate", Kind::Rate, Else("every edge says its own"), "Rate of the edges that say none."),
+        key(
+            "delay-per-km",
+            TIME,
+            Is("5 us"),
+            "Propagation along the great circle between two ends that have a latitude and a longitude; light in glass takes 5 µs.",
+        ),
+        key(
+            "delay-per-unit",
+            TIME,
+            Else("drawings are not measured"),
+            "The same for ends that have no position, by their distance in the file's drawing.",
+        ),
+        key("delay", TIME, Is("1 ms"), "Propagation of the other links."),
+        key(
+            "link",
+            Kind::Table(&TOPOLOGY_LINK),
+            Else(""),
+            "What all of its links have, over what the GraphML file says.",
+        ),
+    ]],
+};
+
+/// `[topology.link]`.
+pub(crate) static TOPOLOGY_LINK: Section = Section {
+    header: "[topology.link]",
+    says: "Keys of `[link.NAME]` for every imported link.",
+    parts: &[LINK_KEYS],
+};
+
 /// `[node.NAME]`.
 pub(crate) static NODE: Section = Section {
     header: "[node.NAME]",
@@ -99,48 +137,67 @@ pub(crate) static LINK: Section = Section {
     says: "A link: an output port with its queue and law, and the wire behind it. Between a node and a group it is a \
            link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a link for each pair. The way \
            back is `NAME.reverse`.",
-    parts: &[&[
-        key("from", Kind::Node, Must, "Node or group where it begins."),
-        key("to", Kind::Node, Must, "Node or group where it ends."),
-        key("rate", Kind::Rate, Else("the medium's"), "How fast packets are put on the wire."),
-        key(
-            "delay",
-            Kind::Spread,
-            Is("0 s"),
-            "Propagation, one way; `{ first = \"5 ms\", last = \"50 ms\" }` spreads it evenly over the links of a group.",
-        ),
-        key(
-            "overhead",
-            OVERHEAD,
-            Is("0 B"),
-            "Framing that each packet takes on this wire beyond its own size.",
-        ),
-        key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
-        key(
-            "limit",
-            Kind::Limit,
-            Is("1000 packets"),
-            "What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the flows whose data cross the link.",
-        ),
-        key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
-        key(
-            "medium",
-            Kind::Medium,
-            Else("a transmitter for each direction"),
-            "The half-duplex medium that it shares.",
-        ),
-        key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
-        key("duplex", Kind::Truth, Is("true"), "Whether there is a way back."),
-        key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
-        key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
-        key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
-        key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
-        key("fq-codel", Kind::Table(&FQ_CODEL), Else(""), "Queues of the law `fq-codel`."),
-        key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
-        key("dualpi2", Kind::Table(&DUALPI2), Else(""), "Constants of the law `dualpi2`."),
-        key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
-    ]],
+    parts: &[
+        &[
+            key("from", Kind::Node, Must, "Node or group where it begins."),
+            key("to", Kind::Node, Must, "Node or group where it ends."),
+        ],
+        LINK_KEYS,
+    ],
 };
+
+/// What a link is, wherever it is.
+const LINK_KEYS: &[Key] = &[
+    key(
+        "rate",
+        Kind::Rate,
+        Else("the medium's, or the trace's mean"),
+        "How fast packets are put on the wire.",
+    ),
+    key(
+        "trace",
+        Kind::Text,
+        Else("a constant rate"),
+        "Instead of a rate: a file of opportunities to send, each a line with its millisecond (see [Importing](importing.md)).",
+    ),
+    key(
+        "delay",
+        Kind::Spread,
+        Is("0 s"),
+        "Propagation, one way; `{ first = \"5 ms\", last = \"50 ms\" }` spreads it evenly over the links of a group.",
+    ),
+    key("overhead", OVERHEAD, Is("0 B"), "Framing that each packet takes on this wire beyond its own size."),
+    key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
+    key(
+        "limit",
+        Kind::Limit,
+        Is("1000 packets"),
+        "What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the flows whose data cross the link.",
+    ),
+    key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
+    key(
+        "medium",
+        Kind::Medium,
+        Else("a transmitter for each direction"),
+        "The half-duplex medium that it shares.",
+    ),
+    key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
+    key("duplex", Kind::Truth, Is("true"), "Whether there is a way back."),
+    key(
+        "symmetric",
+        Kind::Truth,
+        Else("`false`; `true` for imported links"),
+        "The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.",
+    ),
+    key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
+    key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
+    key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
+    key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
+    key("fq-codel", Kind::Table(&FQ_CODEL), Else(""), "Queues of the law `fq-codel`."),
+    key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
+    key("dualpi2", Kind::Table(&DUALPI2), Else(""), "Constants of the law `dualpi2`."),
+    key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
+];
 
 /// `[link.NAME.reverse]`.
 pub(crate) static REVERSE: Section = Section {
@@ -149,6 +206,7 @@ pub(crate) static REVERSE: Section = Section {
            holds everything.",
     parts: &[&[
         key("rate", Kind::Rate, Else("the link's"), "How fast packets are put on the wire."),
+        key("trace", Kind::Text, Else("the link's"), "Instead of a rate, as for the link."),
         key("delay", Kind::Spread, Else("the link's"), "Propagation, one way."),
         key(
             "overhead",
@@ -209,6 +267,12 @@ pub(crate) static XCP: Section = Section {
             "The draft's form, or the first paper's.",
         ),
         key("arithmetic", Kind::Word(ARITHMETIC), Is("float"), "What numbers the router reckons in."),
+        key(
+            "capacity",
+            Kind::Word(&["configured", "measured"]),
+            Is("configured"),
+            "Where the law has its capacity from: the link's `capacity`, or departures while others wait, beginning with that.",
+        ),
         key("overhead", OVERHEAD, Else("the link's"), "Framing that the law counts for each packet."),
         key(
             "shadow",
@@ -571,11 +635,23 @@ pub(crate) static XCP_FLOW: Section = Section {
 /// `[workload.NAME]`.
 pub(crate) static WORKLOAD: Section = Section {
     header: "[workload.NAME]",
-    says: "Flows that come by chance, each on one of the pairs of nodes that `from` and `to` make.",
+    says: "Flows that come by chance, each on one of the pairs of nodes that `from` and `to`, or `between`, make.",
     parts: &[
         &[
-            key("from", Kind::Node, Must, "Where data come from."),
-            key("to", Kind::Node, Must, "Where they go."),
+            key("from", Kind::Node, Else("`between`"), "Where data come from."),
+            key("to", Kind::Node, Else("`between`"), "Where they go."),
+            key(
+                "between",
+                Kind::Nodes,
+                Else("`from` and `to`"),
+                "Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to any other.",
+            ),
+            key(
+                "pairs",
+                Kind::Count { least: 1, most: 1_000_000 },
+                Else("all, or 10 000 if there are more"),
+                "With `between`: so many ordered pairs, drawn by chance.",
+            ),
             key(
                 "arrivals",
                 Kind::Arrivals,
@@ -586,7 +662,7 @@ pub(crate) static WORKLOAD: Section = Section {
                 "sizes",
                 Kind::Sizes,
                 Must,
-                "Payload of a flow: `\"10 kB\"`; `{ exponential = \"30 kB\" }`, the mean; `{ pareto = { mean = \"30 kB\", shape = 1.2 } }`; `{ empirical = [[\"1 kB\", 0.5], [\"1 MB\", 1.0]] }`, or a file of such lines beside the scenario.",
+                "Payload of a flow: `\"10 kB\"`; `{ exponential = \"30 kB\" }`, the mean; `{ pareto = { mean = \"30 kB\", shape = 1.2 } }`; `{ empirical = [[\"1 kB\", 0.5], [\"1 MB\", 1.0]] }`; `{ file = \"web.txt\" }`, a file of such lines (see [Importing](importing.md)).",
             ),
             key("start", TIME, Is("0 s"), "First instant of an arrival."),
             key("stop", TIME, Else("the end of the run"), "Last one."),
@@ -669,10 +745,12 @@ pub(crate) static LOSS: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 22] {
+pub(crate) fn all() -> [&'static Section; 24] {
     [
         &TOP,
         &MEASURE,
+        &TOPOLOGY,
+        &TOPOLOGY_LINK,
         &NODE,
         &MEDIUM,
         &LINK,

@@ -68,6 +68,16 @@ impl<'a> Resolver<'a> {
             let direction = if said.is_empty() { direction } else { said };
             // Unknown links are the same for every key: saying so once is enough.
             let Some(links) = self.links_named(change, direction) else { return };
+            if let ("rate", Some(traced)) =
+                (key, links.iter().find(|l| self.plan.links[l.0 as usize].trace.is_some()))
+            {
+                let name = &self.plan.links[traced.0 as usize].name;
+                let message = format!("`{name}` replays a trace, and has no rate to change");
+                self.mistakes
+                    .add(change.key_at("rate"), message, "of no use")
+                    .help("name other links, or write the change into the trace");
+                return;
+            }
             for link in links {
                 let what = match key {
                     "rate" => change.rate(key).map(|r| What::Rate(link, r)),

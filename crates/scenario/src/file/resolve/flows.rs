@@ -8,14 +8,15 @@ use super::{Pairs, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::route::{self, Router};
-use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
+use crate::file::value::{LimitSpec, SizesSpec, When};
+use crate::import;
 use crate::plan::{
-    Cbr, CdfPoint, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
-    Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
+    Cbr, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask,
+    Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request<'a> {
     keys: Reader<'a>,
     pairs: Pairs,
@@ -46,7 +47,7 @@ impl<'a> Resolver<'a> {
             let Some(pairs) = self.pairs(&keys) else { continue };
             let count = keys.count("count");
             let each = count.unwrap_or(1);
-            let n = u64::from(pairs.count) * each;
+            let n = u64::from(pairs.count()) * each;
             if n + self.plan.flows.len() as u64 > MOST {
                 self.mistakes.add(keys.at("count"), format!("more than {MOST} flows in all"), "too many");
                 return;
@@ -84,15 +85,14 @@ impl<'a> Resolver<'a> {
                 let message = format!("workload `{name}` stops at {stop}, before it starts at {start}");
                 self.mistakes.add(keys.at("stop"), message, "too early");
             }
-            let (Some(pairs), Some(sizes), Some(arrivals)) =
-                (self.pairs(&keys), sizes, keys.arrivals("arrivals"))
-            else {
+            let pairs = self.workload_pairs(name, &keys);
+            let (Some(pairs), Some(sizes), Some(arrivals)) = (pairs, sizes, keys.arrivals("arrivals")) else {
                 continue;
             };
             let target = Target::Workload(self.plan.workloads.len());
             self.plan.workloads.push(Workload {
                 name: name.to_owned(),
-                paths: (0..pairs.count).map(|k| path(pairs.of(k))).collect(),
+                paths: (0..pairs.count()).map(|k| path(pairs.of(k))).collect(),
                 transport,
                 arrivals,
                 sizes,
@@ -103,6 +103,36 @@ impl<'a> Resolver<'a> {
                 send_buffers: Vec::new(),
             });
             self.requests.push(Request { keys, pairs, target });
+        }
+    }
+
+    /// The pairs of a workload: `from` and `to`, or `between`.
+    fn workload_pairs(&mut self, name: &str, keys: &Reader<'a>) -> Option<Pairs> {
+        let ends = ["from", "to"].into_iter().find(|key| keys.has(key));
+        match (keys.has("between"), ends) {
+            (true, None) => self.pairs_between(keys, name),
+            (true, Some(end)) => {
+                let message = format!("a workload has either `{end}` or `between`");
+                self.mistakes
+                    .add(keys.key_at(end), message, "beside `between`")
+                    .help("leave out one of them");
+                None
+            }
+            (false, _) => {
+                if keys.has("pairs") {
+                    let message = "`pairs` are drawn from what is `between`";
+                    self.mistakes.add(keys.key_at("pairs"), message, "of no use");
+                }
+                for key in ["from", "to"].into_iter().filter(|key| keys.lacks(key)) {
+                    if keys.lacks("between") {
+                        let message = format!("`[workload.{name}]` needs `{key}`");
+                        self.mistakes
+                            .add(keys.place(), message, format!("no `{key}`"))
+                            .help("or `between`, such as `between = \"*\"`");
+                    }
+                }
+                self.pairs(keys)
+            }
         }
     }
 
@@ -123,8 +153,8 @@ impl<'a> Resolver<'a> {
             let first = self.plan.cbrs.len();
             let section: Arc<str> = Arc::from(name);
             let (start, stop) = (keys.when("start").unwrap_or(When::At(Time::ZERO)), keys.when("stop"));
-            let n = u64::from(pairs.count);
-            for k in 0..pairs.count {
+            let n = u64::from(pairs.count());
+            for k in 0..pairs.count() {
                 let Some((start, stop)) = self.life(&keys, name, start, stop, u64::from(k), n) else { break };
                 let (from, to) = pairs.of(k);
                 self.plan.cbrs.push(Cbr {
@@ -301,32 +331,18 @@ impl<'a> Resolver<'a> {
     }
 
     fn sizes(&mut self, keys: &Reader<'a>) -> Option<Sizes> {
-        let file = match keys.sizes("sizes")? {
+        let (file, at) = match keys.sizes("sizes")? {
             SizesSpec::Is(sizes) => return Some(sizes),
-            SizesSpec::File(file) => file,
+            SizesSpec::File(file, at) => (file, at),
         };
-        let path = self.folder.join(&file);
-        let points = match std::fs::read_to_string(&path) {
-            Ok(text) => read_cdf(&text),
-            Err(e) => Err(e.to_string()),
-        };
-        match points {
-            Ok(points) => Some(Sizes::Empirical(points)),
-            Err(why) => {
-                let message = format!("`{}` is no distribution of sizes: {why}", path.display());
-                self.mistakes
-                    .add(keys.at("sizes"), message, "this file")
-                    .help("a line is a size in bytes and its cumulative probability, or percentage");
-                None
-            }
-        }
+        self.files.import(&file, at, self.mistakes, import::sizes).map(Sizes::Empirical)
     }
 
     /// Finds every route.
     pub(super) fn routes(&mut self) {
         let mut wanted = Vec::new();
         for request in &self.requests {
-            for k in 0..request.pairs.count {
+            for k in 0..request.pairs.count() {
                 let (from, to) = request.pairs.of(k);
                 wanted.extend([(from, to), (to, from)]);
             }
@@ -334,14 +350,14 @@ impl<'a> Resolver<'a> {
         let mut routes = Router::new(self.plan.nodes.len(), &self.plan.links).routes(&wanted);
         let mut next = 0;
         for request in std::mem::take(&mut self.requests) {
-            for k in 0..request.pairs.count as usize {
+            for k in 0..request.pairs.count() as usize {
                 let (route, back) =
                     (std::mem::take(&mut routes[next]), std::mem::take(&mut routes[next + 1]));
                 let pair = wanted[next];
                 let one_way = matches!(request.target, Target::Cbrs { .. });
                 if route.is_empty() || (back.is_empty() && !one_way) {
                     self.unreachable(&request.keys, if route.is_empty() { pair } else { (pair.1, pair.0) });
-                    next += 2 * (request.pairs.count as usize - k);
+                    next += 2 * (request.pairs.count() as usize - k);
                     break;
                 }
                 next += 2;
@@ -374,7 +390,7 @@ impl<'a> Resolver<'a> {
                 Target::Cbrs { .. } => continue,
             };
             let (receive, send) = (request.keys.limit("receive-buffer"), request.keys.limit("send-buffer"));
-            for i in 0..request.pairs.count as usize * each {
+            for i in 0..request.pairs.count() as usize * each {
                 let (path, transport) = match request.target {
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
@@ -481,53 +497,4 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
 
 fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
-}
-
-/// A cumulative distribution from the lines of a file: size in bytes, then probability, or percentage if the last
-/// line's is 100. Empty lines and those that start with `#` say nothing.
-fn read_cdf(text: &str) -> Result<Vec<CdfPoint>, String> {
-    let mut points = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let mut words = line.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty());
-        let mut number = || words.next()?.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
-        let (Some(size), Some(cumulative)) = (number(), number()) else {
-            return Err(format!("line {} is not two numbers", i + 1));
-        };
-        points.push(CdfPoint { size, cumulative });
-    }
-    if points.last().is_some_and(|p| p.cumulative == 100.0) {
-        for p in &mut points {
-            p.cumulative /= 100.0;
-        }
-    }
-    check_cdf(&points)?;
-    Ok(points)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distributions_are_read_from_lines() {
-        let point = |size, cumulative| CdfPoint { size, cumulative };
-        let percent = read_cdf("# sizes\n1000 15\n\n 2e6\t100\n");
-        assert_eq!(percent, Ok(vec![point(1000.0, 0.15), point(2e6, 1.0)]));
-        assert_eq!(read_cdf("10, 0.5\n20, 1"), Ok(vec![point(10.0, 0.5), point(20.0, 1.0)]));
-        for (bad, why) in [
-            ("", "no points"),
-            ("10 0.5", "not 1"),
-            ("10 0.5\nten 1", "line 2 is not two numbers"),
-            ("20 0.5\n10 1", "must grow"),
-            ("0 1", "zero"),
-            ("10 nan", "line 1"),
-        ] {
-            let said = read_cdf(bad).unwrap_err();
-            assert!(said.contains(why), "{bad:?}: {said}");
-        }
-    }
 }

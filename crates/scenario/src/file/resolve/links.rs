@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
+use tollway_sim::Trace;
 
 use super::Resolver;
 use crate::file::error::At;
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
+use crate::import;
 use crate::plan::{
     Amount, Arithmetic, Codel, Direction, DualPi2, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp,
     XcpForm,
@@ -26,12 +28,17 @@ pub(super) struct Ports<'a> {
     limit_at: At,
     /// Constants of the law, if it has thresholds: they may be parts of the limit.
     thresholds: Option<Reader<'a>>,
+    /// They come from an imported file, of whose links many are never crossed.
+    imported: bool,
 }
 
 /// What differs between a link's two directions.
 struct Side<'a> {
-    keys: Reader<'a>,
+    /// Where its law stands, and its limit.
+    law_keys: Reader<'a>,
+    limit_keys: Reader<'a>,
     rate: Rate,
+    trace: Option<Trace>,
     delay: When,
     overhead: u32,
     capacity: Rate,
@@ -106,11 +113,15 @@ impl<'a> Resolver<'a> {
             }
             found
         });
-        let rate = keys.rate("rate").or(medium.and_then(|m| m.1));
-        if rate.is_none() && keys.lacks("rate") {
-            self.mistakes
-                .add(keys.place(), format!("`[link.{name}]` needs `rate`"), "no `rate`")
-                .help("`rate` is a rate, such as \"10 Mbps\"; only a medium's rate can stand in for it");
+        let trace = self.trace(&keys, medium.is_some());
+        let rate = match &trace {
+            Some(trace) => Some(trace.mean_rate()),
+            None => keys.rate("rate").or(medium.and_then(|m| m.1)),
+        };
+        if rate.is_none() && keys.lacks("rate") && keys.lacks("trace") {
+            self.mistakes.add(keys.place(), format!("`[link.{name}]` needs `rate`"), "no `rate`").help(
+                "`rate` is a rate, such as \"10 Mbps\"; a medium's rate or a `trace` can stand in for it",
+            );
         }
         let reverse = keys.table("reverse", &keys::REVERSE);
         let duplex = keys.truth("duplex");
@@ -127,10 +138,14 @@ impl<'a> Resolver<'a> {
             }
         }
         let Some(pairs) = self.pairs(&keys) else { return };
+        let back_trace = match self.trace(&reverse, medium.is_some()) {
+            None if !reverse.has("rate") => trace.clone(),
+            own => own,
+        };
         let Some(rate) = rate else { return };
         // Memory for what a slip of a digit asks for is not to be had.
         const MOST: usize = 8_000_000;
-        if self.plan.links.len() + 2 * pairs.count as usize > MOST {
+        if self.plan.links.len() + 2 * pairs.count() as usize > MOST {
             self.mistakes.add(
                 keys.place(),
                 format!("more than {MOST} directions of links in all"),
@@ -141,29 +156,38 @@ impl<'a> Resolver<'a> {
         let delay = keys.when("delay").unwrap_or(When::At(Time::ZERO));
         let overhead = keys.bytes("overhead").unwrap_or_default() as u32;
         let there = Side {
-            keys,
+            law_keys: keys,
+            limit_keys: keys,
             rate,
+            trace,
             delay,
             overhead,
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
             laws: Laws::of(&keys),
         };
-        let back_rate = reverse.rate("rate").unwrap_or(rate);
+        let back_rate = match &back_trace {
+            Some(trace) => trace.mean_rate(),
+            None => reverse.rate("rate").unwrap_or(rate),
+        };
+        let symmetric = keys.truth("symmetric");
+        let side_of = |key| if symmetric && !reverse.has(key) { keys } else { reverse };
         let back = Side {
-            keys: reverse,
+            law_keys: side_of("law"),
+            limit_keys: side_of("limit"),
             rate: back_rate,
+            trace: back_trace,
             delay: reverse.when("delay").unwrap_or(delay),
             overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
-            capacity: reverse.rate("capacity").unwrap_or(back_rate),
-            loss: reverse.number("loss"),
+            capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
+            loss: side_of("loss").number("loss"),
             laws: Laws::of(&reverse).or(there.laws),
         };
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
         let (there_law, back_law) = (there.law(), back.law());
-        for k in 0..pairs.count {
+        for k in 0..pairs.count() {
             let (from, to) = pairs.of(k);
             let name_k = if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() };
             let id = self.plan.links.len() as u32;
@@ -180,7 +204,8 @@ impl<'a> Resolver<'a> {
                     direction,
                     twin,
                     rate: side.rate,
-                    delay: side.delay.of(u64::from(k), u64::from(pairs.count), 0, ""),
+                    trace: side.trace.clone(),
+                    delay: side.delay.of(u64::from(k), u64::from(pairs.count()), 0, ""),
                     overhead: side.overhead,
                     limit: Limit::NONE,
                     capacity: side.capacity,
@@ -198,19 +223,43 @@ impl<'a> Resolver<'a> {
             let all = first..self.plan.links.len() as u32;
             self.plan.media[medium.0 as usize].links.extend(all.map(LinkId));
         }
+        let imported = self.files.has(keys.place());
         let mut ports = |side: &Side<'a>, law: &LinkLaw, first| {
             let thresholds = match law {
                 LinkLaw::Red(_) => Some(side.laws.red),
                 LinkLaw::Step(_) => Some(side.laws.step),
                 _ => None,
             };
-            let (limit, limit_at) = (side.keys.limit("limit"), side.keys.at("limit"));
-            self.ports.push(Ports { first, step, count: pairs.count, limit, limit_at, thresholds });
+            let (limit, limit_at) = (side.limit_keys.limit("limit"), side.limit_keys.at("limit"));
+            let count = pairs.count();
+            self.ports.push(Ports { first, step, count, limit, limit_at, thresholds, imported });
         };
         ports(&there, &there_law, first);
         if duplex {
             ports(&back, &back_law, first + 1);
         }
+    }
+
+    /// The trace that a link or its way back replays, if any.
+    fn trace(&mut self, keys: &Reader<'a>, shared: bool) -> Option<Trace> {
+        let name = keys.text("trace")?;
+        // What an imported edge says of its rate gives way to what is written down.
+        let other = keys.has("rate") && !self.files.has(keys.at("rate"));
+        if other || shared {
+            let other = if shared { "a shared medium" } else { "a `rate`" };
+            self.mistakes
+                .add(keys.key_at("trace"), format!("a link has either a trace or {other}"), "one too many")
+                .help("leave out one of them");
+        }
+        let trace = self.files.import(&name, keys.at("trace"), self.mistakes, import::trace)?;
+        let second = Time::from_secs(1);
+        self.files.note(format!(
+            "{name}: {:.2} Mbps on average over {}, {:.2} Mbps in its busiest second",
+            trace.mean_rate().mbps(),
+            trace.period(),
+            trace.peak_rate(second).mbps()
+        ));
+        Some(trace)
     }
 
     /// The limits of all queues, now that it is known what crosses them, and what hangs on them.
@@ -219,7 +268,12 @@ impl<'a> Resolver<'a> {
             for k in 0..ports.count {
                 let id = LinkId(ports.first + k * ports.step);
                 let rate = self.plan.links[id.0 as usize].rate;
-                let Some(limit) = self.limit(id, ports.limit, rate, ports.limit_at) else { break };
+                // Nothing waits where nothing passes: that a link is not crossed is no mistake of who imported it.
+                let spec = match ports.limit {
+                    LimitSpec::Times(_) if ports.imported && self.crossing(id).1 == 0 => UNCROSSED,
+                    spec => spec,
+                };
+                let Some(limit) = self.limit(id, spec, rate, ports.limit_at) else { break };
                 self.plan.links[id.0 as usize].limit = limit;
                 let Some(keys) = ports.thresholds else { continue };
                 match self.plan.links[id.0 as usize].law {
@@ -314,7 +368,7 @@ impl<'a> Resolver<'a> {
 impl Side<'_> {
     /// The law with its constants; thresholds are worked out later.
     fn law(&self) -> LinkLaw {
-        match self.keys.word("law") {
+        match self.law_keys.word("law") {
             "xcp" => {
                 let k = &self.laws.xcp;
                 LinkLaw::Xcp(Xcp {
@@ -329,6 +383,7 @@ impl Side<'_> {
                     },
                     arithmetic: arithmetic(k.word("arithmetic")).unwrap_or(Arithmetic::Float),
                     overhead: k.bytes("overhead").map_or(self.overhead, |n| n as u32),
+                    measured: k.word("capacity") == "measured",
                     shadow: arithmetic(k.word("shadow")),
                 })
             }
@@ -394,3 +449,6 @@ fn arithmetic(word: &str) -> Option<Arithmetic> {
         _ => None,
     }
 }
+
+/// The limit of an imported link that no flow's data cross.
+const UNCROSSED: LimitSpec = LimitSpec::Packets(1000.0);

@@ -4,23 +4,27 @@ mod events;
 mod flows;
 mod links;
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
 
-use super::error::Mistakes;
+use super::error::{At, Mistakes};
+use super::files::Files;
 use super::keys;
 use super::reader::Reader;
 use super::value::When;
+use crate::import::word;
 use crate::plan::{LinkId, Measure, Node, NodeId, Plan};
 
-/// Resolves the scenario under `top`; `None`, and at least one mistake, if that cannot be done. `folder` is where
-/// files that it names lie.
+/// Resolves the scenario under `top`; `None`, and at least one mistake, if that cannot be done. `files` reads
+/// what it names.
 pub(crate) fn resolve(
     top: Reader<'_>,
     variant: Option<&str>,
-    folder: &Path,
+    files: &mut Files,
     mistakes: &mut Mistakes,
 ) -> Option<Plan> {
     let measure = top.table("measure", &keys::MEASURE);
@@ -50,7 +54,7 @@ pub(crate) fn resolve(
     }
     let mut r = Resolver {
         top,
-        folder,
+        files,
         mistakes,
         plan,
         groups: HashMap::new(),
@@ -81,7 +85,7 @@ pub(crate) fn resolve(
 /// A resolution under way.
 struct Resolver<'a> {
     top: Reader<'a>,
-    folder: &'a Path,
+    files: &'a mut Files,
     mistakes: &'a mut Mistakes,
     plan: Plan,
     groups: HashMap<&'a str, Group>,
@@ -108,22 +112,36 @@ impl Group {
     }
 }
 
-/// The pairs of nodes that `from` and `to` make.
-#[derive(Clone, Copy, Debug)]
-struct Pairs {
-    from: Group,
-    to: Group,
-    count: u32,
+/// Pairs of nodes.
+#[derive(Clone, Debug)]
+enum Pairs {
+    /// That `from` and `to` make.
+    Groups { from: Group, to: Group },
+    /// Drawn from those that `between` makes.
+    Drawn(Rc<[(NodeId, NodeId)]>),
 }
 
 impl Pairs {
-    fn of(self, k: u32) -> (NodeId, NodeId) {
-        (self.from.member(k), self.to.member(k))
+    fn count(&self) -> u32 {
+        match self {
+            Pairs::Groups { from, to } => from.count.max(to.count),
+            Pairs::Drawn(pairs) => pairs.len() as u32,
+        }
+    }
+
+    fn of(&self, k: u32) -> (NodeId, NodeId) {
+        match self {
+            Pairs::Groups { from, to } => (from.member(k), to.member(k)),
+            Pairs::Drawn(pairs) => pairs[k as usize],
+        }
     }
 
     /// Whether what they make is numbered.
-    fn numbered(self) -> bool {
-        self.from.numbered || self.to.numbered
+    fn numbered(&self) -> bool {
+        match self {
+            Pairs::Groups { from, to } => from.numbered || to.numbered,
+            Pairs::Drawn(_) => true,
+        }
     }
 }
 
@@ -149,7 +167,8 @@ impl<'a> Resolver<'a> {
                 None => self.plan.nodes.push(Node { name: name.to_owned() }),
             }
         }
-        if self.plan.nodes.is_empty() {
+        // A network that could not be read has been reported.
+        if self.plan.nodes.is_empty() && !self.top.has("topology") {
             self.mistakes
                 .add(self.top.place(), "the scenario has no nodes", "no `[node.NAME]`")
                 .help("name hosts and routers, such as `[node.a]`");
@@ -159,10 +178,13 @@ impl<'a> Resolver<'a> {
     /// The node or group that a key names.
     fn group(&mut self, reader: &Reader<'a>, key: &str) -> Option<Group> {
         let text = reader.text(key)?;
-        if let Some(group) = self.groups.get(text.as_str()) {
+        self.group_called(&text, reader.at(key))
+    }
+
+    fn group_called(&mut self, text: &str, at: At) -> Option<Group> {
+        if let Some(group) = self.groups.get(text) {
             return Some(*group);
         }
-        let at = reader.at(key);
         if let Some((name, number)) = text.split_once('.')
             && let Some(group) = self.groups.get(name)
         {
@@ -180,11 +202,17 @@ impl<'a> Resolver<'a> {
                 }
             };
         }
+        // An imported node by its label.
+        if let Some(group) = self.groups.get(word(text).as_str())
+            && self.top.has("topology")
+        {
+            return Some(*group);
+        }
         let names = self.top.named("node", &keys::NODE).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
         self.mistakes
             .add(at, format!("there is no node `{text}`"), "unknown node")
-            .suggest(&text, names.into_iter());
+            .suggest(text, names.into_iter());
         None
     }
 
@@ -199,13 +227,69 @@ impl<'a> Resolver<'a> {
                 .help("groups of one size go member by member; otherwise one side must be a single node");
             return None;
         }
-        let pairs = Pairs { from, to, count: from.count.max(to.count) };
+        let pairs = Pairs::Groups { from, to };
         let overlap = from.first < to.first + to.count && to.first < from.first + from.count;
-        if overlap && (0..pairs.count).any(|k| pairs.of(k).0 == pairs.of(k).1) {
+        if overlap && (0..pairs.count()).any(|k| pairs.of(k).0 == pairs.of(k).1) {
             self.mistakes.add(reader.at("to"), "`from` and `to` are the same node", "the same");
             return None;
         }
         Some(pairs)
+    }
+
+    /// The pairs that a section's `between` makes: all of them, or as many as it asks for, drawn by chance.
+    fn pairs_between(&mut self, reader: &Reader<'a>, name: &str) -> Option<Pairs> {
+        let mut chosen = vec![false; self.plan.nodes.len()];
+        for (pattern, at) in reader.patterns("between") {
+            let before = self.mistakes.len();
+            let mut found = false;
+            for (node, chosen) in self.plan.nodes.iter().zip(&mut chosen) {
+                let group = node.name.split('.').next().unwrap_or(&node.name);
+                if matches(&pattern, &node.name) || matches(&pattern, group) {
+                    (*chosen, found) = (true, true);
+                }
+            }
+            if !found && self.mistakes.len() == before {
+                match self.group_called(&pattern, at) {
+                    Some(group) => {
+                        let members = group.first as usize..(group.first + group.count) as usize;
+                        chosen[members].fill(true);
+                    }
+                    None => return None,
+                }
+            }
+        }
+        let nodes: Vec<NodeId> = (0..chosen.len()).filter(|&i| chosen[i]).map(|i| NodeId(i as u32)).collect();
+        let n = nodes.len() as u64;
+        if n < 2 {
+            self.mistakes
+                .add(reader.at("between"), "this is one node, and flows need two", "too few")
+                .help("name more, or use a pattern such as \"*\"");
+            return None;
+        }
+        let all = n * (n - 1);
+        let wanted = reader.count("pairs").unwrap_or(MOST_PAIRS).min(all);
+        // Pairs by number: a node, and one of the others.
+        let pair = |i: u64| {
+            let (from, to) = (i / (n - 1), i % (n - 1));
+            (nodes[from as usize], nodes[(to + u64::from(to >= from)) as usize])
+        };
+        if wanted == all {
+            return Some(Pairs::Drawn((0..all).map(pair).collect()));
+        }
+        let seed = name.bytes().fold(mix(self.plan.seed), |h, b| mix(h ^ u64::from(b)));
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        // Floyd's way to draw without putting back.
+        let mut drawn = HashSet::with_capacity(wanted as usize);
+        let draw = |last: u64| {
+            let i = rng.random_range(0..=last);
+            pair(if drawn.insert(i) {
+                i
+            } else {
+                drawn.insert(last);
+                last
+            })
+        };
+        Some(Pairs::Drawn((all - wanted..all).map(draw).collect()))
     }
 
     /// The base RTTs of the flows whose data cross a link: sum in nanoseconds, and number.
@@ -283,3 +367,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
     pattern[p..].iter().all(|&c| c == b'*')
 }
+
+/// Pairs that are drawn unless a file says otherwise: enough that another draw makes no difference, and few enough to
+/// find their routes at once.
+const MOST_PAIRS: u64 = 10_000;

@@ -87,6 +87,30 @@ fn the_manual_says_what_the_table_of_keys_says() {
     );
 }
 
+/// The schema that the examples name in their first line, for editors.
+#[test]
+fn the_manual_has_the_schema_beside_the_examples() {
+    let folder = repository().join("scenarios");
+    let path = folder.join("tollway.schema.json");
+    let text = format!("{:#}\n", schema());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).is_ok_and(|committed| committed == text),
+        "{} is out of date: run `UPDATE_DOCS=1 cargo test -p tollway-scenario manual`",
+        path.display()
+    );
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            let first = std::fs::read_to_string(&path).unwrap().lines().next().unwrap().to_owned();
+            let named = first.strip_prefix("#:schema ").unwrap_or_else(|| panic!("{}", path.display()));
+            assert!(folder.join(named).exists(), "{}: {first}", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_schema_knows_what_the_reader_knows() {
     let schema = schema();

@@ -19,6 +19,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         direction: Direction::Forward,
         twin: None,
         rate: Rate::from_mbps(1.0),
+        trace: None,
         delay: Time(delay),
         overhead: 0,
         limit: Limit::NONE,

@@ -1,0 +1,249 @@
+//! A router that measures its capacity instead of being told: for links whose rate nobody knows beforehand, a radio
+//! link or a shared medium.
+//!
+//! Neither the draft nor the study says where an XCP router has its capacity from. What a router can see by itself is
+//! how fast packets leave while others wait behind them; when nothing waits it sees only what was offered.
+
+use super::{AnyLink, LinkLaw, Passing, Verdict};
+use crate::{Bytes, Rate, Time, Toll};
+
+/// A law with control intervals ([`Xcp`](super::Xcp) in any arithmetic) that is told, before each interval ends, the
+/// capacity that this router has measured up to there.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    law: AnyLink,
+    meter: CapacityMeter,
+    overhead: u64,
+    /// When the law's control interval ends; the meter's ends with it.
+    ends: Time,
+}
+
+impl Measured {
+    /// Lets `law` believe `start` first, then what is measured; `overhead` is the framing of each packet.
+    pub(super) fn new(law: AnyLink, start: Rate, overhead: Bytes) -> Measured {
+        let ends = law.xcp().map_or(Time::NEVER, |state| state.interval_ends);
+        Measured { law, meter: CapacityMeter::new(start), overhead: overhead.0, ends }
+    }
+
+    /// The law that is told.
+    pub fn law(&self) -> &AnyLink {
+        &self.law
+    }
+
+    /// What it was told last.
+    pub fn capacity(&self) -> Rate {
+        Rate::from_bytes_per_sec(self.meter.estimate as f64)
+    }
+
+    /// If the law's interval has ended by `now`: tells it the capacity, an instant before that end.
+    #[inline]
+    fn tell(&mut self, now: Time) {
+        if now >= self.ends {
+            self.tell_slowly();
+        }
+    }
+
+    #[cold]
+    fn tell_slowly(&mut self) {
+        let Some(state) = self.law.xcp() else { return };
+        self.meter.end_interval(self.ends, state.interval_ends.saturating_sub(state.interval_begins));
+        self.law.set_capacity(Time(self.ends.0.saturating_sub(1)), self.capacity());
+    }
+
+    /// The law has seen a packet at `now`: its next interval may have begun.
+    #[inline]
+    fn follow(&mut self, now: Time) {
+        if now >= self.ends {
+            self.ends = self.law.xcp().map_or(Time::NEVER, |state| state.interval_ends);
+        }
+    }
+}
+
+impl LinkLaw for Measured {
+    fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
+        self.tell(now);
+        let verdict = self.law.on_arrival(now, packet, toll);
+        self.follow(now);
+        verdict
+    }
+
+    fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
+        self.tell(now);
+        let bytes = u64::from(packet.size) + self.overhead;
+        self.meter.depart(now, bytes, packet.backlog_packets > 1);
+        let verdict = self.law.on_departure(now, packet, toll);
+        self.follow(now);
+        verdict
+    }
+
+    /// The measurement starts anew from `capacity`.
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.tell(now);
+        self.meter = CapacityMeter { since: now, ..CapacityMeter::new(capacity) };
+        self.law.set_capacity(now, capacity);
+        self.follow(now);
+    }
+}
+
+/// Capacity from departures: bytes that left while others waited behind them, over the time that took.
+///
+/// - A packet's time is counted if another waits when it goes to the transmitter: the next departure is then the
+///   instant at which the transmitter was done with it. Time without a departure counts too, so that a link that has
+///   stopped is known to have.
+/// - At an interval's end the sample is averaged in, with the time it covers as its weight against a quarter of an
+///   interval: four fifths, if there was a backlog all the time; nothing, if there was none.
+/// - Without a backlog a capacity that is believed in and used (half of it or more) may be too small, and nothing would
+///   ever show it. It is raised by up to a quarter an interval, as far as the interval was without backlog.
+/// - It never falls under a hundredth of where it started.
+///
+/// Integers throughout: bytes, nanoseconds, bytes a second.
+#[derive(Clone, Debug)]
+struct CapacityMeter {
+    estimate: u64,
+    least: u64,
+    /// When the interval under way began.
+    since: Time,
+    /// In this interval: bytes that left, those of them that count, and the nanoseconds they took.
+    sent: u64,
+    bytes: u64,
+    nanos: u64,
+    /// The packet in the transmitter, if others wait: since when its time is not counted yet, and its bytes.
+    under_way: Option<(Time, u64)>,
+}
+
+impl CapacityMeter {
+    fn new(start: Rate) -> CapacityMeter {
+        // A petabyte a second, as the routers' own bound.
+        let estimate = (start.bytes_per_sec().min((1u64 << 50) as f64) as u64).max(1);
+        let least = (estimate / 100).max(1);
+        CapacityMeter { estimate, least, since: Time::ZERO, sent: 0, bytes: 0, nanos: 0, under_way: None }
+    }
+
+    #[inline]
+    fn depart(&mut self, now: Time, bytes: u64, others_wait: bool) {
+        if let Some((since, bytes)) = self.under_way.take() {
+            self.bytes += bytes;
+            self.nanos += now.saturating_sub(since).0;
+        }
+        self.sent += bytes;
+        if others_wait {
+            self.under_way = Some((now, bytes));
+        }
+    }
+
+    /// An interval ends at `end`; `span` is how long one lasts.
+    fn end_interval(&mut self, end: Time, span: Time) {
+        if let Some((since, _)) = &mut self.under_way {
+            self.nanos += end.saturating_sub(*since).0;
+            *since = end.max(*since);
+        }
+        let span = u128::from(span.0.max(1));
+        let length = u128::from(end.saturating_sub(self.since).0.max(1));
+        let (busy, second) = (u128::from(self.nanos), 1_000_000_000);
+        let mut estimate = u128::from(self.estimate);
+        let used = u128::from(self.sent) * second * 2 >= estimate * length;
+        if busy > 0 {
+            // Σ of weights · rates over Σ of weights, the sample's being `bytes · second / busy`.
+            let memory = (span / 4).max(1);
+            estimate = (estimate * memory + u128::from(self.bytes) * second) / (memory + busy);
+        }
+        if used {
+            estimate += estimate * length.saturating_sub(busy).min(span) / (span * 4);
+        }
+        self.estimate = u64::try_from(estimate).unwrap_or(1 << 50).clamp(self.least, 1 << 50);
+        self.since = end;
+        (self.sent, self.bytes, self.nanos) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+    use crate::link::xcp::{CapacityFrom, XcpConfig};
+
+    const PACKET: u64 = 1500;
+
+    fn passing(backlog_packets: u32) -> Passing {
+        Passing {
+            size: PACKET as u32,
+            kind: Kind::Tolled,
+            ect: false,
+            backlog_packets,
+            backlog_bytes: u64::from(backlog_packets) * PACKET,
+            waited: Time::ZERO,
+        }
+    }
+
+    fn router(start: Rate) -> Measured {
+        let config = XcpConfig { capacity: CapacityFrom::Departures, ..Default::default() };
+        match config.build(start) {
+            AnyLink::Measured(router) => *router,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A queue of `backlog` packets, one leaving every `gap`, for `span`: what is believed then.
+    fn drain(router: &mut Measured, from: Time, span: Time, gap: Time, backlog: u32) -> f64 {
+        let mut now = from;
+        let mut toll = Toll { rtt: 0.05, offer: 0.005, ..Toll::default() };
+        while now < from + span {
+            router.on_arrival(now, passing(backlog.saturating_sub(1)), &toll);
+            router.on_departure(now, passing(backlog), &mut toll);
+            now += gap;
+        }
+        router.capacity().mbps()
+    }
+
+    #[test]
+    fn a_backlog_shows_the_rate_whatever_was_believed() {
+        for start in [1.0, 10.0, 300.0] {
+            let mut router = router(Rate::from_mbps(start));
+            // 1500 bytes a millisecond.
+            let found = drain(&mut router, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 5);
+            assert!((found / 12.0 - 1.0).abs() < 0.01, "{start}: {found}");
+        }
+    }
+
+    #[test]
+    fn it_follows_a_rate_that_changes() {
+        let mut router = router(Rate::from_mbps(12.0));
+        drain(&mut router, Time::ZERO, Time::from_secs(1), Time::from_millis(1), 5);
+        let found = drain(&mut router, Time::from_secs(1), Time::from_secs(1), Time::from_millis(4), 5);
+        assert!((found / 3.0 - 1.0).abs() < 0.05, "{found}");
+    }
+
+    /// A link that has stopped with packets waiting has no departures to go by; arrivals bring the time.
+    #[test]
+    fn a_link_that_stops_is_noticed() {
+        let mut router = router(Rate::from_mbps(12.0));
+        drain(&mut router, Time::ZERO, Time::from_secs(1), Time::from_millis(1), 5);
+        let toll = Toll { rtt: 0.05, offer: 0.005, ..Toll::default() };
+        for ms in 1_000..1_500 {
+            router.on_arrival(Time::from_millis(ms), passing(5), &toll);
+        }
+        let found = router.capacity().mbps();
+        assert!((0.119..1.0).contains(&found), "{found}");
+    }
+
+    /// What is used without a queue is raised, step by step; what is not used is left alone.
+    #[test]
+    fn without_a_queue_it_rises_only_as_it_is_used() {
+        let mut used = router(Rate::from_mbps(10.0));
+        let found = drain(&mut used, Time::ZERO, Time::from_secs(5), Time::from_millis(1), 1);
+        // Until 12 Mb/s are less than half of it.
+        assert!((24.0..30.1).contains(&found), "{found}");
+        let mut idle = router(Rate::from_mbps(100.0));
+        let found = drain(&mut idle, Time::ZERO, Time::from_secs(5), Time::from_millis(1), 1);
+        assert_eq!(found, 100.0);
+    }
+
+    #[test]
+    fn what_the_law_reckons_with_is_what_is_measured() {
+        let mut measured = router(Rate::from_mbps(1.0));
+        drain(&mut measured, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 2);
+        let before = measured.law().xcp().expect("a router").feedback;
+        // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d = 50 ms.
+        assert!((-20_000.0..=0.0).contains(&before), "{before}");
+    }
+}

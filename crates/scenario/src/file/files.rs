@@ -1,0 +1,96 @@
+//! Files that a scenario names: found beside it, read once, and kept as sources that mistakes can point into.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::{At, Mistakes};
+use crate::import::ImportError;
+
+/// Everything read so far.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    /// Number of the first file's text among the sources.
+    first: u32,
+    read: Vec<(PathBuf, Result<Arc<str>, String>)>,
+    /// What was made of them that a reader should know.
+    notes: Vec<String>,
+}
+
+impl Files {
+    /// Of a scenario in `folder` that is made of `sources` texts itself.
+    pub(crate) fn new(folder: &Path, sources: usize) -> Files {
+        Files { folder: folder.to_owned(), first: sources as u32, read: Vec::new(), notes: Vec::new() }
+    }
+
+    /// The text of the file `name`, which `at` names, and its number among the sources; or a mistake.
+    pub(crate) fn text(&mut self, name: &str, at: At, mistakes: &mut Mistakes) -> Option<(u32, Arc<str>)> {
+        let path = self.folder.join(name);
+        let known = self.read.iter().position(|(known, _)| *known == path);
+        let i = known.unwrap_or_else(|| {
+            let text = match std::fs::read_to_string(&path) {
+                Ok(text) if text.len() > MOST_BYTES => Err("it is larger than 1 GB".to_owned()),
+                Ok(text) => Ok(Arc::from(text)),
+                Err(error) => Err(error.to_string()),
+            };
+            self.read.push((path, text));
+            self.read.len() - 1
+        });
+        let (path, text) = &self.read[i];
+        match text {
+            Ok(text) => Some((self.first + i as u32, text.clone())),
+            Err(why) => {
+                let message = format!("`{}` cannot be read: {why}", path.display());
+                let help = "a file's name is relative to the folder of the scenario that names it";
+                mistakes.add(at, message, "this file").help(help);
+                None
+            }
+        }
+    }
+
+    /// What `read` makes of the file `name`, which `at` names; or a mistake, in that file.
+    pub(crate) fn import<T>(
+        &mut self,
+        name: &str,
+        at: At,
+        mistakes: &mut Mistakes,
+        read: impl FnOnce(&str) -> Result<T, ImportError>,
+    ) -> Option<T> {
+        let (source, text) = self.text(name, at, mistakes)?;
+        match read(&text) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                mistakes.add(place(source, &error.span), error.message, "here").help(error.help);
+                None
+            }
+        }
+    }
+
+    /// Whether a place lies in a file that was read, not in the scenario itself.
+    pub(crate) fn has(&self, at: At) -> bool {
+        at.source >= self.first
+    }
+
+    /// Notes something that a reader should know, once.
+    pub(crate) fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The texts, with their names, and the notes.
+    pub(crate) fn finish(self) -> (Vec<(String, Arc<str>)>, Vec<String>) {
+        let texts = self.read.into_iter();
+        let texts = texts.map(|(path, text)| (path.display().to_string(), text.unwrap_or_default()));
+        (texts.collect(), self.notes)
+    }
+}
+
+/// A place in a source.
+pub(crate) fn place(source: u32, span: &Range<usize>) -> At {
+    At { source, start: span.start as u32, end: span.end as u32 }
+}
+
+/// Places are 32 bits, and no such file is larger.
+const MOST_BYTES: usize = 1_000_000_000;

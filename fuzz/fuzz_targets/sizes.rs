@@ -1,0 +1,4 @@
+//! See `inputs::sizes`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::inputs::sizes(data));

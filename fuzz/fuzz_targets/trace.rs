@@ -1,0 +1,4 @@
+//! See `inputs::trace`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::inputs::trace(data));
