@@ -9,7 +9,7 @@
 mod codel;
 mod dualpi2;
 mod pie;
-mod random;
+pub(crate) mod random;
 mod red;
 mod shadow;
 mod step;
