@@ -106,6 +106,7 @@ fn copy(law: &AnySender) -> AnySender {
         AnySender::Cubic(law) => law.clone().into(),
         AnySender::Dctcp(law) => law.clone().into(),
         AnySender::Xcp(law) => law.clone().into(),
+        AnySender::Bbr(law) => AnySender::Bbr(law.clone()),
         AnySender::Custom(_) => NewRenoConfig::default().build().into(),
     }
 }

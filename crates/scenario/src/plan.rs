@@ -318,6 +318,8 @@ pub enum SenderLaw {
     Cubic,
     /// DCTCP (RFC 8257).
     Dctcp,
+    /// BBR, version 3 (draft-ietf-ccwg-bbr).
+    Bbr,
     /// XCP.
     Xcp(XcpSender),
 }

@@ -10,7 +10,7 @@ mod codel;
 mod dualpi2;
 mod measured;
 mod pie;
-mod random;
+pub(crate) mod random;
 mod red;
 mod shadow;
 mod step;

@@ -1,12 +1,12 @@
-//! Chance for laws that mark at random: a generator of their own.
+//! Chance for laws that do something at random: a generator of their own.
 
 /// PCG-XSH-RR 64/32 (O'Neill 2014): 64 bits of state, stepped by a linear congruence, 32 bits of it put out after a
 /// rotation that the top bits choose. Good for much more than coins, and the same on every machine.
 #[derive(Clone, Debug)]
-pub(super) struct Pcg32(u64);
+pub(crate) struct Pcg32(u64);
 
 impl Pcg32 {
-    pub(super) fn new(seed: u64) -> Pcg32 {
+    pub(crate) fn new(seed: u64) -> Pcg32 {
         let mut random = Pcg32(seed.wrapping_add(PCG_INCREMENT));
         random.unit();
         random
@@ -14,7 +14,7 @@ impl Pcg32 {
 
     /// Uniform on [0, 1), in steps of 2⁻³².
     #[inline]
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         let state = self.0;
         self.0 = state.wrapping_mul(PCG_MULTIPLIER).wrapping_add(PCG_INCREMENT);
         let mixed = (((state >> 18) ^ state) >> 27) as u32;

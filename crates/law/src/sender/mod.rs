@@ -4,13 +4,17 @@
 //! segments may be in flight, how fast they may leave, and what to write into the next packet's toll. Loss
 //! detection and recovery belong to the transport; a law only decides what a loss means for its window.
 
+mod bbr;
 mod cubic;
 mod dctcp;
+mod delivery;
 mod newreno;
 mod xcp;
 
+pub use bbr::{Bbr, BbrConfig, Phase as BbrPhase};
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
+pub use delivery::{Delivery, Lost};
 pub use newreno::{NewReno, NewRenoConfig};
 pub use xcp::{Demand, LossResponse, Xcp, XcpConfig};
 
@@ -74,6 +78,26 @@ pub trait SenderLaw {
     /// Writes the forward part of the toll of the data packet about to leave.
     fn write_toll(&mut self, _flight: &Flight, _toll: &mut Toll) {}
 
+    /// Whether the transport is to measure delivery for this law: [`on_delivery`](SenderLaw::on_delivery),
+    /// [`on_lost`](SenderLaw::on_lost) and [`on_restart`](SenderLaw::on_restart) are called for laws that say so. Asked once.
+    fn samples_delivery(&self) -> bool {
+        false
+    }
+
+    /// Whether the law now sends less than the path could carry, so that what is delivered says nothing of the path.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// An acknowledgement covered segments newly; `on_ack` follows.
+    fn on_delivery(&mut self, _flight: &Flight, _delivery: &Delivery) {}
+
+    /// A segment is taken for lost.
+    fn on_lost(&mut self, _flight: &Flight, _lost: &Lost) {}
+
+    /// With nothing in flight, because the application had nothing to send, a segment is about to leave.
+    fn on_restart(&mut self, _flight: &Flight) {}
+
     /// An acknowledgement came (also while recovering, also a duplicate).
     fn on_ack(&mut self, flight: &Flight, acked: &Acked);
 
@@ -96,6 +120,8 @@ pub enum AnySender {
     Cubic(Cubic),
     /// [`Dctcp`].
     Dctcp(Dctcp),
+    /// [`Bbr`].
+    Bbr(Box<Bbr>),
     /// [`Xcp`].
     Xcp(Xcp),
     /// A law from outside this crate, at the price of a call through a pointer.
@@ -123,7 +149,7 @@ impl AnySender {
         match self {
             AnySender::NewReno(_) | AnySender::Cubic(_) | AnySender::Dctcp(_) => true,
             AnySender::Xcp(law) => !law.paced(),
-            AnySender::Custom(_) => false,
+            AnySender::Bbr(_) | AnySender::Custom(_) => false,
         }
     }
 }
@@ -146,6 +172,12 @@ impl From<Dctcp> for AnySender {
     }
 }
 
+impl From<Bbr> for AnySender {
+    fn from(law: Bbr) -> AnySender {
+        AnySender::Bbr(Box::new(law))
+    }
+}
+
 impl From<Xcp> for AnySender {
     fn from(law: Xcp) -> AnySender {
         AnySender::Xcp(law)
@@ -159,6 +191,7 @@ macro_rules! each {
             AnySender::NewReno($law) => $call,
             AnySender::Cubic($law) => $call,
             AnySender::Dctcp($law) => $call,
+            AnySender::Bbr($law) => $call,
             AnySender::Xcp($law) => $call,
             AnySender::Custom(CustomSender($law)) => $call,
         }
@@ -184,6 +217,26 @@ impl SenderLaw for AnySender {
     #[inline]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
         each!(self, law => law.write_toll(flight, toll));
+    }
+
+    fn samples_delivery(&self) -> bool {
+        each!(self, law => law.samples_delivery())
+    }
+
+    fn holds_back(&self) -> bool {
+        each!(self, law => law.holds_back())
+    }
+
+    fn on_delivery(&mut self, flight: &Flight, delivery: &Delivery) {
+        each!(self, law => law.on_delivery(flight, delivery));
+    }
+
+    fn on_lost(&mut self, flight: &Flight, lost: &Lost) {
+        each!(self, law => law.on_lost(flight, lost));
+    }
+
+    fn on_restart(&mut self, flight: &Flight) {
+        each!(self, law => law.on_restart(flight));
     }
 
     #[inline]

@@ -17,6 +17,7 @@
 //! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout).
 
 mod config;
+mod delivery;
 mod rack;
 mod receiver;
 mod repair;

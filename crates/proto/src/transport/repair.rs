@@ -132,6 +132,7 @@ impl Sender {
         if self.rto_at <= now {
             self.on_rto(now, config, stats);
         }
+        self.tell_losses(now, config);
     }
 
     /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.

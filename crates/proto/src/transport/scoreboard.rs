@@ -2,6 +2,7 @@
 
 use crate::{SackRanges, Stamp};
 
+use super::delivery::Sampler;
 use super::ring::Ring;
 use super::serial::{before, later};
 
@@ -86,6 +87,8 @@ pub(super) struct Scoreboard {
     pub(super) reordered: bool,
     /// The latest sent of the segments known to be received, and its number (RFC 8985 § 5.2).
     pub(super) newest: Option<(Stamp, u32)>,
+    /// Notes what is received and lost, for laws that want delivery measured.
+    pub(super) sampler: Option<Box<Sampler>>,
 }
 
 impl Scoreboard {
@@ -106,6 +109,7 @@ impl Scoreboard {
             seen: None,
             reordered: false,
             newest: None,
+            sampler: None,
         }
     }
 
@@ -206,6 +210,9 @@ impl Scoreboard {
         if self.newest.is_none_or(|newest| sent_after((slot.sent, seq), newest)) {
             self.newest = Some((slot.sent, seq));
         }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.acked.push(seq);
+        }
     }
 
     /// The ranges the receiver reports; answers how many segments are news. Ranges outside `[una, next)` tell
@@ -303,6 +310,9 @@ impl Scoreboard {
         self.lost += u32::from(!was.has(Slot::LOST));
         self.resent -= u32::from(was.has(Slot::RESENT));
         self.pending += 1;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.losses.push(seq);
+        }
         if before(seq, self.hint) {
             self.hint = seq;
         }
@@ -331,7 +341,13 @@ impl Scoreboard {
                 slot.flags &= !Slot::SACKED;
             }
             if !slot.has(Slot::SACKED) {
+                let known = slot.has(Slot::LOST) && !slot.has(Slot::RESENT);
                 slot.flags = (slot.flags | Slot::LOST) & !Slot::RESENT;
+                if let Some(sampler) = &mut self.sampler
+                    && !known
+                {
+                    sampler.losses.push(self.una.wrapping_add(i));
+                }
             }
         }
         self.lost = self.outstanding() - self.sacked;

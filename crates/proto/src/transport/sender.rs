@@ -6,6 +6,7 @@ use tollway_law::{Time, Toll};
 use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::config::{Config, Detection, MAX_WINDOW};
+use super::delivery::Sampler;
 use super::rack::Rack;
 use super::rtt::Rtt;
 use super::scoreboard::{Scoreboard, Slot};
@@ -88,8 +89,10 @@ impl Sender {
     pub(super) fn new(config: &Config, law: AnySender) -> Sender {
         let first = config.initial_segment;
         let window = whole(law.window());
+        let mut board = Scoreboard::new(first);
+        board.sampler = law.samples_delivery().then(|| Box::new(Sampler::new()));
         Sender {
-            board: Scoreboard::new(first),
+            board,
             edge: first.wrapping_add(MAX_WINDOW),
             window,
             recover: first,
@@ -172,6 +175,9 @@ impl Sender {
         }
         if !self.source.ready() {
             self.app_limited = true;
+            if let Some(sampler) = &mut self.board.sampler {
+                sampler.limit(pipe);
+            }
             return Pick::Nothing;
         }
         if !self.has_room(config) && !self.source.control() {
@@ -247,7 +253,12 @@ impl Sender {
         config: &Config,
         stats: &mut Stats,
     ) -> bool {
-        let (seq, slot, again) = match self.pick(now, config) {
+        let pick = self.pick(now, config);
+        let sampled = self.board.sampler.is_some() && !matches!(pick, Pick::Nothing);
+        if sampled {
+            self.before_sending(now, config);
+        }
+        let (seq, slot, again) = match pick {
             Pick::Nothing => return false,
             Pick::Fresh => {
                 let cut = self.source.cut(config.payload());
@@ -258,6 +269,9 @@ impl Sender {
         };
         if self.rto_at == Time::NEVER {
             self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        }
+        if sampled {
+            self.after_sending(now, seq);
         }
         self.write(now, seq, slot, again, out, config);
         stats.segments_sent += 1;
@@ -329,7 +343,9 @@ impl Sender {
     /// The SYN is acknowledged: a round-trip sample and a window, nothing for the law to grow by.
     pub(super) fn on_syn_acked(&mut self, now: Time, packet: &Packet, config: &Config) {
         let first = packet.ack;
+        let sampled = self.board.sampler.is_some();
         self.board = Scoreboard::new(first);
+        self.board.sampler = sampled.then(|| Box::new(Sampler::new()));
         self.phase = Phase::Open;
         self.recover = first;
         self.careful = false;
@@ -396,9 +412,11 @@ impl Sender {
         }
         self.open_window(packet);
         let rtt = self.sample(now, packet, config);
+        let mut clean = 0;
         let quiet = self.phase == Phase::Open && self.board.clean() && !packet.flags.has(Flags::SACK);
         let segments = if quiet && (advance > 0 || config.heeds_ranges() || !self.is_duplicate(packet)) {
             self.board.ack_clean(advance);
+            clean = advance;
             if self.rack.is_some() {
                 self.probe_answered(now, packet, config);
             }
@@ -413,6 +431,9 @@ impl Sender {
             self.rto_at = if idle { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
         }
         let recovering = self.phase != Phase::Open;
+        if self.board.sampler.is_some() {
+            self.sample_delivery(now, clean, rtt, config);
+        }
         let acked = Acked { segments, cumulative: advance, rtt, echo, recovering, marked };
         let flight = self.flight(now, config);
         self.law.on_ack(&flight, &acked);

@@ -155,6 +155,8 @@ impl<'a> Bench<'a> {
                 let last = |s: &Series| s.within(window).last().map_or(f64::NAN, |(_, v)| v);
                 self.of_flows("cwnd_packets", window, last)
             }
+            CwndPeriod => self.periods("cwnd_packets", window),
+            PacingPeriod => self.periods("pacing_mbps", window),
             CwndSlope => self.of_flows("cwnd_packets", window, |s| slope(s, window)),
             Rtt => self.of_flows("rtt_ms", window, |s| s.mean(window)),
             RttMax => self.of_flows("rtt_ms", window, |s| max(s, window)),
@@ -224,6 +226,30 @@ impl<'a> Bench<'a> {
                 return Err(format!("link `{}` has no {by}", sample.label));
             }
             sample.value /= divisor;
+        }
+        Ok(samples)
+    }
+
+    /// The times between crossings of a part of the median, flow by flow.
+    fn periods(&self, column: &str, window: Window) -> Result<Vec<Sample>, String> {
+        let fraction = self.m.fraction.ok_or("the claim gives no `fraction` of the median to cross")?;
+        let mut samples = Vec::new();
+        for series in self.flow_series(column) {
+            let points: Vec<(f64, f64)> = series.within(window).filter(|(_, v)| !v.is_nan()).collect();
+            let mut sorted: Vec<f64> = points.iter().map(|p| p.1).collect();
+            sorted.sort_by(f64::total_cmp);
+            let Some(median) = sorted.get(sorted.len() / 2) else { continue };
+            let beyond = |v: f64| if fraction < 1.0 { v < fraction * median } else { v > fraction * median };
+            let crossed = points.windows(2).filter(|p| !beyond(p[0].1) && beyond(p[1].1));
+            let times: Vec<f64> = crossed.map(|p| p[1].0).collect();
+            samples.extend(
+                times
+                    .windows(2)
+                    .map(|t| Sample { label: format!("{} {:.2} s", series.name, t[0]), value: t[1] - t[0] }),
+            );
+        }
+        if samples.is_empty() {
+            return Err(format!("{column} does not cross {fraction} of its median twice"));
         }
         Ok(samples)
     }

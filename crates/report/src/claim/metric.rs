@@ -37,7 +37,8 @@ pub struct Measurement {
     /// What becomes of several values; the metric's own choice if left out.
     #[serde(default)]
     pub over: Option<Over>,
-    /// For [`Metric::TimeToReach`]: the part of the capacity to reach; 0 asks for anything at all.
+    /// For [`Metric::TimeToReach`]: the part of the capacity to reach; 0 asks for anything at all. For the periods: the part of
+    /// the median to cross.
     #[serde(default)]
     pub fraction: Option<f64>,
     /// For [`Metric::Fct`]: only flows of at most this size.
@@ -123,6 +124,11 @@ vocabulary! {
         CwndMax,
         /// Congestion window at the window's end, in packets.
         CwndEnd,
+        /// Seconds from one time to the next that a flow's congestion window rises over `fraction` of its median (or, with a
+        /// `fraction` under 1, falls under it): a value for each such stretch.
+        CwndPeriod,
+        /// The same of a flow's pacing rate.
+        PacingPeriod,
         /// Slope of the congestion window by least squares, in packets a second.
         CwndSlope,
         /// Mean of a flow's smoothed RTT in milliseconds.
@@ -218,7 +224,7 @@ impl Metric {
             QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd | PacketFeedback => "packets",
             CwndSlope => "packets/s",
             Rtt | RttMax | QueueMeanMs => "ms",
-            Fct | TimeToReach => "s",
+            Fct | TimeToReach | CwndPeriod | PacingPeriod => "s",
             _ => "",
         }
     }

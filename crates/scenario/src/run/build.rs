@@ -32,6 +32,8 @@ pub(super) struct Built {
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
     losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
     configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
+    /// Flows started.
+    started: u64,
 }
 
 /// A flow to be started.
@@ -76,6 +78,7 @@ impl Built {
             sources: Vec::new(),
             losses: BTreeMap::new(),
             configs: HashMap::new(),
+            started: 0,
         };
         for (i, link) in plan.links.iter().enumerate().filter(|(_, link)| link.loss > 0.0) {
             built.set_base_loss(plan::LinkId(i as u32), link.loss);
@@ -128,8 +131,11 @@ impl Built {
             .configs
             .entry(key)
             .or_insert_with(|| Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer)));
-        let mut client = Connection::client(config, sender_law(transport), 0);
-        let mut server = Connection::server(config, sender_law(transport), 0);
+        // A stream of chance of its own for each sender.
+        self.started += 1;
+        let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let mut client = Connection::client(config, sender_law(transport, seed), 0);
+        let mut server = Connection::server(config, sender_law(transport, !seed), 0);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
         for sender in senders.into_iter().flatten() {
             match ends.data {
@@ -336,12 +342,13 @@ fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
     }
 }
 
-fn sender_law(transport: &plan::Transport) -> AnySender {
+fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
         SenderLaw::NewReno => sender::NewRenoConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Dctcp => sender::DctcpConfig { initial_window, ..Default::default() }.build().into(),
+        SenderLaw::Bbr => sender::BbrConfig { initial_window, seed }.build().into(),
         SenderLaw::Xcp(xcp) => sender::XcpConfig {
             initial_window,
             demand: match xcp.request {
@@ -379,6 +386,7 @@ pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
         SenderLaw::NewReno => "newreno",
         SenderLaw::Cubic => "cubic",
         SenderLaw::Dctcp => "dctcp",
+        SenderLaw::Bbr => "bbr",
         SenderLaw::Xcp(_) => "xcp",
     }
 }

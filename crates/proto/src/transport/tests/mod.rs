@@ -5,6 +5,7 @@ mod delivery;
 mod hostile;
 mod marks;
 mod recovery;
+mod sampling;
 mod streams;
 
 mod pair;

@@ -420,7 +420,7 @@ pub(crate) static STEP: Section = Section {
 
 /// What flows and workloads share: how their ends behave.
 const TRANSPORT: &[Key] = &[
-    key("law", Kind::Word(&["newreno", "cubic", "dctcp", "xcp"]), Must, "The sender's law."),
+    key("law", Kind::Word(&["newreno", "cubic", "dctcp", "bbr", "xcp"]), Must, "The sender's law."),
     key(
         "receive-buffer",
         Kind::Limit,
@@ -452,7 +452,7 @@ const TRANSPORT: &[Key] = &[
     key(
         "loss-detection",
         Kind::Word(&["newreno", "rfc6675", "rack"]),
-        Else("`rfc6675` with SACK, `newreno` without"),
+        Else("`rfc6675` with SACK, `rack` with it and the law `bbr`, `newreno` without"),
         "How losses are found: RFC 6582, RFC 6675 or RFC 8985.",
     ),
     key(

@@ -223,6 +223,7 @@ impl<'a> Resolver<'a> {
         let law = match k.word("law") {
             "cubic" => SenderLaw::Cubic,
             "dctcp" => SenderLaw::Dctcp,
+            "bbr" => SenderLaw::Bbr,
             "xcp" => SenderLaw::Xcp(XcpSender {
                 on_loss: if xcp.word("on-loss") == "keep" { OnLoss::Keep } else { OnLoss::Halve },
                 advertise_limit: xcp.truth("advertise-limit"),
@@ -252,6 +253,7 @@ impl<'a> Resolver<'a> {
         }
         let loss_detection = match (k.word("loss-detection"), sack) {
             ("newreno", _) | ("", false) => LossDetection::NewReno,
+            ("", true) if law == SenderLaw::Bbr => LossDetection::Rack,
             ("rfc6675" | "", _) => LossDetection::Rfc6675,
             _ => LossDetection::Rack,
         };
@@ -297,6 +299,11 @@ impl<'a> Resolver<'a> {
                     "here",
                 )
                 .help("leave out `ecn = false`");
+        }
+        if ecn && law == SenderLaw::Bbr {
+            self.mistakes
+                .add(k.key_at("ecn"), "the law `bbr` does not answer marks, so it may not have them", "here")
+                .help("leave out `ecn = true`");
         }
         let l4s = k.truth("l4s");
         if l4s && !(dctcp && ecn) {

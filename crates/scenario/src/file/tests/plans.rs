@@ -408,6 +408,8 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     // DCTCP without marks would be NewReno: it turns them on.
     assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);
     assert!(Scenario::parse("t.toml", text, &["flow.f.ecn=false"]).is_err());
+    let error = Scenario::parse("t.toml", text, &["flow.f.law=bbr", "flow.f.ecn=true"]).unwrap_err();
+    assert!(error.mistakes()[0].message.contains("answer marks"), "{:?}", error.mistakes());
     // L4S is for laws that answer marks as DCTCP does, and one of the variants has another.
     let error = Scenario::parse("t.toml", text, &["flow.f.l4s=true"]).unwrap_err();
     assert!(Scenario::parse("t.toml", &text.replace("newreno", "dctcp"), &["flow.f.l4s=true"]).is_ok());
