@@ -6,7 +6,7 @@
 //! | from runs to … | with |
 //! |---|---|
 //! | verdicts on an experiment's claims | [`Experiment::parse`], [`claim::check`] |
-//! | a figure | [`plot::Figure::new`] |
+//! | a figure | [`plot::Figure::new`], over an experiment's grid [`plot::Figure::of_grid`] |
 //! | … as a PNG | [`plot::write_png`] |
 //! | … as a page of HTML, with tables | [`html::Page`] |
 //! | tables for a terminal | [`Overview::new`] |
@@ -14,6 +14,7 @@
 pub mod claim;
 mod data;
 mod experiment;
+pub mod grid;
 pub mod html;
 mod ideal;
 mod overview;

@@ -28,6 +28,7 @@
 //! ```
 
 mod error;
+mod grid;
 mod keys;
 mod reader;
 mod reference;
@@ -42,9 +43,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use error::{Mistake, ScenarioError};
+pub use grid::Coordinate;
 pub use reference::{reference_markdown, schema};
 
 use error::{At, Mistakes, Sources};
+use grid::Over;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
@@ -63,6 +66,8 @@ pub struct Scenario {
 pub struct Variant {
     /// Its name; empty if the file has no variants.
     pub name: String,
+    /// Where it lies in the file's grid, axis by axis; empty for a variant that is not of a grid.
+    pub cell: Vec<Coordinate>,
     /// What to run.
     pub plan: Plan,
 }
@@ -92,18 +97,19 @@ impl Scenario {
             return Err(mistakes.into_error(&sources, 0));
         }
         let sets = parse_sets(&sources, &mut mistakes);
-        let overs = take_variants(&mut base, &mut mistakes);
+        let mut overs = take_variants(&mut base, &mut mistakes);
+        overs.extend(grid::take(&mut base, &overs, &mut mistakes));
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         let mut variants = Vec::new();
         let count = overs.len().max(1);
         for i in 0..count {
             let over = overs.get(i);
-            let name = over.map(|(name, _)| name.as_str());
+            let name = over.map(|over| over.name.as_str());
             let mut found = Mistakes::default();
             let mut tree = base.clone();
             let mut setter = Setter { sources: &sources, mistakes: &mut found };
-            if let Some((_, over)) = over {
-                setter.overlay(&mut tree, &keys::TOP, over);
+            if let Some(over) = over {
+                setter.overlay(&mut tree, &keys::TOP, &over.sets);
             }
             for set in &sets {
                 setter.set(&mut tree, &keys::TOP, set.path, set.at, &set.value);
@@ -112,7 +118,8 @@ impl Scenario {
             reader::check(&tree, top, &keys::TOP, &keys::TOP.title(), &mut found);
             let reader = Reader::new(&keys::TOP, Some(&tree), top);
             if let Some(plan) = resolve::resolve(reader, name, folder, &mut found) {
-                variants.push(Variant { name: name.unwrap_or_default().to_owned(), plan });
+                let cell = over.map_or_else(Vec::new, |over| over.cell.clone());
+                variants.push(Variant { name: name.unwrap_or_default().to_owned(), cell, plan });
             }
             mistakes.merge(name, found);
         }
@@ -183,9 +190,10 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
             continue;
         };
         let path_at = At { end: path.len() as u32, ..whole };
-        if path.split('.').next().is_some_and(|p| p.trim() == "variant") {
+        let first = path.split('.').next().unwrap_or_default().trim();
+        if matches!(first, "variant" | "grid") {
             mistakes
-                .add(path_at, "a variant cannot be set", "here")
+                .add(path_at, format!("a {first} cannot be set"), "here")
                 .help("name the key itself: `--set` goes over every variant");
             continue;
         }
@@ -196,7 +204,7 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
 }
 
 /// Takes `[variant.NAME]` out of the tree.
-fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<(String, Table)> {
+fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<Over> {
     let Some(i) = base.0.iter().position(|e| e.key == "variant") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
         return Vec::new(); // Left in place, for the check to find.
@@ -206,7 +214,7 @@ fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<(String, Tabl
     for entry in named.0 {
         reader::name(&entry.key, entry.at, mistakes);
         match entry.node.value {
-            Value::Table(over) => variants.push((entry.key, over)),
+            Value::Table(sets) => variants.push(Over { name: entry.key, sets, cell: Vec::new() }),
             other => {
                 let message = format!("`[variant.{}]` is a table; this is {}", entry.key, other.what());
                 mistakes

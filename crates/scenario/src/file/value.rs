@@ -79,7 +79,7 @@ impl Kind {
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants => "a table".into(),
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid => "a table".into(),
             Kind::List(_) | Kind::Raw => "an array of tables".into(),
         }
     }
@@ -121,7 +121,7 @@ impl Kind {
             Kind::Spread | Kind::When => r.when(node, matches!(self, Kind::When)).map(Val::When),
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::List(_) | Kind::Raw => None,
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::List(_) | Kind::Raw => None,
         }
     }
 }
