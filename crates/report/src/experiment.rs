@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
 use crate::claim::{Bound, Claim, Context, Distance, Measurement, Side};
+use crate::grid::Cells;
 use crate::plot::{PlotSpec, is_plottable, plottable};
 
 /// What an experiment file adds to its scenario. The scenario itself is read from the same text by
@@ -25,6 +26,8 @@ pub struct Experiment {
     pub plots: Vec<PlotSpec>,
     /// The file's folder, where reference series lie.
     pub folder: PathBuf,
+    /// Where its variants lie in its grid, which the scenario knows: [`Cells::of`].
+    pub cells: Cells,
 }
 
 /// What is wrong in an experiment file, with the place: a [`miette::Diagnostic`], to be shown in the text itself.
@@ -64,14 +67,18 @@ impl Experiment {
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
         };
+        let axes: Vec<&str> = file.grid.keys().map(String::as_str).collect();
         for plot in file.plot {
             let span = plot.span();
             let mut plot = plot.into_inner();
+            plot.folder.clone_from(&experiment.folder);
             if let Some(reference) = &mut plot.reference {
                 reference.folder.clone_from(&experiment.folder);
             }
+            check_plot(&plot, &axes)
+                .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
             let of_link = plot.link.is_some();
-            if !is_plottable(&plot.y, of_link) {
+            if plot.metric.is_none() && !is_plottable(&plot.y, of_link) {
                 let kind = if of_link { "links" } else { "flows" };
                 let complaint =
                     Complaint::about(&plot.y, format!("the table of {kind} has no number `{}`", plot.y));
@@ -85,6 +92,14 @@ impl Experiment {
             let span = table.span();
             let claim = Claim::from_table(table.into_inner())
                 .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
+            let parts = claim.bounds.iter().filter_map(|b| match b.side() {
+                Side::Other { measurement, .. } => measurement.part.as_ref(),
+                _ => None,
+            });
+            for axis in parts.chain(&claim.measurement.part).flat_map(|part| part.axes()) {
+                check_axis(axis, &axes)
+                    .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
+            }
             if experiment.claims.iter().any(|c| c.id == claim.id) {
                 return Err(error(format!("two claims are called `{}`", claim.id), Some(span), None));
             }
@@ -95,7 +110,12 @@ impl Experiment {
 
     /// What its claims are checked in; `missing` are the peer programs that are not installed.
     pub fn context(&self, missing: Vec<String>) -> Context {
-        Context { folder: self.folder.clone(), source: self.source.clone(), missing }
+        Context {
+            folder: self.folder.clone(),
+            source: self.source.clone(),
+            missing,
+            cells: self.cells.clone(),
+        }
     }
 }
 
@@ -107,6 +127,8 @@ struct File {
     title: String,
     #[serde(default)]
     source: String,
+    #[serde(default)]
+    grid: Table,
     #[serde(default)]
     claim: Vec<Spanned<Table>>,
     #[serde(default)]
@@ -160,6 +182,44 @@ impl Claim {
             .collect::<Result<_, _>>()?;
         Ok(Claim { id, says, source, needs, measurement, bounds })
     }
+}
+
+/// Whether a plot says either what column to draw over time, or what to measure over the grid.
+fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
+    let of_grid = [&plot.x, &plot.series, &plot.panels].into_iter().flatten().map(String::as_str);
+    for axis in of_grid.clone().chain(plot.part.iter().flat_map(|part| part.axes())) {
+        check_axis(axis, axes)?;
+    }
+    let complaint = |word: &str, message: String, help: &str| {
+        Err(Complaint { message, word: word.into(), help: Some(help.into()) })
+    };
+    match (&plot.metric, plot.y.is_empty()) {
+        (Some(_), true) if plot.x.is_none() => complaint(
+            "metric",
+            "a plot of a metric needs the axis of the grid to draw it over".into(),
+            "name it in `x`",
+        ),
+        (Some(_), false) => complaint("metric", "a plot has a `y` or a `metric`, not both".into(), PLOT_HELP),
+        (None, true) => complaint("", "a plot needs a `y`".into(), PLOT_HELP),
+        (None, false) if of_grid.count() > 0 || plot.log_x || plot.part.is_some() => {
+            let word = if plot.log_x { "log-x" } else { "y" };
+            complaint(word, "a plot of a column is one over time".into(), PLOT_HELP)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_axis(axis: &str, axes: &[&str]) -> Result<(), Complaint> {
+    if axes.contains(&axis) {
+        return Ok(());
+    }
+    let known: Vec<String> = axes.iter().map(|a| format!("`{a}`")).collect();
+    let help = if axes.is_empty() {
+        "the file has no `[grid.AXIS]`".to_string()
+    } else {
+        suggestion(axis, &known.join(", "))
+    };
+    Err(Complaint { help: Some(help), ..Complaint::about(axis, format!("the grid has no axis `{axis}`")) })
 }
 
 fn measurement(table: &Table, id: &str) -> Result<Measurement, Complaint> {
@@ -234,6 +294,19 @@ fn side(key: &str, value: Value, base: &Table, id: &str) -> Result<Side, Complai
         let message = format!("claim `{id}`: `{key}` takes a number, or `{{ variant = … }}`");
         return Err(Complaint::about(key, message));
     };
+    if let Some(numbers) = changes.remove("by-variant") {
+        let wrong = || {
+            let message =
+                format!("claim `{id}`: `by-variant` takes a number for each variant, and nothing beside it");
+            Complaint::about("by-variant", message)
+        };
+        let Value::Table(numbers) = numbers else { return Err(wrong()) };
+        if !changes.is_empty() {
+            return Err(wrong());
+        }
+        let number = |(name, value): (&String, &Value)| Some((name.clone(), float(value)?));
+        return Ok(Side::ByVariant(numbers.iter().map(number).collect::<Option<_>>().ok_or_else(wrong)?));
+    }
     let mut factor = |name: &str, usual: f64| match changes.remove(name) {
         None => Ok(usual),
         Some(v) => float(&v)
@@ -241,6 +314,8 @@ fn side(key: &str, value: Value, base: &Table, id: &str) -> Result<Side, Complai
     };
     let (times, plus) = (factor("times", 1.0)?, factor("plus", 0.0)?);
     let mut table = base.clone();
+    // What stands beside a cell is found from the cell, not from the part it is of.
+    table.remove("where");
     if changes.contains_key("flow") || changes.contains_key("flows") {
         table.remove("flow");
         table.remove("flows");
@@ -257,6 +332,8 @@ fn float(value: &Value) -> Option<f64> {
     }
 }
 
+const PLOT_HELP: &str =
+    "give it a column of a table in `y`, drawn over time, or a `metric` with an axis of the grid in `x`";
 /// The keys that are bounds.
 const BOUNDS: [&str; 6] = ["at-least", "at-most", "more-than", "less-than", "equals", "within"];
 

@@ -106,14 +106,18 @@ pub(crate) fn plot(row: &Row) -> Value {
     for (i, panel) in row.panels.iter().enumerate() {
         let suffix = if i == 0 { String::new() } else { (i + 1).to_string() };
         let from = i as f64 * (wide + gap);
+        let range = [row.x.from, row.x.until].map(|end| if row.x.log { libm::log10(end) } else { end });
         let mut x = json!({
-            "domain": [from, (from + wide).min(1.0)], "range": [row.x.from, row.x.until], "anchor": format!("y{suffix}"),
-            "title": {"text": "time (s)", "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": (14 / count).clamp(3, 8), "tickangle": 0,
+            "domain": [from, (from + wide).min(1.0)], "range": range, "anchor": format!("y{suffix}"),
+            "title": {"text": row.x_title, "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": (14 / count).clamp(3, 8), "tickangle": 0,
         });
         let mut y = json!({
             "range": [row.y.from, row.y.until], "anchor": format!("x{suffix}"), "showticklabels": i == 0,
             "rangemode": "tozero", "nticks": 6,
         });
+        if row.x.log {
+            x["type"] = "log".into();
+        }
         if i > 0 {
             x["matches"] = "x".into();
             y["matches"] = "y".into();
@@ -133,7 +137,7 @@ pub(crate) fn plot(row: &Row) -> Value {
             // One entry in the legend for a name, however many panels it is in.
             let first = named.get_mut(curve.colour).is_some_and(|n| !std::mem::replace(n, true));
             data.push(json!({
-                "type": "scatter", "mode": "lines", "name": curve.name, "legendgroup": curve.name,
+                "type": "scatter", "mode": if row.dotted { "lines+markers" } else { "lines" }, "name": curve.name, "legendgroup": curve.name,
                 "showlegend": first && row.legend.len() > 1, "xaxis": format!("x{suffix}"), "yaxis": format!("y{suffix}"),
                 "line": {"color": format!("rgb({r},{g},{b})"), "width": 1.6},
                 "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),

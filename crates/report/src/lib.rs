@@ -6,7 +6,7 @@
 //! | from runs to … | with |
 //! |---|---|
 //! | verdicts on an experiment's claims | [`Experiment::parse`], [`claim::check`] |
-//! | a figure | [`plot::Figure::new`] |
+//! | a figure | [`plot::Figure::new`], over an experiment's grid [`plot::Figure::of_grid`] |
 //! | … as a PNG | [`plot::write_png`] |
 //! | … as a page of HTML, with tables | [`html::Page`] |
 //! | … of many experiments as one page, with their claims | [`Gallery`] |
@@ -16,6 +16,7 @@ pub mod claim;
 mod data;
 mod experiment;
 mod gallery;
+pub mod grid;
 pub mod html;
 mod ideal;
 mod overview;

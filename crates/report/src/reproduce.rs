@@ -9,6 +9,7 @@ use tollway_scenario::tables::RunResult;
 use crate::claim::{Report, check};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::gallery::Gallery;
+use crate::grid::Cells;
 use crate::html::Page;
 use crate::plot::{Figure, PlotError, write_png};
 use crate::session::{Progress, Ran, Session, SessionError};
@@ -134,7 +135,8 @@ pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceEr
 /// The file cannot be read, or something in it is wrong.
 pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
     let scenario = Scenario::load::<&str>(&found.path, &[])?;
-    let experiment = Experiment::parse(scenario.text(), &found.path)?;
+    let mut experiment = Experiment::parse(scenario.text(), &found.path)?;
+    experiment.cells = Cells::of(&scenario);
     Ok((scenario, experiment))
 }
 
@@ -165,7 +167,13 @@ impl Reproduced {
     pub fn hang(&self, gallery: &mut Gallery) {
         let results: Vec<RunResult> = self.runs.iter().map(|ran| ran.result.clone()).collect();
         let experiment = &self.experiment;
-        let figure = Figure::new(&experiment.title, &experiment.source, &experiment.plots, &results);
+        let figure = Figure::of_grid(
+            &experiment.title,
+            &experiment.source,
+            &experiment.plots,
+            &results,
+            &experiment.cells,
+        );
         gallery.add(&file_name(&experiment.name), &figure, &self.report);
     }
 
@@ -216,7 +224,7 @@ fn draw(
     let parent = html.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent)
         .map_err(|e| PlotError::Write { path: parent.to_path_buf(), message: e.to_string() })?;
-    let figure = Figure::new(title, subtitle, &experiment.plots, results);
+    let figure = Figure::of_grid(title, subtitle, &experiment.plots, results, &experiment.cells);
     Page { figure: &figure, runs: results, claims }.write(&html)?;
     let mut written = vec![html];
     if !figure.is_empty() {

@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use tollway_report::claim::{self, Report, Status};
+use tollway_report::grid::Cells;
+use tollway_report::html::Page;
+use tollway_report::plot::Figure;
 use tollway_report::{Experiment, Overview};
+use tollway_scenario::file::Scenario;
 use tollway_scenario::tables::{
     ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
 };
@@ -197,6 +201,98 @@ fn variants_are_held_against_each_other() {
     let report = verdicts(drops, &runs);
     assert_eq!(report.claims.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["a.xcp", "a.fifo", "a.red"]);
     assert_eq!(report.met, 3);
+}
+
+/// Four runs of a grid, sender × loss: of each the variant's name, and a link used as much as `used` says.
+fn grid(used: [f64; 4]) -> (Experiment, Vec<RunResult>) {
+    let scenario = "name = \"g\"\nduration = \"2 s\"\n[node.a]\n[node.b]\n[link.b]\nfrom = \"a\"\nto = \"b\"\n\
+        rate = \"1 Mbps\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nlaw = \"cubic\"\n\
+        [grid.sender.xcp]\n[grid.sender.tcp]\n[grid.loss]\nset = \"link.b.loss\"\nto = [0.001, 0.1]\n";
+    let claims = "[[claim]]\nid = \"a.each\"\nmetric = \"utilisation\"\nlink = \"b\"\nwhere = {}\nat-least = 0.5\n\
+        [[claim]]\nid = \"a.above\"\nmetric = \"utilisation\"\nlink = \"b\"\nwhere = { sender = \"xcp\" }\n\
+        at-least = { where = { sender = \"tcp\" }, plus = -0.01 }\n\
+        [[claim]]\nid = \"a.high\"\nmetric = \"utilisation\"\nlink = \"b\"\nwhere = { loss = { at-least = 0.01 } }\n\
+        within = { of = { by-variant = { xcp-0.1 = 0.8, \"tcp-0.1\" = 0.6 } }, percent = 5 }\n\
+        [[claim]]\nid = \"a.none\"\nmetric = \"utilisation\"\nlink = \"b\"\nwhere = { sender = \"udp\" }\nequals = 1\n\
+        [[plot]]\ntitle = \"Use\"\nmetric = \"utilisation\"\nlink = \"b\"\nx = \"loss\"\nseries = \"sender\"\nlog-x = true\n"
+        .replace("xcp-0.1 =", "\"xcp-0.1\" =");
+    let text = format!("{scenario}{claims}");
+    let scenario = Scenario::parse::<&str>("g.toml", &text, &[]).unwrap();
+    let mut experiment = Experiment::parse(&text, Path::new("papers/x/g.toml")).unwrap();
+    experiment.cells = Cells::of(&scenario);
+    let runs = scenario.variants().iter().zip(used).map(|(variant, utilisation)| {
+        let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+        for time_s in [1.0, 2.0] {
+            w.link(&LinkRow { time_s, link: "b", utilisation, ..LinkRow::default() }).unwrap();
+        }
+        w.finish(&variant.name).unwrap()
+    });
+    let runs = runs.collect();
+    (experiment, runs)
+}
+
+#[test]
+fn one_claim_speaks_of_a_part_of_the_grid() {
+    let (e, runs) = grid([0.9, 0.8, 0.9, 0.6]);
+    let report = claim::check(&e.claims, &runs, &e.context(Vec::new()));
+    let told: Vec<_> =
+        report.claims.iter().map(|c| (c.status, c.expected.as_str(), c.measured.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (Status::Met, "≥ 0.5", "4 runs: 0.6…0.9; tightest tcp-0.1 b: 0.6"),
+            (Status::Met, "≥ 0.89 (tcp-0.001 − 0.01)", "2 runs: 0.8…0.9; tightest xcp-0.001 b: 0.9"),
+            (Status::Met, "0.6 ± 5 %", "2 runs: 0.6…0.8; tightest tcp-0.1 b: 0.6"),
+            (Status::Unmet, "= 1", "the grid has no variant with udp"),
+        ]
+    );
+    // One run under its bound, and the claim is not met, however many keep it.
+    let (e, runs) = grid([0.9, 0.4, 0.9, 0.6]);
+    let report = claim::check(&e.claims, &runs, &e.context(Vec::new()));
+    assert!(report.claims[..3].iter().all(|c| c.status == Status::Unmet), "{report:?}");
+    assert!(report.claims[0].measured.ends_with("tightest xcp-0.1 b: 0.4"), "{report:?}");
+    // A run that is not there is not passed over.
+    let report = claim::check(&e.claims, &runs[..3], &e.context(Vec::new()));
+    assert_eq!(report.claims[0].measured, "tcp-0.1: variant `tcp-0.1` has not run");
+}
+
+#[test]
+fn a_metric_is_drawn_over_an_axis_of_the_grid() {
+    let (e, runs) = grid([0.9, 0.8, 0.9, 0.6]);
+    let figure = Figure::of_grid("t", "", &e.plots, &runs, &e.cells);
+    let html = Page { figure: &figure, runs: &runs, claims: None }.to_html();
+    let ours = &html[html.rfind("const plots").unwrap()..];
+    for part in ["\"type\":\"log\"", "\"x\":[0.001,0.1],\"y\":[0.9,0.6]", "\"name\":\"xcp\"", "lines+markers"]
+    {
+        assert!(ours.contains(part), "{part}: {}", &ours[..ours.len().min(3000)]);
+    }
+    // Without the grid there is nothing to draw.
+    assert!(Figure::new("t", "", &e.plots, &runs).is_empty());
+}
+
+#[test]
+fn slips_about_the_grid_are_named() {
+    let wrong = |keys: &str| {
+        let text = format!("[grid.loss]\nset = \"a\"\nto = [1]\n{keys}\n");
+        let error = Experiment::parse(&text, Path::new("x.toml")).unwrap_err();
+        format!("{error}; {}", miette::Diagnostic::help(&error).map_or(String::new(), |h| h.to_string()))
+    };
+    let claim = "[[claim]]\nid = \"a\"\nmetric = \"drops\"\nlink = \"b\"";
+    assert!(wrong(&format!("{claim}\nequals = 1\nwhere = {{ los = 1 }}")).contains("did you mean `loss`?"));
+    assert!(
+        wrong(&format!("{claim}\nequals = {{ where = {{ x = 1 }} }}"))
+            .contains("no axis `x`; there are: loss")
+    );
+    assert!(
+        wrong(&format!("{claim}\nequals = {{ by-variant = {{ a = \"1\" }} }}"))
+            .contains("takes a number for each")
+    );
+    let plot = "[[plot]]\ntitle = \"a\"";
+    assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nlink = \"b\"")).contains("name it in `x`"));
+    assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nx = \"los\"")).contains("did you mean `loss`?"));
+    assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nx = \"loss\"\ny = \"drops\"")).contains("not both"));
+    assert!(wrong(plot).contains("needs a `y`"));
+    assert!(wrong(&format!("{plot}\ny = \"drops\"\nlink = \"b\"\nx = \"loss\"")).contains("one over time"));
 }
 
 #[test]

@@ -265,7 +265,14 @@ impl Sender {
                 let slot = Slot::new(Stamp::at(now), cut.payload, cut.flags);
                 (self.board.push(slot), slot, false)
             }
-            Pick::Again(seq) => (seq, self.resend(now, seq, stats), true),
+            Pick::Again(seq) => {
+                // A retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where
+                // such are found by time, the timer counts from the last try (RFC 6675 § 6 allows it; Linux does so).
+                if self.phase == Phase::Recovery && seq == self.board.una && self.rack.is_some() {
+                    self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+                }
+                (seq, self.resend(now, seq, stats), true)
+            }
         };
         if self.rto_at == Time::NEVER {
             self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));

@@ -1,5 +1,7 @@
 //! What a measurement is held against.
 
+use std::collections::BTreeMap;
+
 use super::Measurement;
 
 /// A bound: a relation and its right side.
@@ -38,6 +40,8 @@ pub enum Distance {
 pub enum Side {
     /// A number in the metric's unit.
     Number(f64),
+    /// A number for each variant.
+    ByVariant(BTreeMap<String, f64>),
     /// `times · measurement + plus`.
     Other {
         /// What to measure.

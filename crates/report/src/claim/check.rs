@@ -1,6 +1,6 @@
 //! Holding claims against runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tollway_scenario::tables::RunResult;
 
@@ -9,6 +9,7 @@ use super::measure::{Sample, measure};
 use super::verdict::{Report, Status, Verdict, number, quantity};
 use super::{Claim, Measurement, Over};
 use crate::data;
+use crate::grid::{Cells, Part};
 
 /// What surrounds an experiment's claims.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Context {
     pub source: String,
     /// Peer programs that are not installed: a claim that needs one is skipped.
     pub missing: Vec<String>,
+    /// Where the variants lie in the experiment's grid.
+    pub cells: Cells,
 }
 
 /// Holds `claims` against `runs`, one a variant.
@@ -26,16 +29,20 @@ pub fn check(claims: &[Claim], runs: &[RunResult], context: &Context) -> Report 
     let mut verdicts = Vec::new();
     for claim in claims {
         let pattern = &claim.measurement.variant;
+        if let Some(part) = &claim.measurement.part {
+            verdicts.push(check_part(claim, part, runs, context));
+            continue;
+        }
         if !pattern.contains('*') {
-            verdicts.push(check_one(claim, runs, context));
+            verdicts.push(check_one(claim, runs, context).verdict);
             continue;
         }
         let stars: Vec<String> = runs.iter().filter_map(|r| data::glob(pattern, &r.variant)).collect();
         if stars.is_empty() {
-            verdicts.push(check_one(claim, runs, context));
+            verdicts.push(check_one(claim, runs, context).verdict);
         }
         for star in stars {
-            verdicts.push(check_one(&of_variant(claim, &star), runs, context));
+            verdicts.push(check_one(&of_variant(claim, &star), runs, context).verdict);
         }
     }
     Report::new(verdicts)
@@ -55,25 +62,107 @@ fn of_variant(claim: &Claim, star: &str) -> Claim {
     claim
 }
 
-fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Verdict {
-    let mut verdict = Verdict {
+/// One verdict over every variant in a part of the grid.
+fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context) -> Verdict {
+    let mut whole = unmeasured(claim, context);
+    if whole.status == Status::Skipped {
+        return whole;
+    }
+    let variants: Vec<&str> = context.cells.within(part).collect();
+    if variants.is_empty() {
+        whole.measured = format!("the grid has no variant with {part}");
+        return whole;
+    }
+    let mut met = true;
+    let mut samples = Vec::new();
+    let mut bounds: Vec<String> = Vec::new();
+    let mut tightest: Option<(f64, Sample)> = None;
+    for &variant in &variants {
+        let outcome = match of_cell(claim, variant, &context.cells) {
+            Ok(claim) => check_one(&claim, runs, context),
+            Err(reason) => {
+                whole.measured = reason;
+                return whole;
+            }
+        };
+        let Some((slack, worst)) = outcome.tightest else {
+            whole.measured = format!("{variant}: {}", outcome.verdict.measured);
+            return whole;
+        };
+        met &= outcome.verdict.status == Status::Met;
+        samples.extend(outcome.samples);
+        if tightest.as_ref().is_none_or(|(least, _)| slack < *least || slack.is_nan()) {
+            let label = format!("{variant} {}", worst.label).trim_end().to_string();
+            tightest = Some((slack, Sample { label, ..worst }));
+            // Where the bound is not the same for all, that of the tightest is what its value is to be read beside.
+            bounds.insert(0, outcome.verdict.expected);
+        } else {
+            bounds.push(outcome.verdict.expected);
+        }
+    }
+    whole.status = if met { Status::Met } else { Status::Unmet };
+    whole.expected.clone_from(&bounds[0]);
+    let unit = claim.measurement.metric.unit();
+    let runs = if variants.len() == 1 { "run" } else { "runs" };
+    whole.measured =
+        format!("{} {runs}: {}", variants.len(), shown(&samples, tightest.as_ref().map(|t| &t.1), unit));
+    whole
+}
+
+/// The claim about one variant of the grid, with what stands beside it on the right of its bounds.
+fn of_cell(claim: &Claim, variant: &str, cells: &Cells) -> Result<Claim, String> {
+    let mut claim = claim.clone();
+    claim.measurement.part = None;
+    claim.measurement.variant = variant.into();
+    for bound in &mut claim.bounds {
+        if let Side::Other { measurement, .. } = bound.side_mut() {
+            if let Some(part) = measurement.part.take() {
+                measurement.variant = cells.counterpart(variant, &part)?.to_owned();
+            } else if measurement.variant.is_empty() {
+                measurement.variant = variant.into();
+            }
+        }
+    }
+    Ok(claim)
+}
+
+/// A verdict, and what it was found from.
+struct Outcome {
+    verdict: Verdict,
+    samples: Vec<Sample>,
+    /// The sample with the least to spare, over all bounds, and how much; none where nothing could be held against them.
+    tightest: Option<(f64, Sample)>,
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Outcome {
+        Outcome { verdict, samples: Vec::new(), tightest: None }
+    }
+}
+
+/// The verdict before anything is measured: unmet, or skipped for want of a program.
+fn unmeasured(claim: &Claim, context: &Context) -> Verdict {
+    let needed = claim.needs.as_ref().filter(|n| context.missing.contains(n));
+    Verdict {
         id: claim.id.clone(),
         says: claim.says.clone(),
-        status: Status::Unmet,
+        status: if needed.is_some() { Status::Skipped } else { Status::Unmet },
         expected: claim.bounds.iter().map(|b| expected(b, claim, None)).collect::<Vec<_>>().join(" and "),
-        measured: String::new(),
+        measured: needed.map_or(String::new(), |n| format!("needs {n}, which is not installed")),
         source: claim.source.clone().unwrap_or_else(|| context.source.clone()),
-    };
-    if let Some(needed) = claim.needs.as_ref().filter(|n| context.missing.contains(n)) {
-        verdict.status = Status::Skipped;
-        verdict.measured = format!("needs {needed}, which is not installed");
-        return verdict;
+    }
+}
+
+fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
+    let mut verdict = unmeasured(claim, context);
+    if verdict.status == Status::Skipped {
+        return verdict.into();
     }
     let samples = match values(&claim.measurement, runs, context) {
         Ok(samples) => samples,
         Err(reason) => {
             verdict.measured = reason;
-            return verdict;
+            return verdict.into();
         }
     };
     if let Some(bad) = samples.iter().find(|s| s.value.is_nan()) {
@@ -82,7 +171,7 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Verdict {
         } else {
             format!("no data for {}", bad.label)
         };
-        return verdict;
+        return verdict.into();
     }
 
     let mut met = true;
@@ -90,18 +179,18 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Verdict {
     // The sample with the least to spare, over all bounds, is the one to show.
     let mut tightest: Option<(f64, &Sample)> = None;
     for bound in &claim.bounds {
-        let side = match right_side(bound, runs, context) {
+        let side = match right_side(bound, claim, runs, context) {
             Ok(side) => side,
             Err(reason) => {
                 verdict.measured = format!("nothing to compare with: {reason}");
-                return verdict;
+                return verdict.into();
             }
         };
         printed.push(expected(bound, claim, side.only()));
         for sample in &samples {
             let Some(side) = side.of(&sample.label) else {
                 verdict.measured = format!("nothing to compare {} with", sample.label);
-                return verdict;
+                return verdict.into();
             };
             let slack = bound.slack(sample.value, side);
             met &= bound.holds(slack);
@@ -113,7 +202,16 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Verdict {
     verdict.status = if met && !claim.bounds.is_empty() { Status::Met } else { Status::Unmet };
     verdict.expected = printed.join(" and ");
     verdict.measured = shown(&samples, tightest.map(|(_, s)| s), claim.measurement.metric.unit());
-    verdict
+    let tightest = tightest.map(|(slack, sample)| (slack, sample.clone()));
+    Outcome { verdict, samples, tightest }
+}
+
+/// What a plot draws of a run: the mean of its measurement's values, NaN where there is none.
+pub(crate) fn mean_value(m: &Measurement, run: &RunResult, folder: &Path) -> f64 {
+    let context = Context { folder: folder.to_path_buf(), ..Context::default() };
+    let m = Measurement { variant: run.variant.clone(), ..m.clone() };
+    let samples = values(&m, std::slice::from_ref(run), &context).unwrap_or_default();
+    samples.iter().map(|s| s.value).sum::<f64>() / samples.len() as f64
 }
 
 /// The reduced values of a measurement.
@@ -171,9 +269,14 @@ impl Right {
 
 /// The value of a bound's right side. Of several, the strictest counts where there is such a thing; where there is none (a
 /// flow is to be *near* another run's flow), each sample has its namesake.
-fn right_side(bound: &Bound, runs: &[RunResult], context: &Context) -> Result<Right, String> {
+fn right_side(bound: &Bound, claim: &Claim, runs: &[RunResult], context: &Context) -> Result<Right, String> {
     match bound.side() {
         Side::Number(n) => Ok(Right::One(*n)),
+        Side::ByVariant(numbers) => {
+            let variant = &claim.measurement.variant;
+            let number = numbers.get(variant).ok_or_else(|| format!("no number for variant `{variant}`"))?;
+            Ok(Right::One(*number))
+        }
         Side::Other { measurement, times, plus } => {
             let mut sides = values(measurement, runs, context)?;
             sides.iter_mut().for_each(|s| s.value = times * s.value + plus);
@@ -191,6 +294,7 @@ fn expected(bound: &Bound, claim: &Claim, side: Option<f64>) -> String {
     let unit = claim.measurement.metric.unit();
     let text = match bound.side() {
         Side::Number(n) => quantity(*n, unit),
+        Side::ByVariant(_) => side.map_or("each variant's own".into(), |n| quantity(n, unit)),
         Side::Other { measurement, times, plus } => {
             let mut text = if measurement.variant != claim.measurement.variant {
                 measurement.variant.clone()

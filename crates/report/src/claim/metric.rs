@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tollway_law::{Bytes, Rate, Time};
 
+use crate::grid::Part;
+
 /// Something to measure in a run: a metric, of what, and when.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -12,6 +14,10 @@ pub struct Measurement {
     /// In which variant; may be left out where there is only one.
     #[serde(default)]
     pub variant: String,
+    /// In which part of the experiment's grid: of each variant there. On a bound's right side, the variant beside the one measured
+    /// that differs from it on these axes.
+    #[serde(default, rename = "where")]
+    pub part: Option<Part>,
     /// Of which links: a name or a pattern with `*`.
     #[serde(default)]
     pub link: Option<String>,
@@ -153,6 +159,30 @@ vocabulary! {
         PacketFeedback,
         /// A number the run left under `name`.
         Extra,
+    }
+}
+
+impl Measurement {
+    /// A metric and nothing else.
+    pub fn of(metric: Metric) -> Measurement {
+        Measurement {
+            metric,
+            variant: String::new(),
+            part: None,
+            link: None,
+            flows: None,
+            name: None,
+            from: None,
+            until: None,
+            span: None,
+            phases: Phases::No,
+            over: None,
+            fraction: None,
+            max_size: None,
+            capacity: None,
+            reference: None,
+            skip_after_start: None,
+        }
     }
 }
 

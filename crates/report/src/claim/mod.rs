@@ -29,6 +29,9 @@
 //! A `variant` with a `*` makes one claim of each variant that matches, its `id` extended by what the star stands for, and a `*`
 //! in a bound's variant stands for the same.
 //!
+//! A `where` makes one claim of a whole part of the experiment's grid: every variant there must keep the bound, and the one with the
+//! least to spare is shown. A `where` on a bound's right side names the variant beside it: `more-than = { where = { sender = "tcp" } }`.
+//!
 //! A claim whose measurement has no value (no such flow, nothing in the window, not a number) is unmet and says why.
 
 mod bound;
@@ -43,6 +46,9 @@ pub use check::{Context, check};
 pub use ledger::{Ledger, LedgerEntry, LedgerError};
 pub use metric::{Measurement, Metric, Over, Phases, metrics_markdown};
 pub use verdict::{Report, Status, Verdict};
+
+pub(crate) use check::mean_value;
+pub(crate) use verdict::number;
 
 /// A claim, read and checked for sense.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,10 +1,14 @@
 //! Scales with round ticks.
 
+use crate::claim::number;
+
 /// A range and its ticks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Axis {
     pub(crate) from: f64,
     pub(crate) until: f64,
+    /// Equal distances are equal factors.
+    pub(crate) log: bool,
     /// Where ticks stand, and what is written there.
     pub(crate) ticks: Vec<(f64, String)>,
 }
@@ -33,11 +37,30 @@ impl Axis {
             .map(|i| (first + i as f64) * step)
             .map(|v| (v, label(v, decimals)))
             .collect();
-        Axis { from, until, ticks }
+        Axis { from, until, log: false, ticks }
+    }
+
+    /// A logarithmic scale over `low` to `high`, both over zero, with ticks at powers of ten, and at 2 and 5 times those if it spans
+    /// less than three of them.
+    pub(crate) fn log(low: f64, high: f64) -> Axis {
+        let (low, high) = if low > 0.0 && high > low && high.is_finite() { (low, high) } else { (1.0, 10.0) };
+        let powers = libm::floor(libm::log10(low)) as i32..=libm::ceil(libm::log10(high)) as i32;
+        let steps: &[f64] = if libm::log10(high / low) < 2.999 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let ticks = powers
+            // A power that is no fraction of a double is the quotient of two that are whole.
+            .map(|p| if p < 0 { 1.0 / libm::pow(10.0, f64::from(-p)) } else { libm::pow(10.0, f64::from(p)) })
+            .flat_map(|power| steps.iter().map(move |step| step * power))
+            .filter(|v| *v >= low * 0.999 && *v <= high * 1.001)
+            .map(|v| (v, number(v)))
+            .collect();
+        Axis { from: low, until: high, log: true, ticks }
     }
 
     /// Where `value` lies: 0 at the start, 1 at the end.
     pub(crate) fn place(&self, value: f64) -> f64 {
+        if self.log {
+            return libm::log(value / self.from) / libm::log(self.until / self.from);
+        }
         (value - self.from) / (self.until - self.from)
     }
 }
@@ -76,6 +99,11 @@ mod tests {
         assert_eq!(labels(&Axis::new(0.0, 130_000.0, 5, true)), ["0", "50k", "100k"]);
         let axis = Axis::new(-3.0, 4.0, 5, true);
         assert!(axis.from <= -3.0 && axis.until > 4.0);
+        let axis = Axis::log(1e-4, 0.1);
+        assert_eq!(labels(&axis), ["0.0001", "0.001", "0.01", "0.1"]);
+        assert!((axis.place(0.01) - 2.0 / 3.0).abs() < 1e-12 && axis.place(1e-4) == 0.0);
+        assert_eq!(labels(&Axis::log(1.0, 16.0)), ["1", "2", "5", "10"]);
+        assert_eq!(labels(&Axis::log(f64::INFINITY, 0.0)), labels(&Axis::log(1.0, 10.0)));
         assert_eq!(Axis::new(1.0, 1.0, 5, true).ticks.len(), Axis::new(1.0, 2.0, 5, true).ticks.len());
     }
 }

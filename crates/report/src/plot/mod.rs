@@ -3,6 +3,7 @@
 mod axis;
 mod curve;
 mod png;
+mod sweep;
 
 pub use png::{PlotError, write_png};
 
@@ -16,15 +17,25 @@ use serde::Deserialize;
 use tollway_law::Time;
 use tollway_scenario::tables::{ColumnKind, ColumnSpec, RunResult, Table};
 
+use crate::claim::{Metric, Over};
 use crate::data;
+use crate::grid::{Cells, Part};
 
-/// One plot of an experiment file: a column of a table over time.
+/// One plot of an experiment file: a column of a table over time, or a metric over an axis of the experiment's grid.
 ///
 /// ```toml
 /// [[plot]]
 /// title = "Queue (packets)"
 /// y = "queue_mean_packets"
 /// link = "bottleneck"
+///
+/// [[plot]]
+/// title = "Utilisation"
+/// metric = "utilisation"
+/// link = "bottleneck"
+/// x = "loss"
+/// log-x = true
+/// series = "sender"
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -32,7 +43,47 @@ pub struct PlotSpec {
     /// What stands above it, with the unit.
     pub title: String,
     /// A numeric column of the table of links or of that of control intervals, if `link` is given, or else of flows.
+    #[serde(default)]
     pub y: String,
+    /// Instead of a column: what to measure in each run, as a claim does; of several values their mean is drawn.
+    #[serde(default)]
+    pub metric: Option<Metric>,
+    /// With a metric: the axis of the grid whose values are the horizontal axis.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// With a metric: the axis of which each point is a curve.
+    #[serde(default)]
+    pub series: Option<String>,
+    /// With a metric: the axis of which each point is a panel.
+    #[serde(default)]
+    pub panels: Option<String>,
+    /// With a metric: the part of the grid that is drawn; all if left out.
+    #[serde(default, rename = "where")]
+    pub part: Option<Part>,
+    /// With a metric: whether the horizontal axis is logarithmic.
+    #[serde(default)]
+    pub log_x: bool,
+    /// With a metric: what stands under the horizontal axis; the grid axis's name if left out.
+    #[serde(default)]
+    pub x_label: Option<String>,
+    /// With a metric: whether the vertical axis reaches down to zero. Usually it does.
+    #[serde(default)]
+    pub from_zero: Option<bool>,
+    /// With a metric: a factor on what is measured.
+    #[serde(default)]
+    pub times: Option<f64>,
+    /// With a metric: as in a claim.
+    #[serde(default)]
+    pub over: Option<Over>,
+    /// With a metric: as in a claim.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// With a metric: as in a claim.
+    #[serde(default)]
+    pub fraction: Option<f64>,
+    /// With a metric: as in a claim.
+    #[serde(default)]
+    pub span: Option<Time>,
     /// Which links: a name or a pattern with `*`.
     #[serde(default)]
     pub link: Option<String>,
@@ -51,12 +102,15 @@ pub struct PlotSpec {
     /// Series of others to lay beneath ours, as broken lines.
     #[serde(default)]
     pub reference: Option<PlotReference>,
-    /// Where the time axis starts.
+    /// Where the time axis, or what a metric is measured over, starts.
     #[serde(default)]
     pub from: Option<Time>,
     /// Where it ends.
     #[serde(default)]
     pub until: Option<Time>,
+    /// The experiment's folder.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
 }
 
 /// What others found, to be drawn beside ours: `reference = { file = "ns2/*.csv", name = "ns-2" }`.
@@ -87,6 +141,10 @@ pub(crate) struct Row {
     pub(crate) panels: Vec<Panel>,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
+    /// What stands under the horizontal axes.
+    pub(crate) x_title: String,
+    /// Whether each point is marked: few, and nothing known between them.
+    pub(crate) dotted: bool,
     /// The names of the curves with their colours, over all panels.
     pub(crate) legend: Vec<(String, usize)>,
 }
@@ -103,6 +161,17 @@ impl Figure {
     /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates (as moving means, since TCP sends
     /// in bursts), the busiest links' queues, congestion windows, utilisation. A plot that finds no data stays out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
+        Figure::of_grid(title, subtitle, specs, runs, &Cells::default())
+    }
+
+    /// As [`Figure::new`], with plots over the axes of the grid in which `cells` says where each run lies.
+    pub fn of_grid(
+        title: &str,
+        subtitle: &str,
+        specs: &[PlotSpec],
+        runs: &[RunResult],
+        cells: &Cells,
+    ) -> Figure {
         let usual;
         let specs = if specs.is_empty() {
             usual = usual_plots(runs);
@@ -110,8 +179,11 @@ impl Figure {
         } else {
             specs
         };
-        let rows =
-            specs.iter().map(|spec| Row::new(spec, runs)).filter(|row| !row.legend.is_empty()).collect();
+        let row = |spec: &PlotSpec| match spec.metric {
+            Some(metric) => sweep::row(spec, metric, runs, cells),
+            None => Row::new(spec, runs),
+        };
+        let rows = specs.iter().map(row).filter(|row| !row.legend.is_empty()).collect();
         Figure { title: title.into(), subtitle: subtitle.into(), rows }
     }
 
@@ -129,7 +201,7 @@ impl Row {
         let wanted = spec.variants.as_deref().unwrap_or("*");
         let runs: Vec<&RunResult> =
             runs.iter().filter(|r| data::glob(wanted, &r.variant).is_some()).collect();
-        let mut row = Row { title: spec.title.clone(), ..Row::default() };
+        let mut row = Row { title: spec.title.clone(), x_title: "time (s)".into(), ..Row::default() };
         let several = runs.len() > 1;
         let from = spec.from.map_or(0.0, |t| t.as_secs_f64());
         let end = runs.iter().map(|r| data::duration(r)).fold(0.0, f64::max);

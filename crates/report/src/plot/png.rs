@@ -178,7 +178,7 @@ impl Canvas<'_, '_> {
             }
         }
         self.line(&[(f.left as f64, f.bottom as f64), (f.right as f64, f.bottom as f64)], AXIS, 1)?;
-        self.text("time (s)", ((f.left + f.right) / 2, f.bottom + 27), 11, MUTED, HPos::Center)
+        self.text(&row.x_title, ((f.left + f.right) / 2, f.bottom + 27), 11, MUTED, HPos::Center)
     }
 
     fn curve(&self, curve: &super::Curve, row: &Row, f: &Frame) -> Result<(), String> {
@@ -191,6 +191,10 @@ impl Canvas<'_, '_> {
                 .collect();
             if line.len() > 1 {
                 self.curve_line(&line, colour(curve.colour))?;
+            }
+            for dot in line.iter().filter(|_| row.dotted) {
+                let dot = Circle::new(scaled(*dot), DOT, colour(curve.colour).filled());
+                self.area.draw(&dot).map_err(|e| e.to_string())?;
             }
         }
         Ok(())
@@ -310,3 +314,5 @@ const LEGEND_STROKE: i32 = 22;
 const LEGEND_GAP: i32 = 14;
 /// In drawn pixels: one and a half of a plain screen's.
 const CURVE_WIDTH: u32 = 6;
+/// The radius of a marked point, likewise.
+const DOT: i32 = 11;

@@ -96,6 +96,8 @@ pub(crate) enum Kind {
     List(&'static Section),
     /// Tables by name that say what to set otherwise.
     Variants,
+    /// Tables by name that are the axes of a grid of variants.
+    Grid,
     /// Tables one after another that the report reads.
     Raw,
 }

@@ -29,6 +29,7 @@
 
 mod error;
 mod files;
+mod grid;
 mod keys;
 mod reader;
 mod reference;
@@ -44,10 +45,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use error::{Mistake, ScenarioError};
+pub use grid::Coordinate;
 pub use reference::{reference_markdown, schema};
 
 use error::{At, Mistakes, Sources};
 use files::Files;
+use grid::Over;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
@@ -67,6 +70,8 @@ pub struct Scenario {
 pub struct Variant {
     /// Its name; empty if the file has no variants.
     pub name: String,
+    /// Where it lies in the file's grid, axis by axis; empty for a variant that is not of a grid.
+    pub cell: Vec<Coordinate>,
     /// What to run.
     pub plan: Plan,
 }
@@ -96,14 +101,15 @@ impl Scenario {
             return Err(mistakes.into_error(&sources, 0));
         }
         let sets = parse_sets(&sources, &mut mistakes);
-        let overs = take_variants(&mut base, &mut mistakes);
+        let mut overs = take_variants(&mut base, &mut mistakes);
+        overs.extend(grid::take(&mut base, &overs, &mut mistakes));
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         let mut files = Files::new(folder, sources.0.len());
         let mut variants = Vec::new();
         let count = overs.len().max(1);
         for i in 0..count {
             let over = overs.get(i);
-            let name = over.map(|(name, _)| name.as_str());
+            let name = over.map(|over| over.name.as_str());
             let mut found = Mistakes::default();
             let mut tree = base.clone();
             // What is set of the topology first: it decides what else there is to be set.
@@ -111,7 +117,7 @@ impl Scenario {
                 let mut setter = Setter { sources: &sources, mistakes: &mut found };
                 let its_turn =
                     |path: &str| (path.split('.').next().map(str::trim) == Some("topology")) == topology;
-                for entry in over.iter().flat_map(|(_, over)| &over.0).filter(|e| its_turn(&e.key)) {
+                for entry in over.iter().flat_map(|over| &over.sets.0).filter(|e| its_turn(&e.key)) {
                     setter.set(&mut tree, &keys::TOP, &entry.key, entry.at, &entry.node);
                 }
                 for set in sets.iter().filter(|set| its_turn(set.path)) {
@@ -125,7 +131,8 @@ impl Scenario {
             reader::check(&tree, top, &keys::TOP, &keys::TOP.title(), &mut found);
             let reader = Reader::new(&keys::TOP, Some(&tree), top);
             if let Some(plan) = resolve::resolve(reader, name, &mut files, &mut found) {
-                variants.push(Variant { name: name.unwrap_or_default().to_owned(), plan });
+                let cell = over.map_or_else(Vec::new, |over| over.cell.clone());
+                variants.push(Variant { name: name.unwrap_or_default().to_owned(), cell, plan });
             }
             mistakes.merge(name, found);
         }
@@ -204,9 +211,10 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
             continue;
         };
         let path_at = At { end: path.len() as u32, ..whole };
-        if path.split('.').next().is_some_and(|p| p.trim() == "variant") {
+        let first = path.split('.').next().unwrap_or_default().trim();
+        if matches!(first, "variant" | "grid") {
             mistakes
-                .add(path_at, "a variant cannot be set", "here")
+                .add(path_at, format!("a {first} cannot be set"), "here")
                 .help("name the key itself: `--set` goes over every variant");
             continue;
         }
@@ -217,7 +225,7 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
 }
 
 /// Takes `[variant.NAME]` out of the tree.
-fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<(String, Table)> {
+fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<Over> {
     let Some(i) = base.0.iter().position(|e| e.key == "variant") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
         return Vec::new(); // Left in place, for the check to find.
@@ -227,7 +235,7 @@ fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<(String, Tabl
     for entry in named.0 {
         reader::name(&entry.key, entry.at, mistakes);
         match entry.node.value {
-            Value::Table(over) => variants.push((entry.key, over)),
+            Value::Table(sets) => variants.push(Over { name: entry.key, sets, cell: Vec::new() }),
             other => {
                 let message = format!("`[variant.{}]` is a table; this is {}", entry.key, other.what());
                 mistakes

@@ -41,8 +41,11 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
                 }
             }
             // Variants are laid over the rest before it is checked; the report reads its own.
-            (Kind::Variants, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {}
-            (Kind::Table(_) | Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Raw, _) => {
+            (Kind::Variants | Kind::Grid, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {}
+            (
+                Kind::Table(_) | Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Grid | Kind::Raw,
+                _,
+            ) => {
                 wrong(mistakes, &entry.node);
             }
             _ => {
@@ -102,6 +105,7 @@ fn example(kind: Kind, name: &str) -> String {
     match kind {
         Kind::Table(section) | Kind::Named(section) | Kind::List(section) => section.header.to_owned(),
         Kind::Variants => "[variant.NAME]".to_owned(),
+        Kind::Grid => "[grid.AXIS]".to_owned(),
         _ => format!("[[{name}]]"),
     }
 }

@@ -51,7 +51,7 @@ fn property(key: &'static Key) -> Value {
         Kind::Arrivals => json!({ "type": "object" }),
         Kind::Table(inner) => section(inner),
         Kind::Named(inner) => named(section(inner)),
-        Kind::Variants => named(json!({ "type": "object" })),
+        Kind::Variants | Kind::Grid => named(json!({ "type": "object" })),
         Kind::List(inner) => json!({ "type": "array", "items": section(inner) }),
         Kind::Raw => json!({ "type": "array", "items": { "type": "object" } }),
     };
@@ -113,6 +113,11 @@ pub fn reference_markdown() -> String {
         ```toml\n[variant.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n\"flow.*.law\" = \"newreno\"\n```\n\n\
         `*` stands for every name, and for every number in `change.*.at` (numbers count from 0). A table is laid over \
         the table that is there, key by key. Each variant is a run of its own; a file without variants is one run.\n\n\
+        `[grid.AXIS]` makes a variant of every combination of its axes' points, called after them. An axis lists the values \
+        of a key, or of several keys that are set alike, or it has a table for each point:\n\n\
+        ```toml\n[grid.rate]\nset = \"link.bottleneck.rate\"\nto = [\"1 Mbps\", \"2 Mbps\"]\n\n\
+        [grid.law.red]\n\"link.bottleneck.law\" = \"red\"\n\n[grid.law.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n```\n\n\
+        are `1Mbps-red`, `1Mbps-fifo`, `2Mbps-red` and `2Mbps-fifo`. An empty table, `[grid.law.plain]`, sets nothing.\n\n\
         `--set link.bottleneck.rate=20Mbps` does the same from the command line, after every variant's own keys. The \
         value is read as TOML if it is TOML, and as a string if not.\n";
     out
@@ -147,7 +152,7 @@ fn takes(kind: Kind) -> String {
         Kind::Links => "link, or pattern".into(),
         Kind::Flows => "flow, or pattern".into(),
         Kind::Table(_) | Kind::Named(_) => "table".into(),
-        Kind::Variants => "tables by name".into(),
+        Kind::Variants | Kind::Grid => "tables by name".into(),
         Kind::List(_) | Kind::Raw => "array of tables".into(),
     }
 }

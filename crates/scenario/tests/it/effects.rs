@@ -324,6 +324,7 @@ const NO_EFFECT: &[&str] = &[
     "change",
     "loss",
     "variant",
+    "grid",
     "claim",
     "plot",
     "reference",

@@ -111,6 +111,14 @@ fn rack_finds_a_lost_retransmission_where_counting_needs_a_timeout() {
 }
 
 #[test]
+fn with_rack_the_timer_counts_from_the_last_try() {
+    // Lost three times: nothing new is acknowledged for four round trips of 100 ms, and the timer is set to 300 ms.
+    let mut pair = transfer(&Config { detection: RACK, ..Config::default() }, 20.0, 300, &[30, 30, 30]);
+    let stats = *pair.client().stats();
+    assert_eq!((stats.timeouts, stats.lost_retransmissions, stats.retransmissions), (0, 2, 3));
+}
+
+#[test]
 fn a_tail_probe_repairs_the_last_segment_before_the_timeout() {
     let plain = transfer(&Config { detection: RACK, ..Config::default() }, 20.0, 10, &[9]);
     assert_eq!(plain.ends[CLIENT].stats().timeouts, 1);

@@ -46,6 +46,7 @@ pub(crate) static TOP: Section = Section {
             Else("one unnamed run"),
             "The same scenario with some keys set otherwise.",
         ),
+        key("grid", Kind::Grid, Else(""), "Lists of settings; every combination is a variant more."),
         key(
             "claim",
             Kind::Raw,

@@ -46,6 +46,12 @@ answers! {
     several: answer_to(&BASE.replace("duration", "duratoin").replace("Mbps", "Mbsp").replace("\"newreno\"", "\"cubik\""), &[]);
     change_of_nothing: answer_to(&format!("{BASE}[[change]]\nat = \"1 s\"\nlink = \"botleneck\"\nrate = \"1 Mbps\"\n[[change]]\nat = \"2 s\"\nlink = \"access\"\n"), &[]);
     only_in_a_variant: answer_to(&format!("{BASE}[variant.a]\n[variant.b]\n\"link.botleneck.rate\" = \"1 Mbps\"\n\"flow.f.law\" = \"cubiq\"\n"), &[]);
+    grid_of_nothing: answer_to(&format!("{BASE}[grid.a]\n[grid.b]\nset = \"seed\"\n[grid.c]\nset = 3\nto = [1]\n"), &[]);
+    grid_without_names: answer_to(&format!("{BASE}[grid.a]\nset = \"seed\"\nto = [1, [2]]\nbot = 3\n"), &[]);
+    grid_of_twins: answer_to(&format!("{BASE}[grid.a]\nset = \"seed\"\nto = [1, 1]\n"), &[]);
+    grid_of_wrong_values: answer_to(&format!("{BASE}[grid.a]\nset = \"link.botleneck.rate\"\nto = [\"1 Mbps\"]\n[grid.b]\nset = \"seed\"\nto = [1, \"two\"]\n"), &[]);
+    grid_too_large: answer_to(&format!("{BASE}{}", (0..10).map(|i| format!("[grid.g{i}]\nset = \"seed\"\nto = [1, 2, 3]\n")).collect::<String>()), &[]);
+    grid_is_no_table: answer_to(&format!("grid = 3\n{BASE}"), &[]);
     set_of_unknown_link: answer_to(BASE, &["link.botleneck.rate=20Mbps"]);
     set_of_unknown_unit: answer_to(BASE, &["seed=2", "link.bottleneck.rate=20Mps"]);
     set_of_nothing: answer_to(BASE, &["link.bottleneck.rate"]);

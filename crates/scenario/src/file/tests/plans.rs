@@ -167,6 +167,33 @@ fn claims_and_plots_are_kept_with_their_places() {
 }
 
 #[test]
+fn a_grid_is_every_combination() {
+    let text = format!(
+        "{BASE}\n[variant.alone]\n\
+         [grid.rate]\nset = [\"link.bottleneck.rate\", \"link.access.rate\"]\nto = [\"1.5 Mbps\", \"2 Mbps\"]\n\
+         [grid.sender.plain]\n[grid.sender.cubic]\n\"flow.f.law\" = \"cubic\"\nseed = 7\n\
+         [grid.loss]\nset = \"link.bottleneck.loss\"\nto = [0, 0.0001]\n"
+    );
+    let s = parse(&text, &["duration=3s"]).unwrap();
+    let names: Vec<_> = s.variants().iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(names[..4], ["alone", "1.5Mbps-plain-0", "1.5Mbps-plain-0.0001", "1.5Mbps-cubic-0"]);
+    assert_eq!(names.len(), 9);
+    assert!(s.variant("alone").unwrap().cell.is_empty());
+    let last = s.variant("2Mbps-cubic-0.0001").unwrap();
+    let at: Vec<_> = last.cell.iter().map(|c| (c.axis.as_str(), c.point.as_str(), c.value)).collect();
+    assert_eq!(
+        at,
+        [("rate", "2Mbps", Some(2.0)), ("sender", "cubic", None), ("loss", "0.0001", Some(0.0001))]
+    );
+    assert_eq!(
+        (last.plan.links[8].rate, last.plan.links[0].rate),
+        (Rate::from_mbps(2.0), Rate::from_mbps(2.0))
+    );
+    assert_eq!((last.plan.transports[0].law, last.plan.seed), (SenderLaw::Cubic, 7));
+    assert_eq!(last.plan.duration, Time::from_secs(3));
+}
+
+#[test]
 fn a_set_goes_over_every_variant() {
     let text = format!(
         "{BASE}\n[variant.a]\n\"link.bottleneck.rate\" = \"1 Mbps\"\n[variant.b]\nflow.f.law = \"cubic\"\n"

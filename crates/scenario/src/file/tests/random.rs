@@ -32,6 +32,8 @@ fn scrap() -> impl Strategy<Value = String> {
         Just("é\u{10ffff}".to_owned()),
         Just("s.2".to_owned()),
         Just("[variant.x]\n".to_owned()),
+        Just("[grid.x]\nset = \"seed\"\nto = [1, 2]\n".to_owned()),
+        Just("[grid.x.y]\n".to_owned()),
     ]
 }
 

@@ -1,0 +1,117 @@
+//! A metric over an axis of an experiment's grid.
+
+use tollway_scenario::file::Coordinate;
+use tollway_scenario::tables::RunResult;
+
+use super::{Axis, Curve, Panel, PlotSpec, Row, VALUE_TICKS};
+use crate::claim::{Measurement, Metric, mean_value};
+use crate::grid::{Cells, Part};
+
+/// A point before it is drawn: its panel, its curve, where it lies on the axis, and what was measured there.
+struct Dot {
+    panel: String,
+    series: String,
+    x: f64,
+    y: f64,
+}
+
+/// The row of `spec`, which measures `metric` in each run of the grid. Runs that differ on none of the axes drawn, as those of
+/// several seeds, become one point, their mean.
+pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &Cells) -> Row {
+    let x_axis = spec.x.as_deref().unwrap_or_default();
+    let measurement = Measurement {
+        link: spec.link.clone(),
+        flows: spec.flows.clone(),
+        from: spec.from,
+        until: spec.until,
+        over: spec.over,
+        name: spec.name.clone(),
+        fraction: spec.fraction,
+        span: spec.span,
+        ..Measurement::of(metric)
+    };
+    let everything = Part::default();
+    let mut dots = Vec::new();
+    for variant in cells.within(spec.part.as_ref().unwrap_or(&everything)) {
+        let (Some(run), Some(cell)) = (runs.iter().find(|r| r.variant == variant), cells.cell(variant))
+        else {
+            continue;
+        };
+        let at = |axis: &str| cell.iter().find(|c| c.axis == axis);
+        let Some(x) = at(x_axis).and_then(|c| c.value).filter(|x| !spec.log_x || *x > 0.0) else { continue };
+        let y = mean_value(&measurement, run, &spec.folder) * spec.times.unwrap_or(1.0);
+        dots.push(Dot {
+            panel: named(spec.panels.as_deref(), at),
+            series: named(spec.series.as_deref(), at),
+            x,
+            y,
+        });
+    }
+    drawn(spec, x_axis, &dots)
+}
+
+fn named<'a>(axis: Option<&str>, at: impl Fn(&str) -> Option<&'a Coordinate>) -> String {
+    axis.and_then(at).map_or(String::new(), |c| c.point.clone())
+}
+
+fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
+    let distinct = |of: fn(&Dot) -> &String| {
+        let mut all: Vec<&String> = Vec::new();
+        dots.iter().for_each(|dot| {
+            if !all.contains(&of(dot)) {
+                all.push(of(dot))
+            }
+        });
+        all
+    };
+    let (panels, series) = (distinct(|d| &d.panel), distinct(|d| &d.series));
+    let panel = |label: &String| {
+        let curve = |(colour, name): (usize, &&String)| {
+            let here = dots.iter().filter(|d| d.panel == *label && d.series == **name);
+            Curve { name: (*name).clone(), colour, points: means(here) }
+        };
+        Panel { label: label.clone(), curves: series.iter().enumerate().map(curve).collect() }
+    };
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        values
+            .filter(|v| v.is_finite())
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)))
+    };
+    let (left, right) = range(&mut dots.iter().map(|d| d.x));
+    let (low, high) = range(&mut dots.iter().map(|d| d.y));
+    let low = if spec.from_zero.unwrap_or(true) { low.min(0.0) } else { low };
+    // A utilisation's top is 1, whatever is reached.
+    let high = if spec.metric == Some(Metric::Utilisation) { high.max(1.0) } else { high };
+    Row {
+        title: spec.title.clone(),
+        panels: panels.into_iter().map(panel).collect(),
+        x: if spec.log_x { Axis::log(left, right) } else { Axis::new(left, right, VALUE_TICKS + 2, false) },
+        y: Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true),
+        x_title: spec.x_label.clone().unwrap_or_else(|| x_axis.to_string()),
+        dotted: true,
+        legend: series.into_iter().enumerate().map(|(i, name)| (name.clone(), i)).collect(),
+    }
+}
+
+/// The mean of the points at each place, from left to right.
+fn means<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> = dots.map(|d| (d.x, d.y)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mean = |at: &[(f64, f64)]| (at[0].0, at.iter().map(|p| p.1).sum::<f64>() / at.len() as f64);
+    points.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_at_one_place_become_their_mean() {
+        let dot = |x, y| Dot { panel: String::new(), series: "a".into(), x, y };
+        let dots = [dot(2.0, 5.0), dot(1.0, 1.0), dot(2.0, 7.0)];
+        assert_eq!(means(dots.iter()), [(1.0, 1.0), (2.0, 6.0)]);
+        let row = drawn(&PlotSpec { log_x: true, ..PlotSpec::default() }, "loss", &dots);
+        assert_eq!((row.legend.len(), row.panels.len(), row.x_title.as_str()), (1, 1, "loss"));
+        assert!(row.x.log && row.dotted);
+    }
+}
