@@ -169,6 +169,7 @@ mod tests {
             size: PACKET as u32,
             kind: Kind::Tolled,
             ect: false,
+            l4s: false,
             backlog_packets,
             backlog_bytes: u64::from(backlog_packets) * PACKET,
             waited: Time::ZERO,
