@@ -18,9 +18,11 @@ mod network;
 mod scheduler;
 mod slab;
 mod source;
+mod tap;
 
 pub use control::ControlInterval;
 pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
 pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
+pub use tap::{Fate, Origin, Sighting};
