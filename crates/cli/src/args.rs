@@ -43,6 +43,9 @@ Examples:
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
       One JSON object on standard output and nothing else.
 
+  tollway run mine.toml --pcap out/mine.pcapng --pcap-link 'bottleneck*'
+      Writes what crosses these links for Wireshark (docs/src/captures.md).
+
 What keys a scenario has: docs/src/scenario-reference.md. What columns the tables have:
 docs/src/results.md. Ctrl-C ends a run early and prints the results up to there.
 
@@ -100,6 +103,12 @@ pub(crate) struct Run {
     /// File formats of the result tables. Arrow IPC is always written.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["arrow", "csv"], requires = "out")]
     pub(crate) format: Vec<Format>,
+    /// Write what crosses links as a pcapng file for Wireshark; with several variants, one for each.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Capture this link only (`*` stands for any characters). May be given several times.
+    #[arg(long, value_name = "LINK", requires = "pcap")]
+    pub(crate) pcap_link: Vec<String>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,7 +8,7 @@ use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::DigestMode;
+use tollway_scenario::run::{Capture, DigestMode, variant_path};
 use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Format, Run};
@@ -31,6 +31,16 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         )));
     }
 
+    let capture =
+        args.pcap.clone().map(|path| Capture { links: args.pcap_link.clone(), ..Capture::new(path) });
+    if let Some(capture) = &capture {
+        for variant in scenario.variants() {
+            capture
+                .chosen(&variant.plan)
+                .map_err(|error| Failure::input(miette::miette!("`--pcap-link`: {error}")))?;
+        }
+    }
+
     let session = Session {
         out: args.out.clone(),
         csv: args.format.contains(&Format::Csv),
@@ -40,6 +50,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
             Digest::Results => DigestMode::Results,
             Digest::Packets => DigestMode::Packets,
         },
+        capture,
     };
     let interrupted = terminal::interrupt_flag();
     let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet);
@@ -64,6 +75,12 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         print_tables(&plan.title, &runs);
     }
     if !args.quiet && !args.json {
+        if let Some(path) = &args.pcap {
+            for variant in scenario.variants() {
+                let name = if scenario.variants().len() > 1 { variant.name.as_str() } else { "" };
+                say(format_args!("wrote {}\n", variant_path(path, name).display()));
+            }
+        }
         for path in &drawn {
             say(format_args!("wrote {}\n", path.display()));
         }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Value, json};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{self, DigestMode, Finished, RunError, RunInfo};
+use tollway_scenario::run::{self, Capture, DigestMode, Finished, RunError, RunInfo};
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
 use crate::data;
@@ -27,6 +27,8 @@ pub struct Session {
     pub jobs: usize,
     /// What digests cover.
     pub digest: DigestMode,
+    /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
+    pub capture: Option<Capture>,
 }
 
 /// One variant's run.
@@ -121,6 +123,10 @@ impl Session {
             outputs,
             ideal_mbps: ideal_mbps(plan),
             digest: self.digest,
+            capture: self.capture.clone().map(|capture| Capture {
+                path: run::variant_path(&capture.path, if variants > 1 { &variant.name } else { "" }),
+                ..capture
+            }),
             progress: tell.as_ref().map(|tell| tell as &(dyn Fn(f64) -> bool + Sync)),
         };
         let Finished { mut result, run: info } = run::run(plan, &options)

@@ -18,6 +18,7 @@ mod network;
 mod scheduler;
 mod slab;
 mod source;
+mod tap;
 mod trace;
 
 pub use control::ControlInterval;
@@ -25,4 +26,5 @@ pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
 pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
+pub use tap::{Fate, Origin, Sighting};
 pub use trace::{Trace, TraceError};

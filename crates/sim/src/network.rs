@@ -10,6 +10,7 @@ use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceId, SourceSpec};
+use crate::tap::{Fate, Origin, Sighting, Tap};
 use crate::trace::Trace;
 
 /// A simulated network: links, flows between machines of kind `M`, cross-traffic.
@@ -34,6 +35,9 @@ pub struct Network<M> {
     absorbed: u64,
     delivered: u64,
     trace: Option<u64>,
+    tap: Option<Box<Tap>>,
+    /// There is a `trace` or a `tap`.
+    watched: bool,
     done: Vec<(FlowId, End, Time)>,
 }
 
@@ -159,6 +163,8 @@ impl<M: Machine> Network<M> {
             absorbed: 0,
             delivered: 0,
             trace: None,
+            tap: None,
+            watched: false,
             done: Vec::new(),
         }
     }
@@ -311,6 +317,21 @@ impl<M: Machine> Network<M> {
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
     pub fn trace_packets(&mut self) {
         self.trace = Some(0xcbf2_9ce4_8422_2325);
+        self.watched = true;
+    }
+
+    /// Notes from now on every packet on a link, to be read with [`drain_sightings`](Network::drain_sightings).
+    pub fn tap(&mut self, link: LinkId) {
+        let tap = self.tap.get_or_insert_default();
+        tap.watched.resize(self.links.len(), false);
+        tap.watched[link.0 as usize] = true;
+        self.watched = true;
+    }
+
+    /// The packets seen on [tapped](Network::tap) links since the last call, in the order of events. What a law
+    /// drops at the head of its queue is not among them.
+    pub fn drain_sightings(&mut self) -> impl Iterator<Item = Sighting> + '_ {
+        self.tap.iter_mut().flat_map(|tap| tap.seen.drain(..))
     }
 
     /// The digest over every packet-hop so far, if it was asked for.
@@ -488,13 +509,20 @@ impl<M: Machine> Network<M> {
         };
         self.scheduler.set(id, link.next_arrival());
         self.hops += 1;
-        let packet = self.slab.get_mut(slot);
-        if let Some(digest) = &mut self.trace {
-            *digest = fold(*digest, now, id, packet);
+        if self.watched {
+            self.witness(id, slot);
         }
+        let link = &mut self.links[id as usize];
+        let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
         let next = self.routes[packet.cursor as usize];
         if link.faults.is_some() && link.lost_on_wire(self.slab.get(slot)) {
+            if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
+                && seen.link.0 == id
+                && seen.at == now
+            {
+                seen.fate = Fate::Lost;
+            }
             self.lose(slot);
         } else if next < END {
             self.offer(next, slot);
@@ -508,7 +536,10 @@ impl<M: Machine> Network<M> {
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {
-            Outcome::Lost => self.lose(slot),
+            Outcome::Lost => {
+                self.sight(id, slot, Fate::Dropped);
+                self.lose(slot);
+            }
             Outcome::In if link.medium != NO_MEDIUM => {
                 let medium = link.medium as usize;
                 if self.mediums[medium].free_at <= self.now {
@@ -521,6 +552,49 @@ impl<M: Machine> Network<M> {
             }
             Outcome::In => {}
         }
+    }
+
+    /// A packet has crossed link `id`.
+    #[cold]
+    fn witness(&mut self, id: u32, slot: u32) {
+        if let Some(digest) = &mut self.trace {
+            *digest = fold(*digest, self.now, id, self.slab.get(slot));
+        }
+        self.sight(id, slot, Fate::Crossed);
+    }
+
+    /// Notes a packet on a tapped link, whose position on its route is that link.
+    #[cold]
+    fn sight(&mut self, id: u32, slot: u32, fate: Fate) {
+        let Some(tap) = &mut self.tap else { return };
+        if !tap.watched[id as usize] {
+            return;
+        }
+        let packet = *self.slab.get(slot);
+        let flow = packet.flow;
+        let (origin, first) = if packet.flags.has(PLAIN) {
+            (Origin::Source(SourceId(flow)), self.sources[flow as usize].spec.route.0)
+        } else {
+            let [client, server] = [0, 1].map(|end| &self.endpoints[flow as usize * 2 + end]);
+            // Of the two routes it is on the one that begins last before it.
+            let begins = |end: &Endpoint<M>| (end.route <= packet.cursor).then_some(end.route);
+            let (end, sender) =
+                if begins(client) > begins(server) { (End::Client, client) } else { (End::Server, server) };
+            let (encoding, segment) = self.slab.encoding(flow).unwrap_or_default();
+            let heard_rtt = sender.heard_rtt;
+            (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, sender.route)
+        };
+        let rest = self.routes[packet.cursor as usize..].iter().take_while(|&&entry| entry < END);
+        let last = rest.last().copied().unwrap_or(id);
+        tap.seen.push(Sighting {
+            at: self.now,
+            link: LinkId(id),
+            fate,
+            packet,
+            sack: *self.slab.sack(&packet),
+            origin,
+            ends: (LinkId(self.routes[first as usize]), LinkId(last)),
+        });
     }
 
     /// Ends a packet that was dropped.

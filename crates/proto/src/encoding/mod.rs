@@ -22,6 +22,7 @@ pub mod acp;
 pub mod anypoint;
 mod check;
 pub mod draft20;
+pub mod frame;
 pub mod split;
 pub mod tcp_option;
 

@@ -47,6 +47,7 @@ use std::sync::Arc;
 pub use error::{Mistake, ScenarioError};
 pub use grid::Coordinate;
 pub use reference::{reference_markdown, schema};
+pub(crate) use resolve::matches;
 
 use error::{At, Mistakes, Sources};
 use files::Files;

@@ -2,9 +2,12 @@
 
 mod agenda;
 mod build;
+mod capture;
 mod digest;
 mod measure;
 mod workload;
+
+pub use capture::{Capture, CaptureError, variant_path};
 
 use std::time::Instant;
 
@@ -23,6 +26,8 @@ pub struct Options<'a> {
     pub ideal_mbps: Vec<Option<f64>>,
     /// What the digest covers.
     pub digest: DigestMode,
+    /// What crosses links, to a file.
+    pub capture: Option<Capture>,
     /// Called a hundred times or more with the share of the simulated time that is over; answering false ends the run
     /// there, with the results so far.
     pub progress: Option<&'a (dyn Fn(f64) -> bool + Sync)>,
@@ -80,6 +85,9 @@ pub enum RunError {
     /// A table could not be written.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// The capture could not be made.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// Time is counted in 64 bits together with the number of entities.
     #[error(
         "a run of {duration} is too long for a network of this size: at most {horizon}; shorten `duration`"
@@ -114,6 +122,11 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     if options.digest == DigestMode::Packets {
         network.network.trace_packets();
     }
+    let mut capture = options
+        .capture
+        .as_ref()
+        .map(|wanted| capture::Writer::new(wanted, plan, &mut network))
+        .transpose()?;
     let mut meter = measure::Meter::new(plan, &mut network, options)?;
     let mut workloads = workload::Generator::new(plan);
     let setup_s = begun.elapsed().as_secs_f64();
@@ -124,6 +137,10 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let mut stopped = false;
     loop {
         let mut next = agenda.next().min(meter.next()).min(workloads.next()).min(plan.duration);
+        if capture.is_some() {
+            // What was seen waits in memory until it is written.
+            next = next.min(network.network.now().saturating_add(CAPTURE_TICK));
+        }
         if let Some(progress) = options.progress {
             next = next.min(next_tick);
             if next == next_tick {
@@ -132,6 +149,9 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             }
         }
         network.network.run_until(next);
+        if let Some(capture) = &mut capture {
+            capture.drain(plan, &mut network)?;
+        }
         workloads.collect(&mut network, &mut meter)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, &mut network)?;
@@ -140,6 +160,9 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
         }
         agenda.apply(plan, &mut network);
         workloads.arrive(plan, &mut network);
+    }
+    if let Some(capture) = capture {
+        capture.finish()?;
     }
     let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu_time() - cpu);
 
@@ -165,6 +188,9 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     };
     Ok(Finished { result, run })
 }
+
+/// How often what a capture saw is written.
+const CAPTURE_TICK: Time = Time::from_millis(100);
 
 /// CPU seconds of this thread, or wall-clock seconds where the system does not tell.
 fn cpu_time() -> f64 {
