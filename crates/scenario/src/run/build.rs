@@ -339,6 +339,7 @@ fn sender_law(transport: &plan::Transport) -> AnySender {
             gain_segment: Some(xcp.gain_segment),
             aging: xcp.aging,
             paced: xcp.pacing,
+            every: xcp.every,
         }
         .build()
         .into(),
