@@ -7,7 +7,7 @@
 /// | `due` | throughput change asked for, then granted, per packet, bytes/s | price of the path so far, $/byte |
 /// | `rtt` | sender's smoothed round-trip time, s; 0 unknown | the same |
 /// | `offer` | X, s between this sender's packets; 0 unknown | preload |
-/// | `stake` | – | balance, $/byte |
+/// | `stake` | packets it speaks for, itself included; 0 is one | balance, $/byte |
 /// | `echo` | sum of `due` received since the last packet back, bytes/s | last `due` received, $/byte |
 ///
 /// `due` is a double because what links write is summed; the sender's own words need no more than a float.

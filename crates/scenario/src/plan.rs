@@ -341,6 +341,8 @@ pub struct XcpSender {
     pub gain_segment: u32,
     /// Part of an unused window that is kept each round trip (the draft, § 4.1.3.1); `None` keeps all.
     pub aging: Option<f64>,
+    /// A toll on every so manyth packet only.
+    pub every: u32,
 }
 
 /// What a loss does to an XCP sender's window.

@@ -75,6 +75,13 @@ pub trait SenderLaw {
         false
     }
 
+    /// Whether the data packet about to leave goes without a toll, an earlier or later one speaking for it. Asked once for each
+    /// packet of a sender that is [`tolled`](SenderLaw::tolled), before [`write_toll`](SenderLaw::write_toll).
+    #[inline]
+    fn spares_toll(&mut self) -> bool {
+        false
+    }
+
     /// Writes the forward part of the toll of the data packet about to leave.
     fn write_toll(&mut self, _flight: &Flight, _toll: &mut Toll) {}
 
@@ -212,6 +219,11 @@ impl SenderLaw for AnySender {
     #[inline]
     fn tolled(&self) -> bool {
         each!(self, law => law.tolled())
+    }
+
+    #[inline]
+    fn spares_toll(&mut self) -> bool {
+        each!(self, law => law.spares_toll())
     }
 
     #[inline]

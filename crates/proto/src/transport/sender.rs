@@ -324,7 +324,7 @@ impl Sender {
             if slot.has(Slot::LAST) {
                 flags.set(Flags::LAST);
             }
-            if self.law.tolled() {
+            if self.law.tolled() && !self.law.spares_toll() {
                 flags.set(Flags::TOLLED);
                 let flight = self.flight(now, config);
                 self.law.write_toll(&flight, &mut out.toll);

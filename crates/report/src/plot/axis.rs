@@ -56,6 +56,11 @@ impl Axis {
         Axis { from: low, until: high, log: true, ticks }
     }
 
+    /// The same scale with ticks at `values` and nowhere else.
+    pub(crate) fn with_ticks(self, values: impl Iterator<Item = f64>) -> Axis {
+        Axis { ticks: values.map(|v| (v, number(v))).collect(), ..self }
+    }
+
     /// Where `value` lies: 0 at the start, 1 at the end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         if self.log {

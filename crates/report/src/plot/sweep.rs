@@ -79,19 +79,25 @@ fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
     };
     let (left, right) = range(&mut dots.iter().map(|d| d.x));
     let (low, high) = range(&mut dots.iter().map(|d| d.y));
+    let x = if spec.log_x { Axis::log(left, right) } else { Axis::new(left, right, VALUE_TICKS + 2, false) };
+    let places = means(dots.iter());
+    let x = if places.len() <= MOST_TICKS { x.with_ticks(places.iter().map(|p| p.0)) } else { x };
     let low = if spec.from_zero.unwrap_or(true) { low.min(0.0) } else { low };
     // A utilisation's top is 1, whatever is reached.
     let high = if spec.metric == Some(Metric::Utilisation) { high.max(1.0) } else { high };
     Row {
         title: spec.title.clone(),
         panels: panels.into_iter().map(panel).collect(),
-        x: if spec.log_x { Axis::log(left, right) } else { Axis::new(left, right, VALUE_TICKS + 2, false) },
+        x,
         y: Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true),
         x_title: spec.x_label.clone().unwrap_or_else(|| x_axis.to_string()),
         dotted: true,
         legend: series.into_iter().enumerate().map(|(i, name)| (name.clone(), i)).collect(),
     }
 }
+
+/// So few places on the axis are named one by one.
+const MOST_TICKS: usize = 8;
 
 /// The mean of the points at each place, from left to right.
 fn means<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64)> {
@@ -113,5 +119,6 @@ mod tests {
         let row = drawn(&PlotSpec { log_x: true, ..PlotSpec::default() }, "loss", &dots);
         assert_eq!((row.legend.len(), row.panels.len(), row.x_title.as_str()), (1, 1, "loss"));
         assert!(row.x.log && row.dotted);
+        assert_eq!(row.x.ticks, [(1.0, "1".to_string()), (2.0, "2".to_string())]);
     }
 }

@@ -364,6 +364,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
             gain_segment: Some(xcp.gain_segment),
             aging: xcp.aging,
             paced: xcp.pacing,
+            every: xcp.every,
         }
         .build()
         .into(),

@@ -249,6 +249,7 @@ const CASES: &[Case] = cases! {
     "flow.xcp.request": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.request=1Mbps",
     "flow.xcp.whole-window": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.whole-window=true",
     "flow.xcp.gain-segment": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.gain-segment=1000",
+    "flow.xcp.every": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.every=4",
     "flow.xcp.aging": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.size=600 kB"] "flow.f.xcp.aging=0.5",
     "workload.from": [] "workload.w.from=q",
     "workload.to": [] "workload.w.to=r",

@@ -331,7 +331,12 @@ impl<N: Number> Xcp<N> {
         let x = N::from_seconds(sane_seconds(toll.offer));
         let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
         let asked = N::from_amount(sane_amount(toll.due));
-        let (by_x, by_bytes) = (self.per_x * x, self.per_byte * bytes);
+        let (by_x, mut by_bytes) = (self.per_x * x, self.per_byte * bytes);
+        // A toll may speak for packets that went without. X says so by itself; the bytes are taken to be alike. The cast saturates.
+        let spoken_for = toll.stake as u32;
+        if spoken_for > 1 {
+            by_bytes = by_bytes * N::from_count(u64::from(spoken_for.min(MOST_SPOKEN_FOR)));
+        }
         // An empty pool needs no flag: what it gives is zero.
         let (give, take) = (self.positive.draw(by_x), self.negative.draw(by_bytes));
         let fair = give - take;
@@ -395,6 +400,9 @@ impl<N: Number> LinkLaw for Xcp<N> {
         self.capacity = Self::sane_capacity(capacity);
     }
 }
+
+/// Packets that one toll can speak for: more would be a lie, and products stay inside every form's range.
+const MOST_SPOKEN_FOR: u32 = 1 << 16;
 
 /// A petabyte a second.
 const CAPACITY_MOST: u64 = 1 << 50;

@@ -120,6 +120,40 @@ fn by_hand<N: Number>() {
 }
 
 #[test]
+fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
+    let router = || {
+        let mut xcp = Xcp::<f64>::new(&XcpConfig::default(), Rate::from_mbps(10.0));
+        // An interval that gives nothing and takes nothing but what is shuffled: both pools are full.
+        xcp.per_x = 50_000.0;
+        xcp.per_byte = 3.0;
+        xcp.positive = <f64 as Number>::Sum::holding(1e6);
+        xcp.negative = <f64 as Number>::Sum::holding(1e6);
+        xcp
+    };
+    let packet = arrival(0, 1500, 0.1, 0.01, ALL);
+    let passing = Passing {
+        size: packet.size,
+        kind: packet.kind,
+        ect: false,
+        backlog_packets: 1,
+        backlog_bytes: 1500,
+        waited: Time::ZERO,
+    };
+    let feedback = |xcp: &mut Xcp<f64>, toll: &Toll| xcp.depart(passing, toll).unwrap().feedback.unwrap();
+    let mut each = router();
+    let four: f64 = (0..4).map(|_| feedback(&mut each, &packet.toll)).sum();
+    let mut once = router();
+    let for_four = Toll { offer: 0.04, stake: 4.0, ..packet.toll };
+    assert!((feedback(&mut once, &for_four) - four).abs() < 1e-3);
+    assert!((once.pools().0 - each.pools().0).abs() < 1e-3 && (once.pools().1 - each.pools().1).abs() < 1e-3);
+    // A lie, or no number: the toll speaks for itself, or for so many as can be.
+    for stake in [f32::NAN, -3.0, 0.0, 1.0] {
+        assert!((feedback(&mut router(), &Toll { stake, ..packet.toll }) - four / 4.0).abs() < 1e-3);
+    }
+    assert!(feedback(&mut router(), &Toll { stake: f32::INFINITY, ..packet.toll }).is_finite());
+}
+
+#[test]
 fn a_case_calculated_by_hand() {
     by_hand::<f64>();
     by_hand::<Shift32>();

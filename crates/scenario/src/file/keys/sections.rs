@@ -630,6 +630,12 @@ pub(crate) static XCP_FLOW: Section = Section {
             Else("nothing is given up"),
             "Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).",
         ),
+        key(
+            "every",
+            Kind::Count { least: 1, most: 65536 },
+            Is("1"),
+            "A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With `encoding = \"acp\"`.",
+        ),
     ]],
 };
 

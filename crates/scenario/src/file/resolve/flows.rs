@@ -232,6 +232,7 @@ impl<'a> Resolver<'a> {
                 whole_window: xcp.truth("whole-window"),
                 gain_segment: xcp.bytes("gain-segment").unwrap_or(u64::from(packet_size)) as u32,
                 aging: xcp.number_if("aging"),
+                every: xcp.count("every").unwrap_or(1) as u32,
             }),
             _ => SenderLaw::NewReno,
         };
@@ -241,6 +242,15 @@ impl<'a> Resolver<'a> {
             "draft-3" => Encoding::Draft3,
             _ => Encoding::Acp,
         };
+        if matches!(law, SenderLaw::Xcp(XcpSender { every: 2.., .. })) && encoding != Encoding::Acp {
+            self.mistakes
+                .add(
+                    xcp.key_at("every"),
+                    "the encoding has no word for how many packets a toll speaks for",
+                    "not carried",
+                )
+                .help("leave `encoding` out: `acp` has one");
+        }
         if k.has("feedback") && !matches!(encoding, Encoding::TcpOption { .. }) {
             self.mistakes
                 .add(k.key_at("feedback"), "`feedback` is of the encoding `tcp-option` only", "of no use")
