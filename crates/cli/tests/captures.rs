@@ -15,7 +15,7 @@ from = "a"
 to = "b"
 rate = "10 Mbps"
 delay = "10 ms"
-limit = "20 packets"
+limit = "200 packets"
 law = "xcp"
 
 [link.wire.reverse]
