@@ -125,6 +125,16 @@ fn every_experiment_reads_and_is_listed() {
         "headers",
         "duplex",
         "ns2",
+        "fraction",
+        "overhead",
+        "buffers",
+        "contention",
+        "loss",
+        "blockage",
+        "blockage-long",
+        "mixed-after",
+        "mixed-before",
+        "sparse",
     ] {
         assert!(listed.contains(&format!("xcp/{figure}")), "xcp/{figure} is missing from {listed:?}");
     }
@@ -140,6 +150,10 @@ fn every_experiment_reads_and_is_listed() {
         for claim in &experiment.claims {
             assert!(claim.id.starts_with(&prefix), "{} is not called {prefix}…", claim.id);
             assert!(!claim.says.is_empty(), "{} does not say what it is", claim.id);
+            if let Some(part) = &claim.measurement.part {
+                assert!(experiment.cells.within(part).next().is_some(), "{} is about no variant", claim.id);
+                continue;
+            }
             let variant = &claim.measurement.variant;
             let known = scenario.variants().iter().any(|v| v.name == *variant);
             assert!(known || variant.contains('*'), "{} is about an unknown variant `{variant}`", claim.id);

@@ -23,7 +23,7 @@ impl Cells {
     }
 
     /// The variants that lie in `part`, in the grid's order.
-    pub(crate) fn within<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a str> {
+    pub fn within<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(|(_, cell)| part.holds(cell)).map(|(name, _)| name.as_str())
     }
 
