@@ -135,6 +135,7 @@ fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
         size: packet.size,
         kind: packet.kind,
         ect: false,
+        l4s: false,
         backlog_packets: 1,
         backlog_bytes: 1500,
         waited: Time::ZERO,
