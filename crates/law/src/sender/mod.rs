@@ -4,11 +4,13 @@
 //! segments may be in flight, how fast they may leave, and what to write into the next packet's toll. Loss
 //! detection and recovery belong to the transport; a law only decides what a loss means for its window.
 
+mod cheat;
 mod cubic;
 mod dctcp;
 mod newreno;
 mod xcp;
 
+pub use cheat::{Cheat, Trick};
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use newreno::{NewReno, NewRenoConfig};

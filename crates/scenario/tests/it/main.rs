@@ -3,6 +3,7 @@
 mod determinism;
 mod effects;
 mod faults;
+mod meters;
 mod scenes;
 
 use tollway_scenario::file::Scenario;

@@ -12,7 +12,8 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::plan::{
-    Amount, Arithmetic, Codel, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp, XcpForm,
+    Amount, Arithmetic, Codel, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Meter, Pie, Red, Xcp,
+    XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -35,6 +36,7 @@ struct Side<'a> {
     overhead: u32,
     capacity: Rate,
     loss: f64,
+    meter: Option<Meter>,
     laws: Laws<'a>,
 }
 
@@ -143,6 +145,7 @@ impl<'a> Resolver<'a> {
             overhead,
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
+            meter: self.meter(&keys),
             laws: Laws::of(&keys),
         };
         let back_rate = reverse.rate("rate").unwrap_or(rate);
@@ -153,6 +156,7 @@ impl<'a> Resolver<'a> {
             overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
             capacity: reverse.rate("capacity").unwrap_or(back_rate),
             loss: reverse.number("loss"),
+            meter: None,
             laws: Laws::of(&reverse).or(there.laws),
         };
         let first = self.plan.links.len() as u32;
@@ -183,6 +187,7 @@ impl<'a> Resolver<'a> {
                     law: law.clone(),
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
+                    meter: side.meter,
                 });
             };
             make(&there, &there_law, Direction::Forward, name_k.clone());
@@ -207,6 +212,38 @@ impl<'a> Resolver<'a> {
         if duplex {
             ports(&back, &back_law, first + 1);
         }
+    }
+
+    /// The meter at a link's end.
+    fn meter(&mut self, link: &Reader<'a>) -> Option<Meter> {
+        let keys = link.table("meter", &keys::METER);
+        if !keys.is_there() {
+            return None;
+        }
+        if !link.truth("duplex") {
+            self.mistakes
+                .add(
+                    keys.place(),
+                    "a meter watches acknowledgements too, and this link has no way back",
+                    "here",
+                )
+                .help("leave out `duplex = false`, or put the meter on another link");
+        }
+        if link.has("medium") {
+            self.mistakes
+                .add(
+                    keys.place(),
+                    "on a shared medium a meter can't tell how long packets wait for it",
+                    "here",
+                )
+                .help("put the meter on a link with a transmitter of its own");
+        }
+        Some(Meter {
+            tolerance: keys.number("tolerance"),
+            burst: keys.number("burst"),
+            patience: keys.number("patience"),
+            enforce: keys.truth("enforce"),
+        })
     }
 
     /// The limits of all queues, now that it is known what crosses them, and what hangs on them.
