@@ -125,6 +125,8 @@ fn every_experiment_reads_and_is_listed() {
         "headers",
         "duplex",
         "ns2",
+        "police",
+        "police-honest",
     ] {
         assert!(listed.contains(&format!("xcp/{figure}")), "xcp/{figure} is missing from {listed:?}");
     }
