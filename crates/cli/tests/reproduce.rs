@@ -135,6 +135,8 @@ fn every_experiment_reads_and_is_listed() {
         "mixed-after",
         "mixed-before",
         "sparse",
+        "police",
+        "police-honest",
     ] {
         assert!(listed.contains(&format!("xcp/{figure}")), "xcp/{figure} is missing from {listed:?}");
     }

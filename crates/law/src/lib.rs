@@ -10,9 +10,11 @@
 //! | [`link`] | what does this link say? |
 //! | [`receiver`] | what goes back? |
 //! | [`sender`] | how fast may I go? |
+//! | [`meter`] | does a sender do as it says, and as it is told? |
 //! | [`units`], [`time`] | in what units, and when? |
 
 pub mod link;
+pub mod meter;
 pub mod receiver;
 pub mod sender;
 pub mod time;

@@ -117,6 +117,21 @@ pub struct Link {
     pub medium: Option<MediumId>,
     /// Probability that a packet is lost on the wire.
     pub loss: f64,
+    /// The meter at its far end; only of a link that has a way back.
+    pub meter: Option<Meter>,
+}
+
+/// A meter for flows that enter there ([`tollway_law::meter`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Meter {
+    /// How far what is stated may be from what is measured, as a part of it.
+    pub tolerance: f64,
+    /// Round trips of excess before a flow is accused.
+    pub burst: f64,
+    /// Round trips for which a wrong round trip must be stated without a break.
+    pub patience: f64,
+    /// Accused flows are held to their allotment, not only reported.
+    pub enforce: bool,
 }
 
 /// Which way along a link.
@@ -343,6 +358,32 @@ pub struct XcpSender {
     pub aging: Option<f64>,
     /// A toll on every so manyth packet only.
     pub every: u32,
+    /// What it does wrong on purpose.
+    pub cheat: Option<Cheat>,
+}
+
+/// A sender that cheats.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cheat {
+    /// What it does.
+    pub trick: Trick,
+    /// How many times too small or too large what it states is.
+    pub factor: f64,
+    /// Since when.
+    pub from: Time,
+}
+
+/// What a cheat does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trick {
+    /// Gives back nothing of its window.
+    IgnoreNegative,
+    /// States a smaller window.
+    UnderstateWindow,
+    /// States a longer round trip.
+    OverstateRtt,
+    /// States a shorter one.
+    UnderstateRtt,
 }
 
 /// What a loss does to an XCP sender's window.

@@ -14,6 +14,7 @@
 
 mod control;
 mod link;
+mod meter;
 mod network;
 mod scheduler;
 mod slab;

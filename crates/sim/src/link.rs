@@ -8,6 +8,7 @@ use tollway_proto::port::{Limit, Offered, Queues};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
 use crate::control::ControlLog;
+use crate::meter::Watch;
 use crate::slab::Slab;
 use crate::trace::{Cursor, Trace};
 
@@ -74,6 +75,8 @@ pub struct Drops {
     pub before: u64,
     /// Random loss on the wire.
     pub after: u64,
+    /// The meter at the far end: over the allotment of a flow that is held.
+    pub meter: u64,
 }
 
 impl Drops {
@@ -84,7 +87,7 @@ impl Drops {
 
     /// All packets lost here.
     pub fn total(&self) -> u64 {
-        self.full + self.law + self.before + self.after
+        self.full + self.law + self.before + self.after + self.meter
     }
 }
 
@@ -174,9 +177,10 @@ struct Rare {
     trace: Option<Box<Cursor>>,
 }
 
-/// What goes wrong on a link.
+/// What goes wrong on a link, and who watches it.
 #[derive(Debug)]
 pub(crate) struct Faults {
+    pub(crate) watch: Option<Watch>,
     rng: Pcg64Mcg,
     pub(crate) losses: Vec<LossSpec>,
     pub(crate) blackout: bool,
@@ -186,7 +190,7 @@ impl Faults {
     pub(crate) fn new(seed: u64, link: u32) -> Faults {
         // A stream of its own for each link: losses here don't depend on traffic elsewhere.
         let seed = seed ^ (u64::from(link) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Faults { rng: Pcg64Mcg::seed_from_u64(seed), losses: Vec::new(), blackout: false }
+        Faults { watch: None, rng: Pcg64Mcg::seed_from_u64(seed), losses: Vec::new(), blackout: false }
     }
 
     /// Whether `packet` is lost at `place`.
@@ -283,6 +287,29 @@ impl Link {
                 self.behind.push_back(Arrival { at: arrival.at.max(now), ..arrival });
             }
         }
+    }
+
+    /// What a meter does at the far end.
+    #[inline]
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        self.faults.as_ref().and_then(|faults| faults.watch)
+    }
+
+    /// How long a packet of `size` bytes takes on the wire, without the way.
+    pub(crate) fn wire_time(&self, size: u16) -> Time {
+        let bytes = u64::from(size) + u64::from(self.overhead);
+        Time((bytes * self.ns_per_byte) >> FRACTION_BITS)
+    }
+
+    /// One-way propagation delay.
+    pub(crate) fn delay(&self) -> Time {
+        self.delay
+    }
+
+    /// A meter has dropped a packet at the far end.
+    #[cold]
+    pub(crate) fn note_metered(&mut self) {
+        self.rare.drops.meter += 1;
     }
 
     /// Whether random loss takes the packet off the wire.

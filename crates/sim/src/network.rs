@@ -1,12 +1,14 @@
 //! The network and its event loop.
 
 use tollway_law::link::AnyLink;
+use tollway_law::meter::{FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
 use crate::control::{ControlInterval, ControlLog};
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
+use crate::meter::{Meters, Watch};
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceId, SourceSpec};
@@ -23,6 +25,7 @@ pub struct Network<M> {
     slab: Slab,
     links: Vec<Link>,
     mediums: Vec<Medium>,
+    meters: Meters,
     sources: Vec<Source>,
     endpoints: Vec<Endpoint<M>>,
     /// All routes one after the other: links, then an end.
@@ -152,6 +155,7 @@ impl<M: Machine> Network<M> {
             slab: Slab::default(),
             links: Vec::new(),
             mediums: Vec::new(),
+            meters: Meters::default(),
             sources: Vec::new(),
             endpoints: Vec::new(),
             routes: Vec::new(),
@@ -193,6 +197,25 @@ impl<M: Machine> Network<M> {
         self.links[link.0 as usize].set_trace(trace);
     }
 
+    /// Puts a meter at the far end of `link`, for flows that enter there; their acknowledgements come `back`. Meters come
+    /// before the flows. A flow is metered where its data first pass a meter, and only once.
+    pub fn add_meter(&mut self, link: LinkId, back: LinkId, config: MeterConfig) {
+        assert!(self.endpoints.is_empty(), "meters are added before flows");
+        let post = self.meters.add_post(config);
+        self.faults(link).watch = Some(Watch::Entry(post));
+        self.faults(back).watch = Some(Watch::Exit(post));
+    }
+
+    /// What a meter knows of a flow; `None` if its data never passed one.
+    pub fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
+        self.meters.of(flow.0)
+    }
+
+    /// Flows that meters have seen, and how many of them they accuse, also those that are gone.
+    pub fn metered(&self) -> (u64, u64) {
+        self.meters.counts()
+    }
+
     /// Adds a route over `links`, in order.
     pub fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         let route = RouteId(self.routes.len() as u32);
@@ -216,6 +239,7 @@ impl<M: Machine> Network<M> {
     pub fn add_flow(&mut self, spec: FlowSpec<M>) -> FlowId {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
+        self.meters.announce(flow.0, spec.segment);
         let (client, server) = Endpoint::pair(spec);
         self.endpoints.push(client);
         self.endpoints.push(server);
@@ -229,6 +253,7 @@ impl<M: Machine> Network<M> {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.slab.forget_lost(flow.0);
+        self.meters.announce(flow.0, spec.segment);
         let (client, server) = Endpoint::pair(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;
@@ -516,7 +541,7 @@ impl<M: Machine> Network<M> {
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
         let next = self.routes[packet.cursor as usize];
-        if link.faults.is_some() && link.lost_on_wire(self.slab.get(slot)) {
+        if link.faults.is_some() && self.ends_on_wire(id, slot) {
             if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
                 && seen.link.0 == id
                 && seen.at == now
@@ -528,6 +553,41 @@ impl<M: Machine> Network<M> {
             self.offer(next, slot);
         } else {
             self.deliver(next, slot);
+        }
+    }
+
+    /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a meter there
+    /// drops it.
+    #[inline(never)]
+    fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
+        let link = &mut self.links[id as usize];
+        let watch = link.watch();
+        match watch {
+            None => {}
+            // The meter stands where the wire begins, and doesn't see what is lost on it.
+            Some(Watch::Exit(post)) => self.meters.on_exit(self.now, post, self.slab.get(slot)),
+            Some(Watch::Entry(post)) => {
+                self.meters.on_wire(self.now, post, link.wire_time(self.slab.get(slot).size));
+            }
+        }
+        if link.lost_on_wire(self.slab.get(slot)) {
+            return true;
+        }
+        let Some(Watch::Entry(post)) = watch else { return false };
+        let packet = self.slab.get_mut(slot);
+        match self.meters.on_entry(self.now, post, link, packet) {
+            Passage::Untouched => false,
+            Passage::Rewritten => {
+                let (flow, size) = (packet.flow, u32::from(packet.size));
+                if let Some((encoding, _)) = self.slab.encoding(flow) {
+                    encoding.quantise_sender(&mut self.slab.get_mut(slot).toll, size);
+                }
+                false
+            }
+            Passage::Dropped => {
+                link.note_metered();
+                true
+            }
         }
     }
 

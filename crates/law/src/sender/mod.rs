@@ -5,6 +5,7 @@
 //! detection and recovery belong to the transport; a law only decides what a loss means for its window.
 
 mod bbr;
+mod cheat;
 mod cubic;
 mod dctcp;
 mod delivery;
@@ -12,6 +13,7 @@ mod newreno;
 mod xcp;
 
 pub use bbr::{Bbr, BbrConfig, Phase as BbrPhase};
+pub use cheat::{Cheat, Trick};
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use delivery::{Delivery, Lost};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tollway_law::link::{self, AnyLink, DropTail, xcp};
+use tollway_law::meter::{MeterConfig, Offence};
 use tollway_law::sender::{self, AnySender};
 use tollway_law::{Bytes, Time};
 use tollway_proto::encoding::draft20::Version;
@@ -16,7 +17,7 @@ use tollway_sim::{
 
 use crate::plan::{
     self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Request, SenderLaw,
-    TransportId, XcpForm,
+    TransportId, Trick, XcpForm,
 };
 
 /// The simulated network and what of the plan became what.
@@ -69,6 +70,11 @@ impl Built {
         for medium in &plan.media {
             let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
             network.add_medium(&members);
+        }
+        for (i, link) in plan.links.iter().enumerate() {
+            if let (Some(meter), Some(twin)) = (link.meter, link.twin) {
+                network.add_meter(links[i], links[twin.0 as usize], meter_config(meter));
+            }
         }
         let mut built = Built {
             network,
@@ -134,8 +140,8 @@ impl Built {
         // A stream of chance of its own for each sender.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
-        let mut client = Connection::client(config, sender_law(transport, seed), 0);
-        let mut server = Connection::server(config, sender_law(transport, !seed), 0);
+        let mut client = Connection::client(config, sender(transport, seed), 0);
+        let mut server = Connection::server(config, sender(transport, !seed), 0);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
         for sender in senders.into_iter().flatten() {
             match ends.data {
@@ -233,10 +239,33 @@ impl Built {
                 }
             }
         }
+        if plan.links.iter().any(|link| link.meter.is_some()) {
+            self.meter_extras(plan, extra);
+        }
         for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
             let stats = self.network.read_source(id);
             extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);
             extra.insert(format!("cbr-arrived.{}", cbr.name), stats.arrived_packets as f64);
+        }
+    }
+
+    /// What meters found.
+    fn meter_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        let (seen, accused) = self.network.metered();
+        extra.insert("metered".into(), seen as f64);
+        extra.insert("accused".into(), accused as f64);
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            let Some(meter) = self.network.meter(id) else { continue };
+            let Some(accusation) = meter.accusation() else { continue };
+            let offence = match accusation.offence {
+                Offence::WindowUnderstated => "window-understated",
+                Offence::RttOverstated => "rtt-overstated",
+                Offence::RttUnderstated => "rtt-understated",
+                Offence::Overdrawn => "overdrawn",
+            };
+            let name = &flow.name;
+            extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.as_secs_f64());
+            extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
         }
     }
 }
@@ -342,6 +371,17 @@ fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
     }
 }
 
+/// The sender, as honest as the plan says.
+fn sender(transport: &plan::Transport, seed: u64) -> AnySender {
+    let law = sender_law(transport, seed);
+    match transport.law {
+        SenderLaw::Xcp(plan::XcpSender { cheat: Some(cheat), .. }) => {
+            AnySender::custom(sender::Cheat::new(law, trick(cheat), cheat.from))
+        }
+        _ => law,
+    }
+}
+
 fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
@@ -368,6 +408,20 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
         }
         .build()
         .into(),
+    }
+}
+
+fn meter_config(meter: plan::Meter) -> MeterConfig {
+    let plan::Meter { tolerance, burst, patience, enforce } = meter;
+    MeterConfig { tolerance, burst, patience, enforce }
+}
+
+fn trick(cheat: plan::Cheat) -> sender::Trick {
+    match cheat.trick {
+        Trick::IgnoreNegative => sender::Trick::IgnoreNegative,
+        Trick::UnderstateWindow => sender::Trick::UnderstateWindow(cheat.factor),
+        Trick::OverstateRtt => sender::Trick::OverstateRtt(cheat.factor),
+        Trick::UnderstateRtt => sender::Trick::UnderstateRtt(cheat.factor),
     }
 }
 

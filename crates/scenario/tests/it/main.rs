@@ -4,6 +4,7 @@ mod captures;
 mod determinism;
 mod effects;
 mod faults;
+mod meters;
 mod scenes;
 
 use tollway_scenario::file::Scenario;

@@ -191,6 +191,12 @@ const LINK_KEYS: &[Key] = &[
         "The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.",
     ),
     key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
+    key(
+        "meter",
+        Kind::Table(&METER),
+        Else("none"),
+        "A meter at its far end, for the flows that enter there.",
+    ),
     key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
     key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
     key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
@@ -231,6 +237,39 @@ pub(crate) static REVERSE: Section = Section {
         key("pie", Kind::Table(&PIE), Else("the link's"), "Constants of the law `pie`."),
         key("dualpi2", Kind::Table(&DUALPI2), Else("the link's"), "Constants of the law `dualpi2`."),
         key("step", Kind::Table(&STEP), Else("the link's"), "Constant of the law `step`."),
+    ]],
+};
+
+/// `[link.NAME.meter]`.
+pub(crate) static METER: Section = Section {
+    header: "[link.NAME.meter]",
+    says: "A meter where a host's own link ends. It checks what XCP senders state and do against what it measures, reports \
+           those it accuses, and holds them to their allotment. A flow is metered where its data first pass one.",
+    parts: &[&[
+        key(
+            "tolerance",
+            Kind::Over { over: 0.0, most: 10.0 },
+            Is("0.2"),
+            "How far what is stated may be from what is measured, as a part of it.",
+        ),
+        key(
+            "burst",
+            Kind::Over { over: 1.0, most: 1000.0 },
+            Is("2"),
+            "Round trips of excess before a flow is accused; a window sent at once is one.",
+        ),
+        key(
+            "patience",
+            Kind::Number { least: 0.0, most: 1000.0 },
+            Is("4"),
+            "Round trips for which a wrong round trip must be stated without a break.",
+        ),
+        key(
+            "enforce",
+            Kind::Truth,
+            Is("true"),
+            "Whether accused flows are held to their allotment, or only reported.",
+        ),
     ]],
 };
 
@@ -636,6 +675,28 @@ pub(crate) static XCP_FLOW: Section = Section {
             Is("1"),
             "A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With `encoding = \"acp\"`.",
         ),
+        key("cheat", Kind::Table(&CHEAT), Else("an honest sender"), "What the sender does wrong on purpose."),
+    ]],
+};
+
+/// `[flow.NAME.xcp.cheat]`.
+pub(crate) static CHEAT: Section = Section {
+    header: "[flow.NAME.xcp.cheat]",
+    says: "A sender that cheats, for meters to find; `[workload.NAME.xcp.cheat]` likewise.",
+    parts: &[&[
+        key(
+            "trick",
+            Kind::Word(&["ignore-negative", "understate-window", "overstate-rtt", "understate-rtt"]),
+            Must,
+            "Gives back nothing of its window; or states a window or a round trip that is not its own.",
+        ),
+        key(
+            "factor",
+            Kind::Over { over: 1.0, most: 1e6 },
+            Is("2"),
+            "How many times too small or too large what it states is.",
+        ),
+        key("from", TIME, Is("0 s"), "Since when."),
     ]],
 };
 
@@ -752,7 +813,7 @@ pub(crate) static LOSS: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 24] {
+pub(crate) fn all() -> [&'static Section; 26] {
     [
         &TOP,
         &MEASURE,
@@ -762,6 +823,7 @@ pub(crate) fn all() -> [&'static Section; 24] {
         &MEDIUM,
         &LINK,
         &REVERSE,
+        &METER,
         &XCP,
         &RED,
         &CODEL,
@@ -774,6 +836,7 @@ pub(crate) fn all() -> [&'static Section; 24] {
         &RTO,
         &RECEIVE_WINDOW,
         &XCP_FLOW,
+        &CHEAT,
         &WORKLOAD,
         &CBR,
         &CHANGE,

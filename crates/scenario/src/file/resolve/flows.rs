@@ -11,8 +11,8 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan, Request as Ask,
-    Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
+    Cbr, Cheat, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
+    Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -233,6 +233,7 @@ impl<'a> Resolver<'a> {
                 gain_segment: xcp.bytes("gain-segment").unwrap_or(u64::from(packet_size)) as u32,
                 aging: xcp.number_if("aging"),
                 every: xcp.count("every").unwrap_or(1) as u32,
+                cheat: cheat(&xcp),
             }),
             _ => SenderLaw::NewReno,
         };
@@ -510,6 +511,19 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
     };
     // A quotient that is whole but for its last bit is whole; `as` saturates.
     (packets + 1e-9) as u32
+}
+
+/// What an XCP sender does wrong on purpose.
+fn cheat(xcp: &Reader<'_>) -> Option<Cheat> {
+    let keys = xcp.table("cheat", &keys::CHEAT);
+    let trick = match keys.word("trick") {
+        "ignore-negative" => Trick::IgnoreNegative,
+        "understate-window" => Trick::UnderstateWindow,
+        "overstate-rtt" => Trick::OverstateRtt,
+        "understate-rtt" => Trick::UnderstateRtt,
+        _ => return None,
+    };
+    Some(Cheat { trick, factor: keys.number("factor"), from: keys.span("from") })
 }
 
 fn path((from, to): (NodeId, NodeId)) -> Path {

@@ -14,8 +14,8 @@ use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::import;
 use crate::plan::{
-    Amount, Arithmetic, Codel, Direction, DualPi2, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp,
-    XcpForm,
+    Amount, Arithmetic, Codel, Direction, DualPi2, Link, LinkId, LinkLaw, Medium, MediumId, Meter, Pie, Red,
+    Xcp, XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -43,6 +43,7 @@ struct Side<'a> {
     overhead: u32,
     capacity: Rate,
     loss: f64,
+    meter: Option<Meter>,
     laws: Laws<'a>,
 }
 
@@ -164,6 +165,7 @@ impl<'a> Resolver<'a> {
             overhead,
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
+            meter: self.meter(&keys),
             laws: Laws::of(&keys),
         };
         let back_rate = match &back_trace {
@@ -181,6 +183,7 @@ impl<'a> Resolver<'a> {
             overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
             capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
             loss: side_of("loss").number("loss"),
+            meter: None,
             laws: Laws::of(&reverse).or(there.laws),
         };
         let first = self.plan.links.len() as u32;
@@ -212,6 +215,7 @@ impl<'a> Resolver<'a> {
                     law: law.clone(),
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
+                    meter: side.meter,
                 });
             };
             make(&there, &there_law, Direction::Forward, name_k.clone());
@@ -260,6 +264,43 @@ impl<'a> Resolver<'a> {
             trace.peak_rate(second).mbps()
         ));
         Some(trace)
+    }
+
+    /// The meter at a link's end.
+    fn meter(&mut self, link: &Reader<'a>) -> Option<Meter> {
+        let keys = link.table("meter", &keys::METER);
+        if !keys.is_there() {
+            return None;
+        }
+        if !link.truth("duplex") {
+            self.mistakes
+                .add(
+                    keys.place(),
+                    "a meter watches acknowledgements too, and this link has no way back",
+                    "here",
+                )
+                .help("leave out `duplex = false`, or put the meter on another link");
+        }
+        if link.has("medium") {
+            self.mistakes
+                .add(
+                    keys.place(),
+                    "on a shared medium a meter can't tell how long packets wait for it",
+                    "here",
+                )
+                .help("put the meter on a link with a transmitter of its own");
+        }
+        if link.has("trace") {
+            self.mistakes
+                .add(keys.place(), "a meter reckons with the link's rate, and a trace has none", "here")
+                .help("put the meter on a link with a rate");
+        }
+        Some(Meter {
+            tolerance: keys.number("tolerance"),
+            burst: keys.number("burst"),
+            patience: keys.number("patience"),
+            enforce: keys.truth("enforce"),
+        })
     }
 
     /// The limits of all queues, now that it is known what crosses them, and what hangs on them.

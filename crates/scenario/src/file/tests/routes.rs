@@ -27,6 +27,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         law: LinkLaw::DropTail,
         medium: None,
         loss: 0.0,
+        meter: None,
     }
 }
 

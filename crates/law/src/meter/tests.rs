@@ -1,0 +1,177 @@
+//! Meters driven by hand: a sender of one window a round trip, evenly spaced, whose packets come back 100 ms later.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+const RTT: Time = Time::from_millis(100);
+
+/// What a sender does and says; the truth is a round trip of 100 ms.
+#[derive(Clone, Copy)]
+struct Habit {
+    /// Packets a round trip.
+    window: u64,
+    stated_window: f64,
+    stated_rtt: f64,
+    /// Feedback on each packet, bytes/s.
+    echo: f32,
+}
+
+const HONEST: Habit = Habit { window: 20, stated_window: 20.0, stated_rtt: 0.1, echo: 0.0 };
+
+struct Bench {
+    meter: FlowMeter,
+    now: Time,
+    seq: u32,
+    returning: VecDeque<(Time, u32, f32)>,
+    passed: u64,
+    last: Toll,
+}
+
+impl Bench {
+    fn new(config: MeterConfig) -> Bench {
+        Bench {
+            meter: FlowMeter::new(config, 1500),
+            now: Time::ZERO,
+            seq: 0,
+            returning: VecDeque::new(),
+            passed: 0,
+            last: Toll::default(),
+        }
+    }
+
+    /// `rounds` round trips with a habit; the first ones open the window that it has.
+    fn run(&mut self, habit: Habit, rounds: u64) {
+        self.passed = 0;
+        for _ in 0..rounds * habit.window {
+            self.now += Time(RTT.0 / habit.window);
+            while let Some((_, stamp, echo)) = self.returning.pop_front_if(|back| back.0 <= self.now) {
+                self.meter.on_ack(self.now, &Ack { stamp: Some(stamp), echo: Some(echo) });
+            }
+            let stamp = (self.now.0 >> 6) as u32;
+            let data = Data { size: 1500, seq: self.seq, stamp, sent: self.now, waited: Time::ZERO };
+            let rtt = habit.stated_rtt as f32;
+            let offer = (habit.stated_rtt / habit.stated_window) as f32;
+            let mut toll = Toll { rtt, offer, ..Toll::default() };
+            if self.meter.on_data(self.now, &data, Some(&mut toll)) != Passage::Dropped {
+                self.last = toll;
+                self.returning.push_back((self.now + RTT, stamp, habit.echo));
+                self.passed += 1;
+            }
+            self.seq = self.seq.wrapping_add(1);
+        }
+    }
+
+    /// A flow with a window of 20 packets that nothing is wrong with: ten at first, ten by feedback.
+    fn settled(config: MeterConfig) -> Bench {
+        let mut bench = Bench::new(config);
+        bench.run(Habit { window: 10, stated_window: 10.0, ..HONEST }, 2);
+        // 10 more packets over the 10 of a round trip: a packet a packet.
+        bench.run(Habit { window: 10, stated_window: 10.0, echo: 15_000.0, ..HONEST }, 1);
+        bench.run(Habit { window: 10, stated_window: 10.0, ..HONEST }, 1);
+        bench.run(HONEST, 20);
+        assert_eq!(bench.meter.accusation(), None);
+        bench
+    }
+
+    /// Round trips until a habit is found out.
+    fn rounds_to_find(config: MeterConfig, habit: Habit) -> (Offence, f64) {
+        let mut bench = Bench::settled(config);
+        let begun = bench.now;
+        bench.run(habit, 20);
+        let accusation = bench.meter.accusation().expect("it is found");
+        (accusation.offence, (accusation.at - begun).as_secs_f64() / 0.1)
+    }
+}
+
+#[test]
+fn it_measures_the_round_trip_and_reckons_the_window_itself() {
+    let bench = Bench::settled(MeterConfig::default());
+    assert!((bench.meter.rtt() - 0.1).abs() < 1e-6, "{}", bench.meter.rtt());
+    // The first window is taken as seen, up to ten packets; feedback made the rest.
+    assert!((bench.meter.allotment() - 20.0).abs() < 0.01, "{}", bench.meter.allotment());
+}
+
+#[test]
+fn each_offence_is_found_within_fifteen_round_trips() {
+    let config = MeterConfig::default();
+    let cases = [
+        (Habit { stated_window: 10.0, ..HONEST }, Offence::WindowUnderstated),
+        (Habit { stated_rtt: 0.2, ..HONEST }, Offence::RttOverstated),
+        (Habit { stated_rtt: 0.05, ..HONEST }, Offence::RttUnderstated),
+        // Told to give back a tenth of its window in each round trip.
+        (Habit { echo: -1_500.0, ..HONEST }, Offence::Overdrawn),
+    ];
+    for (habit, offence) in cases {
+        let (found, rounds) = Bench::rounds_to_find(config, habit);
+        assert_eq!(found, offence);
+        assert!(rounds < 15.0, "{offence:?} after {rounds}");
+    }
+}
+
+#[test]
+fn small_lies_and_bursts_of_a_window_pass() {
+    for habit in [
+        Habit { stated_window: 18.0, ..HONEST },
+        Habit { stated_rtt: 0.11, ..HONEST },
+        Habit { stated_rtt: 0.09, ..HONEST },
+        HONEST,
+    ] {
+        let mut bench = Bench::settled(MeterConfig::default());
+        bench.run(habit, 200);
+        assert_eq!(bench.meter.accusation(), None);
+    }
+    // A whole window at once, once a round trip.
+    let mut bench = Bench::settled(MeterConfig::default());
+    for round in 1..100 {
+        let at = bench.now + Time(RTT.0 * round);
+        for _ in 0..20 {
+            bench.seq += 1;
+            let data =
+                Data { size: 1500, seq: bench.seq, stamp: (at.0 >> 6) as u32, sent: at, waited: Time::ZERO };
+            let mut toll = Toll { rtt: 0.1, offer: 0.005, ..Toll::default() };
+            bench.meter.on_data(at, &data, Some(&mut toll));
+        }
+        assert_eq!(bench.meter.accusation(), None);
+    }
+}
+
+#[test]
+fn who_is_held_gets_its_allotment_and_true_words() {
+    let mut bench = Bench::settled(MeterConfig::default());
+    // Twice its window, and half of that stated: overdrawn within a few round trips.
+    let greedy = Habit { window: 40, stated_window: 40.0, ..HONEST };
+    bench.run(greedy, 10);
+    assert_eq!(bench.meter.accusation().map(|a| a.offence), Some(Offence::Overdrawn));
+    bench.run(greedy, 50);
+    let share = bench.passed as f64 / (50.0 * 20.0);
+    // A packet more, and what it was forgiven before it was accused.
+    assert!((0.9..1.15).contains(&share), "{share} of the allotment passed");
+    // What leaves is what it is: 20 packets in 100 ms.
+    assert!((bench.last.rtt - 0.1).abs() < 1e-3);
+    assert!((bench.last.rtt / bench.last.offer - 20.0).abs() < 2.0, "{:?}", bench.last);
+    // Held to less once feedback says so: some 20 packets · 300 B/s · 0.1 s are 0.4 packets a round trip.
+    bench.run(Habit { echo: -300.0, ..greedy }, 10);
+    assert!(bench.meter.allotment() < 19.0 && bench.meter.dropped() > 500);
+}
+
+#[test]
+fn a_meter_that_only_reports_touches_nothing() {
+    let mut bench = Bench::settled(MeterConfig { enforce: false, ..MeterConfig::default() });
+    bench.run(Habit { window: 60, stated_window: 20.0, ..HONEST }, 30);
+    assert!(bench.meter.accusation().is_some());
+    assert_eq!((bench.passed, bench.meter.dropped()), (60 * 30, 0));
+    assert_eq!((bench.last.rtt, bench.last.offer), (0.1, 0.005));
+}
+
+#[test]
+fn wild_words_and_lost_timestamps_do_no_harm() {
+    let mut bench = Bench::settled(MeterConfig::default());
+    for word in [f32::NAN, f32::INFINITY, -1.0, 0.0, f32::MAX] {
+        let mut toll = Toll { rtt: word, offer: word, ..Toll::default() };
+        let data = Data { size: 1500, seq: bench.seq, stamp: 7, sent: bench.now, waited: Time::ZERO };
+        bench.meter.on_data(bench.now, &data, Some(&mut toll));
+        bench.meter.on_ack(bench.now, &Ack { stamp: Some(0xdead_beef), echo: Some(word) });
+        assert!(bench.meter.allotment().is_finite() && bench.meter.rtt().is_finite());
+    }
+}
