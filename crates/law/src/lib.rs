@@ -10,15 +10,19 @@
 //! | [`link`] | what does this link say? |
 //! | [`receiver`] | what goes back? |
 //! | [`sender`] | how fast may I go? |
-//! | [`units`], [`time`] | in what units, and when? |
+//! | [`sharing`] | who of an owner's flows gets how much? |
+//! | [`units`], [`price`], [`time`] | in what units, and when? |
 
 pub mod link;
+pub mod price;
 pub mod receiver;
 pub mod sender;
+pub mod sharing;
 pub mod time;
 pub mod toll;
 pub mod units;
 
+pub use price::{Budget, Price};
 pub use time::Time;
 pub use toll::{Kind, Toll};
 pub use units::{Bytes, Rate, UnitError};

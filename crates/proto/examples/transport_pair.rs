@@ -106,6 +106,8 @@ fn copy(law: &AnySender) -> AnySender {
         AnySender::Cubic(law) => law.clone().into(),
         AnySender::Dctcp(law) => law.clone().into(),
         AnySender::Xcp(law) => law.clone().into(),
+        AnySender::Fcp(law) => (**law).clone().into(),
+        AnySender::Rcp(law) => law.clone().into(),
         AnySender::Custom(_) => NewRenoConfig::default().build().into(),
     }
 }

@@ -7,15 +7,19 @@
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
 mod codel;
+pub mod fcp;
 mod pie;
 mod random;
+mod rcp;
 mod red;
 mod shadow;
 mod step;
 pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
+pub use fcp::{Fcp, FcpConfig, PreloadSpan};
 pub use pie::{Pie, PieConfig};
+pub use rcp::{Rcp, RcpConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
 pub use step::{Step, StepConfig};
@@ -96,6 +100,10 @@ pub enum AnyLink {
     Pie(Box<Pie>),
     /// [`Step`].
     Step(Box<Step>),
+    /// [`Fcp`].
+    Fcp(Box<Fcp>),
+    /// [`Rcp`].
+    Rcp(Box<Rcp>),
     /// [`Xcp`] in floats.
     Xcp(Box<Xcp<f64>>),
     /// [`Xcp`] with a 32-bit significand, without floats.
@@ -148,7 +156,9 @@ impl AnyLink {
             | AnyLink::Red(_)
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
-            | AnyLink::Step(_) => None,
+            | AnyLink::Step(_)
+            | AnyLink::Fcp(_)
+            | AnyLink::Rcp(_) => None,
             AnyLink::Xcp(router) => Some((&**router).into()),
             AnyLink::Xcp32(router) => Some((&**router).into()),
             AnyLink::Xcp128(router) => Some((&**router).into()),
@@ -165,7 +175,9 @@ impl AnyLink {
             | AnyLink::Red(_)
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
-            | AnyLink::Step(_) => 0,
+            | AnyLink::Step(_)
+            | AnyLink::Fcp(_)
+            | AnyLink::Rcp(_) => 0,
             AnyLink::Xcp(router) => router.intervals(),
             AnyLink::Xcp32(router) => router.intervals(),
             AnyLink::Xcp128(router) => router.intervals(),
@@ -193,6 +205,8 @@ macro_rules! each {
             AnyLink::Codel($law) => $then,
             AnyLink::Pie($law) => $then,
             AnyLink::Step($law) => $then,
+            AnyLink::Fcp($law) => $then,
+            AnyLink::Rcp($law) => $then,
             AnyLink::Xcp($law) => $then,
             AnyLink::Xcp32($law) => $then,
             AnyLink::Xcp128($law) => $then,

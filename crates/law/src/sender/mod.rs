@@ -6,12 +6,16 @@
 
 mod cubic;
 mod dctcp;
+mod fcp;
 mod newreno;
+mod rcp;
 mod xcp;
 
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
+pub use fcp::{Fcp, FcpConfig};
 pub use newreno::{NewReno, NewRenoConfig};
+pub use rcp::Rcp;
 pub use xcp::{Demand, LossResponse, Xcp, XcpConfig};
 
 use std::fmt;
@@ -37,6 +41,11 @@ pub struct Flight {
     pub limit: u32,
     /// Whether the application, not the law nor `limit`, is what holds the sender back.
     pub app_limited: bool,
+    /// In [`SenderLaw::write_toll`], the packet about to leave, bytes on the wire; elsewhere a full segment.
+    pub size: u32,
+    /// In [`SenderLaw::write_toll`], what will be left to be sent for the first time, bytes on the wire; [`u64::MAX`]
+    /// while the application has not said that it will end, and elsewhere.
+    pub unsent: u64,
 }
 
 /// One acknowledgement, also a duplicate one.
@@ -71,6 +80,12 @@ pub trait SenderLaw {
         false
     }
 
+    /// Whether the packet that opens a connection is tolled, too, if data will follow it; the acknowledgement of it is then
+    /// told by [`on_ack`](SenderLaw::on_ack), with no segment acknowledged.
+    fn tolls_first(&self) -> bool {
+        false
+    }
+
     /// Writes the forward part of the toll of the data packet about to leave.
     fn write_toll(&mut self, _flight: &Flight, _toll: &mut Toll) {}
 
@@ -98,6 +113,10 @@ pub enum AnySender {
     Dctcp(Dctcp),
     /// [`Xcp`].
     Xcp(Xcp),
+    /// [`Fcp`].
+    Fcp(Box<Fcp>),
+    /// [`Rcp`].
+    Rcp(Rcp),
     /// A law from outside this crate, at the price of a call through a pointer.
     Custom(CustomSender),
 }
@@ -123,7 +142,7 @@ impl AnySender {
         match self {
             AnySender::NewReno(_) | AnySender::Cubic(_) | AnySender::Dctcp(_) => true,
             AnySender::Xcp(law) => !law.paced(),
-            AnySender::Custom(_) => false,
+            AnySender::Fcp(_) | AnySender::Rcp(_) | AnySender::Custom(_) => false,
         }
     }
 }
@@ -152,6 +171,18 @@ impl From<Xcp> for AnySender {
     }
 }
 
+impl From<Fcp> for AnySender {
+    fn from(law: Fcp) -> AnySender {
+        AnySender::Fcp(Box::new(law))
+    }
+}
+
+impl From<Rcp> for AnySender {
+    fn from(law: Rcp) -> AnySender {
+        AnySender::Rcp(law)
+    }
+}
+
 /// Calls the same method of whichever law it is.
 macro_rules! each {
     ($self:ident, $law:ident => $call:expr) => {
@@ -160,6 +191,8 @@ macro_rules! each {
             AnySender::Cubic($law) => $call,
             AnySender::Dctcp($law) => $call,
             AnySender::Xcp($law) => $call,
+            AnySender::Fcp($law) => $call,
+            AnySender::Rcp($law) => $call,
             AnySender::Custom(CustomSender($law)) => $call,
         }
     };
@@ -179,6 +212,11 @@ impl SenderLaw for AnySender {
     #[inline]
     fn tolled(&self) -> bool {
         each!(self, law => law.tolled())
+    }
+
+    #[inline]
+    fn tolls_first(&self) -> bool {
+        each!(self, law => law.tolls_first())
     }
 
     #[inline]
@@ -242,6 +280,8 @@ mod testing {
             outstanding: window,
             limit: u32::MAX,
             app_limited: false,
+            size: 1500,
+            unsent: u64::MAX,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a connection can be told to do otherwise.
 
 use tollway_law::Time;
+use tollway_law::receiver::Echo;
 
 /// The parameters of a [`Connection`](super::Connection); many connections share one.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,8 @@ pub struct Config {
     pub rto: Rto,
     /// Whether data packets may be marked instead of dropped. Default no.
     pub ecn: bool,
+    /// What a receiver echoes of the tolls that come, as the other side's law wants it. Default the sum.
+    pub echo: Echo,
 }
 
 impl Default for Config {
@@ -58,6 +61,7 @@ impl Default for Config {
             delayed_ack: None,
             rto: Rto::default(),
             ecn: false,
+            echo: Echo::Sum,
         }
     }
 }
