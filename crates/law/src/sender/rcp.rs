@@ -58,8 +58,8 @@ impl SenderLaw for Rcp {
 
     #[inline]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        if let Some(echo) = acked.echo.filter(|echo| *echo >= 0.0) {
-            // A path without a router that knows RCP leaves the question unanswered: as fast as it goes.
+        // A path without a router that knows RCP leaves the question unanswered, infinite: one packet a round trip, then.
+        if let Some(echo) = acked.echo.filter(|echo| *echo >= 0.0 && echo.is_finite()) {
             self.rate = Some(f64::from(echo).min(MOST));
         }
         if let Some(rate) = self.rate {
@@ -76,8 +76,8 @@ impl SenderLaw for Rcp {
     }
 }
 
-/// Over any link there is, bytes/s.
-const MOST: f64 = 1e15;
+/// Over any link there is, 1 Tb/s, in bytes/s.
+const MOST: f64 = 1.25e11;
 
 #[cfg(test)]
 mod tests {

@@ -96,7 +96,7 @@ pub trait Strategy: fmt::Debug {
 fn mean_rtt(flows: &[Share]) -> Time {
     let known = flows.iter().filter(|flow| flow.rtt > Time::ZERO);
     let (sum, n) = known.fold((0, 0), |(sum, n), flow| (sum + flow.rtt.0, n + 1));
-    if n == 0 { Time::from_millis(100) } else { Time(sum / n) }
+    u64::checked_div(sum, n).map_or(Time::from_millis(100), Time)
 }
 
 /// Divides `budget` in proportion to `part` of each.

@@ -3,6 +3,7 @@
 mod agenda;
 mod build;
 mod digest;
+mod hosts;
 mod measure;
 mod workload;
 
@@ -116,6 +117,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     }
     let mut meter = measure::Meter::new(plan, &mut network, options)?;
     let mut workloads = workload::Generator::new(plan);
+    let mut hosts = hosts::Hosts::new(plan);
     let setup_s = begun.elapsed().as_secs_f64();
 
     let (wall, cpu) = (Instant::now(), cpu_time());
@@ -123,7 +125,8 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let (tick, mut next_tick) = (Time(plan.duration.0 / 100 + 1), Time::ZERO);
     let mut stopped = false;
     loop {
-        let mut next = agenda.next().min(meter.next()).min(workloads.next()).min(plan.duration);
+        let timers = agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next());
+        let mut next = timers.min(plan.duration);
         if let Some(progress) = options.progress {
             next = next.min(next_tick);
             if next == next_tick {
@@ -132,14 +135,15 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             }
         }
         network.network.run_until(next);
-        workloads.collect(&mut network, &mut meter)?;
+        workloads.collect(&mut network, &mut meter, &mut hosts)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, &mut network)?;
         if next == plan.duration || stopped {
             break;
         }
-        agenda.apply(plan, &mut network);
-        workloads.arrive(plan, &mut network);
+        agenda.apply(plan, &mut network, &mut hosts);
+        workloads.arrive(plan, &mut network, &mut hosts);
+        hosts.tick(plan, &mut network);
     }
     let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu_time() - cpu);
 
@@ -150,6 +154,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let (mut result, results_digest) = meter.finish(plan, &mut network, &workloads)?;
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
+    hosts.extras(plan, &mut result.extra);
     let run = RunInfo {
         duration: network.network.now(),
         stopped,

@@ -10,8 +10,8 @@ use crate::file::reader::Reader;
 use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When, check_cdf};
 use crate::plan::{
-    Cbr, CdfPoint, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
-    Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
+    Cbr, CdfPoint, Data, Encoding, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path,
+    Plan, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -190,7 +190,15 @@ impl<'a> Resolver<'a> {
             self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
         }
         let xcp = k.table("xcp", &keys::XCP_FLOW);
+        let fcp = k.table("fcp", &keys::FCP_FLOW);
         let law = match k.word("law") {
+            "rcp" => SenderLaw::Rcp,
+            "fcp" => SenderLaw::Fcp(FcpSender {
+                budget: fcp.number("budget"),
+                initial_packets: fcp.number("initial-packets"),
+                max_preload: fcp.number_if("max-preload"),
+                wants: fcp.rate("wants"),
+            }),
             "cubic" => SenderLaw::Cubic,
             "dctcp" => SenderLaw::Dctcp,
             "xcp" => SenderLaw::Xcp(XcpSender {
@@ -210,6 +218,12 @@ impl<'a> Resolver<'a> {
             "draft-3" => Encoding::Draft3,
             _ => Encoding::Acp,
         };
+        if matches!(law, SenderLaw::Fcp(_) | SenderLaw::Rcp) && encoding != Encoding::Acp {
+            let message = format!("the law `{}` needs a header that XCP's has no room for", k.word("law"));
+            self.mistakes
+                .add(k.at("encoding"), message, "XCP's header")
+                .help("leave out `encoding`, or choose \"acp\"");
+        }
         if k.has("feedback") && !matches!(encoding, Encoding::TcpOption { .. }) {
             self.mistakes
                 .add(k.key_at("feedback"), "`feedback` is of the encoding `tcp-option` only", "of no use")
@@ -334,11 +348,37 @@ impl<'a> Resolver<'a> {
                     break;
                 }
                 next += 2;
+                if self.unheard(&request, &route, pair) {
+                    next += 2 * (request.pairs.count as usize - k - 1);
+                    break;
+                }
                 request.target.give(&mut self.plan, k, route, back);
             }
             // Kept for the buffers, which depend on the routes.
             self.requests.push(request);
         }
+    }
+
+    /// Whether a flow of a law that lives on what links say would have none to say it.
+    fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
+        if matches!(request.target, Target::Cbrs { .. }) {
+            return false;
+        }
+        let law = request.keys.word("law");
+        let says = |link: &LinkId| {
+            let of_link = &self.plan.links[link.0 as usize].law;
+            matches!((of_link, law), (LinkLaw::Fcp(_), "fcp") | (LinkLaw::Rcp(_), "rcp"))
+        };
+        if !matches!(law, "fcp" | "rcp") || route.iter().any(says) {
+            return false;
+        }
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let (from, to) = (name(from), name(to));
+        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
+        self.mistakes
+            .add(request.keys.at("law"), message, "nobody tells them")
+            .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
+        true
     }
 
     fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {

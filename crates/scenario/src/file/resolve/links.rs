@@ -12,7 +12,8 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::plan::{
-    Amount, Arithmetic, Codel, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Pie, Red, Xcp, XcpForm,
+    Amount, Arithmetic, Codel, Direction, FcpRouter, Link, LinkId, LinkLaw, Medium, MediumId, Pie, RcpRouter,
+    Red, Xcp, XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -47,6 +48,8 @@ struct Laws<'a> {
     fq_codel: Reader<'a>,
     pie: Reader<'a>,
     step: Reader<'a>,
+    fcp: Reader<'a>,
+    rcp: Reader<'a>,
 }
 
 impl<'a> Laws<'a> {
@@ -58,6 +61,8 @@ impl<'a> Laws<'a> {
             fq_codel: keys.table("fq-codel", &keys::FQ_CODEL),
             pie: keys.table("pie", &keys::PIE),
             step: keys.table("step", &keys::STEP),
+            fcp: keys.table("fcp", &keys::FCP),
+            rcp: keys.table("rcp", &keys::RCP),
         }
     }
 
@@ -71,6 +76,8 @@ impl<'a> Laws<'a> {
             fq_codel: or(self.fq_codel, others.fq_codel),
             pie: or(self.pie, others.pie),
             step: or(self.step, others.step),
+            fcp: or(self.fcp, others.fcp),
+            rcp: or(self.rcp, others.rcp),
         }
     }
 }
@@ -360,6 +367,17 @@ impl Side<'_> {
                 })
             }
             "step" => LinkLaw::Step(Amount::Packets(0.0)),
+            "fcp" => LinkLaw::Fcp(FcpRouter {
+                alpha: self.laws.fcp.number("alpha"),
+                window: self.laws.fcp.number("window"),
+                preload_by_flow: self.laws.fcp.word("preload-span") == "flow",
+            }),
+            "rcp" => LinkLaw::Rcp(RcpRouter {
+                alpha: self.laws.rcp.number("alpha"),
+                beta: self.laws.rcp.number("beta"),
+                gamma: self.laws.rcp.number("gamma"),
+                max_interval: self.laws.rcp.span("max-interval"),
+            }),
             _ => LinkLaw::DropTail,
         }
     }
