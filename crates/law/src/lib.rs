@@ -11,16 +11,20 @@
 //! | [`receiver`] | what goes back? |
 //! | [`sender`] | how fast may I go? |
 //! | [`meter`] | does a sender do as it says, and as it is told? |
-//! | [`units`], [`time`] | in what units, and when? |
+//! | [`sharing`] | who of an owner's flows gets how much? |
+//! | [`units`], [`price`], [`time`] | in what units, and when? |
 
 pub mod link;
 pub mod meter;
+pub mod price;
 pub mod receiver;
 pub mod sender;
+pub mod sharing;
 pub mod time;
 pub mod toll;
 pub mod units;
 
+pub use price::{Budget, Price};
 pub use time::Time;
 pub use toll::{Kind, Toll};
 pub use units::{Bytes, Rate, UnitError};

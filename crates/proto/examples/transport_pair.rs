@@ -107,6 +107,8 @@ fn copy(law: &AnySender) -> AnySender {
         AnySender::Dctcp(law) => law.clone().into(),
         AnySender::Xcp(law) => law.clone().into(),
         AnySender::Bbr(law) => AnySender::Bbr(law.clone()),
+        AnySender::Fcp(law) => (**law).clone().into(),
+        AnySender::Rcp(law) => law.clone().into(),
         AnySender::Custom(_) => NewRenoConfig::default().build().into(),
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod encoding;
 pub mod fifo;
+pub mod host;
 pub mod machine;
 pub mod packet;
 pub mod port;
@@ -14,6 +15,7 @@ pub mod transport;
 
 pub use encoding::Encoding;
 pub use fifo::Fifo;
+pub use host::Host;
 pub use machine::Machine;
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};

@@ -60,6 +60,8 @@ pub struct Plan {
     pub flows: Vec<Flow>,
     /// Flows that come by chance.
     pub workloads: Vec<Workload>,
+    /// Owners of budgets.
+    pub hosts: Vec<Host>,
     /// Constant-rate cross-traffic.
     pub cbrs: Vec<Cbr>,
     /// What happens on the way, by time, in the file's order where times are equal.
@@ -162,6 +164,34 @@ pub enum LinkLaw {
     DualPi2(DualPi2),
     /// Marks what finds more than this queued.
     Step(Amount),
+    /// FCP's router.
+    Fcp(FcpRouter),
+    /// RCP's router.
+    Rcp(RcpRouter),
+}
+
+/// The constants of FCP's router (the FCP report, § 4.1, § 5).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FcpRouter {
+    /// α, the weight of the queue in the price.
+    pub alpha: f64,
+    /// Length of the averaging window in mean round-trip times.
+    pub window: f64,
+    /// Preloads count by the flow's own round-trip time, not as long as their packet.
+    pub preload_by_flow: bool,
+}
+
+/// The constants of RCP's router (Dukkipati et al., IWQoS 2005).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RcpRouter {
+    /// α, the share of the spare capacity given out a round trip.
+    pub alpha: f64,
+    /// β, the share of the queue taken back.
+    pub beta: f64,
+    /// γ, the part of the capacity aimed at.
+    pub gamma: f64,
+    /// Longest time between updates of the rate.
+    pub max_interval: Time,
 }
 
 /// CoDel's constants (RFC 8289).
@@ -320,7 +350,7 @@ pub struct Transport {
     pub window_growth: WindowGrowth,
     /// The retransmission timer.
     pub rto: Rto,
-    /// The flow's weight in theory's ideal allocation.
+    /// The flow's weight in theory's ideal allocation, and among those of its host.
     pub weight: f64,
 }
 
@@ -337,6 +367,55 @@ pub enum SenderLaw {
     Bbr,
     /// XCP.
     Xcp(XcpSender),
+    /// FCP.
+    Fcp(FcpSender),
+    /// RCP.
+    Rcp,
+}
+
+/// FCP's sender.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FcpSender {
+    /// What it may spend without a host, $/s.
+    pub budget: f64,
+    /// Packets that its first packet announces for the next round trip.
+    pub initial_packets: f64,
+    /// The largest preload.
+    pub max_preload: Option<f64>,
+    /// The rate to be kept by [`Strategy::Stable`].
+    pub wants: Option<Rate>,
+}
+
+/// An owner of a budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// What its flows may spend together, $/s.
+    pub budget: f64,
+    /// How it divides that.
+    pub strategy: Strategy,
+    /// Its flows.
+    pub flows: Vec<FlowId>,
+    /// Its workloads, indices into [`Plan::workloads`].
+    pub workloads: Vec<usize>,
+}
+
+/// How a budget is divided (the FCP report, § 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// By weight.
+    EqualBudget,
+    /// Each its weight's part, whoever is there.
+    Fixed,
+    /// A ten-thousandth, by weight.
+    Background,
+    /// The same rate for all.
+    EqualThroughput,
+    /// The most in all.
+    MaxThroughput,
+    /// Steady rates for those that want one.
+    Stable,
 }
 
 /// XCP's sender, with the options of the experimental study.
@@ -637,6 +716,14 @@ pub enum What {
     Limit(LinkId, Limit),
     /// Until the given instant everything put on this wire is lost.
     Blackout(LinkId, Time),
+    /// The law of a link is wrong by this part of its price.
+    PriceError(LinkId, f64),
+    /// A flow without a host may spend so much, $/s.
+    FlowBudget(FlowId, f64),
+    /// A host, by its index, may spend so much, $/s.
+    HostBudget(usize, f64),
+    /// A host, by its index, divides its budget otherwise.
+    HostStrategy(usize, Strategy),
     /// A flow's receiver gets another buffer, packets as in [`Flow::receive_buffer`].
     ReceiveBuffer(FlowId, u32),
 }

@@ -376,6 +376,13 @@ impl<M: Machine> Network<M> {
         &link.port.law
     }
 
+    /// Works on the law of a link direction at the present instant.
+    pub fn with_law<R>(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink) -> R) -> R {
+        let link = &mut self.links[link.0 as usize];
+        link.catch_up(self.now, &mut self.slab);
+        work(&mut link.port.law)
+    }
+
     /// The figures of a source of cross-traffic.
     pub fn read_source(&self, source: SourceId) -> SinkStats {
         self.sources[source.0 as usize].stats

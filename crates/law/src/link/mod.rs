@@ -8,9 +8,11 @@
 
 mod codel;
 mod dualpi2;
+pub mod fcp;
 mod measured;
 mod pie;
 pub(crate) mod random;
+mod rcp;
 mod red;
 mod shadow;
 mod step;
@@ -18,8 +20,10 @@ pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
 pub use dualpi2::{DualPi2, DualPi2Config};
+pub use fcp::{Fcp, FcpConfig, PreloadSpan};
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
+pub use rcp::{Rcp, RcpConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
 pub use step::{Step, StepConfig};
@@ -116,6 +120,10 @@ pub enum AnyLink {
     DualPi2(Box<DualPi2>),
     /// [`Step`].
     Step(Box<Step>),
+    /// [`Fcp`].
+    Fcp(Box<Fcp>),
+    /// [`Rcp`].
+    Rcp(Box<Rcp>),
     /// [`Xcp`] in floats.
     Xcp(Box<Xcp<f64>>),
     /// [`Xcp`] with a 32-bit significand, without floats.
@@ -171,6 +179,8 @@ impl AnyLink {
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
             | AnyLink::DualPi2(_)
+            | AnyLink::Fcp(_)
+            | AnyLink::Rcp(_)
             | AnyLink::Step(_) => None,
             AnyLink::Xcp(router) => Some((&**router).into()),
             AnyLink::Xcp32(router) => Some((&**router).into()),
@@ -190,6 +200,8 @@ impl AnyLink {
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
             | AnyLink::DualPi2(_)
+            | AnyLink::Fcp(_)
+            | AnyLink::Rcp(_)
             | AnyLink::Step(_) => 0,
             AnyLink::Xcp(router) => router.intervals(),
             AnyLink::Xcp32(router) => router.intervals(),
@@ -221,6 +233,8 @@ macro_rules! each {
             AnyLink::Pie($law) => $then,
             AnyLink::DualPi2($law) => $then,
             AnyLink::Step($law) => $then,
+            AnyLink::Fcp($law) => $then,
+            AnyLink::Rcp($law) => $then,
             AnyLink::Xcp($law) => $then,
             AnyLink::Xcp32($law) => $then,
             AnyLink::Xcp128($law) => $then,

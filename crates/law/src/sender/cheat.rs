@@ -44,6 +44,10 @@ impl<L: SenderLaw> SenderLaw for Cheat<L> {
         self.law.tolled()
     }
 
+    fn tolls_first(&self) -> bool {
+        self.law.tolls_first()
+    }
+
     fn spares_toll(&mut self) -> bool {
         self.law.spares_toll()
     }

@@ -9,7 +9,9 @@ mod cheat;
 mod cubic;
 mod dctcp;
 mod delivery;
+mod fcp;
 mod newreno;
+mod rcp;
 mod xcp;
 
 pub use bbr::{Bbr, BbrConfig, Phase as BbrPhase};
@@ -17,7 +19,9 @@ pub use cheat::{Cheat, Trick};
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use delivery::{Delivery, Lost};
+pub use fcp::{Fcp, FcpConfig};
 pub use newreno::{NewReno, NewRenoConfig};
+pub use rcp::Rcp;
 pub use xcp::{Demand, LossResponse, Xcp, XcpConfig};
 
 use std::fmt;
@@ -43,6 +47,11 @@ pub struct Flight {
     pub limit: u32,
     /// Whether the application, not the law nor `limit`, is what holds the sender back.
     pub app_limited: bool,
+    /// In [`SenderLaw::write_toll`], the packet about to leave, bytes on the wire; elsewhere a full segment.
+    pub size: u32,
+    /// In [`SenderLaw::write_toll`], what will be left to be sent for the first time, bytes on the wire; [`u64::MAX`]
+    /// while the application has not said that it will end, and elsewhere.
+    pub unsent: u64,
 }
 
 /// One acknowledgement, also a duplicate one.
@@ -81,6 +90,12 @@ pub trait SenderLaw {
     /// packet of a sender that is [`tolled`](SenderLaw::tolled), before [`write_toll`](SenderLaw::write_toll).
     #[inline]
     fn spares_toll(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the packet that opens a connection is tolled, too, if data will follow it; the acknowledgement of it is then
+    /// told by [`on_ack`](SenderLaw::on_ack), with no segment acknowledged.
+    fn tolls_first(&self) -> bool {
         false
     }
 
@@ -133,6 +148,10 @@ pub enum AnySender {
     Bbr(Box<Bbr>),
     /// [`Xcp`].
     Xcp(Xcp),
+    /// [`Fcp`].
+    Fcp(Box<Fcp>),
+    /// [`Rcp`].
+    Rcp(Rcp),
     /// A law from outside this crate, at the price of a call through a pointer.
     Custom(CustomSender),
 }
@@ -158,7 +177,7 @@ impl AnySender {
         match self {
             AnySender::NewReno(_) | AnySender::Cubic(_) | AnySender::Dctcp(_) => true,
             AnySender::Xcp(law) => !law.paced(),
-            AnySender::Bbr(_) | AnySender::Custom(_) => false,
+            AnySender::Bbr(_) | AnySender::Fcp(_) | AnySender::Rcp(_) | AnySender::Custom(_) => false,
         }
     }
 }
@@ -193,6 +212,18 @@ impl From<Xcp> for AnySender {
     }
 }
 
+impl From<Fcp> for AnySender {
+    fn from(law: Fcp) -> AnySender {
+        AnySender::Fcp(Box::new(law))
+    }
+}
+
+impl From<Rcp> for AnySender {
+    fn from(law: Rcp) -> AnySender {
+        AnySender::Rcp(law)
+    }
+}
+
 /// Calls the same method of whichever law it is.
 macro_rules! each {
     ($self:ident, $law:ident => $call:expr) => {
@@ -202,6 +233,8 @@ macro_rules! each {
             AnySender::Dctcp($law) => $call,
             AnySender::Bbr($law) => $call,
             AnySender::Xcp($law) => $call,
+            AnySender::Fcp($law) => $call,
+            AnySender::Rcp($law) => $call,
             AnySender::Custom(CustomSender($law)) => $call,
         }
     };
@@ -226,6 +259,11 @@ impl SenderLaw for AnySender {
     #[inline]
     fn spares_toll(&mut self) -> bool {
         each!(self, law => law.spares_toll())
+    }
+
+    #[inline]
+    fn tolls_first(&self) -> bool {
+        each!(self, law => law.tolls_first())
     }
 
     #[inline]
@@ -309,6 +347,8 @@ mod testing {
             outstanding: window,
             limit: u32::MAX,
             app_limited: false,
+            size: 1500,
+            unsent: u64::MAX,
         }
     }
 

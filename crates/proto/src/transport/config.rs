@@ -1,6 +1,7 @@
 //! What a connection can be told to do otherwise.
 
 use tollway_law::Time;
+use tollway_law::receiver::Echo;
 
 /// The parameters of a [`Connection`](super::Connection); many connections share one.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,8 @@ pub struct Config {
     /// Whether these say, by ECT(1), that their sender answers marks as L4S wants (RFC 9331 § 4.3), which is up to the
     /// law. Default no.
     pub l4s: bool,
+    /// What a receiver echoes of the tolls that come, as the other side's law wants it. Default the sum.
+    pub echo: Echo,
 }
 
 impl Default for Config {
@@ -62,6 +65,7 @@ impl Default for Config {
             rto: Rto::default(),
             ecn: false,
             l4s: false,
+            echo: Echo::Sum,
         }
     }
 }

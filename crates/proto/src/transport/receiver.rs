@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tollway_law::Time;
-use tollway_law::receiver::FeedbackSum;
+use tollway_law::receiver::Feedback;
 
 use crate::{Flags, Packet, SackRanges, Stamp};
 
@@ -43,7 +43,7 @@ pub(super) struct Receiver {
     /// All the other side had to say has arrived.
     pub(super) finished: bool,
     in_frame: bool,
-    pub(super) feedback: FeedbackSum,
+    pub(super) feedback: Feedback,
     /// When a delayed acknowledgement is due.
     pub(super) ack_at: Time,
     frame_bytes: u64,
@@ -104,7 +104,7 @@ impl Receiver {
             synced: false,
             finished: false,
             in_frame: false,
-            feedback: FeedbackSum::default(),
+            feedback: Feedback::new(config.echo),
             ack_at: Time::NEVER,
             frame_bytes: 0,
             frames: None,
@@ -129,6 +129,9 @@ impl Receiver {
 
     /// The next packet back is an answer to this one.
     pub(super) fn note(&mut self, packet: &Packet) {
+        if packet.flags.has(Flags::SYN.with(Flags::TOLLED)) {
+            self.feedback.on_data(&packet.toll);
+        }
         self.stamp = packet.sent;
         self.stamped = true;
         self.ack_now = true;

@@ -135,6 +135,8 @@ impl Sender {
             outstanding: self.board.outstanding(),
             limit: self.limit(config),
             app_limited: self.app_limited,
+            size: u32::from(config.segment),
+            unsent: u64::MAX,
         }
     }
 
@@ -316,6 +318,10 @@ impl Sender {
         if slot.has(Slot::SYN | Slot::FIN) {
             flags = if slot.has(Slot::SYN) { Flags::SYN } else { Flags::FIN };
             out.size = config.ack_size;
+            if slot.has(Slot::SYN) && self.law.tolls_first() && self.source.has_data() {
+                flags.set(Flags::TOLLED);
+                self.write_toll(now, out, config);
+            }
         } else {
             out.size = config.header.saturating_add(slot.payload);
             if slot.has(Slot::FIRST) {
@@ -326,8 +332,7 @@ impl Sender {
             }
             if self.law.tolled() && !self.law.spares_toll() {
                 flags.set(Flags::TOLLED);
-                let flight = self.flight(now, config);
-                self.law.write_toll(&flight, &mut out.toll);
+                self.write_toll(now, out, config);
             }
             // RFC 3168 § 6.1.5: a retransmission may be dropped, so that its loss is not hidden.
             if config.ecn && !again {
@@ -339,6 +344,13 @@ impl Sender {
         }
         out.seq = seq;
         out.flags = flags;
+    }
+
+    #[inline]
+    fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
+        let unsent = self.source.unsent(config.payload(), config.header);
+        let flight = Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) };
+        self.law.write_toll(&flight, &mut out.toll);
     }
 
     /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one come late.
@@ -364,6 +376,20 @@ impl Sender {
         self.rto_at = Time::NEVER;
         self.rack_at = Time::NEVER;
         self.source.open();
+        if packet.flags.has(Flags::ECHO) {
+            // The SYN was tolled: what links say to it is the law's first news.
+            let acked = Acked {
+                segments: 0,
+                cumulative: 0,
+                rtt: None,
+                echo: Some(packet.toll.echo),
+                recovering: false,
+                marked: false,
+            };
+            let flight = self.flight(now, config);
+            self.law.on_ack(&flight, &acked);
+            self.window = whole(self.law.window());
+        }
     }
 
     #[inline]

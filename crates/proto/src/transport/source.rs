@@ -125,6 +125,26 @@ impl Source {
         self.active
     }
 
+    /// What is left to be cut, bytes on the wire in segments of at most `payload` bytes and a `header` each; [`u64::MAX`]
+    /// unless the application has finished.
+    #[inline]
+    pub(super) fn unsent(&self, payload: u16, header: u16) -> u64 {
+        if !self.finished {
+            return u64::MAX;
+        }
+        let wire = |bytes: u64| {
+            bytes.saturating_add(bytes.div_ceil(u64::from(payload)).saturating_mul(u64::from(header)))
+        };
+        let present = if self.active { wire(self.left) } else { 0 };
+        match &self.waiting {
+            None => present,
+            Some(backlog) => backlog.items.iter().fold(present, |sum, item| {
+                let (Item::Frame(bytes) | Item::Stream(bytes)) = *item;
+                sum.saturating_add(wire(bytes))
+            }),
+        }
+    }
+
     /// Whether the FIN has been cut.
     pub(super) fn fin_sent(&self) -> bool {
         self.fin_sent

@@ -1,8 +1,10 @@
 //! What the file says happens on the way, in order of time.
 
-use tollway_law::Time;
+use tollway_law::link::AnyLink;
+use tollway_law::{Budget, Time};
 
 use super::build::Built;
+use super::hosts::Hosts;
 use crate::plan::{LinkId, Plan, What};
 
 /// The instants of a plan at which something changes.
@@ -43,7 +45,7 @@ impl Agenda {
     }
 
     /// Applies everything that is due.
-    pub(super) fn apply(&mut self, plan: &Plan, built: &mut Built) {
+    pub(super) fn apply(&mut self, plan: &Plan, built: &mut Built, hosts: &mut Hosts) {
         while self.next() <= built.network.now() {
             let (_, entry) = self.entries[self.at];
             self.at += 1;
@@ -51,13 +53,13 @@ impl Agenda {
                 Entry::BlackoutEnds(link) => built.network.set_blackout(built.links[link.0 as usize], false),
                 Entry::LossBegins(i) => built.set_loss(plan.losses[i].link, Some(i), Some(&plan.losses[i])),
                 Entry::LossEnds(i) => built.set_loss(plan.losses[i].link, Some(i), None),
-                Entry::Change(i) => apply(plan.changes[i].what, built),
+                Entry::Change(i) => apply(plan.changes[i].what, built, hosts),
             }
         }
     }
 }
 
-fn apply(what: What, built: &mut Built) {
+fn apply(what: What, built: &mut Built, hosts: &mut Hosts) {
     let link = |built: &Built, link: LinkId| built.links[link.0 as usize];
     match what {
         What::Rate(on, rate) => built.network.set_rate(link(built, on), rate),
@@ -66,6 +68,17 @@ fn apply(what: What, built: &mut Built) {
         What::Limit(on, limit) => built.network.set_limit(link(built, on), limit),
         What::Blackout(on, _) => built.network.set_blackout(link(built, on), true),
         What::Loss(on, probability) => built.set_base_loss(on, probability),
+        What::PriceError(on, error) => built.network.with_law(link(built, on), |law| {
+            if let AnyLink::Fcp(router) = law {
+                router.set_price_error(error);
+            }
+        }),
+        What::FlowBudget(flow, budget) => {
+            let flow = built.flows[flow.0 as usize];
+            built.set_budget(flow, Budget::per_sec(budget));
+        }
+        What::HostBudget(host, budget) => hosts.set_budget(built.network.now(), host, budget),
+        What::HostStrategy(host, strategy) => hosts.set_strategy(built.network.now(), host, strategy),
         What::ReceiveBuffer(flow, packets) => {
             let flow = built.flows[flow.0 as usize];
             built.network.with_flow(flow, |client, server| {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tollway_law::link::{self, AnyLink, DropTail, xcp};
 use tollway_law::meter::{MeterConfig, Offence};
+use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
-use tollway_law::{Bytes, Time};
+use tollway_law::{Budget, Bytes, Time};
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{DualQueueConfig, FlowQueuesConfig, Queues};
@@ -176,6 +177,17 @@ impl Built {
         }
     }
 
+    /// Lets a flow spend `budget` from now on.
+    pub(super) fn set_budget(&mut self, flow: FlowId, budget: Budget) {
+        self.network.with_flow(flow, |client, server| {
+            for end in [client, server] {
+                if let AnySender::Fcp(law) = end.law_mut() {
+                    law.set_budget(budget);
+                }
+            }
+        });
+    }
+
     /// Sets or (with `loss` `None`) ends one of the plan's random losses.
     pub(super) fn set_loss(&mut self, link: plan::LinkId, which: Option<usize>, loss: Option<&Loss>) {
         let spec = loss.map(|loss| LossSpec {
@@ -336,6 +348,28 @@ fn link_law(plan: &Plan, index: usize) -> AnyLink {
             let (unit, threshold) = threshold(*k);
             AnyLink::Step(Box::new(link::StepConfig { threshold, unit }.build()))
         }
+        LinkLaw::Fcp(law) => {
+            let config = link::FcpConfig {
+                alpha: law.alpha,
+                window: law.window,
+                preload: match law.preload_by_flow {
+                    true => link::PreloadSpan::Flow,
+                    false => link::PreloadSpan::Packet,
+                },
+                ..Default::default()
+            };
+            AnyLink::Fcp(Box::new(config.build(link.capacity)))
+        }
+        LinkLaw::Rcp(law) => {
+            let config = link::RcpConfig {
+                alpha: law.alpha,
+                beta: law.beta,
+                gamma: law.gamma,
+                max_interval: law.max_interval,
+                ..Default::default()
+            };
+            AnyLink::Rcp(Box::new(config.build(link.capacity)))
+        }
         LinkLaw::Xcp(law) => xcp::XcpConfig {
             alpha: law.alpha,
             beta: law.beta,
@@ -389,6 +423,14 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
         SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Dctcp => sender::DctcpConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Bbr => sender::BbrConfig { initial_window, seed }.build().into(),
+        SenderLaw::Fcp(fcp) => sender::FcpConfig {
+            budget: Budget::per_sec(fcp.budget),
+            initial_packets: fcp.initial_packets,
+            max_preload: fcp.max_preload.unwrap_or(f64::INFINITY),
+        }
+        .build()
+        .into(),
+        SenderLaw::Rcp => sender::Rcp::new().into(),
         SenderLaw::Xcp(xcp) => sender::XcpConfig {
             initial_window,
             demand: match xcp.request {
@@ -425,6 +467,16 @@ fn trick(cheat: plan::Cheat) -> sender::Trick {
     }
 }
 
+/// What a receiver has to return for a sender's law.
+fn echo(law: &SenderLaw) -> Echo {
+    match law {
+        SenderLaw::Fcp(_) | SenderLaw::Rcp => Echo::Latest,
+        SenderLaw::NewReno | SenderLaw::Cubic | SenderLaw::Dctcp | SenderLaw::Bbr | SenderLaw::Xcp(_) => {
+            Echo::Sum
+        }
+    }
+}
+
 fn encoding(encoding: plan::Encoding) -> Encoding {
     match encoding {
         plan::Encoding::Acp => Encoding::Acp,
@@ -443,6 +495,8 @@ pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
         SenderLaw::Dctcp => "dctcp",
         SenderLaw::Bbr => "bbr",
         SenderLaw::Xcp(_) => "xcp",
+        SenderLaw::Fcp(_) => "fcp",
+        SenderLaw::Rcp => "rcp",
     }
 }
 
@@ -479,5 +533,6 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         },
         ecn: transport.ecn,
         l4s: transport.l4s,
+        echo: echo(&transport.law),
     }
 }

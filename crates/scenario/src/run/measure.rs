@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tollway_law::Time;
+use tollway_law::link::AnyLink;
+use tollway_law::sender::{AnySender, Fcp};
+use tollway_law::{Price, Time};
 use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId, LinkStats};
 
@@ -195,6 +197,8 @@ impl Meter {
                 pacing_mbps: sender.pacing_rate(now).map(|rate| rate.mbps()),
                 in_flight_packets: f64::from(sender.in_flight()),
                 retransmissions: counters.retransmissions - lane.last.retransmissions,
+                spending: fcp(sender).map(Fcp::spending),
+                price: fcp(sender).and_then(Fcp::price).map(Price::per_megabyte),
             };
             self.digest.word(counters.received);
             self.digest.number(row.cwnd_packets);
@@ -217,6 +221,10 @@ impl Meter {
                 queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
                 drops: stats.drops.queue() - meter.last.drops.queue(),
                 marks: stats.marks - meter.last.marks,
+                price: match built.network.law(built.links[i]) {
+                    AnyLink::Fcp(router) => Some(router.price().per_megabyte()),
+                    _ => None,
+                },
             };
             self.digest.word(stats.sent_bytes);
             self.digest.number(row.queue_mean_bytes);
@@ -399,6 +407,14 @@ fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
     match (packets, bytes) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+/// The law of a sender that spends.
+fn fcp(connection: &Connection) -> Option<&Fcp> {
+    match connection.law() {
+        AnySender::Fcp(law) => Some(law),
+        _ => None,
     }
 }
 

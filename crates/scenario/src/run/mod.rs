@@ -4,6 +4,7 @@ mod agenda;
 mod build;
 mod capture;
 mod digest;
+mod hosts;
 mod measure;
 mod workload;
 
@@ -129,6 +130,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
         .transpose()?;
     let mut meter = measure::Meter::new(plan, &mut network, options)?;
     let mut workloads = workload::Generator::new(plan);
+    let mut hosts = hosts::Hosts::new(plan);
     let setup_s = begun.elapsed().as_secs_f64();
 
     let (wall, cpu) = (Instant::now(), cpu_time());
@@ -136,7 +138,8 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let (tick, mut next_tick) = (Time(plan.duration.0 / 100 + 1), Time::ZERO);
     let mut stopped = false;
     loop {
-        let mut next = agenda.next().min(meter.next()).min(workloads.next()).min(plan.duration);
+        let timers = agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next());
+        let mut next = timers.min(plan.duration);
         if capture.is_some() {
             // What was seen waits in memory until it is written.
             next = next.min(network.network.now().saturating_add(CAPTURE_TICK));
@@ -152,14 +155,15 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
         if let Some(capture) = &mut capture {
             capture.drain(plan, &mut network)?;
         }
-        workloads.collect(&mut network, &mut meter)?;
+        workloads.collect(&mut network, &mut meter, &mut hosts)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, &mut network)?;
         if next == plan.duration || stopped {
             break;
         }
-        agenda.apply(plan, &mut network);
-        workloads.arrive(plan, &mut network);
+        agenda.apply(plan, &mut network, &mut hosts);
+        workloads.arrive(plan, &mut network, &mut hosts);
+        hosts.tick(plan, &mut network);
     }
     if let Some(capture) = capture {
         capture.finish()?;
@@ -173,6 +177,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let (mut result, results_digest) = meter.finish(plan, &mut network, &workloads)?;
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
+    hosts.extras(plan, &mut result.extra);
     let run = RunInfo {
         duration: network.network.now(),
         stopped,

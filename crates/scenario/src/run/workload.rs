@@ -9,6 +9,7 @@ use tollway_sim::{End, FlowId};
 
 use super::RunError;
 use super::build::{Built, FlowEnds};
+use super::hosts::Hosts;
 use super::measure::Meter;
 use crate::plan::{Arrivals, Data, Plan, Sizes, Workload};
 
@@ -86,7 +87,7 @@ impl Generator {
     }
 
     /// Starts every flow that is due.
-    pub(super) fn arrive(&mut self, plan: &Plan, built: &mut Built) {
+    pub(super) fn arrive(&mut self, plan: &Plan, built: &mut Built, hosts: &mut Hosts) {
         let now = built.network.now();
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now {
@@ -120,6 +121,7 @@ impl Generator {
                     ends_left: 1 + u8::from(both),
                 };
                 self.running.insert(flow, running);
+                hosts.workload_joined(plan, built, i, flow);
                 self.arrived += 1;
                 queue.count += 1;
                 queue.advance(workload);
@@ -128,12 +130,20 @@ impl Generator {
     }
 
     /// Takes note of the flows that are done, and lets their places go.
-    pub(super) fn collect(&mut self, built: &mut Built, meter: &mut Meter) -> Result<(), RunError> {
+    pub(super) fn collect(
+        &mut self,
+        built: &mut Built,
+        meter: &mut Meter,
+        hosts: &mut Hosts,
+    ) -> Result<(), RunError> {
         self.done.clear();
         self.done.extend(built.network.drain_done());
         for &(flow, end, at) in &self.done {
             let Some(running) = self.running.get_mut(&flow) else {
                 meter.flow_done(flow, end, at);
+                if end == End::Client {
+                    hosts.left(built, flow);
+                }
                 continue;
             };
             // With data both ways it is done with its later end.
@@ -143,6 +153,7 @@ impl Generator {
                 && let Some(running) = self.running.remove(&flow)
             {
                 meter.workload_flow_done(built, flow, &running, Some(at))?;
+                hosts.left(built, flow);
                 self.finished += 1;
                 self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
                 self.leaving.push_back(flow);

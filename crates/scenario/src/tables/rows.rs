@@ -24,6 +24,10 @@ pub struct FlowRow<'a> {
     pub in_flight_packets: f64,
     /// Packets sent again in the interval.
     pub retransmissions: u64,
+    /// What the sender spends at the end of the interval, $/s, if it spends anything.
+    pub spending: Option<f64>,
+    /// The price of its path, $/MB, once it is known.
+    pub price: Option<f64>,
 }
 
 /// One direction of a link over one measurement interval: a row of [`Table::Links`].
@@ -47,6 +51,8 @@ pub struct LinkRow<'a> {
     pub drops: u64,
     /// Packets marked in the interval.
     pub marks: u64,
+    /// The price that the link states at the end of the interval, $/MB, if it states one.
+    pub price: Option<f64>,
 }
 
 /// A control interval of a link's explicit law: a row of [`Table::Control`].
@@ -148,6 +154,8 @@ impl Row for FlowRow<'_> {
         cells.number(self.pacing_mbps);
         cells.number(self.in_flight_packets);
         cells.count(self.retransmissions);
+        cells.number(self.spending);
+        cells.number(self.price);
     }
 }
 
@@ -164,6 +172,7 @@ impl Row for LinkRow<'_> {
         cells.number(self.queue_max_packets);
         cells.count(self.drops);
         cells.count(self.marks);
+        cells.number(self.price);
     }
 }
 

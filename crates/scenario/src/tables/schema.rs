@@ -155,6 +155,8 @@ const FLOWS: &[ColumnSpec] = &[
     maybe(number("pacing_mbps", "pacing rate, where the sender paces")),
     number("in_flight_packets", "sent and neither acknowledged nor lost"),
     count("retransmissions", "packets sent again in the interval"),
+    maybe(number("spending", "what the sender spends at the interval's end, $/s (law `fcp`)")),
+    maybe(number("price", "price of its path, $/MB (law `fcp`)")),
 ];
 
 const LINKS: &[ColumnSpec] = &[
@@ -167,6 +169,7 @@ const LINKS: &[ColumnSpec] = &[
     number("queue_max_packets", "most packets queued"),
     count("drops", "packets dropped in the interval"),
     count("marks", "packets marked in the interval"),
+    maybe(number("price", "price it states at the interval's end, $/MB (law `fcp`)")),
 ];
 
 const CONTROL: &[ColumnSpec] = &[

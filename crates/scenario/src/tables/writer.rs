@@ -331,12 +331,12 @@ mod tests {
         assert_eq!(
             lines[..3],
             [
-                "time_s,flow,rate_mbps,goodput_mbps,cwnd_packets,rtt_ms,pacing_mbps,in_flight_packets,retransmissions",
-                "0.1,f.1,0.30000000000000004,0,0,,,0,0",
-                "0.1,\"f,2\",0.30000000000000004,0,0,,,0,0",
+                "time_s,flow,rate_mbps,goodput_mbps,cwnd_packets,rtt_ms,pacing_mbps,in_flight_packets,retransmissions,spending,price",
+                "0.1,f.1,0.30000000000000004,0,0,,,0,0,,",
+                "0.1,\"f,2\",0.30000000000000004,0,0,,,0,0,,",
             ]
         );
-        assert_eq!(lines[4], "0.2,f.1,0.30000000000000004,0,0,100.33333333333333,,0,0");
+        assert_eq!(lines[4], "0.2,f.1,0.30000000000000004,0,0,100.33333333333333,,0,0,,");
     }
 
     #[test]

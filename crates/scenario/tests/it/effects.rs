@@ -308,6 +308,28 @@ const CASES: &[Case] = cases! {
     "change.limit": [] "change.0.limit=5 packets",
     "change.flow": [] + "[[change]]\nat = \"2 s\"\nflow = \"f\"\nreceive-buffer = \"4 packets\"\n"; "change.1.flow=f.2",
     "change.receive-buffer": ["flow.f.receive-buffer=20 packets"] + "[[change]]\nat = \"2 s\"\nflow = \"f\"\nreceive-buffer = \"4 packets\"\n"; "change.1.receive-buffer=8 packets",
+    "link.fcp": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.alpha=1",
+    "link.fcp.alpha": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.alpha=1",
+    "link.fcp.window": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.window=4",
+    "link.fcp.preload-span": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.preload-span=packet",
+    "link.rcp": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
+    "link.rcp.alpha": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
+    "link.rcp.beta": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.beta=1",
+    "link.rcp.gamma": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.gamma=0.9",
+    "link.rcp.max-interval": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.max-interval=5ms",
+    "flow.fcp": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.budget=2",
+    "flow.fcp.budget": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] "flow.f.fcp.budget=2",
+    "flow.fcp.initial-packets": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.initial-packets=4",
+    "flow.fcp.max-preload": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.max-preload=1",
+    "flow.fcp.wants": ["link.mid.law=fcp", "flow.f.law=fcp"] + "[host.h]\nflows = \"f\"\nstrategy = \"stable\"\n[flow.f2]\nfrom = \"q\"\nto = \"d\"\nlaw = \"fcp\"\n"; "flow.f.fcp.wants=1Mbps",
+    "workload.fcp": ["link.mid.law=fcp", "workload.w.law=fcp"] "workload.w.fcp.initial-packets=2",
+    "host.budget": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"f\"\n"; "host.h.budget=3",
+    "host.flows": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"f\"\n"; "host.h.flows=*",
+    "host.strategy": ["link.mid.law=fcp", "flow.f.law=fcp"] + "[host.h]\nflows = \"f\"\n"; "host.h.strategy=background",
+    "change.price-error": ["link.mid.law=fcp", "flow.f.law=fcp"] "change.0.price-error=0.3",
+    "change.budget": ["link.mid.law=fcp", "flow.f.law=fcp"] + "[[change]]\nat = \"2 s\"\nflow = \"f.1\"\nbudget = 2\n"; "change.1.budget=3",
+    "change.host": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"f\"\n[host.i]\nflows = \"w\"\n[[change]]\nat = \"2 s\"\nhost = \"h\"\nbudget = 2\n"; "change.1.host=i",
+    "change.strategy": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"*\"\n[[change]]\nat = \"2 s\"\nhost = \"h\"\nbudget = 2\n"; "change.1.strategy=background",
     "loss.link": [] "loss.0.link=last",
     "loss.direction": [] "loss.0.direction=reverse",
     "loss.probability": [] "loss.0.probability=0.02",
@@ -330,6 +352,7 @@ const NO_EFFECT: &[&str] = &[
     "link",
     "flow",
     "workload",
+    "host",
     "cbr",
     "change",
     "loss",
@@ -380,6 +403,9 @@ fn every_key_is_tried() {
             "link.reverse.pie",
             "link.reverse.dualpi2",
             "link.reverse.step",
+            "link.reverse.fcp",
+            "link.reverse.rcp",
+            "workload.fcp.",
         ];
         if !tried.contains(path) && !shared.iter().any(|prefix| path.starts_with(prefix)) {
             missing.push(path.to_owned());
@@ -449,6 +475,7 @@ fn measuring_changes_no_packet() {
 #[test]
 fn defaults_are_what_they_say() {
     let xcp: &[&str] = &["link.mid.law=xcp", "flow.f.law=xcp"];
+    let fcp: &[&str] = &["link.mid.law=fcp", "flow.f.law=fcp"];
     let red: &[&str] = &["link.mid.law=red"];
     let cases: &[(&[&str], &str)] = &[
         (&[], "measure.interval=100ms"),
@@ -501,6 +528,12 @@ fn defaults_are_what_they_say() {
         (
             xcp,
             "flow.f.xcp={ on-loss = \"halve\", advertise-limit = true, pacing = false, request = \"all\", whole-window = false, gain-segment = 1500 }",
+        ),
+        (fcp, "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\" }"),
+        (fcp, "flow.f.fcp={ budget = 1, initial-packets = 10 }"),
+        (
+            &["link.mid.law=rcp", "flow.f.law=rcp"],
+            "link.mid.rcp={ alpha = 0.4, beta = 0.4, gamma = 1, max-interval = \"10 ms\" }",
         ),
         (&[], "workload.w.start=0 s"),
         (&[], "change.0.direction=both"),

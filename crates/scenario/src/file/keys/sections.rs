@@ -37,6 +37,7 @@ pub(crate) static TOP: Section = Section {
         key("link", Kind::Named(&LINK), Else(""), "Links between nodes."),
         key("flow", Kind::Named(&FLOW), Else(""), "Flows known beforehand."),
         key("workload", Kind::Named(&WORKLOAD), Else(""), "Flows that come by chance."),
+        key("host", Kind::Named(&HOST), Else(""), "Owners of budgets, for the law `fcp`."),
         key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
         key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
         key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
@@ -130,7 +131,8 @@ pub(crate) static MEDIUM: Section = Section {
 };
 
 /// What `law` may be for a link.
-const LAWS: &[&str] = &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step"];
+const LAWS: &[&str] =
+    &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];
 
 /// `[link.NAME]`.
 pub(crate) static LINK: Section = Section {
@@ -204,6 +206,8 @@ const LINK_KEYS: &[Key] = &[
     key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
     key("dualpi2", Kind::Table(&DUALPI2), Else(""), "Constants of the law `dualpi2`."),
     key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
+    key("fcp", Kind::Table(&FCP), Else(""), "Constants of the law `fcp`."),
+    key("rcp", Kind::Table(&RCP), Else(""), "Constants of the law `rcp`."),
 ];
 
 /// `[link.NAME.reverse]`.
@@ -237,6 +241,8 @@ pub(crate) static REVERSE: Section = Section {
         key("pie", Kind::Table(&PIE), Else("the link's"), "Constants of the law `pie`."),
         key("dualpi2", Kind::Table(&DUALPI2), Else("the link's"), "Constants of the law `dualpi2`."),
         key("step", Kind::Table(&STEP), Else("the link's"), "Constant of the law `step`."),
+        key("fcp", Kind::Table(&FCP), Else("the link's"), "Constants of the law `fcp`."),
+        key("rcp", Kind::Table(&RCP), Else("the link's"), "Constants of the law `rcp`."),
     ]],
 };
 
@@ -458,9 +464,62 @@ pub(crate) static STEP: Section = Section {
     )]],
 };
 
+/// `[link.NAME.fcp]`.
+pub(crate) static FCP: Section = Section {
+    header: "[link.NAME.fcp]",
+    says: "The constants of FCP's router (the FCP report, § 4.1, § 5).",
+    parts: &[&[
+        key(
+            "alpha",
+            Kind::Number { least: 0.0, most: 100.0 },
+            Is("2"),
+            "α: weight of the queue in the price.",
+        ),
+        key(
+            "window",
+            Kind::Over { over: 0.0, most: 100.0 },
+            Is("2"),
+            "Length of the averaging window in mean round-trip times.",
+        ),
+        key(
+            "preload-span",
+            Kind::Word(&["packet", "flow"]),
+            Is("flow"),
+            "How long a preload counts: as long as its packet is in the window (equation 4 as printed), or until half of what it announced is (rtt + d/2, by the flow's own round trip).",
+        ),
+    ]],
+};
+
+/// `[link.NAME.rcp]`.
+pub(crate) static RCP: Section = Section {
+    header: "[link.NAME.rcp]",
+    says: "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code).",
+    parts: &[&[
+        key(
+            "alpha",
+            Kind::Over { over: 0.0, most: 10.0 },
+            Is("0.4"),
+            "α: share of the spare capacity given out a round trip; 0.1 in the authors' later experiments.",
+        ),
+        key(
+            "beta",
+            Kind::Number { least: 0.0, most: 10.0 },
+            Is("0.4"),
+            "β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.",
+        ),
+        key("gamma", Kind::Over { over: 0.0, most: 1.0 }, Is("1"), "γ: part of the capacity aimed at."),
+        key("max-interval", SPAN, Is("10 ms"), "Longest time between updates of the rate."),
+    ]],
+};
+
 /// What flows and workloads share: how their ends behave.
 const TRANSPORT: &[Key] = &[
-    key("law", Kind::Word(&["newreno", "cubic", "dctcp", "bbr", "xcp"]), Must, "The sender's law."),
+    key(
+        "law",
+        Kind::Word(&["newreno", "cubic", "dctcp", "bbr", "xcp", "fcp", "rcp"]),
+        Must,
+        "The sender's law.",
+    ),
     key(
         "receive-buffer",
         Kind::Limit,
@@ -527,7 +586,12 @@ const TRANSPORT: &[Key] = &[
         Is("false"),
         "Data packets say by ECT(1) that their sender is scalable (RFC 9331); with the law `dctcp`.",
     ),
-    key("weight", Kind::Over { over: 0.0, most: 1e12 }, Is("1"), "Weight in theory's ideal allocation."),
+    key(
+        "weight",
+        Kind::Over { over: 0.0, most: 1e12 },
+        Is("1"),
+        "Weight in theory's ideal allocation, and among the flows of its host.",
+    ),
     key("rto", Kind::Table(&RTO), Else(""), "The retransmission timer."),
     key(
         "receive-window",
@@ -536,6 +600,7 @@ const TRANSPORT: &[Key] = &[
         "How much of the receive buffer is advertised.",
     ),
     key("xcp", Kind::Table(&XCP_FLOW), Else(""), "Options of the law `xcp`."),
+    key("fcp", Kind::Table(&FCP_FLOW), Else(""), "Options of the law `fcp`."),
 ];
 
 /// `[flow.NAME]`.
@@ -700,6 +765,47 @@ pub(crate) static CHEAT: Section = Section {
     ]],
 };
 
+/// `[flow.NAME.fcp]`.
+pub(crate) static FCP_FLOW: Section = Section {
+    header: "[flow.NAME.fcp]",
+    says: "What FCP's sender may spend (the FCP report, § 4.1); `[workload.NAME.fcp]` likewise.",
+    parts: &[&[
+        key(
+            "budget",
+            Kind::Number { least: 0.0, most: 1e12 },
+            Is("1"),
+            "What the flow may spend, $/s, if it has no host.",
+        ),
+        key(
+            "initial-packets",
+            Kind::Over { over: 0.0, most: 1e6 },
+            Is("10"),
+            "Packets that its first packet announces for the next round trip.",
+        ),
+        key("max-preload", Kind::Over { over: 0.0, most: 1e30 }, Else("none"), "The largest preload."),
+        key("wants", Kind::Rate, Else("none"), "The rate to be kept by a host's strategy `stable`."),
+    ]],
+};
+
+/// `[host.NAME]`.
+pub(crate) static HOST: Section = Section {
+    header: "[host.NAME]",
+    says: "An owner of a budget that it divides over its flows of the law `fcp`. Flows without a host have a budget each.",
+    parts: &[&[
+        key(
+            "budget",
+            Kind::Number { least: 0.0, most: 1e12 },
+            Is("1"),
+            "What all of its flows may spend, $/s.",
+        ),
+        key("flows", Kind::Flows, Must, "Which flows and workloads: a name, with `*` and `?` if many."),
+        key("strategy", Kind::Word(STRATEGIES), Is("equal-budget"), "How it divides its budget."),
+    ]],
+};
+
+const STRATEGIES: &[&str] =
+    &["equal-budget", "fixed", "background", "equal-throughput", "max-throughput", "stable"];
+
 /// `[workload.NAME]`.
 pub(crate) static WORKLOAD: Section = Section {
     header: "[workload.NAME]",
@@ -787,8 +893,22 @@ pub(crate) static CHANGE: Section = Section {
         key("blackout", SPAN, Else(""), "So long everything put on the wire is lost."),
         key("capacity", Kind::Rate, Else(""), "What the law is told of its capacity."),
         key("limit", Kind::Limit, Else(""), "What the queue holds from now on."),
+        key(
+            "price-error",
+            Kind::Number { least: -1.0, most: 1e6 },
+            Else(""),
+            "From now on the law `fcp` is wrong by this part of its price.",
+        ),
         key("flow", Kind::Flows, Else(""), "Which flows, likewise."),
         key("receive-buffer", Kind::Limit, Else(""), "Their receivers' new buffer."),
+        key("host", Kind::Text, Else(""), "Which host."),
+        key(
+            "budget",
+            Kind::Number { least: 0.0, most: 1e12 },
+            Else(""),
+            "What the host, or each flow without one, may spend from now on, $/s.",
+        ),
+        key("strategy", Kind::Word(STRATEGIES), Else(""), "How the host divides its budget from now on."),
     ]],
 };
 
@@ -813,7 +933,7 @@ pub(crate) static LOSS: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 26] {
+pub(crate) fn all() -> [&'static Section; 30] {
     [
         &TOP,
         &MEASURE,
@@ -831,13 +951,17 @@ pub(crate) fn all() -> [&'static Section; 26] {
         &PIE,
         &DUALPI2,
         &STEP,
+        &FCP,
+        &RCP,
         &FLOW,
         &FRAMES,
         &RTO,
         &RECEIVE_WINDOW,
         &XCP_FLOW,
         &CHEAT,
+        &FCP_FLOW,
         &WORKLOAD,
+        &HOST,
         &CBR,
         &CHANGE,
         &LOSS,

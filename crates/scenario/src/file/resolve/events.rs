@@ -3,19 +3,21 @@
 use tollway_law::Time;
 
 use super::flows::buffer;
+use super::hosts::strategy;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Change, Direction, FlowId, Link, LinkId, LinkLaw, Loss, Only, Place, What};
+use crate::plan::{Change, Direction, FlowId, Link, LinkId, LinkLaw, Loss, Only, Place, SenderLaw, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
-const OF_LINKS: [(&str, &str); 6] = [
+const OF_LINKS: [(&str, &str); 7] = [
     ("rate", "both"),
     ("delay", "both"),
     ("blackout", "both"),
     ("loss", "forward"),
     ("capacity", "forward"),
     ("limit", "forward"),
+    ("price-error", "forward"),
 ];
 
 impl<'a> Resolver<'a> {
@@ -24,11 +26,18 @@ impl<'a> Resolver<'a> {
         for change in self.top.list("change", &keys::CHANGE) {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
             let is_for = |wanted: &str| format!("`{wanted}` is missing: what does this change?");
+            if change.has("host") {
+                self.change_host(&change);
+                continue;
+            }
+            if change.has("strategy") {
+                let message = "only a host has a `strategy` to change";
+                self.mistakes.add(change.key_at("strategy"), message, "without `host`");
+            }
             match (change.has("link"), change.has("flow")) {
                 (true, false) => {
-                    if change.has("receive-buffer") {
-                        let message = "a link has no `receive-buffer`";
-                        self.mistakes.add(change.key_at("receive-buffer"), message, "of no use");
+                    if let Some(key) = ["receive-buffer", "budget"].into_iter().find(|key| change.has(key)) {
+                        self.mistakes.add(change.key_at(key), format!("a link has no `{key}`"), "of no use");
                     } else if of_link.is_none() {
                         let all = OF_LINKS.map(|(key, _)| format!("`{key}`")).join(", ");
                         self.mistakes
@@ -41,8 +50,15 @@ impl<'a> Resolver<'a> {
                     if let Some((key, _)) = of_link {
                         let message = format!("a flow has no `{key}` to change");
                         self.mistakes.add(change.key_at(key), message, "of no use");
+                    } else if change.has("budget") {
+                        self.change_budgets(&change);
+                        if !change.has("receive-buffer") {
+                            continue;
+                        }
                     } else if !change.has("receive-buffer") {
-                        self.mistakes.add(change.key_at("flow"), is_for("receive-buffer"), "and then?");
+                        self.mistakes
+                            .add(change.key_at("flow"), is_for("receive-buffer"), "and then?")
+                            .help("add `receive-buffer` or `budget`");
                     }
                     self.change_flows(&change);
                 }
@@ -85,6 +101,14 @@ impl<'a> Resolver<'a> {
                     "loss" => Some(What::Loss(link, change.number(key))),
                     "blackout" => change.time(key).map(|d| What::Blackout(link, at.saturating_add(d))),
                     "capacity" => change.rate(key).map(|r| What::Capacity(link, r)),
+                    "price-error" => match self.plan.links[link.0 as usize].law {
+                        LinkLaw::Fcp(_) => Some(What::PriceError(link, change.number(key))),
+                        _ => {
+                            let message = "a price is stated by the law `fcp` only";
+                            self.mistakes.add(change.at(key), message, "there is none");
+                            None
+                        }
+                    },
                     _ => {
                         let rate = change.rate("rate").unwrap_or(self.plan.links[link.0 as usize].rate);
                         let limit = self.limit(link, change.limit(key), rate, change.at(key));
@@ -103,6 +127,65 @@ impl<'a> Resolver<'a> {
                     self.plan.changes.push(Change { at, what: What::Capacity(link, new) });
                 }
             }
+        }
+    }
+
+    fn change_host(&mut self, change: &Reader<'a>) {
+        let Some(name) = change.text("host") else { return };
+        let at = change.span("at");
+        for key in ["link", "flow"].into_iter().filter(|key| change.has(key)) {
+            let message = "a change is of links, of flows or of a host";
+            self.mistakes.add(change.key_at(key), message, "beside `host`").help("write two changes");
+        }
+        let Some(host) = self.plan.hosts.iter().position(|host| host.name == name) else {
+            let names: Vec<&str> = self.top.named("host", &keys::HOST).map(|(name, _)| name).collect();
+            self.mistakes
+                .add(change.at("host"), format!("there is no host `{name}`"), "unknown host")
+                .suggest(&name, names.into_iter());
+            return;
+        };
+        if change.has("budget") {
+            let what = What::HostBudget(host, change.number("budget"));
+            self.plan.changes.push(Change { at, what });
+        }
+        if change.has("strategy") {
+            let what = What::HostStrategy(host, strategy(change.word("strategy")));
+            self.plan.changes.push(Change { at, what });
+        }
+        if !change.has("budget") && !change.has("strategy") {
+            self.mistakes
+                .add(change.key_at("host"), "this changes nothing", "and then?")
+                .help("add `budget` or `strategy`");
+        }
+    }
+
+    /// Budgets of flows that have no host.
+    fn change_budgets(&mut self, change: &Reader<'a>) {
+        let Some(pattern) = change.text("flow") else { return };
+        let (at, budget) = (change.span("at"), change.number("budget"));
+        let mut found = false;
+        for (i, flow) in self.plan.flows.iter().enumerate() {
+            if !matches(&pattern, &flow.name) && !matches(&pattern, &flow.section) {
+                continue;
+            }
+            found = true;
+            let id = FlowId(i as u32);
+            let spends = matches!(self.plan.transports[flow.transport.0 as usize].law, SenderLaw::Fcp(_));
+            if !spends || self.plan.hosts.iter().any(|host| host.flows.contains(&id)) {
+                let message = match spends {
+                    true => format!("the budget of `{}` is its host's affair", flow.name),
+                    false => format!("`{}` spends no budget: its law is not `fcp`", flow.name),
+                };
+                self.mistakes.add(change.at("budget"), message, "not its own");
+                return;
+            }
+            self.plan.changes.push(Change { at, what: What::FlowBudget(id, budget) });
+        }
+        if !found {
+            let names: Vec<&str> = self.top.named("flow", &keys::FLOW).map(|(name, _)| name).collect();
+            self.mistakes
+                .add(change.at("flow"), format!("there is no flow `{pattern}`"), "unknown flow")
+                .suggest(&pattern, names.into_iter());
         }
     }
 

@@ -11,7 +11,7 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Cheat, Data, Encoding, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
+    Cbr, Cheat, Data, Encoding, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
     Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth, Workload, XcpSender,
 };
 
@@ -220,7 +220,15 @@ impl<'a> Resolver<'a> {
             self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
         }
         let xcp = k.table("xcp", &keys::XCP_FLOW);
+        let fcp = k.table("fcp", &keys::FCP_FLOW);
         let law = match k.word("law") {
+            "rcp" => SenderLaw::Rcp,
+            "fcp" => SenderLaw::Fcp(FcpSender {
+                budget: fcp.number("budget"),
+                initial_packets: fcp.number("initial-packets"),
+                max_preload: fcp.number_if("max-preload"),
+                wants: fcp.rate("wants"),
+            }),
             "cubic" => SenderLaw::Cubic,
             "dctcp" => SenderLaw::Dctcp,
             "bbr" => SenderLaw::Bbr,
@@ -251,6 +259,12 @@ impl<'a> Resolver<'a> {
                     "not carried",
                 )
                 .help("leave `encoding` out: `acp` has one");
+        }
+        if matches!(law, SenderLaw::Fcp(_) | SenderLaw::Rcp) && encoding != Encoding::Acp {
+            let message = format!("the law `{}` needs a header that XCP's has no room for", k.word("law"));
+            self.mistakes
+                .add(k.at("encoding"), message, "XCP's header")
+                .help("leave out `encoding`, or choose \"acp\"");
         }
         if k.has("feedback") && !matches!(encoding, Encoding::TcpOption { .. }) {
             self.mistakes
@@ -379,11 +393,37 @@ impl<'a> Resolver<'a> {
                     break;
                 }
                 next += 2;
+                if self.unheard(&request, &route, pair) {
+                    next += 2 * (request.pairs.count() as usize - k - 1);
+                    break;
+                }
                 request.target.give(&mut self.plan, k, route, back);
             }
             // Kept for the buffers, which depend on the routes.
             self.requests.push(request);
         }
+    }
+
+    /// Whether a flow of a law that lives on what links say would have none to say it.
+    fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
+        if matches!(request.target, Target::Cbrs { .. }) {
+            return false;
+        }
+        let law = request.keys.word("law");
+        let says = |link: &LinkId| {
+            let of_link = &self.plan.links[link.0 as usize].law;
+            matches!((of_link, law), (LinkLaw::Fcp(_), "fcp") | (LinkLaw::Rcp(_), "rcp"))
+        };
+        if !matches!(law, "fcp" | "rcp") || route.iter().any(says) {
+            return false;
+        }
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let (from, to) = (name(from), name(to));
+        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
+        self.mistakes
+            .add(request.keys.at("law"), message, "nobody tells them")
+            .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
+        true
     }
 
     fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {

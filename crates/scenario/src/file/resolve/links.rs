@@ -14,8 +14,8 @@ use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::import;
 use crate::plan::{
-    Amount, Arithmetic, Codel, Direction, DualPi2, Link, LinkId, LinkLaw, Medium, MediumId, Meter, Pie, Red,
-    Xcp, XcpForm,
+    Amount, Arithmetic, Codel, Direction, DualPi2, FcpRouter, Link, LinkId, LinkLaw, Medium, MediumId, Meter,
+    Pie, RcpRouter, Red, Xcp, XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -57,6 +57,8 @@ struct Laws<'a> {
     pie: Reader<'a>,
     dualpi2: Reader<'a>,
     step: Reader<'a>,
+    fcp: Reader<'a>,
+    rcp: Reader<'a>,
 }
 
 impl<'a> Laws<'a> {
@@ -69,6 +71,8 @@ impl<'a> Laws<'a> {
             pie: keys.table("pie", &keys::PIE),
             dualpi2: keys.table("dualpi2", &keys::DUALPI2),
             step: keys.table("step", &keys::STEP),
+            fcp: keys.table("fcp", &keys::FCP),
+            rcp: keys.table("rcp", &keys::RCP),
         }
     }
 
@@ -83,6 +87,8 @@ impl<'a> Laws<'a> {
             pie: or(self.pie, others.pie),
             dualpi2: or(self.dualpi2, others.dualpi2),
             step: or(self.step, others.step),
+            fcp: or(self.fcp, others.fcp),
+            rcp: or(self.rcp, others.rcp),
         }
     }
 }
@@ -472,6 +478,17 @@ impl Side<'_> {
                 })
             }
             "step" => LinkLaw::Step(Amount::Packets(0.0)),
+            "fcp" => LinkLaw::Fcp(FcpRouter {
+                alpha: self.laws.fcp.number("alpha"),
+                window: self.laws.fcp.number("window"),
+                preload_by_flow: self.laws.fcp.word("preload-span") == "flow",
+            }),
+            "rcp" => LinkLaw::Rcp(RcpRouter {
+                alpha: self.laws.rcp.number("alpha"),
+                beta: self.laws.rcp.number("beta"),
+                gamma: self.laws.rcp.number("gamma"),
+                max_interval: self.laws.rcp.span("max-interval"),
+            }),
             _ => LinkLaw::DropTail,
         }
     }

@@ -2,6 +2,7 @@
 
 mod events;
 mod flows;
+mod hosts;
 mod links;
 
 use std::collections::{HashMap, HashSet};
@@ -44,6 +45,7 @@ pub(crate) fn resolve(
         transports: Vec::new(),
         flows: Vec::new(),
         workloads: Vec::new(),
+        hosts: Vec::new(),
         cbrs: Vec::new(),
         changes: Vec::new(),
         losses: Vec::new(),
@@ -67,6 +69,7 @@ pub(crate) fn resolve(
     r.flows();
     r.workloads();
     r.cbrs();
+    r.hosts();
     // Routes over half of a network, or between nodes that are not there, would only add to the noise.
     if !r.mistakes.is_empty() {
         return None;

@@ -1,0 +1,225 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const MBPS_100: f64 = 12.5e6;
+
+fn passing(size: u32, backlog: u64) -> Passing {
+    Passing {
+        size,
+        kind: Kind::Tolled,
+        ect: false,
+        l4s: false,
+        backlog_packets: (backlog / 1500) as u32,
+        backlog_bytes: backlog,
+        waited: Time::ZERO,
+    }
+}
+
+/// A packet arrives and leaves at once; answers the price it was told.
+fn pass(law: &mut Fcp, now: f64, size: u32, toll: Toll) -> f64 {
+    let (now, mut toll) = (Time::from_secs_f64(now), toll);
+    law.on_arrival(now, passing(size, 0), &toll);
+    law.on_departure(now, passing(size, 0), &mut toll);
+    toll.due
+}
+
+fn toll(rtt: f64, paid: f64, preload: f64) -> Toll {
+    Toll { due: 0.0, rtt: rtt as f32, offer: preload as f32, stake: paid as f32, echo: 0.0 }
+}
+
+/// `w` dollars a second come in, one packet each 1 ms, at the price that was told a round trip before; `paid` is what
+/// each packet pays. The budget then changes to `x` by a commit round that begins at `t0`, and the income after it is
+/// handed to `see` with the time since.
+fn commit_round(w: f64, x: f64, span: PreloadSpan, see: &mut dyn FnMut(f64, f64)) {
+    let rtt = 0.1;
+    let mut law =
+        FcpConfig { preload: span, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
+    let step = 0.001;
+    let t0 = 1.0;
+    for i in 0..2000 {
+        let now = f64::from(i) * step;
+        let since = now - t0;
+        // Linear from w to x between one and two round trips after the round began.
+        let ramp = ((since - rtt) / rtt).clamp(0.0, 1.0);
+        let spend = w + (x - w) * ramp;
+        let preload = if (-1e-9..rtt - 1e-9).contains(&since) { (x - w) / w } else { 0.0 };
+        let size = 1e6;
+        let paid = spend * step / size;
+        // Bypassing the history: this test is of the sums.
+        law.engine.history = History::new(100_000_000, paid);
+        pass(&mut law, now, size as u32, toll(rtt, paid, preload));
+        see(since / rtt, law.income());
+    }
+}
+
+#[test]
+fn a_commit_round_shows_as_the_closed_form_says() {
+    // I − w over Δw, round trips after the first preloaded packet, with d twice the round trip.
+    let closed: &[(f64, f64)] = &[(0.5, 0.5), (1.0, 1.0), (2.0, 1.25), (2.5, 1.0), (3.0, 0.75), (4.0, 1.0)];
+    for (w, x) in [(1.0, 2.0), (1.0, 0.5), (0.5, 4.0)] {
+        for span in [PreloadSpan::Packet, PreloadSpan::Flow] {
+            let mut met = 0;
+            commit_round(w, x, span, &mut |t, income| {
+                let change = (income - w) / (x - w);
+                for &(at, expected) in closed {
+                    if (t - at).abs() < 1e-6 {
+                        met += 1;
+                        assert!((change - expected).abs() < 0.04, "{at}: {change} for {expected}");
+                    }
+                }
+                // Nowhere further off than a quarter of the change once the round is over.
+                if t >= 1.0 {
+                    assert!((change - 1.0).abs() < 0.25 + 0.03, "{t}: {change}");
+                }
+            });
+            assert_eq!(met, closed.len());
+        }
+    }
+}
+
+#[test]
+fn a_long_round_trip_keeps_its_promise_in_the_second_reading() {
+    // A flow of RTT 0.4 s beside one that keeps the mean near 0.1 s: the window is 0.2 s long.
+    let life = |preload| -> f64 {
+        let mut law = FcpConfig { preload, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
+        let mut held = 0.0f64;
+        for i in 0..1000 {
+            let now = f64::from(i) * 1e-3;
+            pass(&mut law, now, 1500, toll(0.1, 1e-10, 0.0));
+            if i == 100 {
+                pass(&mut law, now, 60, toll(0.4, 1e-8, 1e6));
+            }
+            if law.engine.promises.total((now * 1e9) as u64) > 0.0 {
+                held += 1e-3;
+            }
+        }
+        held
+    };
+    assert!((life(PreloadSpan::Packet) - 0.2).abs() < 0.01);
+    assert!((life(PreloadSpan::Flow) - 0.5).abs() < 0.01);
+}
+
+/// Synchronous rounds of flows with fixed budgets over links: each packet pays the path price of the round before.
+fn rounds(capacities: &[f64], paths: &[&[usize]], n: usize) -> Vec<Vec<f64>> {
+    let mut prices: Vec<f64> = vec![0.0; capacities.len()];
+    for path in paths {
+        path.iter().for_each(|&l| prices[l] += 1.0 / capacities[l]);
+    }
+    let mut all = Vec::new();
+    for _ in 0..n {
+        let rates: Vec<f64> =
+            paths.iter().map(|path| 1.0 / path.iter().map(|&l| prices[l]).sum::<f64>()).collect();
+        for (l, price) in prices.iter_mut().enumerate() {
+            let load: f64 = paths.iter().zip(&rates).filter(|(p, _)| p.contains(&l)).map(|(_, r)| r).sum();
+            *price *= load / capacities[l];
+        }
+        all.push(rates);
+    }
+    all
+}
+
+#[test]
+fn a_cold_start_over_two_links_estimates_over_and_then_under() {
+    // § 6.1.3, figure 12 a: 50 and 100 Mb/s, one unit budget: 33.3, 60, 55.6, 52.9, 51.5, …
+    let fluid = rounds(&[50.0, 100.0], &[&[0, 1]], 6);
+    for (rate, expected) in fluid.iter().zip([33.3, 60.0, 55.6, 52.9, 51.5, 50.8]) {
+        assert!((rate[0] - expected).abs() < 0.06, "{} for {expected}", rate[0]);
+    }
+    // The laws themselves, driven in the same rounds: a window's worth of one packet each, paying what was last told.
+    let law = |mbps| {
+        let config = FcpConfig { window: 1.0, initial_rtt: Time::from_secs(1), ..FcpConfig::default() };
+        config.build(Rate::from_mbps(mbps))
+    };
+    let mut links = [law(50.0), law(100.0)];
+    // What a link is paid is its own price, as long as the history knows it, so the first round pays 1/C to each.
+    let mut path = 0.0;
+    for (link, mbps) in links.iter_mut().zip([50e6 / 8.0, 100e6 / 8.0]) {
+        link.engine.history = History::new(1_000_000_000, 1.0 / mbps);
+        link.engine.price = Price::per_byte(1.0 / mbps);
+        path += 1.0 / mbps;
+    }
+    for (k, expected) in fluid.iter().enumerate() {
+        let now = (k + 1) as f64 * 1.02;
+        let rate = 1.0 / path;
+        assert!((rate * 8e-6 - expected[0]).abs() < 0.02 * expected[0], "{k}: {} Mb/s", rate * 8e-6);
+        let mut next = 0.0;
+        for link in &mut links {
+            let toll = toll(1.0, path, 0.0);
+            next += pass(link, now, rate as u32, toll);
+        }
+        path = next;
+    }
+}
+
+#[test]
+fn the_price_follows_equation_2() {
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    // One dollar a second, paid at 8e-8 $/B: the link is just full.
+    for i in 0..10_000 {
+        law.engine.history = History::new(100_000_000, 8e-8);
+        pass(&mut law, f64::from(i) * 120e-6, 1500, toll(0.1, 8e-8, 0.0));
+    }
+    assert!((law.income() - 1.0).abs() < 1e-3, "{}", law.income());
+    assert!((law.price().get() - 8e-8).abs() < 1e-10);
+    // A queue of 0.2 C·d takes 0.4 of the capacity; a longer one no more than half.
+    for (queue, expected) in [(0.2, 8e-8 / 0.6), (5.0, 16e-8)] {
+        let backlog = (queue * MBPS_100 * 0.2) as u64;
+        law.on_arrival(Time::from_secs_f64(1.2), passing(1500, backlog), &toll(0.1, 8e-8, 0.0));
+        assert!((law.price().get() / expected - 1.0).abs() < 2e-3, "{}", law.price().get());
+    }
+}
+
+#[test]
+fn a_price_error_is_what_was_said_and_what_is_remembered() {
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    law.engine.history = History::new(100_000_000, 8e-8);
+    law.set_price_error(0.25);
+    for i in 0..2000 {
+        pass(&mut law, f64::from(i) * 120e-6, 1500, toll(0.1, 8e-8, 0.0));
+    }
+    assert!((law.price().get() * MBPS_100 / law.income() - 1.25).abs() < 1e-6);
+    assert!((law.engine.history.at(239_000_000).unwrap() / law.price().get() - 1.0).abs() < 1e-2);
+}
+
+#[test]
+fn the_first_packet_of_a_flow_is_seen_without_a_price() {
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    // Ten packets to come in the next round trip (of the mean 0.1 s) at the least price.
+    let told = pass(&mut law, 0.0, 40, toll(0.0, 0.0, 375.0));
+    assert_eq!(told, Price::MIN.get());
+    assert!((law.income() / (1e-18 * (15_000.0 / 0.1 + 40.0 / 0.2)) - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn packets_without_a_toll_cost_nothing() {
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut free = Toll::default();
+    let plain = Passing { kind: Kind::Plain, ..passing(1500, 0) };
+    law.on_arrival(Time::ZERO, plain, &free);
+    law.on_departure(Time::ZERO, plain, &mut free);
+    assert_eq!((free, law.income()), (Toll::default(), 0.0));
+}
+
+proptest! {
+    /// Whatever packets say, prices stay prices.
+    #[test]
+    fn no_words_make_a_price_that_is_none(
+        packets in prop::collection::vec(
+            (0u64..200_000_000, any::<f32>(), any::<f32>(), any::<f32>(), any::<f64>(), 0u64..1u64 << 40),
+            1..200,
+        ),
+    ) {
+        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+        let mut now = 0;
+        for (gap, rtt, offer, stake, due, backlog) in packets {
+            now += gap;
+            let mut toll = Toll { due, rtt, offer, stake, echo: 0.0 };
+            law.on_arrival(Time(now), passing(1500, backlog), &toll);
+            law.on_departure(Time(now), passing(1500, backlog), &mut toll);
+            prop_assert!(toll.due >= Price::MIN.get() && !toll.due.is_nan());
+            prop_assert!(law.income().is_finite() && law.income() >= 0.0);
+            prop_assert!(law.avg_rtt() >= MIN_RTT && law.avg_rtt() <= MAX_RTT);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A moving window of sums over the last `d` seconds, in buckets.
+
+/// Sums over a moving window, in buckets of 1/128 of it.
+///
+/// The oldest bucket counts for the part of it that still lies in the window, as if what it holds had come evenly between
+/// its first packet and its last. The error against a window with every packet in it is under one bucket's content: less
+/// than 1/128 of the whole for steady traffic, and without bias; none where packets are further apart than a bucket is long. Memory is fixed, a packet costs a few additions, and nothing is kept by flow.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    buckets: Box<[Bucket; MOST]>,
+    /// The oldest bucket.
+    head: usize,
+    len: usize,
+    total: Sums,
+    /// Buckets opened since the total was last added up anew, which keeps rounding from piling up.
+    stale: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// When the first and the last of what it holds came, ns.
+    begins: u64,
+    ends: u64,
+    sums: Sums,
+}
+
+/// What is summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sums {
+    /// What senders paid, $.
+    pub(super) paid: f64,
+    /// Bytes of packets that state a round-trip time.
+    pub(super) bytes: f64,
+    /// Those bytes times that, B·s.
+    pub(super) rtt_bytes: f64,
+}
+
+impl Sums {
+    fn add(&mut self, other: Sums) {
+        self.paid += other.paid;
+        self.bytes += other.bytes;
+        self.rtt_bytes += other.rtt_bytes;
+    }
+
+    fn take(&mut self, other: Sums) {
+        self.paid -= other.paid;
+        self.bytes -= other.bytes;
+        self.rtt_bytes -= other.rtt_bytes;
+    }
+}
+
+impl Window {
+    pub(super) fn new() -> Window {
+        Window {
+            buckets: Box::new([Bucket::default(); MOST]),
+            head: 0,
+            len: 0,
+            total: Sums::default(),
+            stale: 0,
+        }
+    }
+
+    /// A packet comes at `now` ns, the window being `span` ns long; answers whether it opened a bucket.
+    #[inline]
+    pub(super) fn add(&mut self, now: u64, span: u64, sums: Sums) -> bool {
+        let fresh = self.len == 0 || now >= self.newest().begins + span / SHARE;
+        if fresh {
+            self.open(now);
+        }
+        let last = self.at(self.len - 1);
+        self.buckets[last].ends = now;
+        self.buckets[last].sums.add(sums);
+        self.total.add(sums);
+        fresh
+    }
+
+    /// The sums over `span` ns up to `now`; what is older is forgotten.
+    #[inline]
+    pub(super) fn sums(&mut self, now: u64, span: u64) -> Sums {
+        while self.len > 0 && self.buckets[self.head].ends + span <= now {
+            self.total.take(self.buckets[self.head].sums);
+            self.head = (self.head + 1) % MOST;
+            self.len -= 1;
+        }
+        if self.len == 0 {
+            self.total = Sums::default();
+            return self.total;
+        }
+        let oldest = &self.buckets[self.head];
+        let mut sums = self.total;
+        let from = now.saturating_sub(span);
+        if oldest.begins < from {
+            let gone = (from - oldest.begins) as f64 / (oldest.ends - oldest.begins) as f64;
+            sums.paid -= oldest.sums.paid * gone;
+            sums.bytes -= oldest.sums.bytes * gone;
+            sums.rtt_bytes -= oldest.sums.rtt_bytes * gone;
+        }
+        sums
+    }
+
+    fn newest(&self) -> &Bucket {
+        &self.buckets[self.at(self.len - 1)]
+    }
+
+    fn at(&self, k: usize) -> usize {
+        (self.head + k) % MOST
+    }
+
+    fn open(&mut self, now: u64) {
+        if self.len == MOST {
+            self.merge();
+        }
+        let at = self.at(self.len);
+        self.buckets[at] = Bucket { begins: now, ends: now, sums: Sums::default() };
+        self.len += 1;
+        self.stale += 1;
+        if self.stale >= MOST {
+            self.stale = 0;
+            self.total = Sums::default();
+            for k in 0..self.len {
+                let at = self.at(k);
+                self.total.add(self.buckets[at].sums);
+            }
+        }
+    }
+
+    /// The window has become so much longer that its buckets are too many: two become one.
+    #[cold]
+    fn merge(&mut self) {
+        let old = self.buckets.clone();
+        for k in 0..self.len / 2 {
+            let (first, second) = (&old[self.at(2 * k)], &old[self.at(2 * k + 1)]);
+            let mut sums = first.sums;
+            sums.add(second.sums);
+            self.buckets[k] = Bucket { begins: first.begins, ends: second.ends, sums };
+        }
+        self.head = 0;
+        self.len /= 2;
+    }
+}
+
+/// Buckets to a window.
+const SHARE: u64 = 128;
+/// Buckets there are: twice as many, since the window's length varies.
+const MOST: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn paid(paid: f64) -> Sums {
+        Sums { paid, ..Sums::default() }
+    }
+
+    #[test]
+    fn steady_traffic_is_counted_without_bias() {
+        let span = 100_000_000;
+        let mut window = Window::new();
+        let (mut sum, mut n) = (0.0, 0.0);
+        // One packet each 37 µs: 2702.7 to a window.
+        for i in 0..40_000u64 {
+            let now = i * 37_000;
+            window.add(now, span, paid(1.0));
+            if now > 2 * span {
+                let count = window.sums(now, span).paid;
+                let exact = span as f64 / 37_000.0;
+                assert!((count - exact).abs() <= exact / 128.0, "{count} of {exact}");
+                sum += count;
+                n += 1.0;
+            }
+        }
+        assert!((sum / n - span as f64 / 37_000.0).abs() < 1.0, "{}", sum / n);
+    }
+
+    #[test]
+    fn what_left_the_window_leaves_nothing_behind() {
+        let mut window = Window::new();
+        for i in 0..100_000u64 {
+            window.add(i * 10_000, 50_000_000, paid(0.1));
+        }
+        assert_eq!(window.sums(10_000_000_000, 50_000_000), Sums::default());
+    }
+
+    proptest! {
+        /// Against a window that holds every packet, while the window's length varies.
+        #[test]
+        fn is_within_a_bucket_of_the_exact_window(
+            gaps in prop::collection::vec((1u64..3_000_000, 0.0f64..1.0), 1..400),
+            spans in prop::collection::vec(20_000_000u64..200_000_000, 1..8),
+        ) {
+            let mut window = Window::new();
+            let mut exact: VecDeque<(u64, f64)> = VecDeque::new();
+            let mut now = 0;
+            let mut longest = 0;
+            for (i, &(gap, sum)) in gaps.iter().enumerate() {
+                now += gap;
+                let span = spans[i * spans.len() / gaps.len()];
+                window.add(now, span, paid(sum));
+                exact.push_back((now, sum));
+                let got = window.sums(now, span).paid;
+                // What a longer window would still hold is gone for good if a shorter one dropped it.
+                longest = if i == 0 || spans[(i - 1) * spans.len() / gaps.len()] == span { longest } else { i };
+                let inside = |slack: u64| -> f64 {
+                    exact.iter().skip(longest).filter(|e| e.0 + span + slack > now).map(|e| e.1).sum()
+                };
+                if longest == 0 {
+                    let bucket = span / SHARE;
+                    let most = inside(bucket);
+                    let least: f64 = exact.iter().filter(|e| e.0 + span > now + bucket).map(|e| e.1).sum();
+                    prop_assert!(got <= most + 1e-9 && got >= least - 1e-9, "{got} not in {least}..{most}");
+                } else {
+                    prop_assert!(got >= -1e-9);
+                }
+            }
+        }
+    }
+}

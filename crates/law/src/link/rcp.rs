@@ -1,0 +1,254 @@
+//! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the Internet*, IWQoS 2005,
+//! § III; details after the authors' ns-2 code, which differs in its gains and in how it averages round-trip times).
+
+use super::{LinkLaw, Passing, Verdict};
+use crate::{Kind, Rate, Time, Toll};
+
+/// The parameters of [`Rcp`], and its factory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RcpConfig {
+    /// α, the share of the spare capacity given out a round trip. Default 0.4 (the code; IWQoS 2005 likewise; the authors'
+    /// later experiments 0.1).
+    pub alpha: f64,
+    /// β, the share of the queue taken back. Default 0.4 (the code); IWQoS 2005 has 0.226, later experiments 1.
+    pub beta: f64,
+    /// The part of the capacity aimed at. Default 1.
+    pub gamma: f64,
+    /// The rate at the start, as a part of the capacity. Default 0.05 (the code).
+    pub initial_rate: f64,
+    /// Longest time between updates of the rate. Default 10 ms (the code).
+    pub max_interval: Time,
+    /// The mean round-trip time until packets tell one. Default 200 ms (the code).
+    pub initial_rtt: Time,
+}
+
+impl Default for RcpConfig {
+    fn default() -> RcpConfig {
+        RcpConfig {
+            alpha: 0.4,
+            beta: 0.4,
+            gamma: 1.0,
+            initial_rate: 0.05,
+            max_interval: Time::from_millis(10),
+            initial_rtt: Time::from_millis(200),
+        }
+    }
+}
+
+impl RcpConfig {
+    /// The gains of the authors' later experiments with mixed round-trip times: α 0.1, β 1.
+    pub fn gentle() -> RcpConfig {
+        RcpConfig { alpha: 0.1, beta: 1.0, ..RcpConfig::default() }
+    }
+
+    /// A law for a link of `capacity`.
+    pub fn build(&self, capacity: Rate) -> Rcp {
+        let capacity = capacity.bytes_per_sec();
+        let mut law = Rcp {
+            config: *self,
+            capacity,
+            rate: capacity * self.initial_rate,
+            avg_rtt: self.initial_rtt.as_secs_f64().clamp(MIN_RTT, MAX_RTT),
+            interval: 0.0,
+            ends: Time::ZERO,
+            bytes: 0,
+            rtt_bytes: 0.0,
+            timed_bytes: 0.0,
+            backlog: 0,
+        };
+        law.begin(Time::ZERO);
+        law
+    }
+}
+
+/// RCP's router: one rate for every flow, revised each 10 ms.
+#[derive(Clone, Debug)]
+pub struct Rcp {
+    config: RcpConfig,
+    /// Bytes/s.
+    capacity: f64,
+    /// R, what each flow is given, bytes/s.
+    rate: f64,
+    /// Mean round-trip time, s.
+    avg_rtt: f64,
+    /// T, the length of the interval under way, s, and its end.
+    interval: f64,
+    ends: Time,
+    /// Bytes that arrived in it.
+    bytes: u64,
+    /// Of tolled packets that state a round-trip time: bytes times that, and bytes.
+    rtt_bytes: f64,
+    timed_bytes: f64,
+    /// The queue as the last call left it, bytes.
+    backlog: u64,
+}
+
+impl Rcp {
+    /// What each flow is given, bytes/s.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The mean round-trip time it reckons with, s.
+    pub fn avg_rtt(&self) -> f64 {
+        self.avg_rtt
+    }
+
+    fn begin(&mut self, now: Time) {
+        self.interval = self.avg_rtt.min(self.config.max_interval.as_secs_f64());
+        self.ends = now.saturating_add(Time::from_secs_f64(self.interval));
+        self.bytes = 0;
+        self.rtt_bytes = 0.0;
+        self.timed_bytes = 0.0;
+    }
+
+    /// Ends the intervals that are over; between two calls nothing arrived, and the queue was what the last one left.
+    #[inline]
+    fn catch_up(&mut self, now: Time) {
+        while now >= self.ends {
+            let full = self.rate >= self.capacity * self.config.gamma;
+            self.update();
+            let at = self.ends;
+            self.begin(at);
+            if full && self.backlog == 0 && now >= self.ends {
+                // Idle at the highest rate: nothing changes any more.
+                self.begin(now);
+            }
+        }
+    }
+
+    /// Equation 2 of the paper.
+    fn update(&mut self) {
+        if self.timed_bytes > 0.0 {
+            let mean = self.rtt_bytes / self.timed_bytes;
+            // Slow downwards: packets of short round trips are many.
+            let gain = match mean >= self.avg_rtt {
+                true => self.interval / self.avg_rtt,
+                false => {
+                    self.rate / self.capacity.max(1.0)
+                        * (mean / self.avg_rtt)
+                        * (self.interval / self.avg_rtt)
+                }
+            };
+            self.avg_rtt += gain.min(1.0) * (mean - self.avg_rtt);
+            self.avg_rtt = self.avg_rtt.clamp(MIN_RTT, MAX_RTT);
+        }
+        let aim = self.capacity * self.config.gamma;
+        let load = self.bytes as f64 / self.interval;
+        let spare = self.config.alpha * (aim - load) - self.config.beta * self.backlog as f64 / self.avg_rtt;
+        let factor = 1.0 + self.interval / self.avg_rtt * spare / aim.max(1.0);
+        let least = LEAST_BYTES / self.avg_rtt;
+        self.rate = (self.rate * factor).min(aim).max(least);
+    }
+}
+
+impl LinkLaw for Rcp {
+    #[inline]
+    fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
+        self.catch_up(now);
+        self.bytes += u64::from(packet.size);
+        let rtt = f64::from(toll.rtt);
+        if packet.kind == Kind::Tolled && rtt > 0.0 {
+            let size = f64::from(packet.size);
+            self.timed_bytes += size;
+            self.rtt_bytes += size * rtt.min(MAX_RTT);
+        }
+        self.backlog = packet.backlog_bytes + u64::from(packet.size);
+        Verdict::Pass
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
+        self.catch_up(now);
+        self.backlog = packet.backlog_bytes.saturating_sub(u64::from(packet.size));
+        // What is no number asks for nothing in particular.
+        if packet.kind == Kind::Tolled && (toll.due.is_nan() || toll.due > self.rate) {
+            toll.due = self.rate;
+        }
+        Verdict::Pass
+    }
+
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.catch_up(now);
+        self.capacity = capacity.bytes_per_sec();
+        self.rate = self.rate.min(self.capacity * self.config.gamma);
+    }
+}
+
+const MIN_RTT: f64 = 1e-6;
+const MAX_RTT: f64 = 10.0;
+/// The least rate, in bytes a round trip: a hundredth of a packet of 1000 bytes (the code).
+const LEAST_BYTES: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passing(size: u32, backlog: u64) -> Passing {
+        let kind = Kind::Tolled;
+        Passing {
+            size,
+            kind,
+            ect: false,
+            l4s: false,
+            backlog_packets: 0,
+            backlog_bytes: backlog,
+            waited: Time::ZERO,
+        }
+    }
+
+    /// `flows` senders at the rate told one round trip before; answers the rate after `secs`.
+    fn run(config: RcpConfig, flows: f64, rtt: f64, secs: f64) -> (f64, f64) {
+        let capacity = 12.5e6;
+        let mut law = config.build(Rate::from_bytes_per_sec(capacity));
+        let step = 1e-3;
+        let lag = (rtt / step) as usize;
+        let mut told = vec![law.rate(); lag];
+        let mut queue: f64 = 0.0;
+        for i in 0..(secs / step) as usize {
+            let load = flows * told[i % lag] * step;
+            let now = Time::from_secs_f64(i as f64 * step);
+            let mut toll = Toll { due: f64::INFINITY, rtt: rtt as f32, ..Toll::default() };
+            law.on_arrival(now, passing(load as u32, queue as u64), &toll);
+            queue = (queue + load - capacity * step).max(0.0);
+            law.on_departure(now, passing(0, queue as u64), &mut toll);
+            told[i % lag] = toll.due;
+        }
+        (law.rate(), queue)
+    }
+
+    #[test]
+    fn settles_at_an_equal_share_with_an_empty_queue() {
+        for config in [RcpConfig::default(), RcpConfig::gentle()] {
+            for flows in [1.0, 4.0, 20.0] {
+                let (rate, queue) = run(config, flows, 0.1, 60.0);
+                assert!((rate * flows / 12.5e6 - 1.0).abs() < 0.02, "{flows}: {}", rate * flows);
+                assert!(queue < 12.5e3, "{queue}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_interval_changes_the_rate_as_the_equation_says() {
+        let config = RcpConfig { initial_rate: 0.2, ..RcpConfig::default() };
+        let mut law = config.build(Rate::from_bytes_per_sec(1e6));
+        // 10 ms at half load and a queue of 5000 bytes; the round trip is as assumed.
+        let toll = Toll { due: 0.0, rtt: 0.2, ..Toll::default() };
+        law.on_arrival(Time::from_millis(5), passing(5000, 0), &toll);
+        law.catch_up(Time::from_millis(10));
+        let expected = 0.2e6 * (1.0 + 0.05 * (0.4 * 0.5e6 - 0.4 * 5000.0 / 0.2) / 1e6);
+        assert!((law.rate() - expected).abs() < 1e-3, "{} for {expected}", law.rate());
+    }
+
+    #[test]
+    fn an_idle_link_gives_all_there_is_and_costs_no_time() {
+        let mut law = RcpConfig::default().build(Rate::from_bytes_per_sec(1e6));
+        let mut toll = Toll { due: f64::INFINITY, ..Toll::default() };
+        law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
+        assert_eq!(toll.due, 1e6);
+        // Who asks for less gets what was asked for.
+        toll.due = 5.0;
+        law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
+        assert_eq!(toll.due, 5.0);
+    }
+}

@@ -1,0 +1,569 @@
+//! FCP's sender (the FCP report, CMU-CS-12-125, § 4.1 "Sender behavior with preloading", "Start-up behavior").
+//!
+//! A flow spends w dollars a second: at a path price of P it sends w/P bytes a second, evenly spaced. Before it spends
+//! another amount, links are told, by *preloads*: a packet that pays `paid·size` and carries `preload` announces a change of
+//! paid·size·preload/rtt, and the change is made when its acknowledgement comes.
+//!
+//! Read literally (preload (x − w)/w with the present w until w = x), changes are announced for two round trips and w
+//! overshoots. Here a change is committed in one **round**: as much as is missing at its beginning, spread over the
+//! packets of one round trip, the last one trimmed, so that the announcements add up exactly. What is given back is announced
+//! faster, in a quarter of a round trip where it is little: nobody has to make room for it, and somebody may wait.
+
+use std::collections::VecDeque;
+
+use super::{Acked, Flight, SenderLaw};
+use crate::{Budget, Price, Rate, Time, Toll};
+
+/// FCP's sender: rate = budget / price.
+#[derive(Clone, Debug)]
+pub struct Fcp {
+    config: FcpConfig,
+    /// What the owner lets the flow spend.
+    budget: Budget,
+    /// w, what links expect and what is spent, $/s.
+    spending: f64,
+    /// w and everything announced that no acknowledgement has confirmed yet, $/s.
+    committed: f64,
+    /// The most that was allowed since there was nothing announced and not confirmed, $/s.
+    ceiling: f64,
+    /// Bytes that the first packet announces for the next round trip.
+    first: f64,
+    /// What the round under way has to announce in all, and what of it is left; zero between rounds.
+    change: f64,
+    left: f64,
+    /// The price of the path, once known.
+    price: Option<Price>,
+    /// Announcements on their way, in the order sent.
+    promises: VecDeque<Promise>,
+    /// Dollars spent since the start.
+    spent: f64,
+    /// The owner has changed its mind since the last packet.
+    revised: bool,
+    /// The last packets are being sent.
+    ending: bool,
+    window: Peak,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    sent: Time,
+    change: f64,
+    /// Confirmed out of order.
+    kept: bool,
+}
+
+/// The parameters of [`Fcp`], and its factory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FcpConfig {
+    /// What the flow may spend, until its owner says otherwise. Default 1 $/s.
+    pub budget: Budget,
+    /// Packets that the first packet announces for the next round trip. Default 10 (§ 4.1, "Start-up behavior").
+    pub initial_packets: f64,
+    /// The largest preload. Default none; stability flows have 1 (§ 4.2).
+    pub max_preload: f64,
+}
+
+impl Default for FcpConfig {
+    fn default() -> FcpConfig {
+        FcpConfig { budget: Budget::per_sec(1.0), initial_packets: 10.0, max_preload: f64::INFINITY }
+    }
+}
+
+impl FcpConfig {
+    /// A law with these parameters.
+    pub fn build(&self) -> Fcp {
+        Fcp {
+            config: *self,
+            budget: self.budget,
+            spending: 0.0,
+            committed: 0.0,
+            ceiling: self.budget.get(),
+            first: 0.0,
+            change: 0.0,
+            left: 0.0,
+            price: None,
+            promises: VecDeque::new(),
+            spent: 0.0,
+            revised: false,
+            ending: false,
+            window: Peak::default(),
+        }
+    }
+}
+
+impl Fcp {
+    /// The owner lets the flow spend `budget` from now on; the next packets announce it.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+        self.ceiling = self.ceiling.max(budget.get());
+        self.revised = true;
+    }
+
+    /// What the flow may spend.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// w, what it spends, $/s.
+    pub fn spending(&self) -> f64 {
+        self.spending
+    }
+
+    /// What it has committed itself to spend, $/s: w, and the changes that are announced and not confirmed.
+    pub fn committed(&self) -> f64 {
+        self.committed
+    }
+
+    /// The price of the path, once it is known.
+    pub fn price(&self) -> Option<Price> {
+        self.price
+    }
+
+    /// Whether it sends its last packets and has told links that nothing will follow.
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// Dollars spent since the start.
+    pub fn spent(&self) -> f64 {
+        self.spent
+    }
+
+    /// Bytes a second: w/P, but never so little that no feedback comes.
+    #[inline]
+    fn rate(&self, price: Price, flight: &Flight) -> f64 {
+        let floor = f64::from(flight.segment) / least_pause(flight);
+        (self.spending / price.get()).clamp(floor, MOST_RATE.max(floor))
+    }
+
+    /// The budget to work towards: x_i. No flow needs more than to send all it has within a round trip (§ 6.1.1); one that
+    /// sends its last packets within a round trip needs nothing from then on (§ 4.1: it preloads −1).
+    fn target(&self, flight: &Flight, price: Price, rtt: f64) -> f64 {
+        let budget = self.budget.get();
+        if flight.unsent == u64::MAX {
+            return budget;
+        }
+        let unsent = flight.unsent as f64;
+        // The rate goes from the present one to the committed one within the round trip.
+        let ahead = (self.rate(price, flight) + self.committed / price.get()) / 2.0 * rtt;
+        if unsent <= ahead { 0.0 } else { budget.min(price.get() * unsent / rtt) }
+    }
+
+    /// The change to be announced by a packet that pays `pays` dollars; what it says of it in its toll comes in floats.
+    fn announce(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
+        let target = self.target(flight, price, rtt);
+        self.ending = target == 0.0 && flight.unsent != u64::MAX;
+        let revised = std::mem::take(&mut self.revised);
+        if self.left == 0.0 || revised || self.ending && self.change > 0.0 {
+            let left = target - self.committed;
+            if left.abs() <= SAME * target.max(self.committed) {
+                self.left = 0.0;
+                return 0.0;
+            }
+            // What a round under way has not announced yet keeps its pace, and what is new comes on top.
+            let change = if self.left == 0.0 { left } else { self.change + (left - self.left) };
+            let onward = change * left > 0.0 && change.abs() >= left.abs();
+            (self.change, self.left) = (if onward { change } else { left }, left);
+        }
+        let pace = self.rate(price, flight) * price.get();
+        let haste = if self.change < 0.0 { HASTE } else { 1.0 };
+        let mut preload = (haste * self.change / pace).clamp(-1.0, self.config.max_preload);
+        let most = self.left * rtt / pays;
+        let last = preload.abs() >= most.abs();
+        if last {
+            preload = most;
+        }
+        let preload = (preload as f32).clamp(f32::MIN, f32::MAX);
+        let change = pays * f64::from(preload) / rtt;
+        self.left = if last { 0.0 } else { self.left - change };
+        self.committed += change;
+        self.promises.push_back(Promise { sent: flight.now, change, kept: false });
+        preload
+    }
+
+    /// An acknowledgement of the packet sent at `sent` confirms what that announced, and of `also` more packets.
+    fn confirm(&mut self, sent: Time, also: u32) {
+        // Stamps are a little coarser than time. Of a few packets sent just before it may be heard later.
+        let later = |promise: &Promise| promise.sent.0 > sent.0 + STAMP_NS;
+        let older = self.promises.iter().take_while(|promise| !later(promise)).count();
+        let exact = older > 0 && self.promises[older - 1].sent.0 + STAMP_NS >= sent.0;
+        if exact {
+            self.keep(older - 1);
+        }
+        // A lost or delayed acknowledgement left them to this one: first those before it, then those behind.
+        let mut also = also.min(MOST_ALSO);
+        let before = older.saturating_sub(usize::from(exact));
+        for k in (before.saturating_sub(also as usize)..before).rev() {
+            if !self.promises[k].kept {
+                self.keep(k);
+                also -= 1;
+            }
+        }
+        for k in older..(older + also as usize).min(self.promises.len()) {
+            self.keep(k);
+        }
+        // Overtaken by many, a packet is lost, and with it what it announced: another round makes up for it.
+        let lost = older.saturating_sub(REORDERED);
+        for promise in self.promises.drain(..lost) {
+            if !promise.kept {
+                self.committed -= promise.change;
+            }
+        }
+        while self.promises.front().is_some_and(|promise| promise.kept) {
+            self.promises.pop_front();
+        }
+        if self.promises.is_empty() {
+            self.committed = self.spending;
+            self.ceiling = self.budget.get();
+        }
+    }
+
+    fn keep(&mut self, k: usize) {
+        let promise = &mut self.promises[k];
+        if !promise.kept {
+            promise.kept = true;
+            // Of a change down and one up again the first may be lost: what the owner allowed when they were announced is
+            // the bound whatever is.
+            let spending = (self.spending + promise.change).clamp(0.0, self.ceiling.max(self.spending));
+            self.committed += spending - self.spending - promise.change;
+            self.spending = spending;
+        }
+    }
+
+    /// The first price: what the first packet announced may be spent (§ 4.1), if the budget allows it.
+    fn start(&mut self, price: Price, rtt: f64) {
+        self.spending = (self.first * price.get() / rtt).min(self.budget.get());
+        self.committed = self.spending;
+        self.ceiling = self.budget.get();
+        self.promises.clear();
+        self.left = 0.0;
+        self.change = 0.0;
+    }
+}
+
+impl SenderLaw for Fcp {
+    /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements fail to come.
+    #[inline]
+    fn window(&self) -> f64 {
+        if self.price.is_some() { self.window.segments } else { 1.0 }
+    }
+
+    #[inline]
+    fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
+        self.price.map(|price| Rate::from_bytes_per_sec(self.rate(price, flight)))
+    }
+
+    #[inline]
+    fn tolled(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn tolls_first(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
+        let size = f64::from(flight.size.max(1));
+        toll.due = 0.0;
+        let (Some(price), true) = (self.price, flight.srtt > Time::ZERO) else {
+            // Nothing is known yet: it announces a rate, whatever the price turns out to be.
+            toll.rtt = 0.0;
+            toll.stake = 0.0;
+            // Of a flow that is shorter it is all there is.
+            self.first = (self.config.initial_packets * f64::from(flight.segment)).min(flight.unsent as f64);
+            toll.offer = (self.first / size) as f32;
+            return;
+        };
+        toll.rtt = flight.srtt.as_secs_f64() as f32;
+        toll.stake = price.get() as f32;
+        let pays = f64::from(toll.stake) * size;
+        self.spent += pays;
+        toll.offer = self.announce(flight, price, f64::from(toll.rtt), pays);
+    }
+
+    #[inline]
+    fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
+        if let Some(rtt) = acked.rtt
+            && !self.promises.is_empty()
+        {
+            self.confirm(flight.now.saturating_sub(rtt), acked.segments.saturating_sub(1));
+        }
+        // Nothing at all is what a path says on which no link states a price: the flow then stays at its first packet a
+        // round trip.
+        if let Some(echo) = acked.echo.filter(|echo| *echo > 0.0) {
+            let price = Price::per_byte(f64::from(echo));
+            let rtt = flight.srtt.as_secs_f64();
+            if self.price.is_none() && rtt > 0.0 {
+                self.start(price, rtt);
+            }
+            self.price = Some(price);
+        }
+        if let Some(price) = self.price {
+            let rate = self.rate(price, flight);
+            self.window.note(flight, rate);
+        }
+    }
+
+    /// Prices tell of congestion; a loss repaired by acknowledgements tells nothing new.
+    fn on_loss(&mut self, _: &Flight) {}
+
+    /// Nothing is heard of the path any more: the flow starts again from what a first packet may announce.
+    fn on_timeout(&mut self, flight: &Flight, _: bool) {
+        let rtt = flight.srtt.as_secs_f64();
+        if let Some(price) = self.price
+            && rtt > 0.0
+        {
+            let before = self.spending;
+            self.start(price, rtt);
+            self.spending = self.spending.min(before);
+            self.committed = self.spending;
+        }
+    }
+}
+
+/// What may be in flight of a sender that goes by a rate: twice the bandwidth–delay product of its highest rate within
+/// one to two round trips. A rate that falls does not stop the sender; feedback that fails to come does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peak {
+    pub(super) segments: f64,
+    now: f64,
+    before: f64,
+    turns: Time,
+}
+
+impl Peak {
+    /// The rate is `rate` bytes/s now.
+    #[inline]
+    pub(super) fn note(&mut self, flight: &Flight, rate: f64) {
+        if flight.now >= self.turns {
+            self.before = std::mem::take(&mut self.now);
+            self.turns = flight.now.saturating_add(flight.srtt);
+        }
+        self.now = self.now.max(rate);
+        let most = self.now.max(self.before);
+        let segments = 2.0 * most * flight.srtt.as_secs_f64() / f64::from(flight.segment.max(1));
+        self.segments = segments.max(LEAST_WINDOW);
+    }
+}
+
+/// The longest pause between packets of a sender that goes by a rate, in seconds: four round trips, or a quarter of a second.
+#[inline]
+pub(super) fn least_pause(flight: &Flight) -> f64 {
+    (4.0 * flight.srtt.as_secs_f64()).max(0.25)
+}
+
+/// Budgets nearer to each other than this part of them are the same.
+const SAME: f64 = 1e-6;
+/// How many times faster less is announced than more.
+const HASTE: f64 = 4.0;
+/// Packets that may overtake one another before one is taken for lost.
+const REORDERED: usize = 8;
+/// Segments beyond the first that an acknowledgement confirms at most.
+const MOST_ALSO: u32 = 2;
+/// A stamp's unit: a round-trip sample is that much too short or too long.
+const STAMP_NS: u64 = 64;
+/// Bytes a second that no path carries, 1 Tb/s: the least price alone would ask for more.
+const MOST_RATE: f64 = 1.25e11;
+/// Segments that may be in flight whatever the rate.
+const LEAST_WINDOW: f64 = 4.0;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{acked, flight};
+    use super::*;
+
+    const RTT: Time = Time::from_millis(100);
+    const PRICE: f64 = 8e-8;
+
+    /// A flow over a path of a fixed price, its packets acknowledged a round trip after they leave, but for those that
+    /// `lose` says.
+    struct Path {
+        law: Fcp,
+        now: Time,
+        /// When sent, and whether it will be heard of.
+        wire: VecDeque<(Time, bool)>,
+        next: Time,
+        log: Vec<(f64, f64)>,
+    }
+
+    impl Path {
+        fn open(config: FcpConfig) -> Path {
+            let mut law = config.build();
+            let mut toll = Toll::default();
+            let first = Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) };
+            law.write_toll(&first, &mut toll);
+            assert_eq!(toll.offer, 375.0);
+            let mut path = Path { law, now: RTT, wire: VecDeque::new(), next: RTT, log: Vec::new() };
+            path.ack(Time::ZERO);
+            path
+        }
+
+        fn ack(&mut self, sent: Time) {
+            let acked = Acked { rtt: Some(self.now - sent), echo: Some(PRICE as f32), ..acked(1) };
+            self.law.on_ack(&flight(self.now, 0), &acked);
+            self.log.push((self.now.as_secs_f64(), self.law.spending()));
+        }
+
+        fn run(&mut self, until: f64, mut lose: impl FnMut(f64) -> bool) {
+            let until = Time::from_secs_f64(until);
+            loop {
+                let heard = self.wire.front().map_or(Time::NEVER, |p| p.0 + RTT);
+                self.now = heard.min(self.next).min(until);
+                if self.now == until {
+                    return;
+                }
+                if heard == self.now {
+                    let (sent, arrives) = self.wire.pop_front().unwrap();
+                    if arrives {
+                        self.ack(sent);
+                    }
+                    continue;
+                }
+                let mut toll = Toll::default();
+                self.law.write_toll(&flight(self.now, 0), &mut toll);
+                assert!(toll.offer >= -1.0 && toll.offer.is_finite());
+                let arrives = !lose(self.now.as_secs_f64());
+                self.wire.push_back((self.now, arrives));
+                let rate = self.law.pacing_rate(&flight(self.now, 0)).unwrap();
+                self.next = self.now + rate.time_for(1500);
+            }
+        }
+
+        fn peak(&self) -> f64 {
+            self.log.iter().map(|l| l.1).fold(0.0, f64::max)
+        }
+    }
+
+    #[test]
+    fn starts_with_ten_packets_a_round_trip() {
+        let path = Path::open(FcpConfig::default());
+        let rate = path.law.pacing_rate(&flight(RTT, 0)).unwrap();
+        assert!((rate.bytes_per_sec() * 0.1 / 15_000.0 - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_commit_round_reaches_its_target_two_round_trips_later_and_not_beyond() {
+        for budget in [0.1, 1.0, 10.0, 0.002] {
+            let config = FcpConfig { budget: Budget::per_sec(budget), ..FcpConfig::default() };
+            let mut path = Path::open(config);
+            // The first packet leaves at one round trip; the round ends with the second, w is there with the third.
+            path.run(0.32, |_| false);
+            assert!((path.law.spending() / budget - 1.0).abs() < 1e-6, "{budget}: {}", path.law.spending());
+            assert!(path.peak() <= budget * 1.000001);
+            path.law.set_budget(Budget::per_sec(budget * 3.0));
+            path.run(0.56, |_| false);
+            assert!((path.law.spending() / budget - 3.0).abs() < 1e-5, "{budget}: {}", path.law.spending());
+            path.law.set_budget(Budget::per_sec(budget / 3.0));
+            path.run(1.1, |_| false);
+            assert!((path.law.spending() / budget - 1.0 / 3.0).abs() < 1e-5, "{}", path.law.spending());
+            assert!(path.law.promises.is_empty());
+        }
+    }
+
+    #[test]
+    fn spends_its_budget_and_no_more() {
+        let mut path = Path::open(FcpConfig::default());
+        path.run(1.0, |_| false);
+        let before = path.law.spent();
+        path.run(2.0, |_| false);
+        assert!((path.law.spent() - before - 1.0).abs() < 1e-3, "{}", path.law.spent() - before);
+    }
+
+    #[test]
+    fn what_was_announced_by_lost_packets_is_announced_again() {
+        let mut path = Path::open(FcpConfig::default());
+        path.run(0.5, |_| false);
+        path.law.set_budget(Budget::per_sec(2.0));
+        // A fifth of the round's packets is lost.
+        let mut n = 0;
+        path.run(0.6, |_| {
+            n += 1;
+            n % 5 == 0
+        });
+        path.run(0.72, |_| false);
+        assert!(path.law.spending() > 1.7 && path.law.spending() < 1.85, "{}", path.law.spending());
+        path.run(1.2, |_| false);
+        assert!((path.law.spending() - 2.0).abs() < 1e-4, "{}", path.law.spending());
+    }
+
+    /// A flow whose first packet has left.
+    fn opened() -> Fcp {
+        let mut law = FcpConfig::default().build();
+        law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
+        law
+    }
+
+    #[test]
+    fn a_first_packet_announces_no_more_than_there_is() {
+        let mut law = FcpConfig::default().build();
+        let mut toll = Toll::default();
+        let first = Flight { srtt: Time::ZERO, size: 40, unsent: 6000, ..flight(Time::ZERO, 0) };
+        law.write_toll(&first, &mut toll);
+        assert_eq!(toll.offer, 150.0);
+        law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
+        assert!((law.spending() / (6000.0 * f64::from(PRICE as f32) / 0.1) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_short_flow_asks_for_what_it_needs_and_takes_its_leave() {
+        let mut law = opened();
+        let heard = |now| flight(Time::from_millis(now), 0);
+        law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
+        // 60 packets left: six times the ten of a round trip that it has.
+        let mut toll = Toll::default();
+        law.write_toll(&Flight { unsent: 90_000, ..heard(100) }, &mut toll);
+        assert!((toll.offer - 5.0).abs() < 1e-5, "{}", toll.offer);
+        // The last seven: from the next round trip on nothing.
+        let mut law = opened();
+        law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
+        law.write_toll(&Flight { unsent: 10_500, ..heard(100) }, &mut toll);
+        assert_eq!(toll.offer, -1.0);
+    }
+
+    #[test]
+    fn feedback_is_never_given_up() {
+        let mut law = FcpConfig { budget: Budget::ZERO, ..FcpConfig::default() }.build();
+        law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(1.0), ..acked(0) });
+        let rate = law.pacing_rate(&flight(RTT, 0)).unwrap();
+        assert_eq!(rate.bytes_per_sec(), 1500.0 / 0.4);
+        assert!(law.window() >= 4.0);
+    }
+
+    proptest! {
+        /// Whatever is echoed and whenever, budgets stay within what the owner allows and rates are rates.
+        #[test]
+        fn never_spends_more_than_it_may(
+            steps in prop::collection::vec((1u64..50, any::<f32>(), 0u32..4, 0.0f64..100.0, 0u8..10), 1..300),
+        ) {
+            let mut law = FcpConfig::default().build();
+            let (mut now, mut most) = (Time::from_secs(1), 1.0f64);
+            for (gap, echo, segments, budget, what) in steps {
+                now += Time::from_millis(gap);
+                match what {
+                    0 => {
+                        law.set_budget(Budget::per_sec(budget));
+                        most = most.max(budget);
+                    }
+                    1 => law.on_timeout(&flight(now, 1), true),
+                    2..6 => {
+                        let mut toll = Toll::default();
+                        law.write_toll(&flight(now, 1), &mut toll);
+                        prop_assert!(toll.offer.is_finite() && toll.stake.is_finite());
+                    }
+                    _ => {
+                        let rtt = Some(Time::from_millis(gap * 3));
+                        law.on_ack(&flight(now, 1), &Acked { rtt, echo: Some(echo), ..acked(segments) });
+                    }
+                }
+                prop_assert!(law.spending() >= 0.0 && law.spending() <= most * 1.0001, "{}", law.spending());
+                if let Some(rate) = law.pacing_rate(&flight(now, 1)) {
+                    prop_assert!(rate.bytes_per_sec().is_finite() && rate.bytes_per_sec() > 0.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! RCP's sender (IWQoS 2005; after the authors' ns-2 code): it sends at the rate that the path was told.
+
+use super::fcp::{Peak, least_pause};
+use super::{Acked, Flight, SenderLaw};
+use crate::{Rate, Toll};
+
+/// RCP's sender: what the routers give is the rate, from the handshake on, evenly spaced.
+///
+/// The authors' code sends probes of 40 bytes where packets are more than a round trip apart, to hear of new rates; here
+/// a full packet leaves after four round trips or a quarter of a second at the latest.
+#[derive(Clone, Debug, Default)]
+pub struct Rcp {
+    rate: Option<f64>,
+    window: Peak,
+}
+
+impl Rcp {
+    /// A law that knows no rate yet.
+    pub fn new() -> Rcp {
+        Rcp::default()
+    }
+
+    #[inline]
+    fn floored(&self, rate: f64, flight: &Flight) -> f64 {
+        rate.max(f64::from(flight.segment) / least_pause(flight))
+    }
+}
+
+impl SenderLaw for Rcp {
+    /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements fail to come.
+    #[inline]
+    fn window(&self) -> f64 {
+        if self.rate.is_some() { self.window.segments } else { 1.0 }
+    }
+
+    #[inline]
+    fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
+        self.rate.map(|rate| Rate::from_bytes_per_sec(self.floored(rate, flight)))
+    }
+
+    #[inline]
+    fn tolled(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn tolls_first(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
+        toll.due = f64::INFINITY;
+        toll.rtt = flight.srtt.as_secs_f64() as f32;
+        toll.offer = 0.0;
+        toll.stake = 0.0;
+    }
+
+    #[inline]
+    fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
+        // A path without a router that knows RCP leaves the question unanswered, infinite: one packet a round trip, then.
+        if let Some(echo) = acked.echo.filter(|echo| *echo >= 0.0 && echo.is_finite()) {
+            self.rate = Some(f64::from(echo).min(MOST));
+        }
+        if let Some(rate) = self.rate {
+            self.window.note(flight, self.floored(rate, flight));
+        }
+    }
+
+    /// Routers know of congestion.
+    fn on_loss(&mut self, _: &Flight) {}
+
+    /// Nothing is heard of the path any more: half the rate, until something is.
+    fn on_timeout(&mut self, _: &Flight, _: bool) {
+        self.rate = self.rate.map(|rate| rate / 2.0);
+    }
+}
+
+/// Over any link there is, 1 Tb/s, in bytes/s.
+const MOST: f64 = 1.25e11;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{acked, flight};
+    use super::*;
+    use crate::Time;
+
+    #[test]
+    fn sends_at_the_rate_it_is_told_and_asks_for_all() {
+        let mut law = Rcp::new();
+        let now = flight(Time::from_secs(1), 0);
+        assert!(law.pacing_rate(&now).is_none() && law.window() == 1.0);
+        let mut toll = Toll::default();
+        law.write_toll(&now, &mut toll);
+        assert_eq!((toll.due, toll.rtt), (f64::INFINITY, 0.1));
+        law.on_ack(&now, &Acked { echo: Some(1e6), ..acked(0) });
+        assert_eq!(law.pacing_rate(&now).map(Rate::bytes_per_sec), Some(1e6));
+        // Twice 1e6 B/s for 0.1 s.
+        assert!((law.window() - 2e5 / 1500.0).abs() < 1e-9);
+        law.on_ack(&now, &Acked { echo: Some(f32::NAN), ..acked(1) });
+        law.on_timeout(&now, true);
+        assert_eq!(law.pacing_rate(&now).map(Rate::bytes_per_sec), Some(5e5));
+        law.on_ack(&now, &Acked { echo: Some(0.0), ..acked(1) });
+        assert_eq!(law.pacing_rate(&now).map(Rate::bytes_per_sec), Some(1500.0 / 0.4));
+    }
+}

@@ -1,0 +1,54 @@
+//! Statistical stability: a steady rate, paid for by the other flows (§ 4.2).
+
+use super::{Share, Strategy, mean_rtt};
+use crate::{Budget, Time};
+
+/// Flows that want a rate spend what it costs, as the price goes up and down, taking from the other flows of the host
+/// while there is something to take. If all together want more than there is, each gets the same part of it. The
+/// others divide the rest by their weights.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stable;
+
+impl Strategy for Stable {
+    fn divide(&mut self, _: Time, budget: Budget, flows: &mut [Share]) {
+        let cost = |flow: &Share| flow.price.map_or(0.0, |price| price.get() * flow.wants.bytes_per_sec());
+        let wanted: f64 = flows.iter().map(cost).sum();
+        let part = if wanted > budget.get() { budget.get() / wanted } else { 1.0 };
+        let rest = (budget.get() - wanted).max(0.0);
+        let weight = |flow: &Share| match flow.wants.bytes_per_sec() > 0.0 && flow.price.is_some() {
+            true => 0.0,
+            false => flow.weight.max(0.0),
+        };
+        let weights: f64 = flows.iter().map(weight).sum();
+        for flow in flows {
+            let others = if weights > 0.0 { rest * weight(flow) / weights } else { 0.0 };
+            flow.budget = Budget::per_sec(cost(flow) * part + others);
+        }
+    }
+
+    /// Twice a round trip: a price is followed as fast as it can be known.
+    fn interval(&self, flows: &[Share]) -> Time {
+        Time((mean_rtt(flows).0 / 2).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Price, Rate};
+
+    #[test]
+    fn a_steady_rate_is_paid_for_by_the_others() {
+        let mut flows = [Share::new(0), Share::new(1), Share::new(2)];
+        flows[0].wants = Rate::from_bytes_per_sec(1e6);
+        for (price, expected) in
+            [(1e-7, [0.1, 0.45, 0.45]), (5e-7, [0.5, 0.25, 0.25]), (2e-6, [1.0, 0.0, 0.0])]
+        {
+            flows.iter_mut().for_each(|flow| flow.price = Some(Price::per_byte(price)));
+            Stable.divide(Time::ZERO, Budget::per_sec(1.0), &mut flows);
+            for (flow, expected) in flows.iter().zip(expected) {
+                assert!((flow.budget.get() - expected).abs() < 1e-12, "{flow:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Strategies that go by the rates that budgets buy.
+
+use super::{Share, Strategy, divide_by, mean_rtt};
+use crate::{Budget, Time};
+
+/// The same rate for every flow, or rates by their weights: each two round trips a flow under the mean gets more (§ 6.2).
+///
+/// With rates r the budgets move from x towards those in proportion to the prices, x·r̄/r; prices follow budgets, so they
+/// go part of the way at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct EqualThroughput {
+    /// Part of the way gone at a time. 0.5.
+    pub gain: f64,
+}
+
+impl Default for EqualThroughput {
+    fn default() -> EqualThroughput {
+        EqualThroughput { gain: 0.5 }
+    }
+}
+
+impl Strategy for EqualThroughput {
+    fn divide(&mut self, _: Time, budget: Budget, flows: &mut [Share]) {
+        let known = |flow: &Share| flow.price.is_some() && flow.budget > Budget::ZERO;
+        let present: f64 = flows.iter().filter(|flow| known(flow)).map(|flow| flow.budget.get()).sum();
+        let (n, m) = (flows.len() as f64, flows.iter().filter(|flow| known(flow)).count() as f64);
+        let cost = |flow: &Share| flow.price.map_or(0.0, |price| price.get()) * flow.weight.max(0.0);
+        let costs: f64 = flows.iter().filter(|flow| known(flow)).map(cost).sum();
+        let gain = self.gain.clamp(0.0, 1.0);
+        divide_by(budget, flows, |flow| {
+            // New flows start with an equal part.
+            if !known(flow) || present <= 0.0 || costs <= 0.0 {
+                return 1.0 / n;
+            }
+            let (now, aim) = (flow.budget.get() / present, cost(flow) / costs);
+            (now + gain * (aim - now)) * m / n
+        });
+    }
+
+    fn interval(&self, flows: &[Share]) -> Time {
+        mean_rtt(flows) * 2
+    }
+}
+
+/// The most in all: gradient ascent by trials (§ 6.2).
+///
+/// In turn one flow gets a tenth more and the others, in proportion, that much less; two round trips for it to take
+/// effect, one to see what the rates came to. What was gained is kept, what was lost is turned the other way. When a turn
+/// of all flows moves the total by less than half a per cent it rests, until a price moves or a flow comes or goes.
+#[derive(Clone, Debug)]
+pub struct MaxThroughput {
+    /// The part of its budget that a flow gets more in a trial. 0.1 (§ 6.2).
+    pub step: f64,
+    /// The relative gain under which it rests. 0.005 (§ 6.2).
+    pub enough: f64,
+    /// The relative change of a price that wakes it. 0.02.
+    pub wakes: f64,
+    phase: Phase,
+    /// Whose turn it is.
+    turn: usize,
+    /// Trials in a row without a gain.
+    idle: usize,
+    /// The total before the trial, bytes/s, and each flow's budget then.
+    total: f64,
+    before: Vec<(u64, Budget)>,
+    /// Each flow's price when it came to rest.
+    prices: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Flows have come or gone: let them settle.
+    Fresh,
+    /// What the present budgets bring is being seen.
+    Measure,
+    /// A trial is taking effect; `up` or down.
+    Settle {
+        up: bool,
+    },
+    /// What it brings is being seen.
+    Judge {
+        up: bool,
+    },
+    Rest,
+}
+
+impl Default for MaxThroughput {
+    fn default() -> MaxThroughput {
+        MaxThroughput {
+            step: 0.1,
+            enough: 0.005,
+            wakes: 0.02,
+            phase: Phase::Fresh,
+            turn: 0,
+            idle: 0,
+            total: 0.0,
+            before: Vec::new(),
+            prices: Vec::new(),
+        }
+    }
+}
+
+impl MaxThroughput {
+    /// The flow whose turn it is gets more, or less, at the others' cost.
+    fn try_one(&mut self, budget: Budget, flows: &mut [Share], up: bool) {
+        self.before = flows.iter().map(|flow| (flow.flow, flow.budget)).collect();
+        let one = self.turn % flows.len();
+        let present = flows[one].budget.get();
+        let least = budget.get() * LEAST_PART;
+        let step = if up { 1.0 + self.step } else { 1.0 / (1.0 + self.step) };
+        let rest = least * (flows.len() - 1) as f64;
+        let wanted = (present * step).clamp(least, (budget.get() - rest).max(least));
+        let others = (budget.get() - present).max(0.0);
+        let factor = if others > 0.0 { (budget.get() - wanted).max(0.0) / others } else { 0.0 };
+        for (i, flow) in flows.iter_mut().enumerate() {
+            let new = if i == one { wanted } else { flow.budget.get() * factor };
+            flow.budget = Budget::per_sec(new);
+        }
+        self.phase = Phase::Settle { up };
+    }
+
+    fn undo(&self, flows: &mut [Share]) {
+        for (flow, before) in flows.iter_mut().zip(&self.before) {
+            flow.budget = before.1;
+        }
+    }
+}
+
+fn price(flow: &Share) -> f64 {
+    flow.price.map_or(0.0, |price| price.get())
+}
+
+impl Strategy for MaxThroughput {
+    fn divide(&mut self, _: Time, budget: Budget, flows: &mut [Share]) {
+        if flows.len() < 2 {
+            divide_by(budget, flows, |_| 1.0);
+            self.phase = Phase::Fresh;
+            return;
+        }
+        let same = self.before.len() == flows.len()
+            && self.before.iter().zip(flows.iter()).all(|(before, flow)| before.0 == flow.flow);
+        let sum: f64 = flows.iter().map(|flow| flow.budget.get()).sum();
+        if !same || (sum - budget.get()).abs() > 1e-6 * budget.get() {
+            divide_by(budget, flows, |_| 1.0);
+            self.before = flows.iter().map(|flow| (flow.flow, flow.budget)).collect();
+            (self.phase, self.idle) = (Phase::Fresh, 0);
+            return;
+        }
+        let total: f64 = flows.iter().map(|flow| flow.rate.bytes_per_sec()).sum();
+        match self.phase {
+            Phase::Fresh => self.phase = Phase::Measure,
+            Phase::Measure => {
+                self.total = total;
+                self.try_one(budget, flows, true);
+            }
+            Phase::Settle { up } => self.phase = Phase::Judge { up },
+            Phase::Judge { up } => {
+                let gain = (total - self.total) / self.total.max(1.0);
+                if gain > self.enough * GAIN_SHARE {
+                    // The same way once more.
+                    (self.total, self.idle) = (total, 0);
+                    self.try_one(budget, flows, up);
+                    return;
+                }
+                self.undo(flows);
+                if up && gain < 0.0 {
+                    self.try_one(budget, flows, false);
+                    return;
+                }
+                self.turn += 1;
+                self.idle += 1;
+                // Back to what was: see it anew, since others change, too.
+                self.phase = Phase::Fresh;
+                if self.idle >= flows.len() {
+                    self.phase = Phase::Rest;
+                    self.prices.clear();
+                }
+            }
+            // The last trial is undone, and prices are those of rest again.
+            Phase::Rest if self.prices.len() != flows.len() => {
+                self.prices = flows.iter().map(price).collect()
+            }
+            Phase::Rest => {
+                let moved = |(flow, then): (&Share, &f64)| (price(flow) / then - 1.0).abs() > self.wakes;
+                if flows.iter().zip(&self.prices).any(moved) {
+                    (self.phase, self.idle) = (Phase::Fresh, 0);
+                }
+            }
+        }
+    }
+
+    /// Two round trips for budgets to take effect, one to see what they bring.
+    fn interval(&self, flows: &[Share]) -> Time {
+        let rtt = mean_rtt(flows);
+        match self.phase {
+            Phase::Fresh | Phase::Settle { .. } => rtt * 4,
+            // The last trial's traces have to be gone from the prices that rest is known by.
+            Phase::Rest if self.prices.is_empty() => rtt * 8,
+            Phase::Measure | Phase::Judge { .. } | Phase::Rest => rtt * 2,
+        }
+    }
+}
+
+/// No flow is left with less than this part of the budget, or its rate could not be seen to grow.
+const LEAST_PART: f64 = 1e-4;
+/// A trial of a tenth near the optimum gains less than where it pays to go on: it counts from this part of `enough`.
+const GAIN_SHARE: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Price, Rate};
+
+    /// Two flows on links of their own, 250 and 50, against budgets of 1.5 and 0.5: figure 14.
+    fn settle(strategy: &mut dyn Strategy, rounds: usize) -> Vec<Share> {
+        let mut flows = [Share::new(0), Share::new(1)];
+        let budget = Budget::per_sec(2.0);
+        for round in 0..rounds {
+            strategy.divide(Time::from_millis(round as u64 * 100), budget, &mut flows);
+            for (flow, (capacity, others)) in flows.iter_mut().zip([(250.0, 1.5), (50.0, 0.5)]) {
+                let price = (flow.budget.get() + others) / capacity;
+                flow.price = Some(Price::per_byte(price));
+                flow.rate = Rate::from_bytes_per_sec(flow.budget.get() / price);
+                flow.rtt = Time::from_millis(50);
+            }
+        }
+        flows.to_vec()
+    }
+
+    #[test]
+    fn equal_throughput_finds_the_fixed_point() {
+        // 38.763 each, with X = 0.27526.
+        let flows = settle(&mut EqualThroughput::default(), 60);
+        for flow in &flows {
+            assert!((flow.rate.bytes_per_sec() - 38.763).abs() < 1e-2, "{flow:?}");
+        }
+        assert!((flows[0].budget.get() - 0.27526).abs() < 1e-4);
+    }
+
+    #[test]
+    fn max_throughput_climbs_near_the_top() {
+        // 151.588 at X = 1.679; the report's own run came to 150.6 at 1.56.
+        let flows = settle(&mut MaxThroughput::default(), 300);
+        let total: f64 = flows.iter().map(|flow| flow.rate.bytes_per_sec()).sum();
+        assert!(total > 150.6, "{total} at {:?}", flows[0].budget);
+    }
+
+    #[test]
+    fn max_throughput_rests_until_a_price_moves() {
+        let mut strategy = MaxThroughput::default();
+        let mut flows = settle(&mut strategy, 300);
+        assert_eq!(strategy.phase, Phase::Rest);
+        flows[0].price = Some(Price::per_byte(1.0));
+        strategy.divide(Time::from_secs(100), Budget::per_sec(2.0), &mut flows);
+        assert_eq!(strategy.phase, Phase::Fresh);
+    }
+}

@@ -1,0 +1,301 @@
+//! The owner of a budget beside its connections: who may spend what, and from when on.
+
+use tollway_law::sharing::{Share, Strategy};
+use tollway_law::{Budget, Bytes, Price, Rate, Time};
+
+/// A host's budget and the flows it is divided over (the FCP report, § 4 and § 4.2), sans I/O: the engine says which
+/// flows come and go, calls [`handle_timeout`](Host::handle_timeout) when [`poll_timeout`](Host::poll_timeout) says, shows
+/// it the connections and hands its answers to their laws.
+///
+/// A change of budget takes a round trip to be announced and one to be made. So that the sum stays what it is while
+/// budgets move from flow to flow, one that gets more of it waits for those with longer round trips that get less. What is
+/// meant for a newcomer stays with the others until it knows a price to spend it at, but for what its first packet announces:
+/// that is spent from its first acknowledgement on.
+#[derive(Debug)]
+pub struct Host {
+    budget: Budget,
+    strategy: Box<dyn Strategy + Send>,
+    members: Vec<Member>,
+    /// When the strategy is next asked, when the flows are next looked at, and when the strategy was last asked.
+    ask_at: Time,
+    look_at: Time,
+    asked: Time,
+    shares: Vec<Share>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    share: Share,
+    /// What its law was told.
+    given: Budget,
+    /// When it may be told what it was granted beyond that; [`Time::NEVER`] if it has been.
+    ready: Time,
+    /// Bytes sent when the strategy was last asked, `None` for one that came since.
+    sent: Option<u64>,
+    ending: bool,
+    /// Bytes that its first packet announces for the next round trip.
+    first: f64,
+}
+
+/// What the engine sees of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// The price of its path, once known.
+    pub price: Option<Price>,
+    /// Its smoothed round-trip time, zero while it is unknown.
+    pub rtt: Time,
+    /// Bytes it has sent since its start.
+    pub sent: u64,
+    /// It sends its last packets and has announced that it leaves: what it had is the others'.
+    pub ending: bool,
+}
+
+impl Host {
+    /// An owner of `budget` without flows.
+    pub fn new(budget: Budget, strategy: Box<dyn Strategy + Send>) -> Host {
+        Host {
+            budget,
+            strategy,
+            members: Vec::new(),
+            ask_at: Time::NEVER,
+            look_at: Time::NEVER,
+            asked: Time::ZERO,
+            shares: Vec::new(),
+        }
+    }
+
+    /// What there is to spend.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// A flow is about to start, its first packet announcing `first` for the next round trip; what counts of `share` is
+    /// who it is and what it wants.
+    pub fn join(&mut self, now: Time, share: Share, first: Bytes) {
+        self.members.push(Member {
+            share: Share { budget: Budget::ZERO, price: None, ..share },
+            given: Budget::ZERO,
+            ready: Time::NEVER,
+            sent: None,
+            ending: false,
+            first: first.get() as f64,
+        });
+        self.ask_at = now;
+    }
+
+    /// A flow is gone.
+    pub fn leave(&mut self, now: Time, flow: u64) {
+        let before = self.members.len();
+        self.members.retain(|member| member.share.flow != flow);
+        if self.members.len() < before {
+            self.ask_at = now;
+        }
+    }
+
+    /// There is another amount to spend from now on.
+    pub fn set_budget(&mut self, now: Time, budget: Budget) {
+        self.budget = budget;
+        self.ask_at = now;
+    }
+
+    /// It is divided otherwise from now on.
+    pub fn set_strategy(&mut self, now: Time, strategy: Box<dyn Strategy + Send>) {
+        self.strategy = strategy;
+        self.ask_at = now;
+    }
+
+    /// When to be called next; [`Time::NEVER`] if nothing is to be done before a flow comes or goes.
+    pub fn poll_timeout(&self) -> Time {
+        let ready = self.members.iter().map(|member| member.ready).min().unwrap_or(Time::NEVER);
+        self.ask_at.min(self.look_at).min(ready)
+    }
+
+    /// The time that [`poll_timeout`](Host::poll_timeout) answered has come: `see` shows a flow, `give` hands a budget to
+    /// its law.
+    pub fn handle_timeout(
+        &mut self,
+        now: Time,
+        mut see: impl FnMut(u64) -> Seen,
+        mut give: impl FnMut(u64, Budget),
+    ) {
+        if now < self.poll_timeout() {
+            return;
+        }
+        let mut news = false;
+        let elapsed = now.saturating_sub(self.asked).as_secs_f64();
+        for member in &mut self.members {
+            let seen = see(member.share.flow);
+            news |= seen.ending != member.ending || seen.price.is_some() != member.share.price.is_some();
+            member.ending = seen.ending;
+            member.share.price = seen.price;
+            member.share.rtt = seen.rtt;
+            let sent = seen.sent.saturating_sub(member.sent.unwrap_or(seen.sent));
+            member.share.rate =
+                if elapsed > 0.0 { Rate::from_bytes_per_sec(sent as f64 / elapsed) } else { Rate::ZERO };
+        }
+        if news || self.ask_at <= now {
+            for member in &mut self.members {
+                member.sent = Some(see(member.share.flow).sent);
+            }
+            self.divide(now);
+        }
+        for member in &mut self.members {
+            let grown = member.share.budget > member.given;
+            if !member.ending && member.share.budget != member.given && (!grown || member.ready <= now) {
+                member.given = member.share.budget;
+                give(member.share.flow, member.given);
+            }
+            if member.ready <= now || !grown {
+                member.ready = Time::NEVER;
+            }
+        }
+        self.look_at = self.next_look(now);
+    }
+
+    /// Asks the strategy, and works out who has to wait.
+    fn divide(&mut self, now: Time) {
+        self.asked = now;
+        self.shares.clear();
+        self.shares.extend(self.members.iter().filter(|m| !m.ending).map(|m| m.share));
+        self.strategy.divide(now, self.budget, &mut self.shares);
+        self.ask_at = now.saturating_add(self.strategy.interval(&self.shares));
+        // A strategy of somebody's own is held to the budget as any other.
+        let sum: f64 = self.shares.iter().map(|share| share.budget.get()).sum();
+        let scale = if sum > self.budget.get() { self.budget.get() / sum } else { 1.0 };
+        // What newcomers may spend they cannot before they know a price: until then the others keep what they have of it.
+        // What a first round trip of theirs costs is reckoned from the prices the others pay.
+        let (mut spendable, mut cost, mut priced) = (0.0, 0.0, 0.0);
+        for share in self.shares.iter().filter(|share| share.rtt > Time::ZERO) {
+            if let Some(price) = share.price {
+                spendable += share.budget.get() * scale;
+                cost += price.get() / share.rtt.as_secs_f64();
+                priced += 1.0;
+            }
+        }
+        let newcomers = self.members.iter().filter(|m| !m.ending).zip(&self.shares);
+        let reserved: f64 = newcomers
+            .filter(|(_, share)| share.price.is_none() && priced > 0.0)
+            .map(|(member, share)| (share.budget.get() * scale).min(member.first * cost / priced))
+            .sum();
+        let kept = (self.budget.get() - reserved).max(0.0);
+        let spread = if spendable > 0.0 { (kept / spendable).max(1.0) } else { 1.0 };
+        for (member, share) in self.members.iter_mut().filter(|m| !m.ending).zip(&self.shares) {
+            let granted = share.budget.get() * scale;
+            let kept = match share.price.is_some() {
+                true => (granted * spread).min(member.given.get()).max(granted),
+                false => granted,
+            };
+            member.share.budget = Budget::per_sec(kept);
+        }
+        let shrinks = |member: &Member| member.ending || member.share.budget < member.given;
+        let longest = self.members.iter().filter(|m| shrinks(m)).map(|m| m.share.rtt).max();
+        for member in &mut self.members {
+            if !member.ending && member.share.budget > member.given {
+                let known = member.share.rtt > Time::ZERO;
+                let wait = match longest {
+                    Some(rtt) if known && !member.ending => rtt.saturating_sub(member.share.rtt) * 2,
+                    _ => Time::ZERO,
+                };
+                let ready = now.saturating_add(wait);
+                member.ready = if member.ready == Time::NEVER { ready } else { member.ready.max(ready) };
+            }
+        }
+    }
+
+    /// Several flows are looked at a few times a round trip, so that what one leaves is soon another's.
+    fn next_look(&self, now: Time) -> Time {
+        if self.members.len() < 2 {
+            return Time::NEVER;
+        }
+        let rtt = self.members.iter().map(|m| m.share.rtt).filter(|&rtt| rtt > Time::ZERO).min();
+        let pause = rtt.map_or(LOOK_LEAST * 10, |rtt| Time(rtt.0 / 8));
+        now.saturating_add(pause.clamp(LOOK_LEAST, LOOK_LEAST * 50))
+    }
+}
+
+/// No more often than this are flows looked at.
+const LOOK_LEAST: Time = Time::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tollway_law::sharing::EqualBudget;
+
+    use super::*;
+
+    fn budgets(host: &mut Host, now: Time, seen: &dyn Fn(u64) -> Seen, given: &mut BTreeMap<u64, f64>) {
+        host.handle_timeout(now, seen, |flow, budget| {
+            given.insert(flow, budget.get());
+        });
+    }
+
+    fn rtt(ms: u64) -> Seen {
+        Seen { rtt: Time::from_millis(ms), price: (ms > 0).then_some(Price::MIN), ..Seen::default() }
+    }
+
+    #[test]
+    fn flows_that_come_and_go_share_what_there_is() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut given = BTreeMap::new();
+        host.join(Time::ZERO, Share::new(7), Bytes(0));
+        budgets(&mut host, Time::ZERO, &|_| rtt(100), &mut given);
+        assert_eq!(given[&7], 1.0);
+        assert_eq!(host.poll_timeout(), Time::NEVER);
+        host.join(Time::from_secs(1), Share::new(8), Bytes(0));
+        budgets(&mut host, Time::from_secs(1), &|flow| rtt(if flow == 7 { 100 } else { 0 }), &mut given);
+        assert_eq!((given[&7], given[&8]), (1.0, 0.5));
+        budgets(&mut host, Time::from_millis(1100), &|_| rtt(100), &mut given);
+        assert_eq!((given[&7], given[&8]), (0.5, 0.5));
+        // The one that takes its leave makes room at once.
+        let leaves = |flow| Seen { ending: flow == 7, ..rtt(100) };
+        budgets(&mut host, Time::from_millis(1500), &leaves, &mut given);
+        assert_eq!(given[&8], 1.0);
+        host.leave(Time::from_secs(2), 7);
+        host.set_budget(Time::from_secs(2), Budget::per_sec(3.0));
+        budgets(&mut host, Time::from_secs(2), &|_| rtt(100), &mut given);
+        assert_eq!(given[&8], 3.0);
+    }
+
+    #[test]
+    fn who_gets_more_waits_for_a_longer_round_trip_that_gets_less() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut given = BTreeMap::new();
+        let see = |flow| rtt(if flow == 1 { 200 } else { 50 });
+        host.join(Time::ZERO, Share { weight: 3.0, ..Share::new(1) }, Bytes(0));
+        host.join(Time::ZERO, Share::new(2), Bytes(0));
+        budgets(&mut host, Time::ZERO, &see, &mut given);
+        assert_eq!((given[&1], given[&2]), (0.75, 0.25));
+        // Weights turn round: the slow flow's change shows 2·(200 − 50) ms after the fast one's would.
+        host.leave(Time::from_secs(1), 1);
+        host.join(Time::from_secs(1), Share::new(1), Bytes(0));
+        host.members
+            .iter_mut()
+            .for_each(|m| m.given = Budget::per_sec(if m.share.flow == 1 { 0.75 } else { 0.25 }));
+        budgets(&mut host, Time::from_secs(1), &see, &mut given);
+        assert_eq!((given[&1], given[&2]), (0.5, 0.25));
+        budgets(&mut host, Time::from_millis(1299), &see, &mut given);
+        assert_eq!(given[&2], 0.25);
+        budgets(&mut host, Time::from_millis(1300), &see, &mut given);
+        assert_eq!(given[&2], 0.5);
+    }
+
+    /// A strategy that promises more than there is.
+    #[derive(Debug)]
+    struct Spendthrift;
+
+    impl Strategy for Spendthrift {
+        fn divide(&mut self, _: Time, budget: Budget, flows: &mut [Share]) {
+            flows.iter_mut().for_each(|flow| flow.budget = budget);
+        }
+    }
+
+    #[test]
+    fn a_strategy_cannot_give_away_more_than_there_is() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(Spendthrift));
+        let mut given = BTreeMap::new();
+        (0..4).for_each(|flow| host.join(Time::ZERO, Share::new(flow), Bytes(0)));
+        budgets(&mut host, Time::ZERO, &|_| rtt(10), &mut given);
+        assert_eq!(given.values().sum::<f64>(), 1.0);
+    }
+}

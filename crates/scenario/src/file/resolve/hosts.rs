@@ -1,0 +1,73 @@
+//! Owners of budgets.
+
+use super::{Resolver, matches};
+use crate::file::keys;
+use crate::plan::{FlowId, Host, SenderLaw, Strategy, TransportId};
+
+impl Resolver<'_> {
+    /// Every host, with the flows and workloads that are its own.
+    pub(super) fn hosts(&mut self) {
+        for (name, keys) in self.top.named("host", &keys::HOST) {
+            let Some(pattern) = keys.text("flows") else { continue };
+            let at = keys.at("flows");
+            let (mut flows, mut workloads) = (Vec::new(), Vec::new());
+            let mut wrong = None;
+            let mut check = |plan: &crate::plan::Plan, name: &str, transport: TransportId| {
+                if !matches!(plan.transports[transport.0 as usize].law, SenderLaw::Fcp(_)) {
+                    wrong.get_or_insert_with(|| name.to_owned());
+                }
+            };
+            for (i, flow) in self.plan.flows.iter().enumerate() {
+                if matches(&pattern, &flow.name) || matches(&pattern, &flow.section) {
+                    check(&self.plan, &flow.name, flow.transport);
+                    flows.push(FlowId(i as u32));
+                }
+            }
+            for (i, workload) in self.plan.workloads.iter().enumerate() {
+                if matches(&pattern, &workload.name) {
+                    check(&self.plan, &workload.name, workload.transport);
+                    workloads.push(i);
+                }
+            }
+            if flows.is_empty() && workloads.is_empty() {
+                let names = self.top.named("flow", &keys::FLOW).map(|(name, _)| name);
+                let names: Vec<&str> =
+                    names.chain(self.top.named("workload", &keys::WORKLOAD).map(|(name, _)| name)).collect();
+                self.mistakes
+                    .add(at, format!("there is no flow `{pattern}`"), "unknown flow")
+                    .suggest(&pattern, names.into_iter());
+            } else if let Some(flow) = wrong {
+                self.mistakes
+                    .add(at, format!("`{flow}` spends no budget: its law is another"), "not of the law `fcp`")
+                    .help("a host owns flows of the law `fcp` only");
+            }
+            let taken = self.plan.hosts.iter().find(|other| {
+                other.flows.iter().any(|flow| flows.contains(flow))
+                    || other.workloads.iter().any(|workload| workloads.contains(workload))
+            });
+            if let Some(other) = taken {
+                let message = format!("a flow of `{pattern}` is host `{}`'s already", other.name);
+                self.mistakes.add(at, message, "owned twice");
+            }
+            self.plan.hosts.push(Host {
+                name: name.to_owned(),
+                budget: keys.number("budget"),
+                strategy: strategy(keys.word("strategy")),
+                flows,
+                workloads,
+            });
+        }
+    }
+}
+
+/// The strategy of a word.
+pub(super) fn strategy(word: &str) -> Strategy {
+    match word {
+        "fixed" => Strategy::Fixed,
+        "background" => Strategy::Background,
+        "equal-throughput" => Strategy::EqualThroughput,
+        "max-throughput" => Strategy::MaxThroughput,
+        "stable" => Strategy::Stable,
+        _ => Strategy::EqualBudget,
+    }
+}

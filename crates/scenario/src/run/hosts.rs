@@ -1,0 +1,239 @@
+//! Owners of budgets while a run is on: their flows come and go, they divide and are held to what they have.
+
+use std::collections::BTreeMap;
+
+use tollway_law::sender::{AnySender, Fcp};
+use tollway_law::sharing::{self, Share};
+use tollway_law::{Budget, Bytes, Rate, Time};
+use tollway_proto::host::{Host, Seen};
+use tollway_proto::transport::Connection;
+use tollway_sim::{FlowId, Network};
+
+use super::build::Built;
+use crate::plan::{Plan, SenderLaw, Strategy, TransportId};
+
+/// Every host of a plan; flows of the law `fcp` without a host are hosts of their own that divide nothing.
+pub(super) struct Hosts {
+    hosts: Vec<Owner>,
+    /// Starts and stops of the flows of the file, by time.
+    events: Vec<(Time, usize, bool)>,
+    at: usize,
+    /// The host of each flow that runs, by its place in the network.
+    members: BTreeMap<FlowId, usize>,
+    next_audit: Time,
+}
+
+struct Owner {
+    name: String,
+    /// `None` for a flow on its own.
+    machine: Option<Host>,
+    flows: Vec<FlowId>,
+    /// Dollars spent by flows that are gone.
+    past: f64,
+    /// Dollars spent when the second under way began, the most that could have been spent in it, and in how much time.
+    before: f64,
+    allowed: f64,
+    /// The most spent in a second, over what was allowed: equation 1 says one at most.
+    worst: f64,
+}
+
+impl Hosts {
+    pub(super) fn new(plan: &Plan) -> Hosts {
+        let mut hosts: Vec<Owner> = plan
+            .hosts
+            .iter()
+            .map(|host| {
+                let machine = Host::new(Budget::per_sec(host.budget), law(host.strategy));
+                Owner::new(host.name.clone(), Some(machine), host.budget)
+            })
+            .collect();
+        let mut events = Vec::new();
+        for (i, flow) in plan.flows.iter().enumerate() {
+            let SenderLaw::Fcp(fcp) = plan.transports[flow.transport.0 as usize].law else { continue };
+            if owner(plan, i).is_none() {
+                hosts.push(Owner::new(flow.name.clone(), None, fcp.budget));
+            }
+            events.push((flow.start, i, true));
+            if flow.stop < plan.duration {
+                events.push((flow.stop, i, false));
+            }
+        }
+        events.sort_by_key(|event| event.0);
+        let next_audit = if hosts.is_empty() { Time::NEVER } else { SECOND };
+        Hosts { hosts, events, at: 0, members: BTreeMap::new(), next_audit }
+    }
+
+    /// When something is to be done.
+    pub(super) fn next(&self) -> Time {
+        let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
+        let machines = self.hosts.iter().filter_map(|owner| owner.machine.as_ref());
+        machines.map(Host::poll_timeout).min().unwrap_or(Time::NEVER).min(event).min(self.next_audit)
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(&mut self, plan: &Plan, built: &mut Built) {
+        let now = built.network.now();
+        while let Some(&(at, flow, starts)) = self.events.get(self.at).filter(|event| event.0 <= now) {
+            self.at += 1;
+            debug_assert!(at <= now);
+            let place = built.flows[flow];
+            if starts {
+                // Those on their own stand behind the hosts of the file, in the order of the flows.
+                let host = owner(plan, flow).or_else(|| {
+                    self.hosts.iter().position(|o| o.machine.is_none() && o.name == plan.flows[flow].name)
+                });
+                if let Some(host) = host {
+                    self.join(plan, now, host, place, plan.flows[flow].transport);
+                }
+            } else {
+                self.left(built, place);
+            }
+        }
+        for owner in &mut self.hosts {
+            let Some(machine) = &mut owner.machine else { continue };
+            if machine.poll_timeout() > now {
+                continue;
+            }
+            let mut given = Vec::new();
+            machine.handle_timeout(
+                now,
+                |flow| see(&built.network, flow),
+                |flow, budget| given.push((flow, budget)),
+            );
+            for (flow, budget) in given {
+                built.set_budget(FlowId(flow as u32), budget);
+            }
+        }
+        if now >= self.next_audit {
+            self.next_audit += SECOND;
+            for owner in &mut self.hosts {
+                owner.audit(&built.network);
+            }
+        }
+    }
+
+    /// A flow of a workload is about to start.
+    pub(super) fn workload_joined(&mut self, plan: &Plan, built: &Built, workload: usize, flow: FlowId) {
+        if let Some(host) = plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
+            self.join(plan, built.network.now(), host, flow, plan.workloads[workload].transport);
+        }
+    }
+
+    fn join(&mut self, plan: &Plan, now: Time, host: usize, flow: FlowId, transport: TransportId) {
+        let transport = &plan.transports[transport.0 as usize];
+        let (wants, packets) = match transport.law {
+            SenderLaw::Fcp(fcp) => (fcp.wants.unwrap_or(Rate::ZERO), fcp.initial_packets),
+            _ => (Rate::ZERO, 0.0),
+        };
+        let first = Bytes((packets * f64::from(transport.packet_size)) as u64);
+        let owner = &mut self.hosts[host];
+        owner.flows.push(flow);
+        self.members.insert(flow, host);
+        if let Some(machine) = &mut owner.machine {
+            machine.join(
+                now,
+                Share { weight: transport.weight, wants, ..Share::new(u64::from(flow.0)) },
+                first,
+            );
+        }
+    }
+
+    /// A flow has sent all it had, or was stopped.
+    pub(super) fn left(&mut self, built: &Built, flow: FlowId) {
+        let Some(host) = self.members.remove(&flow) else { return };
+        let owner = &mut self.hosts[host];
+        owner.past += spent(&built.network, flow);
+        owner.flows.retain(|&other| other != flow);
+        if let Some(machine) = &mut owner.machine {
+            machine.leave(built.network.now(), u64::from(flow.0));
+        }
+    }
+
+    pub(super) fn set_budget(&mut self, now: Time, host: usize, budget: f64) {
+        let owner = &mut self.hosts[host];
+        owner.allowed = owner.allowed.max(budget);
+        if let Some(machine) = &mut owner.machine {
+            machine.set_budget(now, Budget::per_sec(budget));
+        }
+    }
+
+    pub(super) fn set_strategy(&mut self, now: Time, host: usize, strategy: Strategy) {
+        if let Some(machine) = &mut self.hosts[host].machine {
+            machine.set_strategy(now, law(strategy));
+        }
+    }
+
+    /// How near each owner came to its budget: the worst second of each.
+    pub(super) fn extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        for owner in self.hosts.iter().take(plan.hosts.len()) {
+            extra.insert(format!("budget-use-max.{}", owner.name), owner.worst);
+        }
+        let alone = self.hosts.iter().skip(plan.hosts.len()).map(|owner| owner.worst);
+        if let Some(worst) = alone.reduce(f64::max) {
+            extra.insert("budget-use-max".into(), worst);
+        }
+    }
+}
+
+impl Owner {
+    fn new(name: String, machine: Option<Host>, budget: f64) -> Owner {
+        Owner { name, machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
+    }
+
+    /// A second is over (equation 1). What a budget was lowered to counts from the next second on.
+    fn audit(&mut self, network: &Network<Connection>) {
+        let spent = self.past + self.flows.iter().map(|&flow| spent(network, flow)).sum::<f64>();
+        let present = match &self.machine {
+            Some(machine) => machine.budget().get(),
+            None => {
+                self.flows.iter().filter_map(|&flow| fcp(network, flow)).map(|law| law.budget().get()).sum()
+            }
+        };
+        let allowed = self.allowed.max(present);
+        if allowed > 0.0 {
+            self.worst = self.worst.max((spent - self.before) / allowed);
+        }
+        (self.before, self.allowed) = (spent, present);
+    }
+}
+
+/// The host of a flow of the file.
+fn owner(plan: &Plan, flow: usize) -> Option<usize> {
+    plan.hosts.iter().position(|host| host.flows.iter().any(|id| id.0 as usize == flow))
+}
+
+fn fcp(network: &Network<Connection>, flow: FlowId) -> Option<&Fcp> {
+    match network.client(flow).law() {
+        AnySender::Fcp(law) => Some(law),
+        _ => None,
+    }
+}
+
+fn spent(network: &Network<Connection>, flow: FlowId) -> f64 {
+    fcp(network, flow).map_or(0.0, Fcp::spent)
+}
+
+fn see(network: &Network<Connection>, flow: u64) -> Seen {
+    let flow = FlowId(flow as u32);
+    let connection = network.client(flow);
+    let law = fcp(network, flow);
+    Seen {
+        price: law.and_then(Fcp::price),
+        rtt: connection.srtt(),
+        sent: connection.stats().bytes_sent,
+        ending: law.is_some_and(Fcp::is_ending),
+    }
+}
+
+fn law(strategy: Strategy) -> Box<dyn sharing::Strategy + Send> {
+    match strategy {
+        Strategy::EqualBudget => Box::new(sharing::EqualBudget),
+        Strategy::Fixed => Box::new(sharing::Fixed),
+        Strategy::Background => Box::new(sharing::Background::default()),
+        Strategy::EqualThroughput => Box::new(sharing::EqualThroughput::default()),
+        Strategy::MaxThroughput => Box::new(sharing::MaxThroughput::default()),
+        Strategy::Stable => Box::new(sharing::Stable),
+    }
+}
+
+const SECOND: Time = Time::from_secs(1);
