@@ -63,6 +63,7 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
             queue_max_bytes: queue * 1800.0,
             drops: u64::from(kind != Kind::Xcp && noise.next() > 0.9),
             marks: 0,
+            ..LinkRow::default()
         };
         writer.link(&link).expect("memory takes rows");
         let back = LinkRow { time_s, link: "bottleneck.reverse", utilisation: 0.02, ..LinkRow::default() };
