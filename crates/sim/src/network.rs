@@ -173,7 +173,7 @@ impl<M: Machine> Network<M> {
     pub fn add_medium(&mut self, links: &[LinkId]) {
         assert!(!self.sealed, "media are added before the first run");
         for link in links {
-            self.links[link.0 as usize].medium = self.mediums.len() as u32;
+            self.links[link.0 as usize].share(self.mediums.len() as u32);
         }
         let links = links.iter().map(|link| link.0).collect();
         self.mediums.push(Medium { links, turn: 0, free_at: Time::ZERO });
@@ -380,14 +380,14 @@ impl<M: Machine> Network<M> {
 
     fn faults(&mut self, link: LinkId) -> &mut Faults {
         let seed = self.seed;
-        self.links[link.0 as usize].faults.get_or_insert_with(|| Box::new(Faults::new(seed, link.0)))
+        self.links[link.0 as usize].faults(|| Faults::new(seed, link.0))
     }
 
     fn change(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
         self.seal();
         let changed = &mut self.links[link.0 as usize];
         work(changed, self.now, &mut self.slab);
-        let (at, medium, free_at) = (changed.next_arrival(), changed.medium, changed.free_at);
+        let (at, medium, free_at) = (changed.next_arrival(), changed.medium(), changed.free_at);
         self.scheduler.set(link.0, at);
         if medium != NO_MEDIUM && free_at > self.now {
             self.mediums[medium as usize].free_at = free_at;
@@ -485,24 +485,42 @@ impl<M: Machine> Network<M> {
             *digest = fold(*digest, now, id, packet);
         }
         packet.cursor += 1;
-        let next = self.routes[packet.cursor as usize];
-        if link.faults.is_some() && link.lost_on_wire(self.slab.get(slot)) {
+        let (next, size) = (self.routes[packet.cursor as usize], packet.size);
+        if !link.is_plain() && link.lost_on_wire(self.slab.get(slot)) {
             self.lose(slot);
         } else if next < END {
-            self.offer(next, slot);
+            self.offer(next, slot, size);
         } else {
             self.deliver(next, slot);
         }
     }
 
+    /// A packet of `size` bytes comes to link `id`.
     #[inline]
-    fn offer(&mut self, id: u32, slot: u32) {
+    fn offer(&mut self, id: u32, slot: u32, size: u16) {
+        let link = &mut self.links[id as usize];
+        if !link.is_plain() {
+            self.offer_watched(id, slot);
+            return;
+        }
+        let was_idle = link.is_idle();
+        if !link.offer_plain(self.now, slot, size, &mut self.slab) {
+            self.lose(slot);
+        } else if was_idle {
+            let at = link.next_arrival();
+            self.scheduler.set(id, at);
+        }
+    }
+
+    /// [`offer`](Network::offer) where more happens than queueing and transmission.
+    #[inline(never)]
+    fn offer_watched(&mut self, id: u32, slot: u32) {
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {
             Outcome::Lost => self.lose(slot),
-            Outcome::In if link.medium != NO_MEDIUM => {
-                let medium = link.medium as usize;
+            Outcome::In if link.medium() != NO_MEDIUM => {
+                let medium = link.medium() as usize;
                 if self.mediums[medium].free_at <= self.now {
                     self.take_turn(medium);
                 }
@@ -516,6 +534,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// Ends a packet that was dropped.
+    #[cold]
     fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
         if !packet.flags.has(PLAIN) {
@@ -595,7 +614,7 @@ impl<M: Machine> Network<M> {
             endpoint.balance += 1;
             packet.flow = (at / 2) as u32;
             packet.cursor = endpoint.route;
-            let first = self.routes[endpoint.route as usize];
+            let (first, size) = (self.routes[endpoint.route as usize], packet.size);
             let heard_rtt = endpoint.heard_rtt;
             if packet.flags.has(Flags::SACK) {
                 self.slab.attach(slot, self.sack_scratch);
@@ -604,7 +623,7 @@ impl<M: Machine> Network<M> {
             if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
                 quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
             }
-            self.offer(first, slot);
+            self.offer(first, slot, size);
         }
     }
 
@@ -640,7 +659,7 @@ impl<M: Machine> Network<M> {
         let slot = self.slab.alloc();
         *self.slab.get_mut(slot) =
             Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
-        self.offer(self.routes[route.0 as usize], slot);
+        self.offer(self.routes[route.0 as usize], slot, size);
     }
 
     /// A shared medium is free: the next station that has a packet sends it.
