@@ -143,7 +143,8 @@ pub(crate) struct Link {
     /// never gets here, and needs no other memory than the link's own.
     behind: Fifo<Arrival>,
     faults: Option<Box<Faults>>,
-    rare: Box<Rare>,
+    /// Most links of a large network never need it.
+    rare: Option<Box<Rare>>,
     /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
     medium: u32,
     /// The queue is watched.
@@ -256,7 +257,7 @@ impl Link {
             },
             behind: Fifo::new(),
             faults: None,
-            rare: Box::default(),
+            rare: None,
             medium: NO_MEDIUM,
             measured: false,
             logs_control: false,
@@ -379,13 +380,13 @@ impl Link {
         let room = self.port.push(slot, size);
         self.waiting |= room;
         if !room {
-            self.rare.drops.full += 1;
+            self.rare().drops.full += 1;
         }
         room
     }
 
     /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link.
-    #[inline]
+    #[inline(never)]
     fn transmit_plain(&mut self, slab: &mut Slab) {
         let taken = self.port.pop(slab);
         self.waiting = false;
@@ -402,7 +403,7 @@ impl Link {
             None => false,
             Some(faults) => {
                 let lost = faults.strike(Place::After, packet);
-                self.rare.drops.after += u64::from(lost);
+                self.rare.get_or_insert_default().drops.after += u64::from(lost);
                 lost
             }
         }
@@ -411,13 +412,13 @@ impl Link {
     /// From now on what the law says in each control interval is written down.
     pub(crate) fn log_control(&mut self) {
         self.logs_control = true;
-        self.rare.control = Some(Box::default());
+        self.rare().control = Some(Box::default());
         self.settle();
     }
 
     /// What is written down of that.
     pub(crate) fn control_log(&mut self) -> Option<&mut ControlLog> {
-        self.rare.control.as_deref_mut()
+        self.rare.as_mut()?.control.as_deref_mut()
     }
 
     /// Runs the departures up to and including `now`, each at its own instant.
@@ -432,7 +433,7 @@ impl Link {
     /// whether there was one.
     pub(crate) fn transmit(&mut self, now: Time, slab: &mut Slab) -> bool {
         self.note_queue(now);
-        let drops = &mut self.rare.drops.law;
+        let drops = &mut self.rare.get_or_insert_default().drops.law;
         let taken = self.port.take(now, slab, |slab, slot| {
             *drops += 1;
             slab.lose(slot);
@@ -440,7 +441,7 @@ impl Link {
         self.waiting = self.port.packets() > 0;
         let Some((slot, marked)) = taken else { return false };
         if marked {
-            self.rare.marks += 1;
+            self.rare().marks += 1;
         }
         self.log_departure(slot, slab);
         self.depart(now, slot, slab.get(slot).size, slab);
@@ -451,14 +452,14 @@ impl Link {
     #[inline]
     fn log_departure(&mut self, slot: u32, slab: &Slab) {
         if self.logs_control
-            && let Some(log) = &mut self.rare.control
+            && let Some(log) = self.rare.as_mut().and_then(|rare| rare.control.as_mut())
         {
             log.note(&self.port.law, slab.get(slot));
         }
     }
 
     /// Puts a packet of `size` bytes on the wire at `start`.
-    #[inline]
+    #[inline(always)]
     fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
         slab.quantise_link(slot);
         let bytes = u64::from(size) + u64::from(self.overhead);
@@ -485,7 +486,8 @@ impl Link {
 
     /// Nanoseconds of transmission begun so far.
     fn busy_ns(&self) -> u64 {
-        let rated = &self.rare.rated;
+        let start = Rated::default();
+        let rated = self.rare.as_ref().map_or(&start, |rare| &rare.rated);
         let bytes = u128::from(self.sent_bytes - rated.sent_bytes);
         let scaled = bytes * u128::from(self.ns_per_byte) + u128::from(rated.carry) - u128::from(self.carry);
         rated.busy_ns + (scaled >> FRACTION_BITS) as u64
@@ -496,7 +498,7 @@ impl Link {
         if let Some(faults) = &mut self.faults
             && faults.strike(Place::Before, slab.get(slot))
         {
-            self.rare.drops.before += 1;
+            self.rare().drops.before += 1;
             return Outcome::Lost;
         }
         self.catch_up(now, slab);
@@ -509,26 +511,27 @@ impl Link {
             offered
         } else {
             self.note_queue(now);
-            let drops = &mut self.rare.drops.full;
+            let drops = &mut self.rare.get_or_insert_default().drops.full;
             let offered = self.port.offer(now, slot, slab, |slab, slot| {
                 *drops += 1;
                 slab.lose(slot);
             });
             self.waiting = self.port.packets() > 0;
             if self.measured {
-                self.rare.queue_max_bytes = self.rare.queue_max_bytes.max(self.port.bytes());
-                self.rare.queue_max_packets = self.rare.queue_max_packets.max(self.port.packets());
+                let rare = self.rare.get_or_insert_default();
+                rare.queue_max_bytes = rare.queue_max_bytes.max(self.port.bytes());
+                rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
             }
             offered
         };
         match offered {
             Offered::Queued => return Outcome::In,
             Offered::Marked => {
-                self.rare.marks += 1;
+                self.rare().marks += 1;
                 return Outcome::In;
             }
-            Offered::Full => self.rare.drops.full += 1,
-            Offered::Dropped => self.rare.drops.law += 1,
+            Offered::Full => self.rare().drops.full += 1,
+            Offered::Dropped => self.rare().drops.law += 1,
         }
         Outcome::Lost
     }
@@ -537,7 +540,7 @@ impl Link {
     #[inline]
     fn note_queue(&mut self, now: Time) {
         if self.measured {
-            let rare = &mut *self.rare;
+            let rare = self.rare.get_or_insert_default();
             let span = now.0 - rare.queue_since.0;
             rare.queue_byte_ns += self.port.bytes() * span;
             rare.queue_packet_ns += u64::from(self.port.packets()) * span;
@@ -549,37 +552,47 @@ impl Link {
     pub(crate) fn read_stats(&mut self, now: Time, slab: &mut Slab) -> LinkStats {
         self.catch_up(now, slab);
         self.note_queue(now);
-        let busy_ns = self.busy_ns();
-        let rare = &mut *self.rare;
-        let stats = LinkStats {
+        let mut stats = LinkStats {
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
             // What the packet in transmission has still to go isn't done yet.
-            busy_ns: busy_ns - self.free_at.saturating_sub(now).0,
-            drops: rare.drops,
-            marks: rare.marks,
-            queue_byte_ns: rare.queue_byte_ns,
-            queue_packet_ns: rare.queue_packet_ns,
-            queue_max_bytes: rare.queue_max_bytes,
-            queue_max_packets: rare.queue_max_packets,
+            busy_ns: self.busy_ns() - self.free_at.saturating_sub(now).0,
+            ..LinkStats::default()
         };
-        rare.queue_byte_ns = 0;
-        rare.queue_packet_ns = 0;
-        rare.queue_max_bytes = self.port.bytes();
-        rare.queue_max_packets = self.port.packets();
+        if let Some(rare) = &mut self.rare {
+            stats.drops = rare.drops;
+            stats.marks = rare.marks;
+            stats.queue_byte_ns = std::mem::take(&mut rare.queue_byte_ns);
+            stats.queue_packet_ns = std::mem::take(&mut rare.queue_packet_ns);
+            stats.queue_max_bytes = rare.queue_max_bytes;
+            stats.queue_max_packets = rare.queue_max_packets;
+        }
+        if self.rare.is_some() || self.port.packets() > 0 {
+            let (bytes, packets) = (self.port.bytes(), self.port.packets());
+            let rare = self.rare();
+            (rare.queue_max_bytes, rare.queue_max_packets) = (bytes, packets);
+        }
         stats
     }
 
     /// Packets lost here so far.
     pub(crate) fn drops(&self) -> Drops {
-        self.rare.drops
+        self.rare.as_ref().map_or(Drops::default(), |rare| rare.drops)
+    }
+
+    /// What is counted seldom, to be added to.
+    #[cold]
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Turns measurement of the queue on or off.
     pub(crate) fn measure(&mut self, now: Time, on: bool) {
         self.note_queue(now);
         self.measured = on;
-        self.rare.queue_since = now;
+        if on {
+            self.rare().queue_since = now;
+        }
         self.settle();
     }
 
@@ -597,7 +610,7 @@ impl Link {
                 self.launch(self.free_at + self.delay, last);
             }
         }
-        self.rare.rated = Rated { busy_ns, sent_bytes: self.sent_bytes, carry: self.carry };
+        self.rare().rated = Rated { busy_ns, sent_bytes: self.sent_bytes, carry: self.carry };
     }
 
     /// Takes the last packet off the wire.

@@ -162,6 +162,13 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Makes room for so many more links and flows at once, where a caller knows: growing step by step would for a while
+    /// hold them twice.
+    pub fn reserve(&mut self, links: usize, flows: usize) {
+        self.links.reserve_exact(links);
+        self.endpoints.reserve_exact(2 * flows);
+    }
+
     /// Adds a link direction. Links, media and sources come before the first [`run_until`](Network::run_until).
     pub fn add_link(&mut self, spec: LinkSpec) -> LinkId {
         assert!(!self.sealed, "links are added before the first run");
@@ -328,11 +335,13 @@ impl<M: Machine> Network<M> {
     }
 
     /// The machine that opened the flow.
+    #[inline]
     pub fn client(&self, flow: FlowId) -> &M {
         &self.endpoints[flow.0 as usize * 2].machine
     }
 
     /// The machine that answered.
+    #[inline]
     pub fn server(&self, flow: FlowId) -> &M {
         &self.endpoints[flow.0 as usize * 2 + 1].machine
     }
@@ -478,7 +487,7 @@ impl<M: Machine> Network<M> {
             self.scheduler.set(id, Time::NEVER);
             return;
         };
-        self.scheduler.set(id, link.next_arrival());
+        self.scheduler.set_busy(id, link.next_arrival());
         self.hops += 1;
         let packet = self.slab.get_mut(slot);
         if let Some(digest) = &mut self.trace {
@@ -496,7 +505,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// A packet of `size` bytes comes to link `id`.
-    #[inline]
+    #[inline(never)]
     fn offer(&mut self, id: u32, slot: u32, size: u16) {
         let link = &mut self.links[id as usize];
         if !link.is_plain() {
@@ -508,7 +517,7 @@ impl<M: Machine> Network<M> {
             self.lose(slot);
         } else if was_idle {
             let at = link.next_arrival();
-            self.scheduler.set(id, at);
+            self.scheduler.set_busy(id, at);
         }
     }
 
@@ -605,10 +614,8 @@ impl<M: Machine> Network<M> {
     fn send_all(&mut self, at: usize) {
         loop {
             let endpoint = &mut self.endpoints[at];
-            let slot = self.slab.alloc();
-            let packet = self.slab.get_mut(slot);
+            let packet = self.slab.draft();
             if !endpoint.machine.poll_transmit(self.now, packet, &mut self.sack_scratch) {
-                self.slab.unalloc(slot);
                 return;
             }
             endpoint.balance += 1;
@@ -616,7 +623,9 @@ impl<M: Machine> Network<M> {
             packet.cursor = endpoint.route;
             let (first, size) = (self.routes[endpoint.route as usize], packet.size);
             let heard_rtt = endpoint.heard_rtt;
-            if packet.flags.has(Flags::SACK) {
+            let sacks = packet.flags.has(Flags::SACK);
+            let slot = self.slab.launch();
+            if sacks {
                 self.slab.attach(slot, self.sack_scratch);
                 self.sack_scratch.clear();
             }
@@ -656,9 +665,9 @@ impl<M: Machine> Network<M> {
         let next = source.next();
         let id = (self.links.len() + self.mediums.len() + at) as u32;
         self.scheduler.set(id, next);
-        let slot = self.slab.alloc();
-        *self.slab.get_mut(slot) =
+        *self.slab.draft() =
             Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
+        let slot = self.slab.launch();
         self.offer(self.routes[route.0 as usize], slot, size);
     }
 

@@ -71,14 +71,24 @@ impl Scheduler {
 
     /// Sets the pending event of `id`, in place of the one it had; [`Time::NEVER`] or anything past the horizon is
     /// none.
-    #[inline]
     pub fn set(&mut self, id: u32, time: Time) {
-        let key = if time.0 > u64::MAX >> self.bits { IDLE } else { time.0 << self.bits | u64::from(id) };
         if id < self.busy {
-            self.links.set(id as usize, key);
+            self.set_busy(id, time);
         } else {
-            self.timers.set((id - self.busy) as usize, key);
+            self.timers.set((id - self.busy) as usize, self.key(id, time));
         }
+    }
+
+    /// [`set`](Scheduler::set) for one of the busy entities.
+    #[inline]
+    pub fn set_busy(&mut self, id: u32, time: Time) {
+        let key = self.key(id, time);
+        self.links.set(id as usize, key);
+    }
+
+    #[inline]
+    fn key(&self, id: u32, time: Time) -> u64 {
+        if time.0 > u64::MAX >> self.bits { IDLE } else { time.0 << self.bits | u64::from(id) }
     }
 
     /// The earliest event before `end`; it stays pending until it is set anew.
@@ -134,11 +144,12 @@ impl Lively {
         let leaf = *at;
         if leaf < BESIDE {
             if key != IDLE {
-                replay(&mut self.keys, leaf, key);
-                return;
+                return replay(&mut self.keys, leaf, key);
             }
             *at = NO_LEAF;
-            self.close();
+            if self.hole != NO_LEAF {
+                self.close();
+            }
             self.hole = leaf;
         } else if leaf == BESIDE {
             self.beside = key;
@@ -151,12 +162,18 @@ impl Lively {
             if self.beside == IDLE && key < self.keys[2].max(self.keys[3]) {
                 self.beside = key;
                 *at = BESIDE;
-                return;
+            } else {
+                self.begin(id, key);
             }
-            let leaf = self.open();
-            self.leaf_of[id] = leaf;
-            replay(&mut self.keys, leaf, key);
         }
+    }
+
+    /// The event of `id` gets a leaf.
+    #[inline(never)]
+    fn begin(&mut self, id: usize, key: u64) {
+        let leaf = self.open();
+        self.leaf_of[id] = leaf;
+        replay(&mut self.keys, leaf, key);
     }
 
     /// A leaf for a new event.
@@ -171,14 +188,12 @@ impl Lively {
         }
     }
 
-    /// Lets the tree know of the hole.
-    #[inline]
+    /// Lets the tree know of the hole there is.
+    #[inline(never)]
     fn close(&mut self) {
-        if self.hole != NO_LEAF {
-            let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
-            self.free.push(leaf);
-            replay(&mut self.keys, leaf, IDLE);
-        }
+        let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
+        self.free.push(leaf);
+        replay(&mut self.keys, leaf, IDLE);
     }
 
     /// Twice as many leaves; answers one of the new ones.
@@ -196,7 +211,9 @@ impl Lively {
 
     #[inline]
     fn peek(&mut self) -> u64 {
-        self.close();
+        if self.hole != NO_LEAF {
+            self.close();
+        }
         self.beside.min(self.keys[1])
     }
 }
