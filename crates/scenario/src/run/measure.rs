@@ -23,7 +23,10 @@ pub(super) struct Meter {
     warmed: bool,
     last: Time,
     lanes: Vec<Lane>,
+    /// The links that get rows.
     links: Vec<LinkMeter>,
+    /// How long each link had been busy by the end of the warm-up.
+    busy_at_warmup: Vec<u64>,
     lanes_of: BTreeMap<FlowId, Vec<usize>>,
     ideal_mbps: Vec<Option<f64>>,
     workload_names: Vec<(String, &'static str)>,
@@ -73,15 +76,16 @@ impl Counters {
 }
 
 /// One direction of a link.
+#[derive(Default)]
 struct LinkMeter {
+    /// Its number in the plan.
+    link: usize,
     last: LinkStats,
-    at_warmup: LinkStats,
     /// Since the warm-up's end.
     byte_ns: u128,
     packet_ns: u128,
     max_bytes: u64,
     max_packets: u32,
-    rows: bool,
 }
 
 impl Meter {
@@ -106,22 +110,16 @@ impl Meter {
             }
         }
         let shown = shown_links(plan);
-        let links = shown.iter().zip(&built.links).map(|(&rows, &link)| {
-            built.network.measure_link(link, rows);
+        let mut links = Vec::new();
+        for (i, &rows) in shown.iter().enumerate() {
+            built.network.measure_link(built.links[i], rows);
             if rows && plan.measure.interval.is_some() {
-                built.network.log_control(link);
+                built.network.log_control(built.links[i]);
             }
-            LinkMeter {
-                last: LinkStats::default(),
-                at_warmup: LinkStats::default(),
-                byte_ns: 0,
-                packet_ns: 0,
-                max_bytes: 0,
-                max_packets: 0,
-                rows,
+            if rows {
+                links.push(LinkMeter { link: i, ..LinkMeter::default() });
             }
-        });
-        let links = links.collect();
+        }
         let law = |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law);
         Ok(Meter {
             writer: TableWriter::new(&options.outputs)?,
@@ -133,6 +131,7 @@ impl Meter {
             last: Time::ZERO,
             lanes,
             links,
+            busy_at_warmup: vec![0; plan.links.len()],
             lanes_of,
             ideal_mbps: options.ideal_mbps.clone(),
             workload_names: (0..plan.workloads.len())
@@ -159,9 +158,11 @@ impl Meter {
             for lane in &mut self.lanes {
                 lane.at_warmup = lane.counters(built);
             }
-            for (i, meter) in self.links.iter_mut().enumerate() {
+            let mut meters = self.links.iter_mut().peekable();
+            for (i, busy_ns) in self.busy_at_warmup.iter_mut().enumerate() {
                 let stats = built.network.read_link(built.links[i]);
-                meter.at_warmup = stats;
+                *busy_ns = stats.busy_ns;
+                let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
                 // What the read took off the running interval belongs to its row still.
                 meter.last.queue_byte_ns += stats.queue_byte_ns;
                 meter.last.queue_packet_ns += stats.queue_packet_ns;
@@ -182,8 +183,8 @@ impl Meter {
             if lane.start >= now || lane.done.is_some_and(|done| done <= self.last) {
                 continue;
             }
-            let counters = lane.counters(built);
-            let (sender, _) = lane.ends(built);
+            let (sender, receiver) = lane.ends(built);
+            let counters = Counters::of(sender.stats(), receiver.stats());
             let srtt = sender.srtt();
             let row = FlowRow {
                 time_s,
@@ -201,7 +202,8 @@ impl Meter {
             lane.last = counters;
             self.writer.flow(&row)?;
         }
-        for (i, meter) in self.links.iter_mut().enumerate().filter(|(_, meter)| meter.rows) {
+        for meter in &mut self.links {
+            let i = meter.link;
             let stats = built.network.read_link(built.links[i]);
             meter.note(&stats);
             // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
@@ -341,7 +343,9 @@ impl Meter {
             self.workload_flow_done(built, flow, running, None)?;
         }
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
-        for (i, meter) in self.links.iter_mut().enumerate() {
+        let mut meters = self.links.into_iter().peekable();
+        for (i, busy_at_warmup) in self.busy_at_warmup.into_iter().enumerate() {
+            let mut meter = meters.next_if(|meter| meter.link == i).unwrap_or_default();
             let stats = built.network.read_link(built.links[i]);
             meter.note(&stats);
             self.digest.word(stats.sent_bytes);
@@ -351,7 +355,7 @@ impl Meter {
             self.writer.link_summary(&LinkSummary {
                 link: &link.name,
                 capacity_mbps: Some(link.rate.mbps()),
-                utilisation: (stats.busy_ns - meter.at_warmup.busy_ns) as f64 / span,
+                utilisation: (stats.busy_ns - busy_at_warmup) as f64 / span,
                 queue_mean_bytes: meter.byte_ns as f64 / span,
                 queue_max_bytes: meter.max_bytes as f64,
                 queue_mean_packets: meter.packet_ns as f64 / span,
