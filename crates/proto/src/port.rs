@@ -135,6 +135,37 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.limit = limit;
     }
 
+    /// Whether a packet that finds the queue empty and the transmitter free passes unchanged, whatever it is, so that
+    /// the engine may do without [`pass`](Port::pass), and [`push`](Port::push) and [`pop`](Port::pop) do for the rest.
+    pub fn is_silent(&self) -> bool {
+        let roomy = self.limit.packets > 0 && self.limit.bytes >= u64::from(u16::MAX);
+        self.many.is_none() && self.law.is_silent() && roomy
+    }
+
+    /// [`offer`](Port::offer) of a packet of `size` bytes to a [silent](Port::is_silent) port; answers whether there was
+    /// room.
+    #[inline]
+    pub fn push(&mut self, handle: H, size: u16) -> bool {
+        debug_assert!(self.is_silent());
+        let bytes = self.bytes + u64::from(size);
+        if self.queue.len() >= self.limit.packets || bytes > self.limit.bytes {
+            return false;
+        }
+        self.bytes = bytes;
+        self.queue.push_back(handle);
+        true
+    }
+
+    /// [`take`](Port::take) from a [silent](Port::is_silent) port: the packet, its size, and whether another waits.
+    #[inline]
+    pub fn pop<P: Pool<Handle = H>>(&mut self, pool: &mut P) -> Option<(H, u16, bool)> {
+        debug_assert!(self.is_silent());
+        let handle = self.queue.pop_front()?;
+        let size = pool.packet(handle).size;
+        self.bytes -= u64::from(size);
+        Some((handle, size, !self.queue.is_empty()))
+    }
+
     /// The packets queued, next to leave first; with several queues, queue by queue.
     pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
         let (flows, dual) = match self.many.as_deref() {

@@ -114,36 +114,47 @@ pub struct LinkStats {
     pub queue_max_packets: u32,
 }
 
-/// Three cache lines, in the order of use: a large network waits for memory more than for anything else.
+/// Three cache lines, in the order of use: a large network waits for memory more than for anything else. Of a link that
+/// is idle and [`plain`](Link::plain) a packet touches the first line only.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Link {
-    /// When the next packet arrives at the far end, [`Time::NEVER`] if none is on its way, and which.
-    first: Arrival,
+    /// When the next packet arrives at the far end, [`Time::NEVER`] if none is on its way.
+    first_at: Time,
     /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet, this lies after the
     /// last instant the link was caught up to.
     pub(crate) free_at: Time,
     /// Nanoseconds a byte, in units of 2^-24; zero if the link replays a trace.
     ns_per_byte: u64,
     delay: Time,
+    sent_bytes: u64,
+    sent_packets: u64,
+    /// The packet that arrives next.
+    first_slot: u32,
     /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
     carry: u32,
     overhead: u32,
-    pub(crate) faults: Option<Box<Faults>>,
-    /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
-    pub(crate) medium: u32,
-    /// The queue is watched.
-    measured: bool,
-    /// What the law says is written down.
-    logs_control: bool,
+    /// Nothing happens on this link but queueing and transmission, and nobody watches: the short way will do.
+    plain: bool,
+    /// The queue holds a packet.
+    waiting: bool,
+    /// There are packets in `behind`.
+    trailing: bool,
+    /// The delay has shrunk before now, so that a packet may catch up with one ahead of it.
+    shrunk: bool,
     pub(crate) port: Port<AnyLink, u32>,
     /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
     /// never gets here, and needs no other memory than the link's own.
     behind: Fifo<Arrival>,
-    sent_packets: u64,
-    sent_bytes: u64,
-    busy_ns: u64,
-    rare: Box<Rare>,
+    faults: Option<Box<Faults>>,
+    /// Most links of a large network never need it.
+    rare: Option<Box<Rare>>,
+    /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
+    medium: u32,
+    /// The queue is watched.
+    measured: bool,
+    /// What the law says is written down.
+    logs_control: bool,
 }
 
 const _: () = assert!(size_of::<Link>() == 192);
@@ -164,6 +175,7 @@ impl Default for Arrival {
 /// What is counted on measured links only, or seldom.
 #[derive(Debug, Default)]
 struct Rare {
+    rated: Rated,
     drops: Drops,
     marks: u64,
     queue_since: Time,
@@ -175,6 +187,15 @@ struct Rare {
     control: Option<Box<ControlLog>>,
     /// What the link replays instead of having a rate.
     trace: Option<Box<Cursor>>,
+}
+
+/// How things stood when the rate was last set: what the transmitter has done since follows from the bytes sent, so
+/// that no packet has to add to it.
+#[derive(Debug, Default)]
+struct Rated {
+    busy_ns: u64,
+    sent_bytes: u64,
+    carry: u32,
 }
 
 /// What goes wrong on a link, and who watches it.
@@ -223,36 +244,58 @@ pub(crate) enum Outcome {
 
 impl Link {
     pub(crate) fn new(spec: LinkSpec) -> Link {
-        Link {
-            first: Arrival::default(),
+        let mut link = Link {
+            first_at: Time::NEVER,
             free_at: Time::ZERO,
             ns_per_byte: fixed_ns_per_byte(spec.rate),
             delay: spec.delay,
+            sent_bytes: 0,
+            sent_packets: 0,
+            first_slot: 0,
             carry: 0,
             overhead: spec.overhead,
+            plain: false,
+            waiting: false,
+            trailing: false,
+            shrunk: false,
+            port: Port::with_queues(spec.law, spec.limit, spec.queues),
+            behind: Fifo::new(),
             faults: None,
+            rare: None,
             medium: NO_MEDIUM,
             measured: false,
             logs_control: false,
-            port: Port::with_queues(spec.law, spec.limit, spec.queues),
-            behind: Fifo::new(),
-            sent_packets: 0,
-            sent_bytes: 0,
-            busy_ns: 0,
-            rare: Box::default(),
-        }
+        };
+        link.settle();
+        link
+    }
+
+    /// Finds out again whether the short way will do.
+    fn settle(&mut self) {
+        self.plain = self.port.is_silent()
+            && self.ns_per_byte != 0
+            && self.faults.is_none()
+            && self.medium == NO_MEDIUM
+            && !self.measured
+            && !self.logs_control;
+    }
+
+    /// Whether the short way will do: [`offer_plain`](Link::offer_plain).
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// When the next packet arrives at the far end.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Time {
-        self.first.at
+        self.first_at
     }
 
     /// Whether no packet is on the wire or in the transmitter.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.first.at == Time::NEVER
+        self.first_at == Time::NEVER
     }
 
     /// Packets on the wire or in the transmitter.
@@ -260,33 +303,108 @@ impl Link {
         usize::from(!self.is_idle()) + self.behind.len() as usize
     }
 
+    /// The medium that the link shares, [`NO_MEDIUM`] if it has a wire of its own.
+    #[inline]
+    pub(crate) fn medium(&self) -> u32 {
+        self.medium
+    }
+
+    /// From now on the link awaits its turn on `medium`.
+    pub(crate) fn share(&mut self, medium: u32) {
+        self.medium = medium;
+        self.settle();
+    }
+
+    /// What goes wrong on the link, to be changed; at first nothing, by the randomness that `faults` gives.
+    pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
+        self.plain = false;
+        self.faults.get_or_insert_with(|| Box::new(faults()))
+    }
+
     /// The packet that arrives at the far end at `now`.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time, slab: &mut Slab) -> Option<u32> {
-        let arrived = self.first;
-        if arrived.at == Time::NEVER {
+        if self.first_at == Time::NEVER {
             return None;
         }
-        debug_assert_eq!(arrived.at, now);
-        self.first = self.behind.pop_front().unwrap_or_default();
-        if self.is_idle() {
+        debug_assert_eq!(self.first_at, now);
+        let arrived = self.first_slot;
+        self.next_in_line();
+        if self.is_idle() && self.waiting {
             self.catch_up(now, slab);
-            if self.first.at < now {
+            if self.first_at < now {
                 self.hold_back(now);
             }
         }
-        Some(arrived.slot)
+        Some(arrived)
+    }
+
+    /// The first packet is on its way no more; the one behind it is the first.
+    #[inline]
+    fn next_in_line(&mut self) {
+        self.first_at = Time::NEVER;
+        if self.trailing
+            && let Some(next) = self.behind.pop_front()
+        {
+            (self.first_at, self.first_slot) = (next.at, next.slot);
+            self.trailing = !self.behind.is_empty();
+        }
     }
 
     /// What departed with a delay that had shrunk doesn't overtake the packet that arrives at `now`, either.
     #[cold]
     fn hold_back(&mut self, now: Time) {
-        self.first.at = now;
+        self.first_at = now;
         for _ in 0..self.behind.len() {
             if let Some(arrival) = self.behind.pop_front() {
                 self.behind.push_back(Arrival { at: arrival.at.max(now), ..arrival });
             }
         }
+    }
+
+    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link; answers whether there is room for
+    /// it. The same as [`offer`](Link::offer), without all that needs not be asked.
+    #[inline]
+    pub(crate) fn offer_plain(&mut self, now: Time, slot: u32, size: u16, slab: &mut Slab) -> bool {
+        debug_assert!(self.plain);
+        if self.free_at <= now {
+            while self.waiting {
+                self.transmit_plain(slab);
+                if self.free_at > now {
+                    return self.wait_plain(slot, size);
+                }
+            }
+            self.depart(now, slot, size, slab);
+            return true;
+        }
+        self.wait_plain(slot, size)
+    }
+
+    #[inline]
+    fn wait_plain(&mut self, slot: u32, size: u16) -> bool {
+        let room = self.port.push(slot, size);
+        self.waiting |= room;
+        if !room {
+            self.rare().drops.full += 1;
+        }
+        room
+    }
+
+    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link.
+    #[inline(never)]
+    fn transmit_plain(&mut self, slab: &mut Slab) {
+        let taken = self.port.pop(slab);
+        self.waiting = false;
+        if let Some((slot, size, more)) = taken {
+            self.waiting = more;
+            self.depart(self.free_at, slot, size, slab);
+        }
+    }
+
+    /// Whether something may happen to a packet at the far end.
+    #[inline]
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.faults.is_some()
     }
 
     /// What a meter does at the far end.
@@ -309,7 +427,7 @@ impl Link {
     /// A meter has dropped a packet at the far end.
     #[cold]
     pub(crate) fn note_metered(&mut self) {
-        self.rare.drops.meter += 1;
+        self.rare().drops.meter += 1;
     }
 
     /// Whether random loss takes the packet off the wire.
@@ -319,7 +437,7 @@ impl Link {
             None => false,
             Some(faults) => {
                 let lost = faults.strike(Place::After, packet);
-                self.rare.drops.after += u64::from(lost);
+                self.rare.get_or_insert_default().drops.after += u64::from(lost);
                 lost
             }
         }
@@ -328,122 +446,150 @@ impl Link {
     /// From now on what the law says in each control interval is written down.
     pub(crate) fn log_control(&mut self) {
         self.logs_control = true;
-        self.rare.control = Some(Box::default());
+        self.rare().control = Some(Box::default());
+        self.settle();
     }
 
     /// What is written down of that.
     pub(crate) fn control_log(&mut self) -> Option<&mut ControlLog> {
-        self.rare.control.as_deref_mut()
+        self.rare.as_mut()?.control.as_deref_mut()
     }
 
     /// Runs the departures up to and including `now`, each at its own instant.
     #[inline]
     pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
-        while self.free_at <= now && self.port.packets() > 0 && self.medium == NO_MEDIUM {
+        while self.free_at <= now && self.waiting && self.medium == NO_MEDIUM {
             self.transmit(self.free_at, slab);
         }
     }
 
     /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter is free. Answers
     /// whether there was one.
-    #[inline]
     pub(crate) fn transmit(&mut self, now: Time, slab: &mut Slab) -> bool {
         self.note_queue(now);
-        let drops = &mut self.rare.drops.law;
+        let drops = &mut self.rare.get_or_insert_default().drops.law;
         let taken = self.port.take(now, slab, |slab, slot| {
             *drops += 1;
             slab.lose(slot);
         });
+        self.waiting = self.port.packets() > 0;
         let Some((slot, marked)) = taken else { return false };
         if marked {
-            self.rare.marks += 1;
+            self.rare().marks += 1;
         }
-        self.depart::<false>(now, slot, slab);
+        self.depart_watched(now, slot, false, slab);
         true
     }
 
-    /// Puts a packet on the wire at `start`; `IDLE` if nothing had waited until it came.
+    /// [`depart`](Link::depart), first writing down what the law said if somebody wants it, and by the trace if there is one;
+    /// `idle` if nothing had waited until the packet came.
     #[inline]
-    fn depart<const IDLE: bool>(&mut self, start: Time, slot: u32, slab: &mut Slab) {
+    fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
         if self.logs_control
-            && let Some(log) = &mut self.rare.control
+            && let Some(log) = self.rare.as_mut().and_then(|rare| rare.control.as_mut())
         {
             log.note(&self.port.law, slab.get(slot));
         }
-        slab.quantise_link(slot);
-        let bytes = u64::from(slab.get(slot).size) + u64::from(self.overhead);
-        let span = if self.ns_per_byte == 0 {
-            self.replay(start, bytes, IDLE)
+        let size = slab.get(slot).size;
+        if self.ns_per_byte == 0 {
+            self.replay(start, slot, size, idle, slab);
         } else {
-            let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
-            self.carry = (scaled & FRACTION) as u32;
-            Time(scaled >> FRACTION_BITS)
-        };
-        self.free_at = start + span;
+            self.depart(start, slot, size, slab);
+        }
+    }
+
+    /// [`depart`](Link::depart) by the trace.
+    #[cold]
+    fn replay(&mut self, start: Time, slot: u32, size: u16, idle: bool, slab: &mut Slab) {
+        slab.quantise_link(slot);
+        let bytes = u64::from(size) + u64::from(self.overhead);
+        let rare = self.rare.get_or_insert_default();
+        if let Some(cursor) = &mut rare.trace {
+            if idle {
+                cursor.forgo(start);
+            }
+            let span = cursor.deliver(bytes).saturating_sub(start);
+            rare.rated.busy_ns += span.0;
+            self.free_at = start + span;
+        }
         self.sent_packets += 1;
         self.sent_bytes += bytes;
-        self.busy_ns += span.0;
         self.launch(self.free_at + self.delay, slot);
     }
 
-    /// How long `bytes` take by the trace from `start` on.
-    #[cold]
-    fn replay(&mut self, start: Time, bytes: u64, idle: bool) -> Time {
-        let Some(cursor) = &mut self.rare.trace else { return Time::ZERO };
-        if idle {
-            cursor.forgo(start);
-        }
-        cursor.deliver(bytes).saturating_sub(start)
+    /// Puts a packet of `size` bytes on the wire at `start`.
+    #[inline(always)]
+    fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
+        slab.quantise_link(slot);
+        let bytes = u64::from(size) + u64::from(self.overhead);
+        let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
+        self.carry = (scaled & FRACTION) as u32;
+        self.free_at = start + Time(scaled >> FRACTION_BITS);
+        self.sent_packets += 1;
+        self.sent_bytes += bytes;
+        self.launch(self.free_at + self.delay, slot);
     }
 
     #[inline]
     fn launch(&mut self, at: Time, slot: u32) {
         if self.is_idle() {
-            self.first = Arrival { at, slot };
+            (self.first_at, self.first_slot) = (at, slot);
             return;
         }
         // A wire keeps order: if the delay has shrunk, later packets don't overtake.
-        let last = self.behind.back().unwrap_or(self.first);
-        self.behind.push_back(Arrival { at: at.max(last.at), slot });
+        let at =
+            if self.shrunk { at.max(self.behind.back().map_or(self.first_at, |last| last.at)) } else { at };
+        self.behind.push_back(Arrival { at, slot });
+        self.trailing = true;
+    }
+
+    /// Nanoseconds of transmission begun so far.
+    fn busy_ns(&self) -> u64 {
+        let start = Rated::default();
+        let rated = self.rare.as_ref().map_or(&start, |rare| &rare.rated);
+        let bytes = u128::from(self.sent_bytes - rated.sent_bytes);
+        let scaled = bytes * u128::from(self.ns_per_byte) + u128::from(rated.carry) - u128::from(self.carry);
+        rated.busy_ns + (scaled >> FRACTION_BITS) as u64
     }
 
     /// A packet arrives at the port.
-    #[inline]
     pub(crate) fn offer(&mut self, now: Time, slot: u32, slab: &mut Slab) -> Outcome {
         if let Some(faults) = &mut self.faults
             && faults.strike(Place::Before, slab.get(slot))
         {
-            self.rare.drops.before += 1;
+            self.rare().drops.before += 1;
             return Outcome::Lost;
         }
         self.catch_up(now, slab);
         let offered = if self.free_at <= now && self.medium == NO_MEDIUM {
             let offered = self.port.pass(now, slot, slab);
             if matches!(offered, Offered::Queued | Offered::Marked) {
-                self.depart::<true>(now, slot, slab);
+                self.depart_watched(now, slot, true, slab);
             }
             offered
         } else {
             self.note_queue(now);
-            let drops = &mut self.rare.drops.full;
+            let drops = &mut self.rare.get_or_insert_default().drops.full;
             let offered = self.port.offer(now, slot, slab, |slab, slot| {
                 *drops += 1;
                 slab.lose(slot);
             });
+            self.waiting = self.port.packets() > 0;
             if self.measured {
-                self.rare.queue_max_bytes = self.rare.queue_max_bytes.max(self.port.bytes());
-                self.rare.queue_max_packets = self.rare.queue_max_packets.max(self.port.packets());
+                let rare = self.rare.get_or_insert_default();
+                rare.queue_max_bytes = rare.queue_max_bytes.max(self.port.bytes());
+                rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
             }
             offered
         };
         match offered {
             Offered::Queued => return Outcome::In,
             Offered::Marked => {
-                self.rare.marks += 1;
+                self.rare().marks += 1;
                 return Outcome::In;
             }
-            Offered::Full => self.rare.drops.full += 1,
-            Offered::Dropped => self.rare.drops.law += 1,
+            Offered::Full => self.rare().drops.full += 1,
+            Offered::Dropped => self.rare().drops.law += 1,
         }
         Outcome::Lost
     }
@@ -452,7 +598,7 @@ impl Link {
     #[inline]
     fn note_queue(&mut self, now: Time) {
         if self.measured {
-            let rare = &mut *self.rare;
+            let rare = self.rare.get_or_insert_default();
             let span = now.0 - rare.queue_since.0;
             rare.queue_byte_ns += self.port.bytes() * span;
             rare.queue_packet_ns += u64::from(self.port.packets()) * span;
@@ -464,64 +610,90 @@ impl Link {
     pub(crate) fn read_stats(&mut self, now: Time, slab: &mut Slab) -> LinkStats {
         self.catch_up(now, slab);
         self.note_queue(now);
-        let rare = &mut *self.rare;
-        let stats = LinkStats {
+        let mut stats = LinkStats {
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
             // What the packet in transmission has still to go isn't done yet.
-            busy_ns: self.busy_ns - self.free_at.saturating_sub(now).0,
-            drops: rare.drops,
-            marks: rare.marks,
-            queue_byte_ns: rare.queue_byte_ns,
-            queue_packet_ns: rare.queue_packet_ns,
-            queue_max_bytes: rare.queue_max_bytes,
-            queue_max_packets: rare.queue_max_packets,
+            busy_ns: self.busy_ns() - self.free_at.saturating_sub(now).0,
+            ..LinkStats::default()
         };
-        rare.queue_byte_ns = 0;
-        rare.queue_packet_ns = 0;
-        rare.queue_max_bytes = self.port.bytes();
-        rare.queue_max_packets = self.port.packets();
+        if let Some(rare) = &mut self.rare {
+            stats.drops = rare.drops;
+            stats.marks = rare.marks;
+            stats.queue_byte_ns = std::mem::take(&mut rare.queue_byte_ns);
+            stats.queue_packet_ns = std::mem::take(&mut rare.queue_packet_ns);
+            stats.queue_max_bytes = rare.queue_max_bytes;
+            stats.queue_max_packets = rare.queue_max_packets;
+        }
+        if self.rare.is_some() || self.port.packets() > 0 {
+            let (bytes, packets) = (self.port.bytes(), self.port.packets());
+            let rare = self.rare();
+            (rare.queue_max_bytes, rare.queue_max_packets) = (bytes, packets);
+        }
         stats
     }
 
     /// Packets lost here so far.
     pub(crate) fn drops(&self) -> Drops {
-        self.rare.drops
+        self.rare.as_ref().map_or(Drops::default(), |rare| rare.drops)
+    }
+
+    /// What is counted seldom, to be added to.
+    #[cold]
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Turns measurement of the queue on or off.
     pub(crate) fn measure(&mut self, now: Time, on: bool) {
         self.note_queue(now);
         self.measured = on;
-        self.rare.queue_since = now;
+        if on {
+            self.rare().queue_since = now;
+        }
+        self.settle();
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
     pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, slab: &mut Slab) {
         self.catch_up(now, slab);
-        let before = self.ns_per_byte;
+        let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
         self.ns_per_byte = fixed_ns_per_byte(rate);
         if self.free_at > now && before > 0 {
             let left = self.free_at.0 - now.0;
             let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
             self.free_at = now + Time(scaled);
-            self.busy_ns = self.busy_ns - left + scaled;
-            let last = self.behind.pop_back().unwrap_or_else(|| std::mem::take(&mut self.first));
-            if last.at != Time::NEVER {
-                self.launch(self.free_at + self.delay, last.slot);
+            busy_ns = busy_ns - left + scaled;
+            if let Some(last) = self.recall() {
+                self.launch(self.free_at + self.delay, last);
             }
         }
+        self.rare().rated = Rated { busy_ns, sent_bytes: self.sent_bytes, carry: self.carry };
+        self.settle();
     }
 
     /// From the start on packets leave by `trace`, not at a rate.
     pub(crate) fn set_trace(&mut self, trace: Trace) {
         self.ns_per_byte = 0;
-        self.rare.trace = Some(Box::new(Cursor::new(trace)));
+        self.rare().trace = Some(Box::new(Cursor::new(trace)));
+        self.settle();
+    }
+
+    /// Takes the last packet off the wire.
+    fn recall(&mut self) -> Option<u32> {
+        if let Some(last) = self.behind.pop_back() {
+            self.trailing = !self.behind.is_empty();
+            return Some(last.slot);
+        }
+        let only = !self.is_idle();
+        self.first_at = Time::NEVER;
+        only.then_some(self.first_slot)
     }
 
     /// Packets that depart from `now` on take `delay`.
     pub(crate) fn set_delay(&mut self, now: Time, delay: Time, slab: &mut Slab) {
         self.catch_up(now, slab);
+        self.shrunk |= delay < self.delay;
         self.delay = delay;
     }
 
@@ -535,6 +707,7 @@ impl Link {
     pub(crate) fn set_limit(&mut self, now: Time, limit: Limit, slab: &mut Slab) {
         self.catch_up(now, slab);
         self.port.set_limit(limit);
+        self.settle();
     }
 }
 

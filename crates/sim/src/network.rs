@@ -173,6 +173,13 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Makes room for so many more links and flows at once, where a caller knows: growing step by step would for a while
+    /// hold them twice.
+    pub fn reserve(&mut self, links: usize, flows: usize) {
+        self.links.reserve_exact(links);
+        self.endpoints.reserve_exact(2 * flows);
+    }
+
     /// Adds a link direction. Links, media and sources come before the first [`run_until`](Network::run_until).
     pub fn add_link(&mut self, spec: LinkSpec) -> LinkId {
         assert!(!self.sealed, "links are added before the first run");
@@ -184,7 +191,7 @@ impl<M: Machine> Network<M> {
     pub fn add_medium(&mut self, links: &[LinkId]) {
         assert!(!self.sealed, "media are added before the first run");
         for link in links {
-            self.links[link.0 as usize].medium = self.mediums.len() as u32;
+            self.links[link.0 as usize].share(self.mediums.len() as u32);
         }
         let links = links.iter().map(|link| link.0).collect();
         self.mediums.push(Medium { links, turn: 0, free_at: Time::ZERO });
@@ -389,11 +396,13 @@ impl<M: Machine> Network<M> {
     }
 
     /// The machine that opened the flow.
+    #[inline]
     pub fn client(&self, flow: FlowId) -> &M {
         &self.endpoints[flow.0 as usize * 2].machine
     }
 
     /// The machine that answered.
+    #[inline]
     pub fn server(&self, flow: FlowId) -> &M {
         &self.endpoints[flow.0 as usize * 2 + 1].machine
     }
@@ -441,14 +450,14 @@ impl<M: Machine> Network<M> {
 
     fn faults(&mut self, link: LinkId) -> &mut Faults {
         let seed = self.seed;
-        self.links[link.0 as usize].faults.get_or_insert_with(|| Box::new(Faults::new(seed, link.0)))
+        self.links[link.0 as usize].faults(|| Faults::new(seed, link.0))
     }
 
     fn change(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
         self.seal();
         let changed = &mut self.links[link.0 as usize];
         work(changed, self.now, &mut self.slab);
-        let (at, medium, free_at) = (changed.next_arrival(), changed.medium, changed.free_at);
+        let (at, medium, free_at) = (changed.next_arrival(), changed.medium(), changed.free_at);
         self.scheduler.set(link.0, at);
         if medium != NO_MEDIUM && free_at > self.now {
             self.mediums[medium as usize].free_at = free_at;
@@ -539,7 +548,7 @@ impl<M: Machine> Network<M> {
             self.scheduler.set(id, Time::NEVER);
             return;
         };
-        self.scheduler.set(id, link.next_arrival());
+        self.scheduler.set_busy(id, link.next_arrival());
         self.hops += 1;
         if self.watched {
             self.witness(id, slot);
@@ -547,8 +556,8 @@ impl<M: Machine> Network<M> {
         let link = &mut self.links[id as usize];
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
-        let next = self.routes[packet.cursor as usize];
-        if link.faults.is_some() && self.ends_on_wire(id, slot) {
+        let (next, size) = (self.routes[packet.cursor as usize], packet.size);
+        if !link.is_plain() && link.is_faulty() && self.ends_on_wire(id, slot) {
             if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
                 && seen.link.0 == id
                 && seen.at == now
@@ -557,7 +566,7 @@ impl<M: Machine> Network<M> {
             }
             self.lose(slot);
         } else if next < END {
-            self.offer(next, slot);
+            self.offer(next, slot, size);
         } else {
             self.deliver(next, slot);
         }
@@ -598,8 +607,27 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    #[inline]
-    fn offer(&mut self, id: u32, slot: u32) {
+    /// A packet of `size` bytes comes to link `id`.
+    #[inline(never)]
+    fn offer(&mut self, id: u32, slot: u32, size: u16) {
+        let link = &mut self.links[id as usize];
+        if !link.is_plain() {
+            self.offer_watched(id, slot);
+            return;
+        }
+        let was_idle = link.is_idle();
+        if !link.offer_plain(self.now, slot, size, &mut self.slab) {
+            self.sight(id, slot, Fate::Dropped);
+            self.lose(slot);
+        } else if was_idle {
+            let at = link.next_arrival();
+            self.scheduler.set_busy(id, at);
+        }
+    }
+
+    /// [`offer`](Network::offer) where more happens than queueing and transmission.
+    #[inline(never)]
+    fn offer_watched(&mut self, id: u32, slot: u32) {
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {
@@ -607,8 +635,8 @@ impl<M: Machine> Network<M> {
                 self.sight(id, slot, Fate::Dropped);
                 self.lose(slot);
             }
-            Outcome::In if link.medium != NO_MEDIUM => {
-                let medium = link.medium as usize;
+            Outcome::In if link.medium() != NO_MEDIUM => {
+                let medium = link.medium() as usize;
                 if self.mediums[medium].free_at <= self.now {
                     self.take_turn(medium);
                 }
@@ -665,6 +693,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// Ends a packet that was dropped.
+    #[cold]
     fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
         if !packet.flags.has(PLAIN) {
@@ -735,25 +764,25 @@ impl<M: Machine> Network<M> {
     fn send_all(&mut self, at: usize) {
         loop {
             let endpoint = &mut self.endpoints[at];
-            let slot = self.slab.alloc();
-            let packet = self.slab.get_mut(slot);
+            let packet = self.slab.draft();
             if !endpoint.machine.poll_transmit(self.now, packet, &mut self.sack_scratch) {
-                self.slab.unalloc(slot);
                 return;
             }
             endpoint.balance += 1;
             packet.flow = (at / 2) as u32;
             packet.cursor = endpoint.route;
-            let first = self.routes[endpoint.route as usize];
+            let (first, size) = (self.routes[endpoint.route as usize], packet.size);
             let heard_rtt = endpoint.heard_rtt;
-            if packet.flags.has(Flags::SACK) {
+            let sacks = packet.flags.has(Flags::SACK);
+            let slot = self.slab.launch();
+            if sacks {
                 self.slab.attach(slot, self.sack_scratch);
                 self.sack_scratch.clear();
             }
             if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
                 quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
             }
-            self.offer(first, slot);
+            self.offer(first, slot, size);
         }
     }
 
@@ -786,10 +815,10 @@ impl<M: Machine> Network<M> {
         let next = source.next();
         let id = (self.links.len() + self.mediums.len() + at) as u32;
         self.scheduler.set(id, next);
-        let slot = self.slab.alloc();
-        *self.slab.get_mut(slot) =
+        *self.slab.draft() =
             Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
-        self.offer(self.routes[route.0 as usize], slot);
+        let slot = self.slab.launch();
+        self.offer(self.routes[route.0 as usize], slot, size);
     }
 
     /// A shared medium is free: the next station that has a packet sends it.

@@ -71,14 +71,24 @@ impl Scheduler {
 
     /// Sets the pending event of `id`, in place of the one it had; [`Time::NEVER`] or anything past the horizon is
     /// none.
-    #[inline]
     pub fn set(&mut self, id: u32, time: Time) {
-        let key = if time.0 > u64::MAX >> self.bits { IDLE } else { time.0 << self.bits | u64::from(id) };
         if id < self.busy {
-            self.links.set(id as usize, key);
+            self.set_busy(id, time);
         } else {
-            self.timers.set((id - self.busy) as usize, key);
+            self.timers.set((id - self.busy) as usize, self.key(id, time));
         }
+    }
+
+    /// [`set`](Scheduler::set) for one of the busy entities.
+    #[inline]
+    pub fn set_busy(&mut self, id: u32, time: Time) {
+        let key = self.key(id, time);
+        self.links.set(id as usize, key);
+    }
+
+    #[inline]
+    fn key(&self, id: u32, time: Time) -> u64 {
+        if time.0 > u64::MAX >> self.bits { IDLE } else { time.0 << self.bits | u64::from(id) }
     }
 
     /// The earliest event before `end`; it stays pending until it is set anew.
@@ -93,7 +103,8 @@ impl Scheduler {
 /// A tournament tree with a leaf for each pending event.
 ///
 /// An event that ends leaves a hole, which the next one to begin fills: a packet that goes from one idle link to
-/// another costs one way up the tree, not two.
+/// another costs one way up the tree, not two. An event that begins while it looks like the next one of all, as that
+/// of a short packet over a short link does, waits beside the tree and costs none.
 #[derive(Debug)]
 struct Lively {
     keys: Vec<u64>,
@@ -103,6 +114,8 @@ struct Lively {
     free: Vec<u32>,
     /// A leaf whose event has ended, and which the tree doesn't know of yet.
     hole: u32,
+    /// The event that waits beside the tree ([`BESIDE`]), [`IDLE`] if none does.
+    beside: u64,
 }
 
 impl Lively {
@@ -112,6 +125,7 @@ impl Lively {
             leaf_of: vec![NO_LEAF; entities],
             free: (0..LEAST_LEAVES as u32).rev().collect(),
             hole: NO_LEAF,
+            beside: IDLE,
         }
     }
 
@@ -119,26 +133,47 @@ impl Lively {
     fn get(&self, id: usize) -> u64 {
         match self.leaf_of[id] {
             NO_LEAF => IDLE,
+            BESIDE => self.beside,
             leaf => self.keys[self.keys.len() / 2 + leaf as usize],
         }
     }
 
     #[inline]
     fn set(&mut self, id: usize, key: u64) {
-        let leaf = self.leaf_of[id];
-        if key == IDLE {
-            if leaf != NO_LEAF {
-                self.leaf_of[id] = NO_LEAF;
-                self.close();
-                self.hole = leaf;
+        let at = &mut self.leaf_of[id];
+        let leaf = *at;
+        if leaf < BESIDE {
+            if key != IDLE {
+                return replay(&mut self.keys, leaf, key);
             }
-        } else if leaf == NO_LEAF {
-            let leaf = self.open();
-            self.leaf_of[id] = leaf;
-            replay(&mut self.keys, leaf as usize, key);
-        } else {
-            replay(&mut self.keys, leaf as usize, key);
+            *at = NO_LEAF;
+            if self.hole != NO_LEAF {
+                self.close();
+            }
+            self.hole = leaf;
+        } else if leaf == BESIDE {
+            self.beside = key;
+            if key == IDLE {
+                *at = NO_LEAF;
+            }
+        } else if key != IDLE {
+            // One half of the tree has nothing as early: that is soon enough. Were it wrong, nothing would be lost
+            // but the place.
+            if self.beside == IDLE && key < self.keys[2].max(self.keys[3]) {
+                self.beside = key;
+                *at = BESIDE;
+            } else {
+                self.begin(id, key);
+            }
         }
+    }
+
+    /// The event of `id` gets a leaf.
+    #[inline(never)]
+    fn begin(&mut self, id: usize, key: u64) {
+        let leaf = self.open();
+        self.leaf_of[id] = leaf;
+        replay(&mut self.keys, leaf, key);
     }
 
     /// A leaf for a new event.
@@ -153,33 +188,33 @@ impl Lively {
         }
     }
 
-    /// Lets the tree know of the hole.
-    #[inline]
+    /// Lets the tree know of the hole there is.
+    #[inline(never)]
     fn close(&mut self) {
-        if self.hole != NO_LEAF {
-            let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
-            self.free.push(leaf);
-            replay(&mut self.keys, leaf as usize, IDLE);
-        }
+        let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
+        self.free.push(leaf);
+        replay(&mut self.keys, leaf, IDLE);
     }
 
-    /// Four times as many leaves; answers one of the new ones.
+    /// Twice as many leaves; answers one of the new ones.
     #[cold]
     fn grow(&mut self) -> u32 {
         let leaves = self.keys.len() / 2;
-        let mut keys = vec![IDLE; 8 * leaves];
+        let mut keys = vec![IDLE; 4 * leaves];
         for (leaf, &key) in self.keys[leaves..].iter().enumerate() {
-            replay(&mut keys, leaf, key);
+            replay(&mut keys, leaf as u32, key);
         }
         self.keys = keys;
-        self.free.extend((leaves as u32 + 1..4 * leaves as u32).rev());
+        self.free.extend((leaves as u32 + 1..2 * leaves as u32).rev());
         leaves as u32
     }
 
     #[inline]
     fn peek(&mut self) -> u64 {
-        self.close();
-        self.keys[1]
+        if self.hole != NO_LEAF {
+            self.close();
+        }
+        self.beside.min(self.keys[1])
     }
 }
 
@@ -191,11 +226,7 @@ struct Calm {
 
 impl Calm {
     fn new(entities: usize) -> Calm {
-        let mut leaves = LEAST_LEAVES;
-        while leaves < entities {
-            leaves *= 4;
-        }
-        Calm { keys: vec![IDLE; 2 * leaves] }
+        Calm { keys: vec![IDLE; 2 * entities.next_power_of_two().max(LEAST_LEAVES)] }
     }
 
     #[inline]
@@ -203,29 +234,58 @@ impl Calm {
         self.keys[self.keys.len() / 2 + id]
     }
 
-    #[inline(never)]
+    #[inline]
     fn set(&mut self, id: usize, key: u64) {
-        replay(&mut self.keys, id, key);
+        replay(&mut self.keys, id as u32, key);
     }
 }
 
-/// Plays the matches of a leaf's new key: node `i` of `keys` holds the least of nodes `4i` to `4i + 3`, the leaves are
-/// its upper half, a power of four.
+/// Plays the matches of a leaf's new key: node `i` of `keys` holds the lesser of nodes `2i` and `2i + 1`, the leaves are
+/// its upper half, a power of two.
+///
+/// The trees of most runs are of a size known here, so that the way up is straight code.
+#[inline(never)]
+fn replay(keys: &mut [u64], leaf: u32, key: u64) {
+    match keys.len() {
+        0x20 => climb::<0x20>(keys, leaf, key),
+        0x40 => climb::<0x40>(keys, leaf, key),
+        0x80 => climb::<0x80>(keys, leaf, key),
+        0x100 => climb::<0x100>(keys, leaf, key),
+        0x200 => climb::<0x200>(keys, leaf, key),
+        0x400 => climb::<0x400>(keys, leaf, key),
+        0x800 => climb::<0x800>(keys, leaf, key),
+        0x1000 => climb::<0x1000>(keys, leaf, key),
+        0x2000 => climb::<0x2000>(keys, leaf, key),
+        0x4000 => climb::<0x4000>(keys, leaf, key),
+        nodes => {
+            // A power of two, so that a masked index needs no check.
+            let mask = nodes - 1;
+            let mut node = nodes / 2 + leaf as usize;
+            keys[node & mask] = key;
+            let mut least = key;
+            while node > 1 {
+                least = least.min(keys[(node ^ 1) & mask]);
+                node >>= 1;
+                keys[node & mask] = least;
+            }
+        }
+    }
+}
+
+/// [`replay`] over `NODES` nodes.
 ///
 /// There is no early exit on the way up: the siblings' loads don't depend on each other, an exit would, on a branch
 /// nobody can predict. The key itself is never read back: a load has to wait for the store before it.
-#[inline]
-fn replay(keys: &mut [u64], leaf: usize, key: u64) {
-    // A power of two, so that a masked index needs no check.
-    let mask = keys.len() - 1;
-    let mut node = keys.len() / 2 + leaf;
-    keys[node & mask] = key;
+#[inline(always)]
+fn climb<const NODES: usize>(keys: &mut [u64], leaf: u32, key: u64) {
+    let Ok(keys) = <&mut [u64; NODES]>::try_from(keys) else { return };
+    let mut node = NODES / 2 | leaf as usize & (NODES / 2 - 1);
+    keys[node] = key;
     let mut least = key;
-    while node > 1 {
-        let others = keys[(node ^ 2) & mask].min(keys[(node ^ 3) & mask]);
-        least = least.min(others.min(keys[(node ^ 1) & mask]));
-        node >>= 2;
-        keys[node & mask] = least;
+    for _ in 1..NODES.trailing_zeros() {
+        least = least.min(keys[node ^ 1]);
+        node >>= 1;
+        keys[node] = least;
     }
 }
 
@@ -235,7 +295,10 @@ const IDLE: u64 = u64::MAX;
 /// An entity without an event.
 const NO_LEAF: u32 = u32::MAX;
 
-/// Leaves of the smallest tree, a power of four.
+/// An entity whose event waits beside the tree.
+const BESIDE: u32 = u32::MAX - 1;
+
+/// Leaves of the smallest tree, a power of two.
 const LEAST_LEAVES: usize = 16;
 
 #[cfg(test)]

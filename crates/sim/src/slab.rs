@@ -5,9 +5,11 @@ use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 use crate::network::PLAIN;
 
 /// All packets of a run, and the SACK ranges that hang on some of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slab {
     packets: Vec<Packet>,
+    /// The slot where the next packet is built.
+    draft: u32,
     free: Vec<u32>,
     sacks: Vec<SackRanges>,
     free_sacks: Vec<u32>,
@@ -55,24 +57,28 @@ impl Slab {
         }
     }
 
-    /// A slot for a packet that is being built; its content is what was there before.
+    /// Where the next packet is built; its content is what was there before.
     #[inline]
-    pub(crate) fn alloc(&mut self) -> u32 {
-        self.created += 1;
-        match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.packets.push(Packet::default());
-                (self.packets.len() - 1) as u32
-            }
-        }
+    pub(crate) fn draft(&mut self) -> &mut Packet {
+        &mut self.packets[self.draft as usize]
     }
 
-    /// Takes back a slot that [`alloc`](Slab::alloc) gave for a packet that came to nothing.
+    /// The packet that was built lives; answers its slot.
     #[inline]
-    pub(crate) fn unalloc(&mut self, slot: u32) {
-        self.created -= 1;
-        self.free.push(slot);
+    pub(crate) fn launch(&mut self) -> u32 {
+        self.created += 1;
+        let slot = self.draft;
+        self.draft = match self.free.pop() {
+            Some(next) => next,
+            None => self.grow(),
+        };
+        slot
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.packets.push(Packet::default());
+        (self.packets.len() - 1) as u32
     }
 
     /// Ends a packet, and its SACK ranges with it.
@@ -150,7 +156,22 @@ impl Slab {
 
     /// Packets alive.
     pub(crate) fn alive(&self) -> u64 {
-        (self.packets.len() - self.free.len()) as u64
+        (self.packets.len() - self.free.len() - 1) as u64
+    }
+}
+
+impl Default for Slab {
+    fn default() -> Slab {
+        Slab {
+            packets: vec![Packet::default()],
+            draft: 0,
+            free: Vec::new(),
+            sacks: Vec::new(),
+            free_sacks: Vec::new(),
+            created: 0,
+            lost: Vec::new(),
+            encodings: Vec::new(),
+        }
     }
 }
 

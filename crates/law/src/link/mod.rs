@@ -84,6 +84,12 @@ pub trait LinkLaw {
 
     /// The link's capacity, as configured for the law, changes.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
+
+    /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs not be asked.
+    #[inline]
+    fn is_silent(&self) -> bool {
+        false
+    }
 }
 
 /// No law: what does not fit is dropped by the port.
@@ -99,6 +105,11 @@ impl LinkLaw for DropTail {
     #[inline]
     fn on_departure(&mut self, _: Time, _: Passing, _: &mut Toll) -> Verdict {
         Verdict::Pass
+    }
+
+    #[inline]
+    fn is_silent(&self) -> bool {
+        true
     }
 }
 
@@ -263,6 +274,11 @@ impl LinkLaw for AnyLink {
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         each!(self, law => law.set_capacity(now, capacity))
+    }
+
+    #[inline]
+    fn is_silent(&self) -> bool {
+        matches!(self, AnyLink::DropTail(_))
     }
 }
 

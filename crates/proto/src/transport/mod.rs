@@ -44,20 +44,25 @@ use receiver::Receiver;
 use sender::Sender;
 
 /// One endpoint of a connection.
+///
+/// The fields of this and of its parts stand in an order of use: an engine with thousands of connections waits for
+/// memory, and what a packet of an undisturbed connection touches is five lines of a receiver, seven of a sender.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Connection {
-    state: State,
+    config: Arc<Config>,
     flow: u32,
+    state: State,
     events: u8,
     told: u8,
-    send: Sender,
     receive: Receiver,
+    send: Sender,
     stats: Stats,
-    config: Arc<Config>,
 }
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum State {
     /// Not opened yet.
     Idle,
@@ -418,7 +423,11 @@ impl Connection {
     }
 
     /// The rate at which the law lets packets leave; `None` if acknowledgements clock them.
+    #[inline]
     pub fn pacing_rate(&self, now: Time) -> Option<Rate> {
+        if self.send.law.ack_clocked() {
+            return None;
+        }
         self.send.law.pacing_rate(&self.send.flight(now, &self.config))
     }
 

@@ -1,6 +1,7 @@
 //! The receiving half: what has arrived, what goes to the application, and what goes back.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 
 use tollway_law::Time;
 use tollway_law::receiver::Feedback;
@@ -12,8 +13,9 @@ use super::ring::Ring;
 use super::serial::{before, later};
 use super::stats::{Event, Stats};
 
-/// The receiving half of a connection.
+/// The receiving half of a connection: first a line of what every packet needs.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Receiver {
     /// The next segment expected.
     pub(super) next: u32,
@@ -23,8 +25,6 @@ pub(super) struct Receiver {
     room: u32,
     /// The buffer, segments.
     capacity: u32,
-    /// Feedback that did not make a whole segment yet.
-    fraction: f32,
     /// What the next packet back echoes, if `stamped`.
     stamp: Stamp,
     stamped: bool,
@@ -36,21 +36,29 @@ pub(super) struct Receiver {
     marked: bool,
     /// The last packet was marked.
     was_marked: bool,
-    /// An acknowledgement that has to leave before any other.
-    earlier: Option<Earlier>,
     /// The other side's first number is known.
     pub(super) synced: bool,
     /// All the other side had to say has arrived.
     pub(super) finished: bool,
     in_frame: bool,
+    /// There is an `earlier`.
+    parted: bool,
+    /// There are `frames`.
+    framed: bool,
     pub(super) feedback: Feedback,
     /// When a delayed acknowledgement is due.
     pub(super) ack_at: Time,
-    frame_bytes: u64,
+    early: Option<Box<Early>>,
     /// Frames delivered and not yet told.
     frames: Option<Box<Frames>>,
-    early: Option<Box<Early>>,
+    frame_bytes: u64,
+    /// An acknowledgement that has to leave before any other.
+    earlier: Option<Earlier>,
+    /// Feedback that did not make a whole segment yet.
+    fraction: f32,
 }
+
+const _: () = assert!(offset_of!(Receiver, frames) == 64);
 
 /// The acknowledgement that was delayed when marking changed.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +112,8 @@ impl Receiver {
             synced: false,
             finished: false,
             in_frame: false,
+            parted: false,
+            framed: false,
             feedback: Feedback::new(config.echo),
             ack_at: Time::NEVER,
             frame_bytes: 0,
@@ -170,6 +180,7 @@ impl Receiver {
     #[cold]
     fn part(&mut self) {
         self.earlier = Some(Earlier { next: self.next, stamp: self.stamp, marked: self.marked });
+        self.parted = true;
         self.stamped = false;
         self.marked = false;
         self.held = 0;
@@ -240,6 +251,7 @@ impl Receiver {
             self.frame_bytes += u64::from(slot.payload);
             if slot.flags.has(Flags::LAST) {
                 self.in_frame = false;
+                self.framed = true;
                 self.frames.get_or_insert_default().waiting.push_back(Event::FrameDelivered {
                     index: stats.frames_delivered,
                     bytes: self.frame_bytes,
@@ -285,7 +297,7 @@ impl Receiver {
     /// Whether there is something for the application to be told, or everything has been.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
-        self.finished || self.frames.is_some()
+        self.finished || self.framed
     }
 
     /// The next frame delivered and not told of.
@@ -312,8 +324,8 @@ impl Receiver {
             return;
         }
         self.edge = later(self.edge, self.next.wrapping_add(self.room));
-        if let Some(earlier) = self.earlier.take() {
-            self.write_earlier(packet, earlier);
+        if self.parted {
+            self.write_earlier(packet);
             return;
         }
         packet.window = self.edge.wrapping_sub(self.next).min(MAX_WINDOW);
@@ -348,7 +360,9 @@ impl Receiver {
 impl Receiver {
     /// Writes what was held back; the newer acknowledgement follows.
     #[cold]
-    fn write_earlier(&self, packet: &mut Packet, earlier: Earlier) {
+    fn write_earlier(&mut self, packet: &mut Packet) {
+        self.parted = false;
+        let Some(earlier) = self.earlier.take() else { return };
         packet.ack = earlier.next;
         packet.window = self.edge.wrapping_sub(earlier.next).min(MAX_WINDOW);
         packet.sent_echo = earlier.stamp;

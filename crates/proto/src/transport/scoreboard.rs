@@ -56,8 +56,30 @@ impl Slot {
 /// `sacked`, `lost` and the others are counts of flags, kept as flags change: the pipe of RFC 6675 costs three
 /// additions. Without SACK, `sacked` is the number of duplicate acknowledgements, which makes the same formula the
 /// inflated window of RFC 6582.
+///
+/// What only repairs need stands first, so that the rest is together with the sender's own.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Scoreboard {
+    /// Notes what is received and lost, for laws that want delivery measured.
+    pub(super) sampler: Option<Box<Sampler>>,
+    /// The ranges of the last report, all of them marked already; a flow that never lost owns none.
+    seen: Option<Box<SackRanges>>,
+    /// The latest sent of the segments known to be received, and its number (RFC 8985 § 5.2).
+    pub(super) newest: Option<(Stamp, u32)>,
+    /// No segment before it is pending.
+    hint: u32,
+    /// Whatever lies before it has been judged: received, or taken for lost.
+    edge: u32,
+    /// Segments received at or after `edge`.
+    above: u32,
+    /// One after the last segment received out of order.
+    high: u32,
+    /// All before it was sent again in this recovery, or needs not be (RFC 6675's HighRxt).
+    rescued: u32,
+    /// A segment never repeated was reported after one sent later.
+    pub(super) reordered: bool,
+    slots: Ring<Slot>,
     /// First segment not acknowledged.
     pub(super) una: u32,
     /// Next segment to be sent for the first time.
@@ -70,25 +92,6 @@ pub(super) struct Scoreboard {
     pub(super) resent: u32,
     /// Segments taken for lost and not sent again since.
     pub(super) pending: u32,
-    slots: Ring<Slot>,
-    /// No segment before it is pending.
-    hint: u32,
-    /// Whatever lies before it has been judged: received, or taken for lost.
-    edge: u32,
-    /// Segments received at or after `edge`.
-    above: u32,
-    /// One after the last segment received out of order.
-    high: u32,
-    /// All before it was sent again in this recovery, or needs not be (RFC 6675's HighRxt).
-    rescued: u32,
-    /// The ranges of the last report, all of them marked already; a flow that never lost owns none.
-    seen: Option<Box<SackRanges>>,
-    /// A segment never repeated was reported after one sent later.
-    pub(super) reordered: bool,
-    /// The latest sent of the segments known to be received, and its number (RFC 8985 § 5.2).
-    pub(super) newest: Option<(Stamp, u32)>,
-    /// Notes what is received and lost, for laws that want delivery measured.
-    pub(super) sampler: Option<Box<Sampler>>,
 }
 
 impl Scoreboard {

@@ -27,14 +27,18 @@ pub(super) enum Phase {
 
 /// The sending half of a connection.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Sender {
     pub(super) board: Scoreboard,
     /// First segment that the receiver has no room for.
     edge: u32,
     /// The law's window in whole segments.
     pub(super) window: u32,
-    /// Recovery ends when the cumulative acknowledgement gets here.
-    pub(super) recover: u32,
+    /// The retransmission timer, or that of a probe for a window.
+    pub(super) rto_at: Time,
+    /// RACK's reordering timer, or the tail-loss probe's.
+    pub(super) rack_at: Time,
+    pub(super) rack: Option<Box<Rack>>,
     pub(super) phase: Phase,
     app_limited: bool,
     /// What leaves next, whatever the windows say.
@@ -47,21 +51,18 @@ pub(super) struct Sender {
     pub(super) careful: bool,
     /// Expiries of the timer since anything new was acknowledged.
     pub(super) expiries: u8,
-    pub(super) rtt: Rtt,
-    pub(super) law: AnySender,
-    /// The retransmission timer, or that of a probe for a window.
-    pub(super) rto_at: Time,
-    /// RACK's reordering timer, or the tail-loss probe's.
-    pub(super) rack_at: Time,
-    /// When the next packet may leave, if the law paces.
-    pace_at: Time,
-    /// When the last one did, and its size.
-    paced_from: Time,
-    paced_size: u16,
     pub(super) source: Source,
     /// The first retransmission after a timeout, to tell whether the timeout was too early.
     pub(super) timeout_stamp: Option<Stamp>,
-    pub(super) rack: Option<Box<Rack>>,
+    pub(super) rtt: Rtt,
+    /// Recovery ends when the cumulative acknowledgement gets here.
+    pub(super) recover: u32,
+    paced_size: u16,
+    /// When the next packet may leave, if the law paces.
+    pace_at: Time,
+    pub(super) law: AnySender,
+    /// When the last paced packet left; its size is `paced_size`.
+    paced_from: Time,
 }
 
 /// What must leave next, windows or not.

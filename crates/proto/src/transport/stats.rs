@@ -25,37 +25,38 @@ pub enum Event {
 
 /// What a connection has done so far: plain counters, never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Stats {
     /// Segments sent, retransmissions, SYN and FIN included.
     pub segments_sent: u64,
     /// The same in bytes on the wire.
     pub bytes_sent: u64,
-    /// Packets sent that only acknowledge.
-    pub acks_sent: u64,
     /// Segments sent again.
     pub retransmissions: u64,
-    /// Of these, tail-loss probes.
-    pub tail_probes: u64,
-    /// Retransmissions found to be lost before a timeout.
-    pub lost_retransmissions: u64,
-    /// Expiries of the retransmission timer.
-    pub timeouts: u64,
-    /// Of these, the ones that an acknowledgement of the original showed to be too early (RFC 3522).
-    pub spurious_timeouts: u64,
-    /// Times that fast recovery was entered.
-    pub fast_recoveries: u64,
+    /// Packets sent that only acknowledge.
+    pub acks_sent: u64,
     /// Segments received, also duplicates and those outside the window.
     pub segments_received: u64,
     /// The same in bytes on the wire.
     pub bytes_received: u64,
     /// Of these, the ones that also carried feedback for the other direction's data.
     pub echoing_segments: u64,
-    /// Segments received again, or outside the window.
-    pub duplicates: u64,
     /// Segments handed to the application in order.
     pub segments_delivered: u64,
     /// Payload handed to the application in order, bytes.
     pub bytes_delivered: u64,
+    /// Segments received again, or outside the window.
+    pub duplicates: u64,
     /// Whole frames handed to the application.
     pub frames_delivered: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Of these, the ones that an acknowledgement of the original showed to be too early (RFC 3522).
+    pub spurious_timeouts: u64,
+    /// Times that fast recovery was entered.
+    pub fast_recoveries: u64,
+    /// Of the retransmissions, tail-loss probes.
+    pub tail_probes: u64,
+    /// Retransmissions found to be lost before a timeout.
+    pub lost_retransmissions: u64,
 }

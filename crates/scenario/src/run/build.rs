@@ -52,6 +52,7 @@ pub(super) struct FlowEnds {
 impl Built {
     pub(super) fn new(plan: &Plan) -> Built {
         let mut network = Network::new(plan.seed);
+        network.reserve(plan.links.len(), plan.flows.len());
         let add_link = |(i, link): (usize, &plan::Link)| {
             network.add_link(LinkSpec {
                 rate: link.rate,

@@ -25,7 +25,10 @@ pub(super) struct Meter {
     warmed: bool,
     last: Time,
     lanes: Vec<Lane>,
+    /// The links that get rows.
     links: Vec<LinkMeter>,
+    /// What each link had sent by the end of the warm-up.
+    at_warmup: Vec<Sent>,
     lanes_of: BTreeMap<FlowId, Vec<usize>>,
     ideal_mbps: Vec<Option<f64>>,
     workload_names: Vec<(String, &'static str)>,
@@ -75,15 +78,16 @@ impl Counters {
 }
 
 /// One direction of a link.
+#[derive(Default)]
 struct LinkMeter {
+    /// Its number in the plan.
+    link: usize,
     last: LinkStats,
-    at_warmup: LinkStats,
     /// Since the warm-up's end.
     byte_ns: u128,
     packet_ns: u128,
     max_bytes: u64,
     max_packets: u32,
-    rows: bool,
 }
 
 impl Meter {
@@ -108,22 +112,16 @@ impl Meter {
             }
         }
         let shown = shown_links(plan);
-        let links = shown.iter().zip(&built.links).map(|(&rows, &link)| {
-            built.network.measure_link(link, rows);
+        let mut links = Vec::new();
+        for (i, &rows) in shown.iter().enumerate() {
+            built.network.measure_link(built.links[i], rows);
             if rows && plan.measure.interval.is_some() {
-                built.network.log_control(link);
+                built.network.log_control(built.links[i]);
             }
-            LinkMeter {
-                last: LinkStats::default(),
-                at_warmup: LinkStats::default(),
-                byte_ns: 0,
-                packet_ns: 0,
-                max_bytes: 0,
-                max_packets: 0,
-                rows,
+            if rows {
+                links.push(LinkMeter { link: i, ..LinkMeter::default() });
             }
-        });
-        let links = links.collect();
+        }
         let law = |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law);
         Ok(Meter {
             writer: TableWriter::new(&options.outputs)?,
@@ -135,6 +133,7 @@ impl Meter {
             last: Time::ZERO,
             lanes,
             links,
+            at_warmup: vec![Sent::default(); plan.links.len()],
             lanes_of,
             ideal_mbps: options.ideal_mbps.clone(),
             workload_names: (0..plan.workloads.len())
@@ -161,9 +160,11 @@ impl Meter {
             for lane in &mut self.lanes {
                 lane.at_warmup = lane.counters(built);
             }
-            for (i, meter) in self.links.iter_mut().enumerate() {
+            let mut meters = self.links.iter_mut().peekable();
+            for (i, sent) in self.at_warmup.iter_mut().enumerate() {
                 let stats = built.network.read_link(built.links[i]);
-                meter.at_warmup = stats;
+                *sent = Sent::of(&stats);
+                let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
                 // What the read took off the running interval belongs to its row still.
                 meter.last.queue_byte_ns += stats.queue_byte_ns;
                 meter.last.queue_packet_ns += stats.queue_packet_ns;
@@ -184,8 +185,8 @@ impl Meter {
             if lane.start >= now || lane.done.is_some_and(|done| done <= self.last) {
                 continue;
             }
-            let counters = lane.counters(built);
-            let (sender, _) = lane.ends(built);
+            let (sender, receiver) = lane.ends(built);
+            let counters = Counters::of(sender.stats(), receiver.stats());
             let srtt = sender.srtt();
             let row = FlowRow {
                 time_s,
@@ -205,7 +206,8 @@ impl Meter {
             lane.last = counters;
             self.writer.flow(&row)?;
         }
-        for (i, meter) in self.links.iter_mut().enumerate().filter(|(_, meter)| meter.rows) {
+        for meter in &mut self.links {
+            let i = meter.link;
             let stats = built.network.read_link(built.links[i]);
             meter.note(&stats);
             // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
@@ -214,7 +216,12 @@ impl Meter {
             let row = LinkRow {
                 time_s,
                 link: &plan.links[i].name,
-                utilisation: utilisation(&plan.links[i], &meter.last, &stats, (self.last, now)),
+                utilisation: utilisation(
+                    &plan.links[i],
+                    Sent::of(&meter.last),
+                    Sent::of(&stats),
+                    (self.last, now),
+                ),
                 queue_mean_bytes: byte_ns as f64 / span.0 as f64,
                 queue_max_bytes: stats.queue_max_bytes.max(meter.last.queue_max_bytes) as f64,
                 queue_mean_packets: packet_ns as f64 / span.0 as f64,
@@ -349,7 +356,9 @@ impl Meter {
             self.workload_flow_done(built, flow, running, None)?;
         }
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
-        for (i, meter) in self.links.iter_mut().enumerate() {
+        let mut meters = self.links.into_iter().peekable();
+        for (i, at_warmup) in self.at_warmup.into_iter().enumerate() {
+            let mut meter = meters.next_if(|meter| meter.link == i).unwrap_or_default();
             let stats = built.network.read_link(built.links[i]);
             meter.note(&stats);
             self.digest.word(stats.sent_bytes);
@@ -359,7 +368,12 @@ impl Meter {
             self.writer.link_summary(&LinkSummary {
                 link: &link.name,
                 capacity_mbps: Some(link.rate.mbps()),
-                utilisation: utilisation(link, &meter.at_warmup, &stats, (end.saturating_sub(measured), end)),
+                utilisation: utilisation(
+                    link,
+                    at_warmup,
+                    Sent::of(&stats),
+                    (end.saturating_sub(measured), end),
+                ),
                 queue_mean_bytes: meter.byte_ns as f64 / span,
                 queue_max_bytes: meter.max_bytes as f64,
                 queue_mean_packets: meter.packet_ns as f64 / span,
@@ -385,14 +399,27 @@ impl LinkMeter {
     }
 }
 
+/// What a link has sent since the start.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    busy_ns: u64,
+    bytes: u64,
+}
+
+impl Sent {
+    fn of(stats: &LinkStats) -> Sent {
+        Sent { busy_ns: stats.busy_ns, bytes: stats.sent_bytes }
+    }
+}
+
 /// Which part of `span` a link sent, between two reads of its figures; of a link that replays a trace, which part of
 /// what the trace offered it took (a packet counts from when it waits for its opportunity).
-fn utilisation(link: &plan::Link, before: &LinkStats, after: &LinkStats, span: (Time, Time)) -> f64 {
+fn utilisation(link: &plan::Link, before: Sent, after: Sent, span: (Time, Time)) -> f64 {
     match &link.trace {
         None => (after.busy_ns - before.busy_ns) as f64 / ((span.1 - span.0).0 as f64).max(1.0),
         Some(trace) => {
             let offered = trace.bytes_between(span.0, span.1).max(1) as f64;
-            ((after.sent_bytes - before.sent_bytes) as f64 / offered).min(1.0)
+            ((after.bytes - before.bytes) as f64 / offered).min(1.0)
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::builder::{Float64Builder, StringBuilder, UInt64Builder};
-use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
+use arrow_array::builder::StringBuilder;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt64Type};
+use arrow_array::{ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::TableError;
@@ -56,6 +56,7 @@ pub(super) struct Cells<'a> {
 }
 
 impl Cells<'_> {
+    #[inline]
     pub(super) fn text(&mut self, value: &str) {
         match self.left.next() {
             Some(Builder::Name(names)) => names.append(value),
@@ -64,16 +65,18 @@ impl Cells<'_> {
         }
     }
 
+    #[inline]
     pub(super) fn number(&mut self, value: impl Into<Option<f64>>) {
         match self.left.next() {
-            Some(Builder::Number(b)) => b.append_option(value.into()),
+            Some(Builder::Number(b)) => b.append(value.into()),
             _ => debug_assert!(false, "a number where the table has none"),
         }
     }
 
+    #[inline]
     pub(super) fn count(&mut self, value: impl Into<Option<u64>>) {
         match self.left.next() {
-            Some(Builder::Count(b)) => b.append_option(value.into()),
+            Some(Builder::Count(b)) => b.append(value.into()),
             _ => debug_assert!(false, "a count where the table has none"),
         }
     }
@@ -82,8 +85,8 @@ impl Cells<'_> {
 enum Builder {
     Name(Names),
     Text(StringBuilder),
-    Number(Float64Builder),
-    Count(UInt64Builder),
+    Number(Values<Float64Type>),
+    Count(Values<UInt64Type>),
 }
 
 impl Builder {
@@ -91,8 +94,8 @@ impl Builder {
         match kind {
             ColumnKind::Name => Builder::Name(Names::default()),
             ColumnKind::Text => Builder::Text(StringBuilder::new()),
-            ColumnKind::Number => Builder::Number(Float64Builder::new()),
-            ColumnKind::Count => Builder::Count(UInt64Builder::new()),
+            ColumnKind::Number => Builder::Number(Values::default()),
+            ColumnKind::Count => Builder::Count(Values::default()),
         }
     }
 
@@ -100,18 +103,62 @@ impl Builder {
         Ok(match self {
             Builder::Name(names) => Arc::new(names.take()?),
             Builder::Text(b) => Arc::new(b.finish()),
-            Builder::Number(b) => Arc::new(b.finish()),
-            Builder::Count(b) => Arc::new(b.finish()),
+            Builder::Number(b) => Arc::new(b.take()?),
+            Builder::Count(b) => Arc::new(b.take()?),
         })
     }
 }
 
-/// A column of names that come again and again, in the same order: the name after the last one is tried before any
-/// table is asked.
+/// A column of numbers: plain vectors, which Arrow takes over as they are. A cell costs a store, not a builder's
+/// bookkeeping.
+struct Values<T: ArrowPrimitiveType> {
+    rows: Vec<T::Native>,
+    /// Which rows have a value; shorter than `rows` while all that follow have one.
+    there: Vec<bool>,
+}
+
+impl<T: ArrowPrimitiveType> Default for Values<T> {
+    fn default() -> Values<T> {
+        Values { rows: Vec::new(), there: Vec::new() }
+    }
+}
+
+impl<T: ArrowPrimitiveType> Values<T> {
+    #[inline]
+    fn append(&mut self, value: Option<T::Native>) {
+        match value {
+            Some(value) => self.rows.push(value),
+            None => self.append_null(),
+        }
+    }
+
+    #[inline]
+    fn append_null(&mut self) {
+        self.there.resize(self.rows.len(), true);
+        self.there.push(false);
+        self.rows.push(T::Native::default());
+    }
+
+    fn take(&mut self) -> Result<PrimitiveArray<T>, ArrowError> {
+        let rows = std::mem::take(&mut self.rows);
+        let mut there = std::mem::take(&mut self.there);
+        if there.is_empty() {
+            return PrimitiveArray::try_new(rows.into(), None);
+        }
+        there.resize(rows.len(), true);
+        PrimitiveArray::try_new(rows.into(), Some(there.into()))
+    }
+}
+
+/// A column of names that come again and again, in the same order: the name that followed the last one before is tried
+/// before any table is asked.
 #[derive(Default)]
 struct Names {
     rows: Vec<i32>,
+    last: i32,
     known: Vec<String>,
+    /// By name, the one that followed it last.
+    next: Vec<i32>,
     keys: HashMap<String, i32>,
     /// The known names as Arrow wants them; every batch with no new name shares them.
     values: Option<Arc<StringArray>>,
@@ -120,22 +167,28 @@ struct Names {
 impl Names {
     #[inline]
     fn append(&mut self, name: &str) {
-        let guess = self.rows.last().map_or(0, |&last| last as usize + 1);
-        let guess = if guess < self.known.len() { guess } else { 0 };
-        let key = if self.known.get(guess).is_some_and(|known| known == name) {
-            guess as i32
-        } else {
-            self.look_up(name)
+        let guess = self.next.get(self.last as usize).copied().unwrap_or(0);
+        let key = match self.known.get(guess as usize) {
+            Some(known) if known == name => guess,
+            _ => self.look_up(name),
         };
         self.rows.push(key);
+        self.last = key;
     }
 
     fn look_up(&mut self, name: &str) -> i32 {
-        if let Some(&key) = self.keys.get(name) {
-            return key;
-        }
+        let key = match self.keys.get(name) {
+            Some(&key) => key,
+            None => self.learn(name),
+        };
+        self.next[self.last as usize] = key;
+        key
+    }
+
+    fn learn(&mut self, name: &str) -> i32 {
         let key = self.known.len() as i32;
         self.known.push(name.to_string());
+        self.next.push(0);
         self.keys.insert(name.to_string(), key);
         self.values = None;
         key
