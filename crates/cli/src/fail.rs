@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use miette::{Diagnostic, Report, ReportHandler};
 use tollway_report::reproduce::ReproduceError;
 use tollway_report::session::SessionError;
+use tollway_report::verify::VerifyError;
 use tollway_scenario::file::ScenarioError;
 use tollway_scenario::run::RunError;
 
@@ -75,6 +76,15 @@ impl From<ReproduceError> for Failure {
         match error {
             ReproduceError::Session(_) | ReproduceError::Plot(_) => Failure::run(error),
             _ => Failure::input(error),
+        }
+    }
+}
+
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Failure {
+        match error {
+            VerifyError::Law { .. } => Failure::input(error),
+            _ => Failure::run(error),
         }
     }
 }

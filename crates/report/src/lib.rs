@@ -13,6 +13,7 @@
 
 pub mod claim;
 mod data;
+mod deviation;
 mod experiment;
 pub mod html;
 mod ideal;
@@ -22,7 +23,9 @@ mod reference;
 pub mod reproduce;
 pub mod session;
 mod text;
+pub mod verify;
 
+pub use deviation::{Deviation, FlowDeviation, NoDeviation};
 pub use experiment::{Experiment, ExperimentError};
-pub use ideal::ideal_mbps;
+pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
 pub use overview::Overview;

@@ -294,6 +294,18 @@ pub enum SenderLaw {
     Xcp(XcpSender),
 }
 
+impl SenderLaw {
+    /// Its word in scenario files and result tables.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            SenderLaw::NewReno => "newreno",
+            SenderLaw::Cubic => "cubic",
+            SenderLaw::Dctcp => "dctcp",
+            SenderLaw::Xcp(_) => "xcp",
+        }
+    }
+}
+
 /// XCP's sender, with the options of the experimental study.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct XcpSender {

@@ -357,12 +357,7 @@ fn encoding(encoding: plan::Encoding) -> Encoding {
 
 /// A sender law's name, as the file has it.
 pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
-    match law {
-        SenderLaw::NewReno => "newreno",
-        SenderLaw::Cubic => "cubic",
-        SenderLaw::Dctcp => "dctcp",
-        SenderLaw::Xcp(_) => "xcp",
-    }
+    law.name()
 }
 
 fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
