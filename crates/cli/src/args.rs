@@ -70,6 +70,14 @@ Experiments are scenario files with claims and plots: papers/PAPER/FIGURE.toml.
 Exit status: 0 no claim is unmet (with --check-unmet: those unmet are those listed); 1 otherwise, or
 a run failed; 2 the input is wrong.";
 
+const THEORY_EXAMPLES: &str = "\
+Examples:
+  tollway theory scenarios/parking-lot.toml
+  tollway theory mine.toml --set flow.long.count=3 --json
+
+What the allocations are, and which law aims at which: docs/src/theory.md.
+Exit status: 0 all went well; 2 the file is wrong, or defines no allocation.";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   tollway verify --random 200
@@ -92,6 +100,7 @@ Exit status: 0 all within bounds; 1 some are not, or a run failed; 2 the input i
 pub(crate) enum Command {
     Run(Run),
     Reproduce(Reproduce),
+    Theory(Theory),
     Verify(Verify),
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
@@ -178,6 +187,23 @@ pub(crate) struct Reproduce {
     /// How many variants run at once; 0 means as many as there are processors.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
+}
+
+/// Print what each kind of fairness gives the flows of a scenario, without running it.
+///
+/// Max–min, proportional, XCP's own equilibrium, and fairness among sessions, each section of flows being one. Of a run that
+/// changes on its way, the longest stretch without change is taken.
+#[derive(Debug, clap::Args)]
+#[command(after_help = THEORY_EXAMPLES)]
+pub(crate) struct Theory {
+    /// The scenario file.
+    pub(crate) file: PathBuf,
+    /// Set a key otherwise than the file does, in every variant. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// Print one JSON object, with the flows of each variant.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Run random networks under a law and hold each against the allocation that the law aims at.

@@ -5,6 +5,7 @@ mod fail;
 mod reproduce;
 mod run;
 mod terminal;
+mod theory;
 mod verify;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),
+        Command::Theory(theory) => theory::theory(theory),
         Command::Verify(verify) => verify::verify(verify),
         Command::Schema => {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));

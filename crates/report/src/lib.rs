@@ -11,6 +11,7 @@
 //! | … as a page of HTML, with tables | [`html::Page`] |
 //! | tables for a terminal | [`Overview::new`] |
 
+mod allocations;
 pub mod claim;
 mod data;
 mod deviation;
@@ -25,6 +26,7 @@ pub mod session;
 mod text;
 pub mod verify;
 
+pub use allocations::{Allocations, FlowShares};
 pub use deviation::{Deviation, FlowDeviation, NoDeviation};
 pub use experiment::{Experiment, ExperimentError};
 pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
