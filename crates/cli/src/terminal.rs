@@ -88,7 +88,19 @@ impl Count {
         Count(Some(ProgressBar::new(all).with_style(style).with_message(title.to_owned())))
     }
 
-    /// So many are done. Of those that were before, no more is said in the estimate of what is left.
+    /// So many are done, of so many. What was done before the first word of it says nothing of how long the rest takes.
+    pub(crate) fn set_of(&self, done: u64, all: u64) {
+        if let Some(bar) = &self.0 {
+            if bar.length() != Some(all) {
+                bar.set_length(all);
+                bar.set_position(done);
+                bar.reset_eta();
+            }
+            bar.set_position(done);
+        }
+    }
+
+    /// So many are done.
     pub(crate) fn set(&self, done: u64) {
         if let Some(bar) = &self.0 {
             bar.set_position(done);

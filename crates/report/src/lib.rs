@@ -13,6 +13,7 @@
 
 mod allocations;
 pub mod claim;
+pub mod compare;
 mod data;
 mod deviation;
 mod experiment;
@@ -23,6 +24,7 @@ pub mod plot;
 mod reference;
 pub mod reproduce;
 pub mod session;
+pub mod sweep;
 mod text;
 pub mod verify;
 
