@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tollway_law::Time;
 use tollway_scenario::tables::{RunResult, TableError};
 
 use crate::data::{self, FlowInfo, natural};
@@ -186,7 +187,7 @@ impl Comparison {
                 let signed = if difference.is_nan() {
                     "–".into()
                 } else {
-                    format!("{:+.decimals$}", difference * scale)
+                    signed_text(difference * scale, decimals)
                 };
                 cells.extend([print(get(&row.a)), print(get(&row.b)), signed]);
             }
@@ -271,17 +272,28 @@ impl Pair {
                 }
             }
         }
+        // TCP sends in bursts: as in any other figure, rates are drawn as moving means where rows are short.
+        let end = self.runs.iter().map(data::duration).fold(0.0, f64::max);
+        let rows = self.runs.iter().flat_map(|run| data::series(&run.flows, "rate_mbps"));
+        let interval = rows.map(|series| series.interval).fold(0.0, f64::max);
+        let span = Time::from_secs_f64(end / 60.0);
+        let (mean_over, note) = match end / 60.0 >= 2.0 * interval && interval > 0.0 {
+            true => (Some(span), format!(", mean over {span}")),
+            false => (None, String::new()),
+        };
+        let rate = |title: String, flows: Option<String>| PlotSpec {
+            mean_over,
+            flows,
+            ..plot(format!("{title}{note} (Mb/s)"), "rate_mbps")
+        };
         let mut plots = Vec::new();
         if drawn.len() <= FEW_FLOWS {
             drawn.sort_by_key(|name| natural(name));
             for flow in drawn {
-                plots.push(PlotSpec {
-                    flows: Some(flow.clone()),
-                    ..plot(format!("Rate of {flow} (Mb/s)"), "rate_mbps")
-                });
+                plots.push(rate(format!("Rate of {flow}"), Some(flow)));
             }
         } else {
-            plots.push(plot("Rates of the flows (Mb/s)".into(), "rate_mbps"));
+            plots.push(rate("Rates of the flows".into(), None));
         }
         let mut links: Vec<&Row> = self.links.iter().collect();
         let waits = |row: &Row| {
@@ -289,7 +301,8 @@ impl Pair {
             mean(&row.a).max(mean(&row.b))
         };
         links.sort_by(|x, y| waits(y).total_cmp(&waits(x)));
-        for row in links.into_iter().take(2).filter(|row| waits(row) > 0.0) {
+        let busy = |info: &Option<FlowInfo>| info.as_ref().is_some_and(|i| i.get("utilisation") >= 0.5);
+        for row in links.into_iter().filter(|row| busy(&row.a) || busy(&row.b)).take(2) {
             let title = format!("Queue of {} (packets)", row.name);
             plots.push(PlotSpec { link: Some(row.name.clone()), ..plot(title, "queue_mean_packets") });
         }
@@ -311,6 +324,12 @@ impl Row {
         let difference = self.difference(column).abs();
         if difference.is_nan() { f64::INFINITY } else { difference }
     }
+}
+
+/// With its sign; what is printed as zero has none.
+fn signed_text(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    if text.chars().any(|c| ('1'..='9').contains(&c)) { text } else { text[1..].to_owned() }
 }
 
 /// By name, those of either.

@@ -141,7 +141,8 @@ impl Verify {
             if !go_on(done.load(std::sync::atomic::Ordering::Relaxed)) {
                 return None;
             }
-            let case = judge(self.law, self.seed.wrapping_add(i));
+            let seed = self.seed.wrapping_add(i);
+            let case = judge(self.law, seed, &scenario_text(self.law, seed));
             go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
             Some(case)
         };
@@ -153,10 +154,9 @@ impl Verify {
     }
 }
 
-/// Runs one network and judges it.
-fn judge(law: &str, seed: u64) -> Result<Case, VerifyError> {
-    let text = scenario_text(law, seed);
-    let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), &text, &[])
+/// Runs the network in `text`, drawn from `seed`, and judges it.
+fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
+    let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), text, &[])
         .map_err(|e| VerifyError::File { seed, message: format!("{e}\n{text}") })?;
     let plan = &scenario.variants()[0].plan;
     let options = run::Options { outputs: Outputs::memory(), ..run::Options::default() };
@@ -342,3 +342,49 @@ const FULL: f64 = 0.8;
 const LEAST_USED: f64 = 0.78;
 /// The longest mean queue that counts as small.
 const LONGEST_QUEUE_MS: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sees_what_is_wrong() {
+        let text = scenario_text("xcp", 1);
+        assert_eq!(judge("xcp", 1, &text).unwrap().problems, [""; 0]);
+        // Routers that believe in half of every link leave half of it unused.
+        let plan = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        let mut lying = text.clone();
+        for link in plan.variants()[0].plan.links.iter().filter(|link| link.name.starts_with(draw::SHARED)) {
+            let at = format!("[link.{}]\n", link.name);
+            let half = link.rate.mbps() / 2.0;
+            lying = lying.replace(&at, &format!("{at}capacity = \"{half} Mbps\"\n"));
+        }
+        let problems = judge("xcp", 1, &lying).unwrap().problems.join("; ");
+        assert!(problems.contains("flow") && problems.contains("is used to"), "{problems}");
+        // Senders that are no XCP's aim at something else.
+        let other = text
+            .replace("xcp = { whole-window = true, pacing = true }\n", "")
+            .replace("law = \"xcp\"", "law = \"LAW\"");
+        let other = other.replace("law = \"LAW\"", "law = \"newreno\"").replace("limit = ", "limit = ");
+        let other: String = other
+            .split("[link.")
+            .map(|part| {
+                part.replacen(
+                    "law = \"newreno\"\n\n",
+                    "law = \"drop-tail\"\n\n",
+                    usize::from(part.starts_with(draw::SHARED)),
+                )
+            })
+            .collect::<Vec<_>>()
+            .join("[link.");
+        let problems = judge("xcp", 1, &other).unwrap().problems.join("; ");
+        assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
+    }
+
+    #[test]
+    fn laws_that_are_unknown_are_answered_with_those_there_are() {
+        let error = Verify::law("cubic", 1, 1, 1).unwrap_err();
+        let help = miette::Diagnostic::help(&error).unwrap().to_string();
+        assert!(help.contains("`xcp`"), "{help}");
+    }
+}
