@@ -9,7 +9,7 @@ use tollway_theory::{
     Aim, Network, max_min, proportional, proportional_by_solver, session_fair, xcp_equilibrium,
 };
 
-use crate::deviation::{NoDeviation, aim, xcp_links};
+use crate::deviation::{NoDeviation, aim, seconds, xcp_links};
 use crate::ideal::{Steady, steady};
 use crate::text::{Align, TextTable};
 
@@ -167,7 +167,8 @@ impl Allocations {
         let _ = writeln!(
             text,
             "Mb/s, headers included, from {} to {} s; by session: equal parts for each `[flow.…]` section",
-            self.from_s, self.until_s
+            seconds(self.from_s),
+            seconds(self.until_s)
         );
         let _ = match self.aim {
             Some(aim) => writeln!(text, "its laws aim at {}", aim.title()),

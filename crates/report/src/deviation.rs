@@ -87,6 +87,9 @@ impl Deviation {
             let rows = data::summary(&result.summary, "flow");
             rates = rows.iter().map(|row| (row.name.clone(), row.get("rate_mbps"))).collect();
         }
+        if rates.is_empty() {
+            return Err(NoDeviation::NoRates);
+        }
         Deviation::judge(plan, &steady, &rates, window)
     }
 
@@ -232,7 +235,7 @@ fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> Has
 }
 
 /// Without decimals that say nothing.
-fn seconds(s: f64) -> String {
+pub(crate) fn seconds(s: f64) -> String {
     let text = format!("{s:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

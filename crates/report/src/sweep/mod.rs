@@ -290,7 +290,10 @@ impl Sweep {
         let mut all = vec![Vec::new()];
         for vary in &self.vary {
             let longer = |before: &Vec<String>| -> Vec<Vec<String>> {
-                vary.values.iter().map(|value| [before.as_slice(), &[value.clone()]].concat()).collect()
+                vary.values
+                    .iter()
+                    .map(|value| [before.as_slice(), std::slice::from_ref(value)].concat())
+                    .collect()
             };
             all = all.iter().flat_map(longer).collect();
         }

@@ -361,22 +361,11 @@ mod tests {
         }
         let problems = judge("xcp", 1, &lying).unwrap().problems.join("; ");
         assert!(problems.contains("flow") && problems.contains("is used to"), "{problems}");
-        // Senders that are no XCP's aim at something else.
+        // Senders that are no XCP's aim at something else, and fill the queues.
         let other = text
             .replace("xcp = { whole-window = true, pacing = true }\n", "")
-            .replace("law = \"xcp\"", "law = \"LAW\"");
-        let other = other.replace("law = \"LAW\"", "law = \"newreno\"").replace("limit = ", "limit = ");
-        let other: String = other
-            .split("[link.")
-            .map(|part| {
-                part.replacen(
-                    "law = \"newreno\"\n\n",
-                    "law = \"drop-tail\"\n\n",
-                    usize::from(part.starts_with(draw::SHARED)),
-                )
-            })
-            .collect::<Vec<_>>()
-            .join("[link.");
+            .replace("packets\"\nlaw = \"xcp\"", "packets\"\nlaw = \"drop-tail\"")
+            .replace("law = \"xcp\"", "law = \"newreno\"");
         let problems = judge("xcp", 1, &other).unwrap().problems.join("; ");
         assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
     }
