@@ -75,10 +75,69 @@ Experiments are scenario files with claims and plots: papers/PAPER/FIGURE.toml.
 Exit status: 0 no claim is unmet (with --check-unmet: those unmet are those listed); 1 otherwise, or
 a run failed; 2 the input is wrong.";
 
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 10
+  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out out/laws.arrow";
+
+const SWEEP_MORE: &str = "\
+Examples:
+  tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 10
+      30 runs (times the file's variants): sweep.csv has a row a run and flow, sweep.links.csv a row
+      a run and link. sweep.csv.journal says what is done; remove it to start anew.
+  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out out/laws.arrow
+      Every count with every law, as Arrow IPC.
+  tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 20
+      The first again with more seeds: runs the other 30 only.
+
+What the columns are, and how to read them: docs/src/sweeps.md.
+
+Exit status: 0 all went well; 1 a run failed; 2 the input is wrong, or the scenario has changed since
+the sweep began; 130 Ctrl-C.";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  tollway run mine.toml --out out/a
+  tollway run mine.toml --set link.bottleneck.limit=2BDP --out out/b
+  tollway compare out/a out/b --out out/a-b
+  tollway compare out/quickstart/xcp out/quickstart/fifo --json
+
+Exit status: 0 they were compared, whatever they are; 2 there is nothing to compare.";
+
+const THEORY_EXAMPLES: &str = "\
+Examples:
+  tollway theory scenarios/parking-lot.toml
+  tollway theory mine.toml --set flow.long.count=3 --json
+
+What the allocations are, and which law aims at which: docs/src/theory.md.
+Exit status: 0 all went well; 2 the file is wrong, or defines no allocation.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  tollway verify --random 200
+  tollway verify --random 1 --seed 17 --keep out/verify     # then tollway run out/verify/17.toml";
+
+const VERIFY_MORE: &str = "\
+Examples:
+  tollway verify --random 200
+      Networks 1 to 200: says how many keep to theory, the worst deviation, and what fails.
+  tollway verify --random 1 --seed 17 --keep out/verify
+      One network, also written as out/verify/17.toml, to be run and changed like any other file.
+  tollway verify --random 50 --json | jq .worst
+
+Which allocation a law aims at, the tolerances and what is left out: docs/src/theory.md.
+
+Exit status: 0 all within bounds; 1 some are not, or a run failed; 2 the input is wrong;
+130 Ctrl-C.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Run),
     Reproduce(Reproduce),
+    Sweep(Sweep),
+    Compare(Compare),
+    Theory(Theory),
+    Verify(Verify),
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
 }
@@ -168,6 +227,99 @@ pub(crate) struct Reproduce {
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// How many variants run at once; 0 means as many as there are processors.
+    #[arg(long, short, default_value_t = 0, value_name = "N")]
+    pub(crate) jobs: usize,
+}
+
+/// Run a scenario with keys and seeds varied, into one table that can be added to.
+///
+/// A row a run and flow: what was varied, the seed, and the columns of `summary`; links likewise, in a table beside it. Ctrl-C
+/// loses nothing: the same command goes on where it was.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SWEEP_EXAMPLES, after_long_help = SWEEP_MORE)]
+pub(crate) struct Sweep {
+    /// The scenario file.
+    pub(crate) file: PathBuf,
+    /// Run with each of these values. Of several, every value with every other's.
+    #[arg(long, value_name = "KEY=A,B,C")]
+    pub(crate) vary: Vec<String>,
+    /// How many seeds each point runs with, from the scenario's on.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first seed, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Set a key otherwise than the file does, in every run. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// The table of flows, CSV or Arrow by its ending; that of links lies beside it.
+    #[arg(long, value_name = "FILE", default_value = "sweep.csv")]
+    pub(crate) out: PathBuf,
+    /// How many runs at once; 0 means as many as there are processors.
+    #[arg(long, short, default_value_t = 0, value_name = "N")]
+    pub(crate) jobs: usize,
+    /// Print nothing.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Compare the results of two runs, flow by flow and link by link.
+///
+/// Takes two folders that `tollway run --out` has written, or two variants' folders in them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(crate) struct Compare {
+    /// The first folder.
+    pub(crate) a: PathBuf,
+    /// The second folder; differences are what it has more.
+    pub(crate) b: PathBuf,
+    /// Draw the two over each other, as a page and a picture, to this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print what each kind of fairness gives the flows of a scenario, without running it.
+///
+/// Max–min, proportional, XCP's own equilibrium, and fairness among sessions, each section of flows being one. Of a run that
+/// changes on its way, the longest stretch without change is taken.
+#[derive(Debug, clap::Args)]
+#[command(after_help = THEORY_EXAMPLES)]
+pub(crate) struct Theory {
+    /// The scenario file.
+    pub(crate) file: PathBuf,
+    /// Set a key otherwise than the file does, in every variant. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// Print one JSON object, with the flows of each variant.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Run random networks under a law and hold each against the allocation that the law aims at.
+///
+/// Every network is a line or a tree of 1 to 5 links with 2 to 10 flows, drawn from a seed of its own.
+#[derive(Debug, clap::Args)]
+#[command(after_help = VERIFY_EXAMPLES, after_long_help = VERIFY_MORE)]
+pub(crate) struct Verify {
+    /// How many networks.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) random: u64,
+    /// Seed of the first network; the next has the next number, and so on.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The law of senders and links.
+    #[arg(long, value_name = "NAME", default_value = "xcp")]
+    pub(crate) law: String,
+    /// Also write each network as a scenario file to this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Print one JSON object, with a case a network.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How many networks run at once; 0 means as many as there are processors.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
 }

@@ -4,8 +4,11 @@ use std::fmt;
 use std::process::ExitCode;
 
 use miette::{Diagnostic, Report, ReportHandler};
+use tollway_report::compare::CompareError;
 use tollway_report::reproduce::ReproduceError;
 use tollway_report::session::SessionError;
+use tollway_report::sweep::SweepError;
+use tollway_report::verify::VerifyError;
 use tollway_scenario::file::ScenarioError;
 use tollway_scenario::run::RunError;
 
@@ -74,6 +77,38 @@ impl From<ReproduceError> for Failure {
     fn from(error: ReproduceError) -> Failure {
         match error {
             ReproduceError::Session(_) | ReproduceError::Plot(_) => Failure::run(error),
+            _ => Failure::input(error),
+        }
+    }
+}
+
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Failure {
+        match error {
+            VerifyError::Law { .. } => Failure::input(error),
+            _ => Failure::run(error),
+        }
+    }
+}
+
+impl From<SweepError> for Failure {
+    fn from(error: SweepError) -> Failure {
+        match error {
+            SweepError::Scenario(error) => Failure::input(error),
+            SweepError::Run { error: RunError::TooLong { .. }, .. } => Failure::input(error),
+            SweepError::Run { .. }
+            | SweepError::Table(_)
+            | SweepError::Journal { .. }
+            | SweepError::Threads(_) => Failure::run(error),
+            _ => Failure::input(error),
+        }
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Failure {
+        match error {
+            CompareError::Plot(_) => Failure::run(error),
             _ => Failure::input(error),
         }
     }

@@ -1,10 +1,14 @@
 //! The `tollway` command: arguments in, tables out. What it does lives in the crates under it.
 
 mod args;
+mod compare;
 mod fail;
 mod reproduce;
 mod run;
+mod sweep;
 mod terminal;
+mod theory;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -18,6 +22,10 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),
+        Command::Sweep(sweep) => sweep::sweep(sweep),
+        Command::Compare(compare) => compare::compare(compare),
+        Command::Theory(theory) => theory::theory(theory),
+        Command::Verify(verify) => verify::verify(verify),
         Command::Schema => {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)

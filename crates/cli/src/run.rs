@@ -122,6 +122,17 @@ fn print_tables(title: &str, runs: &[Ran]) {
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     say(format_args!("{title}\n\n"));
     say(Overview::new(&results).to_text(terminal::width()));
+    say("\n");
+    for ran in runs {
+        let whose = match ran.result.variant.as_str() {
+            "" => String::new(),
+            variant => format!("{variant}: "),
+        };
+        match &ran.deviation {
+            Ok(deviation) => say(format_args!("{whose}{deviation}\n")),
+            Err(why) => say(format_args!("{whose}no distance from theory: {why}\n")),
+        }
+    }
     let hops: u64 = runs.iter().map(|ran| ran.info.packet_hops).sum();
     let seconds: f64 = runs.iter().map(|ran| ran.info.run_cpu_s).sum();
     let simulated: f64 = runs.iter().map(|ran| ran.info.duration.as_secs_f64()).sum();

@@ -75,6 +75,44 @@ impl Bars {
     }
 }
 
+/// One bar over many things of a kind, if somebody is there to see it.
+pub(crate) struct Count(Option<ProgressBar>);
+
+impl Count {
+    pub(crate) fn new(title: &str, all: u64, wanted: bool) -> Count {
+        if !wanted || !std::io::stderr().is_terminal() {
+            return Count(None);
+        }
+        let style = ProgressStyle::with_template("{msg:24!} {bar:40} {pos} of {len}  {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        Count(Some(ProgressBar::new(all).with_style(style).with_message(title.to_owned())))
+    }
+
+    /// So many are done, of so many. What was done before the first word of it says nothing of how long the rest takes.
+    pub(crate) fn set_of(&self, done: u64, all: u64) {
+        if let Some(bar) = &self.0 {
+            if bar.length() != Some(all) {
+                bar.set_length(all);
+                bar.set_position(done);
+                bar.reset_eta();
+            }
+            bar.set_position(done);
+        }
+    }
+
+    /// So many are done.
+    pub(crate) fn set(&self, done: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_position(done);
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
 /// Set once somebody has pressed Ctrl-C. The second time ends the program at once.
 pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
 //! What an ideal allocation gives the flows of a plan.
 
 use tollway_law::Time;
-use tollway_scenario::plan::{Data, Plan, What};
+use tollway_scenario::plan::{Change, Data, Plan, What};
 use tollway_theory::{Flow, Network, max_min};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -12,48 +12,21 @@ use tollway_theory::{Flow, Network, max_min};
 /// buffer holds back is given what the buffer lets through in a round trip without queues.
 pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
     let none = || vec![None; plan.flows.len()];
-    if !plan.workloads.is_empty() || !plan.media.is_empty() || plan.flows.is_empty() {
+    if plan.flows.is_empty() || undefined(plan).is_some() {
         return none();
     }
-    if plan.flows.iter().any(|flow| flow.data != Data::Endless) {
-        return none();
-    }
-    let begin = |i: usize| plan.flows[i].start.max(plan.measure.warmup);
-    let end = |i: usize| plan.flows[i].stop.min(plan.duration);
-    let mut instants: Vec<Time> = (0..plan.flows.len()).flat_map(|i| [begin(i), end(i)]).collect();
-    // What the file changes at the start or before the warm-up's end counts from the first phase on.
-    instants.extend(plan.changes.iter().map(|change| change.at));
-    instants.retain(|&at| at <= plan.duration);
-    instants.sort_unstable();
-    instants.dedup();
+    let instants = instants(plan);
     if instants.len().saturating_mul(plan.flows.len()) > MOST_WORK {
         return none();
     }
-    let mut capacities = capacities(plan);
-    let mut rates_bps: Vec<f64> = plan.links.iter().map(|link| link.rate.bps()).collect();
     let mut bits = vec![0.0; plan.flows.len()];
-    let mut buffers: Vec<u32> =
-        plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect();
-    let mut changes = plan.changes.iter().peekable();
+    let mut state = State::new(plan);
     for phase in instants.windows(2) {
-        while let Some(change) = changes.next_if(|change| change.at <= phase[0]) {
-            match change.what {
-                What::Rate(link, rate) => {
-                    let link = link.0 as usize;
-                    capacities[link] *= rate.bps() / rates_bps[link].max(1.0);
-                    rates_bps[link] = rate.bps();
-                }
-                What::ReceiveBuffer(flow, packets) => {
-                    buffers[flow.0 as usize] = packets.min(plan.flows[flow.0 as usize].send_buffer);
-                }
-                _ => {}
-            }
-        }
-        let active: Vec<usize> =
-            (0..plan.flows.len()).filter(|&i| begin(i) <= phase[0] && phase[1] <= end(i)).collect();
+        state.advance(plan, phase[0]);
+        let active: Vec<usize> = active(plan, phase[0], phase[1]).collect();
         let network = Network {
-            capacities: capacities.clone(),
-            flows: active.iter().map(|&i| flow(plan, i, buffers[i])).collect(),
+            capacities: state.capacities(plan, phase[0]),
+            flows: active.iter().map(|&i| state.flow(plan, i)).collect(),
         };
         let Ok(rates) = max_min(&network) else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
@@ -62,48 +35,189 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
         }
     }
     let mean = |i: usize| {
-        let seconds = end(i).saturating_sub(begin(i)).as_secs_f64();
+        let seconds = end(plan, i).saturating_sub(begin(plan, i)).as_secs_f64();
         (seconds > 0.0).then(|| bits[i] / seconds * 1e-6)
     };
     (0..plan.flows.len()).map(mean).collect()
 }
 
-/// What packets of the flows that cross each link get of its bits a second, framing and cross-traffic taken off.
-fn capacities(plan: &Plan) -> Vec<f64> {
-    let mut capacities: Vec<f64> = plan.links.iter().map(|link| link.rate.bps()).collect();
-    for cbr in &plan.cbrs {
-        let on = cbr.on_off.map_or(1.0, |(on, off)| on.as_secs_f64() / (on + off).as_secs_f64());
-        for link in &cbr.route {
-            let framing = f64::from(plan.links[link.0 as usize].overhead) / f64::from(cbr.packet_size);
-            capacities[link.0 as usize] -= cbr.rate.bps() * on * (1.0 + framing);
-        }
-    }
-    let mut size = vec![0u16; plan.links.len()];
-    for flow in &plan.flows {
-        for link in &flow.path.route {
-            let packet = plan.transports[flow.transport.0 as usize].packet_size;
-            size[link.0 as usize] = size[link.0 as usize].max(packet);
-        }
-    }
-    for ((capacity, link), &size) in capacities.iter_mut().zip(&plan.links).zip(&size) {
-        let size = f64::from(size.max(1));
-        *capacity = capacity.max(0.0) * size / (size + f64::from(link.overhead));
-    }
-    capacities
+/// Why no allocation follows from a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undefined {
+    /// There are workloads.
+    #[error("its workloads' flows come by chance")]
+    Chance,
+    /// There are shared media.
+    #[error("a half-duplex medium has no capacity of its own for each direction")]
+    Medium,
+    /// A flow ends when its data do.
+    #[error("flows end when their data do")]
+    Sized,
+    /// There is no flow, or never one after the warm-up.
+    #[error("no flow is there after the warm-up")]
+    NoFlow,
 }
 
-/// A flow as theory sees it: its links, its weight, and what buffers of `window` packets let through.
-fn flow(plan: &Plan, i: usize, window: u32) -> Flow {
-    let flow = &plan.flows[i];
-    let transport = &plan.transports[flow.transport.0 as usize];
-    let rtt = flow.path.base_rtt.as_secs_f64();
-    let demand = if window == u32::MAX || rtt == 0.0 {
-        f64::INFINITY
+fn undefined(plan: &Plan) -> Option<Undefined> {
+    if !plan.workloads.is_empty() {
+        Some(Undefined::Chance)
+    } else if !plan.media.is_empty() {
+        Some(Undefined::Medium)
+    } else if plan.flows.iter().any(|flow| flow.data != Data::Endless) {
+        Some(Undefined::Sized)
     } else {
-        f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
-    };
-    let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
-    Flow { links, weight: transport.weight, demand }
+        None
+    }
+}
+
+/// A stretch of a run in which nothing comes, goes or changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steady {
+    /// Its start.
+    pub from: Time,
+    /// Its end.
+    pub until: Time,
+    /// The flows that are there, as indices into [`Plan::flows`]; with data in both directions there are two for each.
+    pub lanes: Vec<Lane>,
+    /// The links of the plan, in its order, and those flows over them; bits a second.
+    pub network: Network,
+}
+
+/// One direction of data of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// What the tables call it.
+    pub name: String,
+    /// Index into [`Plan::flows`].
+    pub flow: usize,
+}
+
+/// The longest stretch after the warm-up in which nothing comes, goes or changes; of equals the last.
+///
+/// # Errors
+/// The plan defines no allocation.
+pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
+    if let Some(why) = undefined(plan) {
+        return Err(why);
+    }
+    let instants = instants(plan);
+    let stretches = instants.windows(2).filter(|phase| active(plan, phase[0], phase[1]).next().is_some());
+    let longest = stretches.max_by_key(|phase| phase[1] - phase[0]).ok_or(Undefined::NoFlow)?;
+    let mut state = State::new(plan);
+    state.advance(plan, longest[0]);
+    let mut network = Network { capacities: state.capacities(plan, longest[0]), flows: Vec::new() };
+    let mut lanes = Vec::new();
+    for i in active(plan, longest[0], longest[1]) {
+        let flow = &plan.flows[i];
+        lanes.push(Lane { name: flow.name.clone(), flow: i });
+        network.flows.push(state.flow(plan, i));
+        if plan.transports[flow.transport.0 as usize].both_ways {
+            let links = flow.path.back.iter().map(|link| link.0 as usize).collect();
+            lanes.push(Lane { name: format!("{}.reverse", flow.name), flow: i });
+            network.flows.push(Flow { links, ..state.flow(plan, i) });
+        }
+    }
+    Ok(Steady { from: longest[0], until: longest[1], lanes, network })
+}
+
+fn begin(plan: &Plan, i: usize) -> Time {
+    plan.flows[i].start.max(plan.measure.warmup)
+}
+
+fn end(plan: &Plan, i: usize) -> Time {
+    plan.flows[i].stop.min(plan.duration)
+}
+
+/// The flows that are there from `from` until `until`.
+fn active(plan: &Plan, from: Time, until: Time) -> impl Iterator<Item = usize> + '_ {
+    (0..plan.flows.len()).filter(move |&i| begin(plan, i) <= from && until <= end(plan, i))
+}
+
+/// When something comes, goes or changes, after the warm-up and up to the end.
+fn instants(plan: &Plan) -> Vec<Time> {
+    let mut instants: Vec<Time> =
+        (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
+    // What the file changes at the start or before the warm-up's end counts from the first phase on.
+    let warmup = plan.measure.warmup;
+    instants.extend(plan.changes.iter().map(|change| change.at.max(warmup)));
+    instants.extend(plan.cbrs.iter().flat_map(|cbr| [cbr.start.max(warmup), cbr.stop.max(warmup)]));
+    instants.retain(|&at| at <= plan.duration);
+    instants.sort_unstable();
+    instants.dedup();
+    instants
+}
+
+/// What the file's changes have made of links and buffers.
+struct State<'a> {
+    rates_bps: Vec<f64>,
+    buffers: Vec<u32>,
+    changes: &'a [Change],
+    /// What part of a link's bits are those of packets, not of framing.
+    packets_part: Vec<f64>,
+}
+
+impl<'a> State<'a> {
+    fn new(plan: &'a Plan) -> State<'a> {
+        let mut size = vec![0u16; plan.links.len()];
+        for flow in &plan.flows {
+            for link in &flow.path.route {
+                let packet = plan.transports[flow.transport.0 as usize].packet_size;
+                size[link.0 as usize] = size[link.0 as usize].max(packet);
+            }
+        }
+        let part = plan.links.iter().zip(&size).map(|(link, &size)| {
+            let size = f64::from(size.max(1));
+            size / (size + f64::from(link.overhead))
+        });
+        State {
+            rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
+            buffers: plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect(),
+            changes: &plan.changes,
+            packets_part: part.collect(),
+        }
+    }
+
+    /// Makes the changes up to and at `now`.
+    fn advance(&mut self, plan: &Plan, now: Time) {
+        while let Some((change, rest)) = self.changes.split_first().filter(|(change, _)| change.at <= now) {
+            self.changes = rest;
+            match change.what {
+                What::Rate(link, rate) => self.rates_bps[link.0 as usize] = rate.bps(),
+                What::ReceiveBuffer(flow, packets) => {
+                    self.buffers[flow.0 as usize] = packets.min(plan.flows[flow.0 as usize].send_buffer);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What packets of the flows that cross each link get of its bits a second, framing and cross-traffic taken off.
+    fn capacities(&self, plan: &Plan, now: Time) -> Vec<f64> {
+        let mut capacities = self.rates_bps.clone();
+        for cbr in plan.cbrs.iter().filter(|cbr| cbr.start <= now && now < cbr.stop) {
+            let on = cbr.on_off.map_or(1.0, |(on, off)| on.as_secs_f64() / (on + off).as_secs_f64());
+            for link in &cbr.route {
+                let framing = f64::from(plan.links[link.0 as usize].overhead) / f64::from(cbr.packet_size);
+                capacities[link.0 as usize] -= cbr.rate.bps() * on * (1.0 + framing);
+            }
+        }
+        capacities.iter_mut().zip(&self.packets_part).for_each(|(c, part)| *c = c.max(0.0) * part);
+        capacities
+    }
+
+    /// A flow as theory sees it: its links, its weight, and what its buffers let through.
+    fn flow(&self, plan: &Plan, i: usize) -> Flow {
+        let (flow, window) = (&plan.flows[i], self.buffers[i]);
+        let transport = &plan.transports[flow.transport.0 as usize];
+        let rtt = flow.path.base_rtt.as_secs_f64();
+        let demand = if window == u32::MAX || rtt == 0.0 {
+            f64::INFINITY
+        } else {
+            f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
+        };
+        let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
+        Flow { links, weight: transport.weight, demand }
+    }
 }
 
 /// Phases times flows up to which the ideal is worth its time: about a second.

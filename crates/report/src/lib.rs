@@ -12,8 +12,11 @@
 //! | … of many experiments as one page, with their claims | [`Gallery`] |
 //! | tables for a terminal | [`Overview::new`] |
 
+mod allocations;
 pub mod claim;
+pub mod compare;
 mod data;
+mod deviation;
 mod experiment;
 mod gallery;
 pub mod grid;
@@ -24,9 +27,13 @@ pub mod plot;
 mod reference;
 pub mod reproduce;
 pub mod session;
+pub mod sweep;
 mod text;
+pub mod verify;
 
+pub use allocations::{Allocations, FlowShares};
+pub use deviation::{Deviation, FlowDeviation, NoDeviation};
 pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
-pub use ideal::ideal_mbps;
+pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
 pub use overview::Overview;

@@ -12,6 +12,7 @@ use tollway_scenario::run::{self, Capture, DigestMode, Finished, RunError, RunIn
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
 use crate::data;
+use crate::deviation::{Deviation, NoDeviation};
 use crate::ideal::ideal_mbps;
 
 /// How to run a scenario.
@@ -40,6 +41,8 @@ pub struct Ran {
     pub info: RunInfo,
     /// The random seed it ran with.
     pub seed: u64,
+    /// How far it came to rest from what its laws aim at.
+    pub deviation: Result<Deviation, NoDeviation>,
     /// Whether the interval tables stayed in their files, being too large to be read back and drawn.
     pub undrawn: bool,
 }
@@ -145,7 +148,11 @@ impl Session {
             };
             result = RunResult { extra: result.extra, meta: result.meta, ..read };
         }
-        Ok(Ran { result, info, seed: plan.seed, undrawn })
+        let deviation = match info.stopped {
+            true => Err(NoDeviation::Stopped),
+            false => Deviation::of(plan, &result),
+        };
+        Ok(Ran { result, info, seed: plan.seed, deviation, undrawn })
     }
 }
 
@@ -180,6 +187,7 @@ impl Serialize for Account<'_> {
         map.serialize_entry("notes", self.scenario.notes())?;
         map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
         map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
+        map.serialize_entry("deviation", &worst(runs))?;
         map.serialize_entry("events", &total(|info| info.events))?;
         map.serialize_entry("packet_hops", &total(|info| info.packet_hops))?;
         map.serialize_entry("digest", &format!("{digest:016x}"))?;
@@ -216,6 +224,22 @@ impl Serialize for Rows<'_> {
     }
 }
 
+/// The deviation of the run that is farthest from what its laws aim at; of all runs, if none aims at anything.
+fn worst(runs: &[Ran]) -> Option<Value> {
+    let known = || runs.iter().filter_map(|ran| Some((ran, ran.deviation.as_ref().ok()?)));
+    let worst = known().max_by(|(_, a), (_, b)| {
+        let size = |d: &Deviation| d.worst().deviation.abs();
+        a.aimed.cmp(&b.aimed).then(size(a).total_cmp(&size(b)))
+    });
+    worst.map(|(ran, deviation)| {
+        let mut value = deviation.to_json();
+        if !ran.result.variant.is_empty() {
+            value["variant"] = ran.result.variant.as_str().into();
+        }
+        value
+    })
+}
+
 /// What each run took.
 fn each(runs: &[Ran]) -> Vec<Value> {
     runs.iter()
@@ -230,6 +254,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
                 "digest": format!("{:016x}", ran.info.digest),
                 "packets_created": ran.info.census.created,
                 "packets_dropped": ran.info.census.dropped,
+                "deviation": ran.deviation.as_ref().ok().map(Deviation::to_json),
                 "setup_s": ran.info.setup_s,
                 "run_cpu_s": ran.info.run_cpu_s,
                 "run_wall_s": ran.info.run_wall_s,

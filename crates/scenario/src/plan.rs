@@ -418,6 +418,21 @@ pub enum Strategy {
     Stable,
 }
 
+impl SenderLaw {
+    /// Its word in scenario files and result tables.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            SenderLaw::NewReno => "newreno",
+            SenderLaw::Cubic => "cubic",
+            SenderLaw::Dctcp => "dctcp",
+            SenderLaw::Bbr => "bbr",
+            SenderLaw::Xcp(_) => "xcp",
+            SenderLaw::Fcp(_) => "fcp",
+            SenderLaw::Rcp => "rcp",
+        }
+    }
+}
+
 /// XCP's sender, with the options of the experimental study.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct XcpSender {

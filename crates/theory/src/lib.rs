@@ -7,16 +7,26 @@
 //! - [`proportional()`] the weighted proportionally fair one, which FCP aims at;
 //! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
 //! - [`xcp_standing_queue`] the queue that XCP keeps on a link slower than its router believes;
+//! - [`session_fair`] max–min fairness among sessions, and within each among its flows;
 //! - [`jain`] how even rates are.
+//!
+//! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
+//! a convex solver.
 
+mod aim;
 mod fairness;
 mod max_min;
 mod network;
 mod proportional;
+mod session;
+mod solver;
 mod xcp;
 
+pub use aim::{AIMS, Aim, Allocation};
 pub use fairness::jain;
 pub use max_min::max_min;
 pub use network::{Flow, Network, NetworkError};
 pub use proportional::{Proportional, proportional, proportional_with};
+pub use session::{SessionFair, session_fair};
+pub use solver::{SolverError, proportional_by_solver};
 pub use xcp::{XcpEquilibrium, xcp_equilibrium, xcp_standing_queue};

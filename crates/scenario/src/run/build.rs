@@ -490,15 +490,7 @@ fn encoding(encoding: plan::Encoding) -> Encoding {
 
 /// A sender law's name, as the file has it.
 pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
-    match law {
-        SenderLaw::NewReno => "newreno",
-        SenderLaw::Cubic => "cubic",
-        SenderLaw::Dctcp => "dctcp",
-        SenderLaw::Bbr => "bbr",
-        SenderLaw::Xcp(_) => "xcp",
-        SenderLaw::Fcp(_) => "fcp",
-        SenderLaw::Rcp => "rcp",
-    }
+    law.name()
 }
 
 fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {

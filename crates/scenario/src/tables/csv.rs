@@ -12,9 +12,19 @@ use super::schema::Table;
 
 /// The header line of `table`.
 pub(super) fn write_header(out: &mut impl Write, table: Table) -> io::Result<()> {
-    for (i, column) in table.columns().iter().enumerate() {
-        let comma = if i == 0 { "" } else { "," };
-        write!(out, "{comma}{}", column.name)?;
+    write_names(out, table.columns().iter().map(|column| column.name))
+}
+
+/// A header line of columns of any name.
+pub(super) fn write_names<S: AsRef<str>>(
+    out: &mut impl Write,
+    names: impl Iterator<Item = S>,
+) -> io::Result<()> {
+    for (i, name) in names.enumerate() {
+        if i > 0 {
+            out.write_all(b",")?;
+        }
+        write_text(out, name.as_ref())?;
     }
     writeln!(out)
 }

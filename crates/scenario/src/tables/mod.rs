@@ -19,11 +19,13 @@
 
 mod columns;
 mod csv;
+mod export;
 mod result;
 mod rows;
 mod schema;
 mod writer;
 
+pub use export::{EXPORTS, export};
 pub use result::RunResult;
 pub use rows::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary};
 pub use schema::{ColumnKind, ColumnSpec, Table};

@@ -1,0 +1,45 @@
+//! `tollway sweep`.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use tollway_report::sweep::{Sweep, Vary};
+
+use crate::args;
+use crate::fail::Failure;
+use crate::terminal::{self, Count, say};
+
+pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
+    let mut sets = args.sets.clone();
+    sets.extend(args.seed.map(|seed| format!("seed={seed}")));
+    let sweep = Sweep {
+        file: args.file.clone(),
+        sets,
+        vary: args.vary.iter().map(|text| Vary::parse(text)).collect::<Result<_, _>>()?,
+        seeds: args.seeds,
+        jobs: args.jobs,
+        out: args.out.clone(),
+    };
+    let interrupted = terminal::interrupt_flag();
+    let bar = Count::new("runs", 0, !args.quiet);
+    let swept = sweep.run(&|done, all| {
+        bar.set_of(done, all);
+        !interrupted.load(Ordering::Relaxed)
+    })?;
+    bar.clear();
+    if !args.quiet {
+        say(format_args!(
+            "{} of {} runs, {} of them from before\nflows: {}\nlinks: {}\n",
+            swept.done,
+            swept.all,
+            swept.before,
+            swept.flows.display(),
+            swept.links.display()
+        ));
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        eprintln!("interrupted: the tables hold what is done; the same command does the rest");
+        return Ok(ExitCode::from(130));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,278 @@
+//! Sweeps, comparisons, theory and verification, as a person or a script meets them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const SCENARIO: &str = r#"name = "small"
+duration = "4 s"
+
+[node.a]
+[node.b]
+
+[link.wire]
+from = "a"
+to = "b"
+rate = "10 Mbps"
+delay = "10 ms"
+limit = "20 packets"
+
+[flow.f]
+from = "a"
+to = "b"
+law = "newreno"
+count = 2
+start = { random = "100 ms" }
+
+[variant.newreno]
+
+[variant.xcp]
+"link.wire.law" = "xcp"
+"flow.f.law" = "xcp"
+"#;
+
+/// A folder of a test's own, with the scenario in it.
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a folder for the test");
+    fs::write(dir.join("s.toml"), SCENARIO).expect("written");
+    dir
+}
+
+fn tollway(dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tollway"))
+        .args(arguments)
+        .current_dir(dir)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the command starts")
+}
+
+fn succeeds(dir: &Path, arguments: &[&str]) -> String {
+    let output = tollway(dir, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("output is UTF-8")
+}
+
+/// Ends with exit status 2; answers what it said.
+fn refuses(dir: &Path, arguments: &[&str]) -> String {
+    let output = tollway(dir, arguments);
+    let said = String::from_utf8(output.stderr).expect("output is UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
+    said
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+fn read(path: PathBuf) -> String {
+    fs::read_to_string(path).expect("a file")
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_was() {
+    let dir = folder("resume");
+    let sweep = |seeds: &str, jobs: &str, out: &str| {
+        let vary = ["--vary", "link.wire.rate=5Mbps,10Mbps", "--vary", "flow.f.packet-size=500,1000"];
+        succeeds(
+            &dir,
+            &[&["sweep", "s.toml", "--seeds", seeds, "--jobs", jobs, "--out", out], &vary[..]].concat(),
+        )
+    };
+    assert!(sweep("2", "1", "whole.csv").contains("16 of 16 runs, 0 of them from before"));
+    let whole = read(dir.join("whole.csv"));
+    let header = "link.wire.rate,flow.f.packet-size,variant,seed,flow,law,";
+    assert!(whole.starts_with(header), "{whole}");
+    // 2 rates, 2 sizes, 2 seeds, 2 variants, 2 flows.
+    assert_eq!(whole.lines().count(), 1 + 32);
+    assert_eq!(read(dir.join("whole.links.csv")).lines().count(), 1 + 32);
+
+    // One seed first, then a line cut short, then both seeds: the same table.
+    sweep("1", "2", "part.csv");
+    let journal = dir.join("part.csv.journal");
+    let text = read(journal.clone());
+    fs::write(&journal, &text[..text.len() - 20]).expect("written");
+    let said = sweep("2", "2", "part.csv");
+    assert!(said.contains("16 of 16 runs, 7 of them from before"), "{said}");
+    assert_eq!(read(dir.join("part.csv")), whole);
+    assert_eq!(read(dir.join("part.links.csv")), read(dir.join("whole.links.csv")));
+    // Everything is done: nothing runs, and the table stays.
+    assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
+    assert_eq!(read(dir.join("part.csv")), whole);
+
+    // Comments change no run; a delay does.
+    fs::write(dir.join("s.toml"), format!("# a comment\n{SCENARIO}")).expect("written");
+    assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
+    fs::write(dir.join("s.toml"), SCENARIO.replace("10 ms", "11 ms")).expect("written");
+    let again = ["sweep", "s.toml", "--vary", "link.wire.rate=5Mbps,10Mbps", "--vary"];
+    let said = refuses(&dir, &[&again[..], &["flow.f.packet-size=500,1000", "--out", "part.csv"]].concat());
+    assert!(said.contains("has changed since its run") && said.contains("remove it to start anew"), "{said}");
+    let said = refuses(&dir, &["sweep", "s.toml", "--vary", "link.wire.rate=5Mbps", "--out", "part.csv"]);
+    assert!(said.contains("another sweep"), "{said}");
+    assert_eq!(read(dir.join("part.csv")), whole);
+}
+
+#[test]
+fn sweeps_as_arrow_and_what_is_refused() {
+    let dir = folder("refused");
+    succeeds(&dir, &["sweep", "s.toml", "--vary", "flow.f.count=1,2", "--out", "x.arrow", "--quiet"]);
+    let file = fs::File::open(dir.join("x.arrow")).expect("a file");
+    let mut reader = arrow_ipc::reader::FileReader::try_new(file, None).expect("an Arrow file");
+    let batch = reader.next().expect("a batch").expect("readable");
+    // Plain numbers are numbers.
+    let schema = batch.schema();
+    assert_eq!(schema.field(0).name(), "flow.f.count");
+    assert_eq!(schema.field(0).data_type().to_string(), "Float64");
+    assert_eq!(batch.num_rows(), 2 * (1 + 2));
+
+    fs::write(dir.join("mine.csv"), "a,b\n").expect("written");
+    for (arguments, word) in [
+        (&["--vary", "link.wire.rte=5Mbps"][..], "did you mean `rate`?"),
+        (&["--vary", "link.wire.rate"], "no `=`"),
+        (&["--vary", "link.wire.rate=1Mbps,,2Mbps"], "empty"),
+        (&["--vary", "seed=1,2"], "--seeds"),
+        (&["--out", "x.txt"], "`.csv` and `.arrow`"),
+        (&["--out", "mine.csv"], "there already"),
+        (&["--seeds", "0"], "seeds"),
+    ] {
+        let said = refuses(&dir, &[&["sweep", "s.toml"], arguments].concat());
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+    assert_eq!(read(dir.join("mine.csv")), "a,b\n");
+}
+
+#[test]
+fn compares_two_runs() {
+    let dir = folder("compare");
+    succeeds(&dir, &["run", "s.toml", "--out", "one", "--quiet"]);
+    succeeds(&dir, &["run", "s.toml", "--set", "link.wire.rate=5Mbps", "--out", "two", "--quiet"]);
+    let found = json(&succeeds(&dir, &["compare", "one", "two", "--json", "--out", "both"]));
+    assert_eq!(found["variants"].as_array().map(Vec::len), Some(2));
+    for variant in found["variants"].as_array().expect("an array") {
+        for flow in variant["flows"].as_array().expect("an array") {
+            let rate = |which: &str| flow[which]["rate_mbps"].as_f64().expect("a rate");
+            assert_eq!(rate("difference"), rate("b") - rate("a"));
+        }
+        let flows = variant["flows"].as_array().expect("an array").iter();
+        let total: f64 = flows.map(|flow| flow["difference"]["rate_mbps"].as_f64().expect("a rate")).sum();
+        assert!((-5.5..-4.0).contains(&total), "{total}");
+    }
+    for name in ["compare-newreno.html", "compare-newreno.png", "compare-xcp.html", "compare-xcp.png"] {
+        assert!(dir.join("both").join(name).is_file(), "{name}");
+    }
+    // A run and itself: no difference; and two variants' folders.
+    let same = json(&succeeds(&dir, &["compare", "one", "one", "--json"]));
+    let differences = same["variants"][0]["flows"][0]["difference"].as_object().expect("an object");
+    assert!(!differences.is_empty() && differences.values().all(|d| d.as_f64() == Some(0.0)));
+    let text = succeeds(&dir, &["compare", "one/newreno", "one/xcp"]);
+    assert!(text.contains("newreno / xcp") && text.contains("wire"), "{text}");
+
+    assert!(refuses(&dir, &["compare", "one", "three"]).contains("three has no result tables"));
+}
+
+#[test]
+fn theory_of_a_file_and_deviation_of_its_run() {
+    let dir = folder("theory");
+    let long = r#"
+[node.c]
+[link.far]
+from = "b"
+to = "c"
+rate = "4 Mbps"
+[flow.long]
+from = "a"
+to = "c"
+law = "newreno"
+"#;
+    let text = SCENARIO.replace("[variant.newreno]", &format!("{long}\n[variant.newreno]"));
+    fs::write(dir.join("t.toml"), text.replace("start = { random = \"100 ms\" }\n", "")).expect("written");
+    let set = "flow.long.law=newreno";
+    let found = json(&succeeds(&dir, &["theory", "t.toml", "--set", set, "--json"]));
+    let flows = found["variants"][0]["flows"].as_array().expect("an array");
+    let of = |flow: &str, what: &str| {
+        let row = flows.iter().find(|f| f["flow"] == flow).expect("the flow");
+        row[what].as_f64().expect("a number")
+    };
+    assert!((of("f.1", "max_min_mbps") - 10.0 / 3.0).abs() < 1e-9);
+    assert!((of("long", "proportional_mbps") - 10.0 / 3.0).abs() < 1e-5);
+    // Two sessions: `f` with two flows, and `long`, which its own link holds at 4.
+    assert!((of("long", "session_fair_mbps") - 4.0).abs() < 1e-9);
+    assert!((of("f.2", "session_fair_mbps") - 3.0).abs() < 1e-9);
+    assert_eq!(found["variants"][0]["aim"], Value::Null);
+    let table = succeeds(&dir, &["theory", "t.toml", "--set", set]);
+    assert!(table.contains("f.1 and 1 more") && table.contains("by session"), "{table}");
+
+    // What a run prints of itself.
+    let arguments = ["run", "s.toml", "--set", "duration=20s", "--json"];
+    let run = json(&succeeds(&dir, &arguments));
+    assert_eq!(run["deviation"]["aim"], "xcp-equilibrium");
+    assert_eq!(run["deviation"]["variant"], "xcp");
+    let worst = run["deviation"]["worst"].as_f64().expect("a number");
+    assert!(worst.abs() < 0.05, "{worst}");
+    assert_eq!(run["runs"][0]["deviation"]["aimed"], false);
+    let text = succeeds(&dir, &["run", "s.toml", "--set", "duration=20s"]);
+    assert!(text.contains("xcp: steady state (") && text.contains("% from XCP's equilibrium (f."), "{text}");
+    assert!(text.contains("which its laws do not aim at"), "{text}");
+    let sized = succeeds(&dir, &["run", "s.toml", "--set", "flow.f.size=1MB"]);
+    assert!(sized.contains("no distance from theory: flows end when their data do"), "{sized}");
+    assert!(
+        refuses(&dir, &["theory", "s.toml", "--set", "flow.f.size=1MB"]).contains("no allocation follows")
+    );
+}
+
+#[test]
+fn verifies_and_keeps_networks() {
+    let dir = folder("verify");
+    let found =
+        json(&succeeds(&dir, &["verify", "--random", "3", "--seed", "5", "--keep", "kept", "--json"]));
+    assert_eq!(found["networks"], 3);
+    assert_eq!(found["within"], true);
+    assert_eq!(found["cases"][2]["seed"], 7);
+    // The same network, run as a file, lies as far out.
+    let run = json(&succeeds(&dir, &["run", "kept/7.toml", "--json"]));
+    assert_eq!(run["deviation"]["worst"], found["cases"][2]["deviation"]);
+    assert_eq!(run["deviation"]["flow"], found["cases"][2]["flow"]);
+    let text = succeeds(&dir, &["verify", "--random", "2"]);
+    assert!(text.contains("all within 5 %"), "{text}");
+    // One that is known to lie outside: see tests/verify.rs of the crate `report`.
+    let outside = tollway(&dir, &["verify", "--random", "1", "--seed", "131"]);
+    assert_eq!(outside.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&outside.stdout).contains("--random 1 --seed 131 --keep DIR"));
+    assert!(refuses(&dir, &["verify", "--law", "reno"]).contains("laws that can be verified: `xcp`"));
+}
+
+/// Ctrl-C leaves a table of what is done, and the same command does the rest.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sweep_loses_nothing() {
+    let dir = folder("interrupt");
+    let arguments = ["sweep", "s.toml", "--seeds", "400", "--set", "duration=60s", "--jobs", "1"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollway"))
+        .args(arguments)
+        .current_dir(&dir)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    // Once something is done.
+    let journal = dir.join("sweep.csv.journal");
+    let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    let started = std::time::Instant::now();
+    while lines() < 4 && started.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.expect("kill").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let done = lines() - 1;
+    assert!((3..800).contains(&done), "{done}");
+    // Two flows in each of them.
+    assert_eq!(read(dir.join("sweep.csv")).lines().count(), 1 + 2 * done);
+    let few = ["sweep", "s.toml", "--seeds", "1", "--set", "duration=60s"];
+    assert!(succeeds(&dir, &few).contains("2 of 2 runs, 2 of them from before"));
+}

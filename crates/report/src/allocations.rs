@@ -1,0 +1,208 @@
+//! What every kind of fairness gives the flows of a scenario, without running it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use tollway_scenario::file::Variant;
+use tollway_theory::{
+    Aim, Network, max_min, proportional, proportional_by_solver, session_fair, xcp_equilibrium,
+};
+
+use crate::deviation::{NoDeviation, aim, seconds, xcp_links};
+use crate::ideal::{Steady, steady};
+use crate::text::{Align, TextTable};
+
+/// The allocations of one variant, in its longest stretch without change.
+#[derive(Clone, Debug)]
+pub struct Allocations {
+    /// The variant; empty if there is none.
+    pub variant: String,
+    /// When that stretch begins, in seconds.
+    pub from_s: f64,
+    /// When it ends, in seconds.
+    pub until_s: f64,
+    /// What the flows' laws aim at; `None` if they have no aim in common.
+    pub aim: Option<Aim>,
+    /// How the proportionally fair rates were found: `clarabel` or `prices`.
+    pub solver: &'static str,
+    /// A row a flow.
+    pub flows: Vec<FlowShares>,
+}
+
+/// What a flow gets by each kind of fairness, Mb/s with headers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowShares {
+    /// The flow.
+    pub flow: String,
+    /// Its section of the file, which is its session.
+    pub session: String,
+    /// Weighted max–min fairness.
+    pub max_min: f64,
+    /// Weighted proportional fairness.
+    pub proportional: f64,
+    /// Equal parts for each section, and equal parts within it by weight.
+    pub session_fair: f64,
+    /// Where XCP would come to rest over the links that are XCP's, or over all if none is.
+    pub xcp: Option<f64>,
+    /// What it should have at least by its laws' aim, and at most.
+    pub aimed: Option<(f64, f64)>,
+    /// The link that holds it under max–min fairness; `None` if its buffers do.
+    pub bottleneck: Option<String>,
+}
+
+impl Allocations {
+    /// Works out all allocations of `variant`.
+    ///
+    /// # Errors
+    /// The file defines none.
+    pub fn of(variant: &Variant) -> Result<Allocations, NoDeviation> {
+        let plan = &variant.plan;
+        let steady = steady(plan)?;
+        let network = &steady.network;
+        let undefined = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
+        let fair = max_min(network).map_err(undefined)?;
+        let (solver, proportional) = proportional_rates(network).map_err(undefined)?;
+        let mut sessions: HashMap<&str, usize> = HashMap::new();
+        let session: Vec<usize> = steady
+            .lanes
+            .iter()
+            .map(|lane| {
+                let next = sessions.len();
+                *sessions.entry(&plan.flows[lane.flow].section).or_insert(next)
+            })
+            .collect();
+        let hierarchical = session_fair(network, &session).map_err(undefined)?.rates;
+        let of_xcp = xcp_links(plan, network);
+        let any_xcp = of_xcp.flows.iter().any(|flow| !flow.links.is_empty());
+        let xcp = xcp_equilibrium(if any_xcp { &of_xcp } else { network }).ok().map(|x| x.rates);
+        let (aim, aimed, allocation) = aim(plan, &steady)?;
+        let bottlenecks = bottlenecks(&steady, &fair);
+        let mbps = |bps: f64| bps * 1e-6;
+        let flows = steady.lanes.iter().enumerate().map(|(f, lane)| FlowShares {
+            flow: lane.name.clone(),
+            session: plan.flows[lane.flow].section.to_string(),
+            max_min: mbps(fair[f]),
+            proportional: mbps(proportional[f]),
+            session_fair: mbps(hierarchical[f]),
+            xcp: xcp.as_ref().map(|rates| mbps(rates[f])),
+            aimed: aimed.then(|| (mbps(allocation.at_least[f]), mbps(allocation.at_most[f]))),
+            bottleneck: bottlenecks[f].map(|l| plan.links[l].name.clone()),
+        });
+        Ok(Allocations {
+            variant: variant.name.clone(),
+            from_s: steady.from.as_secs_f64(),
+            until_s: steady.until.as_secs_f64(),
+            aim: aimed.then_some(aim),
+            solver,
+            flows: flows.collect(),
+        })
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let flow = |f: &FlowShares| {
+            json!({
+                "flow": f.flow,
+                "session": f.session,
+                "max_min_mbps": f.max_min,
+                "proportional_mbps": f.proportional,
+                "session_fair_mbps": f.session_fair,
+                "xcp_mbps": f.xcp,
+                "aimed_mbps": f.aimed.map(|(least, most)| [least, most]),
+                "bottleneck": f.bottleneck,
+            })
+        };
+        json!({
+            "variant": self.variant,
+            "window": [self.from_s, self.until_s],
+            "aim": self.aim.map(Aim::name),
+            "solver": self.solver,
+            "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+        })
+    }
+
+    /// A table in at most `width` columns. Flows of one section whose rows are equal are one row.
+    pub fn to_text(&self, width: usize) -> String {
+        let mut text = String::new();
+        if !self.variant.is_empty() {
+            let _ = writeln!(text, "{}", self.variant);
+        }
+        let mut columns = vec![
+            ("flow", Align::Left),
+            ("max–min", Align::Right),
+            ("proportional", Align::Right),
+            ("by session", Align::Right),
+            ("XCP", Align::Right),
+        ];
+        let range = self.flows.iter().any(|f| f.aimed.is_some_and(|(least, most)| least != most));
+        if range {
+            columns.push(("XCP at most", Align::Right));
+        }
+        columns.push(("held at", Align::Left));
+        let mut table = TextTable::new(&columns);
+        let rate = |v: f64| format!("{v:.3}");
+        let mut rows: Vec<(&FlowShares, Vec<String>, usize)> = Vec::new();
+        for f in &self.flows {
+            let mut cells = vec![rate(f.max_min), rate(f.proportional), rate(f.session_fair)];
+            cells.push(f.xcp.map_or("–".into(), rate));
+            if range {
+                cells.push(f.aimed.map_or("–".into(), |(_, most)| rate(most)));
+            }
+            cells.push(f.bottleneck.clone().unwrap_or_else(|| "its buffers".into()));
+            match rows.last_mut().filter(|(first, before, _)| first.session == f.session && *before == cells)
+            {
+                Some((.., count)) => *count += 1,
+                None => rows.push((f, cells, 1)),
+            }
+        }
+        for (first, cells, count) in rows {
+            let name = match count {
+                1 => first.flow.clone(),
+                n => format!("{} and {} more", first.flow, n - 1),
+            };
+            table.row([name].into_iter().chain(cells));
+        }
+        text.push_str(&table.print(width));
+        let _ = writeln!(
+            text,
+            "Mb/s, headers included, from {} to {} s; by session: equal parts for each `[flow.…]` section",
+            seconds(self.from_s),
+            seconds(self.until_s)
+        );
+        let _ = match self.aim {
+            Some(aim) => writeln!(text, "its laws aim at {}", aim.title()),
+            None => writeln!(text, "its laws aim at none of these"),
+        };
+        text
+    }
+}
+
+/// The proportionally fair rates, by the convex solver where the network is small enough, by prices where it is not, or where
+/// a flow can have nothing.
+fn proportional_rates(network: &Network) -> Result<(&'static str, Vec<f64>), tollway_theory::NetworkError> {
+    if network.flows.len() <= MOST_SOLVED
+        && let Ok(rates) = proportional_by_solver(network)
+    {
+        return Ok(("clarabel", rates));
+    }
+    Ok(("prices", proportional(network)?.rates))
+}
+
+/// Where each flow's max–min rate is the largest by weight on a full link.
+fn bottlenecks(steady: &Steady, rates: &[f64]) -> Vec<Option<usize>> {
+    let network = &steady.network;
+    let loads = network.loads(rates);
+    let mut top = vec![0.0_f64; loads.len()];
+    for (flow, rate) in network.flows.iter().zip(rates) {
+        flow.links.iter().for_each(|&l| top[l] = top[l].max(rate / flow.weight));
+    }
+    let held = |(flow, rate): (&tollway_theory::Flow, &f64)| {
+        let full = |l: usize| loads[l] >= network.capacities[l] * (1.0 - 1e-9);
+        flow.links.iter().copied().find(|&l| full(l) && rate / flow.weight >= top[l] * (1.0 - 1e-9))
+    };
+    network.flows.iter().zip(rates).map(held).collect()
+}
+
+/// Flows up to which the solver is the quicker way.
+const MOST_SOLVED: usize = 500;

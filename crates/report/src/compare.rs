@@ -1,0 +1,405 @@
+//! Two folders of results, flow by flow.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tollway_law::Time;
+use tollway_scenario::tables::{RunResult, TableError};
+
+use crate::data::{self, FlowInfo, natural};
+use crate::html::Page;
+use crate::plot::{Figure, PlotError, PlotSpec, write_png};
+use crate::text::{Align, TextTable};
+
+/// The results of two folders, variant by variant.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What the first is called.
+    pub a: String,
+    /// What the second is called.
+    pub b: String,
+    /// Variants that both have, or the only one of each.
+    pub pairs: Vec<Pair>,
+    /// Variants that only one of them has, with its name.
+    pub alone: Vec<(String, String)>,
+}
+
+/// A variant of both.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Its name; empty if neither has one, `x / y` if they have different ones.
+    pub variant: String,
+    runs: [RunResult; 2],
+    flows: Vec<Row>,
+    links: Vec<Row>,
+}
+
+/// A flow or link of either.
+#[derive(Clone, Debug)]
+struct Row {
+    name: String,
+    a: Option<FlowInfo>,
+    b: Option<FlowInfo>,
+}
+
+/// Why nothing can be compared.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum CompareError {
+    /// There are no tables.
+    #[error("{} has no result tables", path.display())]
+    #[diagnostic(help("`tollway run FILE --out {}` writes them", path.display()))]
+    NoTables {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// They have no variant in common.
+    #[error("the two have no variant in common: {} has {a}, {} has {b}", a_path.display(), b_path.display())]
+    #[diagnostic(help("name the variants' own folders, such as {}", a_path.join(a.split(',').next().unwrap_or_default()).display()))]
+    NothingCommon {
+        /// The first folder.
+        a_path: PathBuf,
+        /// Its variants.
+        a: String,
+        /// The second folder.
+        b_path: PathBuf,
+        /// Its variants.
+        b: String,
+    },
+    /// A table cannot be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A figure cannot be written.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+}
+
+impl Comparison {
+    /// Reads two folders that `tollway run --out` has written, or two variants' folders in them.
+    ///
+    /// # Errors
+    /// There are no tables, or no variant in common.
+    pub fn read(a_path: &Path, b_path: &Path) -> Result<Comparison, CompareError> {
+        let (mut a, mut b) = (results(a_path)?, results(b_path)?);
+        let (a_name, b_name) = names(a_path, b_path);
+        let mut pairs = Vec::new();
+        let mut alone = Vec::new();
+        if let ([one], [other]) = (a.as_slice(), b.as_slice())
+            && one.variant != other.variant
+        {
+            let variant = format!("{} / {}", one.variant, other.variant);
+            let variant =
+                if one.variant.is_empty() || other.variant.is_empty() { String::new() } else { variant };
+            pairs.push(Pair::new(variant, a.remove(0), b.remove(0)));
+        }
+        let known = |runs: &[RunResult]| runs.iter().map(|r| r.variant.clone()).collect::<Vec<_>>().join(",");
+        let (a_known, b_known) = (known(&a), known(&b));
+        for one in a {
+            match b.iter().position(|other| other.variant == one.variant) {
+                Some(i) => pairs.push(Pair::new(one.variant.clone(), one, b.remove(i))),
+                None => alone.push((one.variant, a_name.clone())),
+            }
+        }
+        alone.extend(b.into_iter().map(|other| (other.variant, b_name.clone())));
+        if pairs.is_empty() {
+            return Err(CompareError::NothingCommon {
+                a_path: a_path.into(),
+                a: a_known,
+                b_path: b_path.into(),
+                b: b_known,
+            });
+        }
+        Ok(Comparison { a: a_name, b: b_name, pairs, alone })
+    }
+
+    /// Tables in at most `width` columns; of many flows those that differ most.
+    pub fn to_text(&self, width: usize) -> String {
+        let mut parts = Vec::new();
+        for pair in &self.pairs {
+            let mut text = String::new();
+            if !pair.variant.is_empty() {
+                let _ = writeln!(text, "{}", pair.variant);
+            }
+            text.push_str(&self.flow_table(pair).print(width));
+            if pair.flows.len() > MOST_ROWS {
+                let hidden = pair.flows.len() - MOST_ROWS;
+                let _ = writeln!(text, "{hidden} flows that differ less: in --json");
+            }
+            text.push('\n');
+            text.push_str(&self.link_table(pair).print(width));
+            parts.push(text);
+        }
+        let mut text = parts.join("\n");
+        text.push_str("Mb/s: what arrived, headers included; difference: the second less the first\n");
+        for (variant, whose) in &self.alone {
+            let _ = writeln!(text, "only {whose} has the variant {variant}");
+        }
+        text
+    }
+
+    fn flow_table(&self, pair: &Pair) -> TextTable {
+        let mut shown: Vec<&Row> = pair.flows.iter().collect();
+        if shown.len() > MOST_ROWS {
+            shown.sort_by(|x, y| y.size("rate_mbps").total_cmp(&x.size("rate_mbps")));
+            shown.truncate(MOST_ROWS);
+            shown.sort_by_key(|row| natural(&row.name));
+        }
+        let timed = pair.flows.iter().any(|row| !row.difference("fct_s").is_nan());
+        let mut columns: Vec<(&str, &str, usize)> = vec![("Mb/s", "rate_mbps", 3)];
+        columns.extend(timed.then_some(("done in s", "fct_s", 3)));
+        columns.push(("resent", "retransmissions", 0));
+        self.table("flow", &shown, &columns)
+    }
+
+    fn link_table(&self, pair: &Pair) -> TextTable {
+        let columns =
+            [("used %", "utilisation", 1), ("queue", "queue_mean_packets", 1), ("drops", "drops", 0)];
+        let busy = |info: &Option<FlowInfo>| {
+            let least = |column| info.as_ref().map_or(0.0, |i| i.get(column));
+            least("utilisation") >= 0.5 || least("drops") > 0.0
+        };
+        let mut shown: Vec<&Row> = pair.links.iter().filter(|row| busy(&row.a) || busy(&row.b)).collect();
+        shown.truncate(MOST_ROWS);
+        self.table("link", &shown, &columns)
+    }
+
+    /// A row a name; a group of three columns a quantity: the first's, the second's, the difference.
+    fn table(&self, of: &str, rows: &[&Row], columns: &[(&str, &str, usize)]) -> TextTable {
+        let mut head = vec![(of, Align::Left)];
+        for _ in columns {
+            head.extend([
+                (self.a.as_str(), Align::Right),
+                (self.b.as_str(), Align::Right),
+                ("difference", Align::Right),
+            ]);
+        }
+        let mut table = TextTable::new(&head);
+        table.groups(1, 3, columns.iter().map(|c| c.0));
+        for row in rows {
+            let mut cells = vec![row.name.clone()];
+            for &(_, column, decimals) in columns {
+                let scale = if column == "utilisation" { 100.0 } else { 1.0 };
+                let print = |value: f64| {
+                    if value.is_nan() { "–".into() } else { format!("{:.decimals$}", value * scale) }
+                };
+                let get = |info: &Option<FlowInfo>| info.as_ref().map_or(f64::NAN, |i| i.get(column));
+                let difference = row.difference(column);
+                let signed = if difference.is_nan() {
+                    "–".into()
+                } else {
+                    signed_text(difference * scale, decimals)
+                };
+                cells.extend([print(get(&row.a)), print(get(&row.b)), signed]);
+            }
+            table.row(cells);
+        }
+        table
+    }
+
+    /// Everything as one JSON object: each flow and link of each, and the differences of all their numbers.
+    pub fn to_json(&self) -> Value {
+        let rows = |rows: &[Row], kind: &str| -> Vec<Value> {
+            let each = rows.iter().map(|row| {
+                let numbers = |info: &Option<FlowInfo>| match info {
+                    None => Value::Null,
+                    Some(info) => info.numbers.iter().filter(|n| !n.1.is_nan()).map(|(k, v)| ((*k).to_owned(), json!(v))).collect::<std::collections::BTreeMap<_, _>>().into_iter().collect(),
+                };
+                let mut columns: Vec<&str> =
+                    row.a.iter().chain(&row.b).flat_map(|info| info.numbers.keys().copied()).collect();
+                columns.sort_unstable();
+                columns.dedup();
+                let differences = columns.iter().map(|c| (*c, row.difference(c))).filter(|d| !d.1.is_nan());
+                let differences: Value = differences.map(|(c, d)| (c.to_owned(), json!(d))).collect();
+                json!({ kind: row.name, "a": numbers(&row.a), "b": numbers(&row.b), "difference": differences })
+            });
+            each.collect()
+        };
+        let pair = |pair: &Pair| json!({ "variant": pair.variant, "flows": rows(&pair.flows, "flow"), "links": rows(&pair.links, "link") });
+        json!({
+            "a": self.a,
+            "b": self.b,
+            "variants": self.pairs.iter().map(pair).collect::<Vec<_>>(),
+            "only": self.alone.iter().map(|(variant, of)| json!({ "variant": variant, "of": of })).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Draws each pair over each other to `folder`, as a page and a picture, and answers the files.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn draw(&self, folder: &Path) -> Result<Vec<PathBuf>, CompareError> {
+        std::fs::create_dir_all(folder)
+            .map_err(|e| PlotError::Write { path: folder.to_path_buf(), message: e.to_string() })?;
+        let mut written = Vec::new();
+        for pair in &self.pairs {
+            let runs = [(&self.a, &pair.runs[0]), (&self.b, &pair.runs[1])];
+            let runs = runs.map(|(name, run)| RunResult { variant: name.clone(), ..run.clone() });
+            let figure =
+                Figure::new(&format!("{} and {}", self.a, self.b), &pair.variant, &pair.plots(), &runs);
+            let name = match pair.variant.as_str() {
+                "" => "compare".to_owned(),
+                variant => format!("compare-{}", variant.replace(" / ", "-")),
+            };
+            let page = folder.join(format!("{name}.html"));
+            Page { figure: &figure, runs: &runs, claims: None }.write(&page)?;
+            written.push(page);
+            if !figure.is_empty() {
+                let picture = folder.join(format!("{name}.png"));
+                write_png(&figure, &picture)?;
+                written.push(picture);
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl Pair {
+    fn new(variant: String, a: RunResult, b: RunResult) -> Pair {
+        let flows = rows(data::summary(&a.summary, "flow"), data::summary(&b.summary, "flow"));
+        let links = rows(data::summary(&a.link_summary, "link"), data::summary(&b.link_summary, "link"));
+        Pair { variant, runs: [a, b], flows, links }
+    }
+
+    /// A plot for each of a few flows, or one of the envelope of many; then the queues of the busiest links.
+    fn plots(&self) -> Vec<PlotSpec> {
+        let plot =
+            |title: String, y: &str| PlotSpec { title, y: y.into(), overlay: true, ..PlotSpec::default() };
+        let mut drawn: Vec<String> = Vec::new();
+        for run in &self.runs {
+            for series in data::series(&run.flows, "rate_mbps") {
+                if !drawn.contains(&series.name) && drawn.len() <= FEW_FLOWS {
+                    drawn.push(series.name);
+                }
+            }
+        }
+        // TCP sends in bursts: as in any other figure, rates are drawn as moving means where rows are short.
+        let end = self.runs.iter().map(data::duration).fold(0.0, f64::max);
+        let rows = self.runs.iter().flat_map(|run| data::series(&run.flows, "rate_mbps"));
+        let interval = rows.map(|series| series.interval).fold(0.0, f64::max);
+        let span = Time::from_secs_f64(end / 60.0);
+        let (mean_over, note) = match end / 60.0 >= 2.0 * interval && interval > 0.0 {
+            true => (Some(span), format!(", mean over {span}")),
+            false => (None, String::new()),
+        };
+        let rate = |title: String, flows: Option<String>| PlotSpec {
+            mean_over,
+            flows,
+            ..plot(format!("{title}{note} (Mb/s)"), "rate_mbps")
+        };
+        let mut plots = Vec::new();
+        if drawn.len() <= FEW_FLOWS {
+            drawn.sort_by_key(|name| natural(name));
+            for flow in drawn {
+                plots.push(rate(format!("Rate of {flow}"), Some(flow)));
+            }
+        } else {
+            plots.push(rate("Rates of the flows".into(), None));
+        }
+        let mut links: Vec<&Row> = self.links.iter().collect();
+        let waits = |row: &Row| {
+            let mean = |info: &Option<FlowInfo>| info.as_ref().map_or(0.0, |i| i.get("queue_mean_bytes"));
+            mean(&row.a).max(mean(&row.b))
+        };
+        links.sort_by(|x, y| waits(y).total_cmp(&waits(x)));
+        let busy = |info: &Option<FlowInfo>| info.as_ref().is_some_and(|i| i.get("utilisation") >= 0.5);
+        for row in links.into_iter().filter(|row| busy(&row.a) || busy(&row.b)).take(2) {
+            let title = format!("Queue of {} (packets)", row.name);
+            plots.push(PlotSpec { link: Some(row.name.clone()), ..plot(title, "queue_mean_packets") });
+        }
+        plots
+    }
+}
+
+impl Row {
+    /// The second's number less the first's; NaN where either has none.
+    fn difference(&self, column: &str) -> f64 {
+        match (&self.a, &self.b) {
+            (Some(a), Some(b)) => b.get(column) - a.get(column),
+            _ => f64::NAN,
+        }
+    }
+
+    /// How much there is to tell of it: what only one has is told first.
+    fn size(&self, column: &str) -> f64 {
+        let difference = self.difference(column).abs();
+        if difference.is_nan() { f64::INFINITY } else { difference }
+    }
+}
+
+/// With its sign; what is printed as zero has none.
+fn signed_text(value: f64, decimals: usize) -> String {
+    let text = format!("{value:+.decimals$}");
+    if text.chars().any(|c| ('1'..='9').contains(&c)) { text } else { text[1..].to_owned() }
+}
+
+/// By name, those of either.
+fn rows(a: Vec<FlowInfo>, b: Vec<FlowInfo>) -> Vec<Row> {
+    let mut all: std::collections::BTreeMap<Vec<(String, u64)>, Row> = Default::default();
+    let blank = |name: &str| Row { name: name.to_owned(), a: None, b: None };
+    for info in a {
+        let row = all.entry(natural(&info.name)).or_insert_with(|| blank(&info.name));
+        row.a = Some(info);
+    }
+    for info in b {
+        let row = all.entry(natural(&info.name)).or_insert_with(|| blank(&info.name));
+        row.b = Some(info);
+    }
+    all.into_values().collect()
+}
+
+/// The variants of a folder, or the one whose folder it is.
+fn results(path: &Path) -> Result<Vec<RunResult>, CompareError> {
+    let has_tables = |dir: &Path| dir.join("summary.arrow").is_file();
+    if has_tables(path) {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        // Whether it is a variant's folder or a file's without variants, only its neighbours could tell.
+        let of_several = path.parent().is_some_and(|parent| !has_tables(parent) && beneath(parent).len() > 1);
+        return Ok(vec![RunResult::read(path, if of_several { name } else { String::new() })?]);
+    }
+    let mut found = Vec::new();
+    for dir in beneath(path) {
+        let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        found.push(RunResult::read(&dir, name)?);
+    }
+    if found.is_empty() { Err(CompareError::NoTables { path: path.into() }) } else { Ok(found) }
+}
+
+/// Folders in `path` that have tables.
+fn beneath(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut dirs: Vec<PathBuf> = entries.filter(|dir| dir.join("summary.arrow").is_file()).collect();
+    dirs.sort_by_key(|dir| natural(&dir.to_string_lossy()));
+    dirs
+}
+
+/// What to call the two: the last part of each path, or as much more as tells them apart.
+fn names(a: &Path, b: &Path) -> (String, String) {
+    let parts = |path: &Path| -> Vec<String> {
+        path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
+    };
+    let (a, b) = (parts(a), parts(b));
+    for n in 1..=a.len().max(b.len()) {
+        let last = |parts: &[String]| parts[parts.len().saturating_sub(n)..].join("/");
+        if last(&a) != last(&b) {
+            return (last(&a), last(&b));
+        }
+    }
+    ("A".into(), "B".into())
+}
+
+/// Flows up to which each has a row of its own in the table, and a plot.
+const MOST_ROWS: usize = 24;
+const FEW_FLOWS: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_apart() {
+        let of = |a: &str, b: &str| names(Path::new(a), Path::new(b));
+        assert_eq!(of("out/a", "out/b"), ("a".into(), "b".into()));
+        assert_eq!(of("old/x", "new/x"), ("old/x".into(), "new/x".into()));
+        assert_eq!(of("x", "x"), ("A".into(), "B".into()));
+    }
+}

@@ -1,0 +1,244 @@
+//! How far a run comes to rest from the allocation that its laws aim at.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type};
+use arrow_array::{Array, RecordBatch};
+use serde_json::{Value, json};
+use tollway_scenario::plan::{LinkLaw, Plan};
+use tollway_scenario::tables::RunResult;
+use tollway_theory::{Aim, Allocation, Network};
+
+use crate::data;
+use crate::ideal::{Steady, Undefined, steady};
+
+/// A run's steady state against theory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deviation {
+    /// The allocation it is held against.
+    pub aim: Aim,
+    /// Whether the laws aim at it; if not, it is max–min fairness, for a measure only.
+    pub aimed: bool,
+    /// Where the stretch of time begins, in seconds.
+    pub from_s: f64,
+    /// Where it ends, in seconds.
+    pub until_s: f64,
+    /// What each flow got, in the plan's order; those too slow to be judged are left out.
+    pub flows: Vec<FlowDeviation>,
+}
+
+/// One flow's rate against theory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowDeviation {
+    /// The flow.
+    pub flow: String,
+    /// Its mean rate, headers included, in Mb/s.
+    pub rate_mbps: f64,
+    /// The least that it should have, in Mb/s.
+    pub at_least_mbps: f64,
+    /// The most, mostly the same.
+    pub at_most_mbps: f64,
+    /// How far outside it is, as a part: 0.1 is 10 % too much.
+    pub deviation: f64,
+}
+
+/// Why a run cannot be held against theory.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NoDeviation {
+    /// There is no allocation to compare with.
+    #[error("{0}")]
+    Undefined(#[from] Undefined),
+    /// The rates of the stretch were not kept.
+    #[error(
+        "the rates of its steady state are not at hand: it needs `measure.interval`, and tables that fit into memory"
+    )]
+    NoRates,
+    /// Every flow's share is below two packets a round trip.
+    #[error("every share is below two packets a round trip")]
+    Slow,
+    /// Ended before its time.
+    #[error("the run was ended before its time")]
+    Stopped,
+    /// The network has no allocation.
+    #[error("{0}")]
+    Network(String),
+}
+
+impl Deviation {
+    /// The steady state of a run of `plan` against the allocation that its flows' laws aim at, or, where they aim at none,
+    /// against max–min fairness: the second half of the longest stretch after the warm-up in which nothing comes, goes or
+    /// changes.
+    ///
+    /// # Errors
+    /// There is nothing to compare, see [`NoDeviation`].
+    pub fn of(plan: &Plan, result: &RunResult) -> Result<Deviation, NoDeviation> {
+        let steady = steady(plan)?;
+        let (from, until) = (steady.from.as_secs_f64(), steady.until.as_secs_f64());
+        let mut window = (0.5 * (from + until), until);
+        let interval = plan.measure.interval.map_or(0.0, |interval| interval.as_secs_f64());
+        let mut rates = mean_rates(&result.flows, interval, window);
+        let whole =
+            steady.from <= plan.measure.warmup.max(first_start(plan)) && steady.until == plan.duration;
+        if rates.is_empty() && whole {
+            // Without rows, the means from the warm-up on are those of the stretch, if nothing changes after it.
+            window.0 = from;
+            let rows = data::summary(&result.summary, "flow");
+            rates = rows.iter().map(|row| (row.name.clone(), row.get("rate_mbps"))).collect();
+        }
+        if rates.is_empty() {
+            return Err(NoDeviation::NoRates);
+        }
+        Deviation::judge(plan, &steady, &rates, window)
+    }
+
+    fn judge(
+        plan: &Plan,
+        steady: &Steady,
+        rates: &HashMap<String, f64>,
+        (from_s, until_s): (f64, f64),
+    ) -> Result<Deviation, NoDeviation> {
+        let (aim, aimed, allocation) = aim(plan, steady)?;
+        let mut flows = Vec::new();
+        let mut slow = false;
+        for (f, lane) in steady.lanes.iter().enumerate() {
+            let Some(&rate_mbps) = rates.get(&lane.name) else { continue };
+            let flow = &plan.flows[lane.flow];
+            let packet = f64::from(plan.transports[flow.transport.0 as usize].packet_size) * 8.0;
+            if allocation.at_least[f] * flow.path.base_rtt.as_secs_f64() < SLOW * packet {
+                slow = true;
+                continue;
+            }
+            flows.push(FlowDeviation {
+                flow: lane.name.clone(),
+                rate_mbps,
+                at_least_mbps: allocation.at_least[f] * 1e-6,
+                at_most_mbps: allocation.at_most[f] * 1e-6,
+                deviation: allocation.deviation(f, rate_mbps * 1e6),
+            });
+        }
+        match flows.is_empty() {
+            false => Ok(Deviation { aim, aimed, from_s, until_s, flows }),
+            true if slow => Err(NoDeviation::Slow),
+            true => Err(NoDeviation::NoRates),
+        }
+    }
+
+    /// The flow that lies farthest outside.
+    pub fn worst(&self) -> &FlowDeviation {
+        let by_size =
+            |a: &&FlowDeviation, b: &&FlowDeviation| a.deviation.abs().total_cmp(&b.deviation.abs());
+        // There is at least one, or there would be no `Deviation`.
+        self.flows.iter().max_by(by_size).unwrap_or(&self.flows[0])
+    }
+
+    /// The mean over flows of how far outside they lie, whichever way.
+    pub fn mean(&self) -> f64 {
+        self.flows.iter().map(|f| f.deviation.abs()).sum::<f64>() / self.flows.len() as f64
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "aim": self.aim.name(),
+            "aimed": self.aimed,
+            "worst": self.worst().deviation,
+            "mean": self.mean(),
+            "flow": self.worst().flow,
+            "flows": self.flows.len(),
+            "window": [self.from_s, self.until_s],
+        })
+    }
+}
+
+/// A sentence.
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let worst = self.worst();
+        let percent = 100.0 * worst.deviation;
+        write!(
+            f,
+            "steady state ({} to {} s): worst flow {percent:+.1} % from {} ({}), mean {:.1} %",
+            seconds(self.from_s),
+            seconds(self.until_s),
+            self.aim.title(),
+            worst.flow,
+            100.0 * self.mean(),
+        )?;
+        if !self.aimed {
+            write!(f, "; which its laws do not aim at")?;
+        }
+        Ok(())
+    }
+}
+
+/// What the laws of the flows of `steady` aim at and whether they do, and what that gives them.
+pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation), NoDeviation> {
+    let network = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
+    let laws = steady.lanes.iter().map(|lane| {
+        let flow = &plan.flows[lane.flow];
+        plan.transports[flow.transport.0 as usize].law.name()
+    });
+    let fair = || Ok((Aim::MaxMin, false, Aim::MaxMin.allocation(&steady.network).map_err(network)?));
+    let Some(aim) = Aim::of(laws) else { return fair() };
+    if aim != Aim::XcpEquilibrium {
+        return Ok((aim, true, aim.allocation(&steady.network).map_err(network)?));
+    }
+    // Other links say nothing to XCP's senders: they may only carry what the XCP links let through.
+    let Ok(allocation) = aim.allocation(&xcp_links(plan, &steady.network)) else { return fair() };
+    let loads = steady.network.loads(&allocation.at_least);
+    let overloaded = loads.iter().zip(&steady.network.capacities).any(|(load, c)| *load > c * (1.0 + 1e-9));
+    if overloaded { fair() } else { Ok((aim, true, allocation)) }
+}
+
+/// `network` with the routes' XCP links only.
+pub(crate) fn xcp_links(plan: &Plan, network: &Network) -> Network {
+    let mut network = network.clone();
+    for flow in &mut network.flows {
+        flow.links.retain(|&l| matches!(plan.links[l].law, LinkLaw::Xcp(_)));
+    }
+    network
+}
+
+fn first_start(plan: &Plan) -> tollway_law::Time {
+    plan.flows.iter().map(|flow| flow.start).min().unwrap_or_default()
+}
+
+/// The mean over `window` of each flow's rate in the interval table, without making series of it: there may be millions of
+/// rows.
+fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
+    let mut sums: HashMap<String, (f64, f64)> = HashMap::new();
+    for batch in batches {
+        let number = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Float64Type>();
+        let names = batch.column_by_name("flow").and_then(|c| c.as_dictionary_opt::<Int32Type>());
+        let (Some(times), Some(rates), Some(names)) = (number("time_s"), number("rate_mbps"), names) else {
+            continue;
+        };
+        let Some(values) = names.values().as_string_opt::<i32>() else { continue };
+        let mut sums_here = vec![(0.0, 0.0); values.len()];
+        for row in 0..batch.num_rows() {
+            let end = times.value(row);
+            let overlap = end.min(window.1) - (end - interval).max(window.0);
+            if overlap > 0.0 {
+                let sum = &mut sums_here[names.keys().value(row) as usize];
+                sum.0 += overlap * rates.value(row);
+                sum.1 += overlap;
+            }
+        }
+        for (name, (sum, weight)) in values.iter().zip(sums_here).filter(|(_, (_, weight))| *weight > 0.0) {
+            let all = sums.entry(name.unwrap_or_default().to_owned()).or_default();
+            *all = (all.0 + sum, all.1 + weight);
+        }
+    }
+    sums.into_iter().map(|(name, (sum, weight))| (name, sum / weight)).collect()
+}
+
+/// Without decimals that say nothing.
+pub(crate) fn seconds(s: f64) -> String {
+    let text = format!("{s:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Packets a round trip below which a share is too small for a window of packets to follow.
+const SLOW: f64 = 2.0;

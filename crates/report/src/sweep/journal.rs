@@ -1,0 +1,140 @@
+//! What is done, a line a run.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tollway_scenario::tables::RunResult;
+
+use super::{Point, SweepError};
+use crate::data;
+
+/// The first line of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Head {
+    /// The version of Tollway: another may simulate otherwise.
+    tollway_sweep: String,
+    scenario: String,
+    vary: Vec<String>,
+}
+
+/// A run that is done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Done {
+    values: Vec<String>,
+    seed: u64,
+    variant: String,
+    /// What ran, see [`hash`](super::hash).
+    pub(super) plan: u64,
+    /// The rows of the summaries.
+    pub(super) flows: Vec<Map<String, Value>>,
+    pub(super) links: Vec<Map<String, Value>>,
+}
+
+impl Done {
+    pub(super) fn new(point: &Point, plan: u64, result: &RunResult) -> Done {
+        let rows = |batches: &[arrow_array::RecordBatch]| {
+            let each =
+                batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|i| data::row_as_json(batch, i)));
+            each.collect()
+        };
+        Done {
+            values: point.values.clone(),
+            seed: point.seed,
+            variant: point.variant.clone(),
+            plan,
+            flows: rows(&result.summary),
+            links: rows(&result.link_summary),
+        }
+    }
+}
+
+type Key = (Vec<String>, u64, String);
+
+/// The file, open for more.
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+    done: HashMap<Key, Done>,
+}
+
+impl Journal {
+    /// Opens the journal of the table `out`, or begins one.
+    pub(super) fn open(out: &Path, scenario: &str, vary: &[String]) -> Result<Journal, SweepError> {
+        let mut name = out.file_name().unwrap_or_default().to_owned();
+        name.push(".journal");
+        let path = out.with_file_name(name);
+        let fail = |action| {
+            let path = path.clone();
+            move |error| SweepError::Journal { action, path, error }
+        };
+        let head = Head {
+            tollway_sweep: env!("CARGO_PKG_VERSION").into(),
+            scenario: scenario.into(),
+            vary: vary.to_vec(),
+        };
+        let mut done = HashMap::new();
+        let mut whole = String::new();
+        if path.exists() {
+            let text = std::fs::read_to_string(&path).map_err(fail("read"))?;
+            let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let first = lines.next().unwrap_or_default();
+            let other = |why: String| SweepError::Other { path: path.clone(), why };
+            if !first.is_empty() {
+                let found: Head = serde_json::from_str(first)
+                    .map_err(|_| other("its first line is none of a journal".into()))?;
+                if found != head {
+                    let says = |h: &Head| {
+                        format!(
+                            "Tollway {}, scenario {}, varying {}",
+                            h.tollway_sweep,
+                            h.scenario,
+                            h.vary.join(" ")
+                        )
+                    };
+                    return Err(other(format!("{}; this is {}", says(&found), says(&head))));
+                }
+                whole.push_str(first);
+            }
+            for line in lines {
+                // Half a line, or one that a full disk cut short, is a run that is not done.
+                let Ok(run) = serde_json::from_str::<Done>(line) else { continue };
+                whole.push_str(line);
+                done.insert((run.values.clone(), run.seed, run.variant.clone()), run);
+            }
+        } else if out.exists() {
+            return Err(SweepError::Exists { path: out.to_owned() });
+        }
+        if whole.is_empty() {
+            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                std::fs::create_dir_all(folder).map_err(fail("write"))?;
+            }
+            whole = serde_json::to_string(&head).unwrap_or_default() + "\n";
+        }
+        // What was cut short goes.
+        std::fs::write(&path, &whole).map_err(fail("write"))?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(fail("write"))?;
+        Ok(Journal { path, file, done })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn find(&self, point: &Point) -> Option<&Done> {
+        self.done.get(&(point.values.clone(), point.seed, point.variant.clone()))
+    }
+
+    /// Writes a run down. What is kept is what a later reading finds, to the last bit.
+    pub(super) fn add(&mut self, run: Done) -> Result<(), SweepError> {
+        let fail = |error| SweepError::Journal { action: "write", path: self.path.clone(), error };
+        let line = serde_json::to_string(&run).map_err(|e| fail(e.into()))?;
+        self.file.write_all(format!("{line}\n").as_bytes()).map_err(fail)?;
+        let run: Done = serde_json::from_str(&line).map_err(|e| fail(e.into()))?;
+        self.done.insert((run.values.clone(), run.seed, run.variant.clone()), run);
+        Ok(())
+    }
+}

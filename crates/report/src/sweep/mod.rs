@@ -1,0 +1,377 @@
+//! One scenario over and over, keys and seeds varied: one tidy table, and nothing done twice.
+//!
+//! What is done stands in a journal beside the table, a line a run, written as each run ends. Started again, a sweep reads
+//! it and runs what is missing: after Ctrl-C, after a crash (half a line is no line), or with more seeds and values. Each
+//! line has a hash of the plan that ran, everything resolved; a scenario that has changed since is not mixed in.
+
+mod journal;
+mod table;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use tollway_scenario::file::{Scenario, ScenarioError};
+use tollway_scenario::plan::Plan;
+use tollway_scenario::run::{self, RunError};
+use tollway_scenario::tables::{EXPORTS, Outputs, Table, TableError, export};
+
+use journal::{Done, Journal};
+
+/// A key and the values it takes: `link.bottleneck.rate=10Mbps,20Mbps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vary {
+    /// The key, as in `--set`.
+    pub key: String,
+    /// Its values, as in `--set`.
+    pub values: Vec<String>,
+}
+
+/// What to sweep over.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The scenario file.
+    pub file: PathBuf,
+    /// Keys set otherwise in every run.
+    pub sets: Vec<String>,
+    /// Keys varied, each value with each of the others'.
+    pub vary: Vec<Vary>,
+    /// How many seeds each point runs with, from the scenario's on.
+    pub seeds: u64,
+    /// How many runs at once; zero means as many as there are processors.
+    pub jobs: usize,
+    /// The table of flows, `.csv` or `.arrow`; that of links lies beside it.
+    pub out: PathBuf,
+}
+
+/// How far a sweep came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// Runs that the tables hold.
+    pub done: u64,
+    /// Of these, runs that were there from before.
+    pub before: u64,
+    /// Runs that there are in all.
+    pub all: u64,
+    /// The table of flows.
+    pub flows: PathBuf,
+    /// The table of links.
+    pub links: PathBuf,
+}
+
+/// Why a sweep came to nothing.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum SweepError {
+    /// What to vary was not said rightly.
+    #[error("`--vary {text}` varies nothing: {why}")]
+    #[diagnostic(help("write it like `--vary link.bottleneck.rate=10Mbps,20Mbps`"))]
+    Vary {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The table's name says no format.
+    #[error("the ending of {} says no format", path.display())]
+    #[diagnostic(help("there are {}", EXPORTS.map(|e| format!("`.{e}`")).join(" and ")))]
+    Ending {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is a table already that no sweep's journal stands by.
+    #[error("{} is there already, and no sweep has left its journal beside it", path.display())]
+    #[diagnostic(help("remove it, or name another with `--out`"))]
+    Exists {
+        /// The table.
+        path: PathBuf,
+    },
+    /// The journal is of another sweep.
+    #[error("{} is of another sweep: {why}", path.display())]
+    #[diagnostic(help("remove it to start anew, or name another table with `--out`"))]
+    Other {
+        /// The journal.
+        path: PathBuf,
+        /// What differs.
+        why: String,
+    },
+    /// The scenario is wrong, at some point of the sweep.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A run failed.
+    #[error("{point}: {error}")]
+    Run {
+        /// Which.
+        point: String,
+        /// Why.
+        error: RunError,
+    },
+    /// A table could not be written.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The journal could not be read or written.
+    #[error("cannot {action} {}: {error}", path.display())]
+    Journal {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The journal.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// No threads could be started.
+    #[error("cannot start threads: {0}")]
+    Threads(String),
+}
+
+impl Vary {
+    /// Reads `key=a,b,c`. Commas within quotes, brackets and braces part nothing.
+    ///
+    /// # Errors
+    /// [`SweepError::Vary`].
+    pub fn parse(text: &str) -> Result<Vary, SweepError> {
+        let wrong = |why| SweepError::Vary { text: text.into(), why };
+        let (key, values) = text.split_once('=').ok_or_else(|| wrong("it has no `=`"))?;
+        let values: Vec<String> = split(values).iter().map(|v| v.trim().to_owned()).collect();
+        if key.trim().is_empty() {
+            return Err(wrong("it has no key"));
+        }
+        if key.trim() == "seed" {
+            return Err(wrong("seeds are varied with `--seeds N`"));
+        }
+        if values.iter().any(String::is_empty) {
+            return Err(wrong("a value is empty"));
+        }
+        if (1..values.len()).any(|i| values[..i].contains(&values[i])) {
+            return Err(wrong("a value comes twice"));
+        }
+        Ok(Vary { key: key.trim().into(), values })
+    }
+}
+
+/// At commas that stand outside of quotes, brackets and braces.
+fn split(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let (mut depth, mut quote) = (0_i32, None);
+    for c in text.chars() {
+        match (quote, c) {
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(q), c) if c == q => quote = None,
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth -= 1,
+            (None, ',') if depth <= 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        // There is always one.
+        parts.last_mut().into_iter().for_each(|part| part.push(c));
+    }
+    parts
+}
+
+/// One run of a sweep.
+#[derive(Clone, Debug)]
+struct Point {
+    /// A value for each varied key.
+    values: Vec<String>,
+    seed: u64,
+    variant: String,
+}
+
+impl Sweep {
+    /// Runs what is missing and writes the tables of what is done. `progress` is told how many runs are done, of how many,
+    /// and ends the sweep by answering false; what is done by then is kept.
+    ///
+    /// # Errors
+    /// [`SweepError`].
+    pub fn run(&self, progress: &(dyn Fn(u64, u64) -> bool + Sync)) -> Result<Swept, SweepError> {
+        if !self.out.extension().is_some_and(|e| EXPORTS.iter().any(|known| e == *known)) {
+            return Err(SweepError::Ending { path: self.out.clone() });
+        }
+        let first = self.scenario(&self.combinations()[0], None)?;
+        let seed = first.variants()[0].plan.seed;
+        // Every point is checked before any is run.
+        let mut points: Vec<(Point, u64)> = Vec::new();
+        for values in self.combinations() {
+            for i in 0..self.seeds {
+                let seed = seed.wrapping_add(i);
+                for variant in self.scenario(&values, Some(seed))?.variants() {
+                    let point = Point { values: values.clone(), seed, variant: variant.name.clone() };
+                    points.push((point, hash(&variant.plan)));
+                }
+            }
+        }
+        let keys: Vec<String> = self.vary.iter().map(|vary| vary.key.clone()).collect();
+        let mut journal = Journal::open(&self.out, &first.variants()[0].plan.name, &keys)?;
+        let mut before = 0;
+        for (point, hash) in &points {
+            if let Some(done) = journal.find(point) {
+                if done.plan != *hash {
+                    return Err(SweepError::Other {
+                        path: journal.path().to_owned(),
+                        why: format!("{} has changed since its run", self.describe(point)),
+                    });
+                }
+                before += 1;
+            }
+        }
+        let all = points.len() as u64;
+        let missing: Vec<&(Point, u64)> =
+            points.iter().filter(|(point, _)| journal.find(point).is_none()).collect();
+        let count = AtomicU64::new(before);
+        progress(before, all);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.jobs)
+            .build()
+            .map_err(|e| SweepError::Threads(e.to_string()))?;
+        let shared = Mutex::new((&mut journal, None));
+        pool.install(|| {
+            missing.par_iter().for_each(|(point, hash)| {
+                let lock = || shared.lock().unwrap_or_else(|e| e.into_inner());
+                let go_on = || progress(count.load(Ordering::Relaxed), all);
+                if lock().1.is_some() || !go_on() {
+                    return;
+                }
+                let ran = self.one(point, *hash, &go_on);
+                let mut shared = lock();
+                match ran.and_then(|done| done.map_or(Ok(false), |done| shared.0.add(done).map(|()| true))) {
+                    Ok(true) => {
+                        progress(1 + count.fetch_add(1, Ordering::Relaxed), all);
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        shared.1.get_or_insert(error);
+                    }
+                }
+            });
+        });
+        if let Some(error) = shared.into_inner().unwrap_or_else(|e| e.into_inner()).1 {
+            return Err(error);
+        }
+        let rows: Vec<(&Point, &Done)> =
+            points.iter().filter_map(|(point, _)| Some((point, journal.find(point)?))).collect();
+        let links = links_beside(&self.out);
+        for (path, table) in [(&self.out, Table::Summary), (&links, Table::LinkSummary)] {
+            export(path, &table::batch(table, &self.vary, &rows)?)?;
+        }
+        Ok(Swept { done: rows.len() as u64, before, all, flows: self.out.clone(), links })
+    }
+
+    /// Runs a point; `None` if it was told to stop.
+    fn one(
+        &self,
+        point: &Point,
+        hash: u64,
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Done>, SweepError> {
+        let scenario = self.scenario(&point.values, Some(point.seed))?;
+        let Some(variant) = scenario.variant(&point.variant) else { return Ok(None) };
+        // Only summaries are kept, so that no interval table needs to be.
+        let mut plan = variant.plan.clone();
+        plan.measure.interval = None;
+        let goes_on = |_| go_on();
+        let options = run::Options {
+            outputs: Outputs::memory(),
+            ideal_mbps: crate::ideal_mbps(&plan),
+            progress: Some(&goes_on),
+            ..run::Options::default()
+        };
+        let finished = run::run(&plan, &options)
+            .map_err(|error| SweepError::Run { point: self.describe(point), error })?;
+        Ok((!finished.run.stopped).then(|| Done::new(point, hash, &finished.result)))
+    }
+
+    /// Every combination of the values, the last key's changing fastest.
+    fn combinations(&self) -> Vec<Vec<String>> {
+        let mut all = vec![Vec::new()];
+        for vary in &self.vary {
+            let longer = |before: &Vec<String>| -> Vec<Vec<String>> {
+                vary.values
+                    .iter()
+                    .map(|value| [before.as_slice(), std::slice::from_ref(value)].concat())
+                    .collect()
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+        all
+    }
+
+    fn scenario(&self, values: &[String], seed: Option<u64>) -> Result<Scenario, ScenarioError> {
+        let mut sets = self.sets.clone();
+        sets.extend(self.vary.iter().zip(values).map(|(vary, value)| format!("{}={value}", vary.key)));
+        sets.extend(seed.map(|seed| format!("seed={seed}")));
+        Scenario::load(&self.file, &sets)
+    }
+
+    /// `link.wire.rate=10Mbps, seed 3, variant xcp`.
+    fn describe(&self, point: &Point) -> String {
+        let mut text = String::new();
+        for (vary, value) in self.vary.iter().zip(&point.values) {
+            let _ = write!(text, "{}={value}, ", vary.key);
+        }
+        let _ = write!(text, "seed {}", point.seed);
+        if !point.variant.is_empty() {
+            let _ = write!(text, ", variant {}", point.variant);
+        }
+        text
+    }
+}
+
+/// `sweep.links.csv` beside `sweep.csv`.
+fn links_beside(flows: &Path) -> PathBuf {
+    let stem = flows.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = flows.extension().unwrap_or_default().to_string_lossy();
+    flows.with_file_name(format!("{stem}.links.{ending}"))
+}
+
+/// A hash over everything in a plan, files that it names included: FNV-1a over how it prints.
+fn hash(plan: &Plan) -> u64 {
+    struct Fnv(u64);
+    impl Write for Fnv {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            for byte in text.bytes() {
+                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+            Ok(())
+        }
+    }
+    let mut fnv = Fnv(0xcbf2_9ce4_8422_2325);
+    // Writing to a number cannot fail.
+    let _ = write!(fnv, "{plan:?}");
+    fnv.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_to_vary() {
+        let vary = Vary::parse("flow.f.start={ first = \"0 s\", last = \"3 s\" }, 1 s,\"a,b\"").unwrap();
+        assert_eq!(vary.key, "flow.f.start");
+        assert_eq!(vary.values, ["{ first = \"0 s\", last = \"3 s\" }", "1 s", "\"a,b\""]);
+        for wrong in ["rate", "=1", "rate=", "rate=1,,2", "rate=1,1", "seed=1,2"] {
+            assert!(Vary::parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(links_beside(Path::new("out/a.csv")), Path::new("out/a.links.csv"));
+    }
+
+    proptest! {
+        /// Whatever is given is read or refused; joined again, the values are what was given.
+        #[test]
+        fn values_are_what_was_between_commas(text in "[a-z.]{1,8}=.{0,40}") {
+            if let Ok(vary) = Vary::parse(&text) {
+                let given = text.split_once('=').expect("it has one").1;
+                let parts: Vec<&str> = vary.values.iter().map(String::as_str).collect();
+                let squeezed = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+                prop_assert_eq!(squeezed(&parts.join(",")), squeezed(given));
+            }
+        }
+    }
+}

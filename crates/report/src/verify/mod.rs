@@ -1,0 +1,379 @@
+//! Random networks, run and held against the allocation that a law aims at.
+//!
+//! A network is drawn from a seed, written as a scenario file, and run as any other file is; so a case that fails can be kept and looked at with
+//! `tollway run`. What must hold (an oracle for XCP, checked against ns-2.35): every flow's rate within a tolerance of
+//! [`Aim::allocation`], every link that the allocation loads to four fifths used to 0.78, no drop and no long queue in the
+//! steady state.
+
+mod draw;
+
+use std::fmt::Write;
+
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use tollway_scenario::file::Scenario;
+use tollway_scenario::run::{self, RunError};
+use tollway_scenario::tables::{Outputs, RunResult};
+use tollway_theory::{AIMS, Aim};
+
+use crate::data::{self, Window};
+use crate::deviation::{Deviation, NoDeviation, aim};
+use crate::ideal::steady;
+use crate::text::{Align, TextTable};
+
+pub use draw::scenario_text;
+
+/// What to verify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// The law of all senders and links.
+    pub law: &'static str,
+    /// What it aims at.
+    pub aim: Aim,
+    /// How many networks.
+    pub networks: u64,
+    /// The seed of the first; the next has the next number, and so on.
+    pub seed: u64,
+    /// How many run at once; zero means as many as there are processors.
+    pub jobs: usize,
+}
+
+/// The verdicts on all networks.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// What was asked for.
+    pub verify: Verify,
+    /// One a network, by seed; fewer if it was interrupted.
+    pub cases: Vec<Case>,
+}
+
+/// One network's verdict.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The seed that it comes from.
+    pub seed: u64,
+    /// How many links flows share.
+    pub links: usize,
+    /// How many flows.
+    pub flows: usize,
+    /// How many of them are judged; the others' shares are too small.
+    pub judged: usize,
+    /// How far the worst flow lies outside, as a part.
+    pub deviation: f64,
+    /// Which one it is.
+    pub flow: String,
+    /// The least utilisation among links that should be full; 1 if there is none.
+    pub utilisation: f64,
+    /// Packets dropped in the steady state.
+    pub drops: f64,
+    /// The longest mean queue of a link, in ms of its rate.
+    pub queue_ms: f64,
+    /// What does not hold, in words; empty if all does.
+    pub problems: Vec<String>,
+}
+
+/// Why nothing could be verified.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum VerifyError {
+    /// No allocation is known for the law.
+    #[error("no allocation is known that `{law}` aims at")]
+    #[diagnostic(help("laws that can be verified: {}", laws()))]
+    Law {
+        /// What was asked for.
+        law: String,
+    },
+    /// A network's run failed.
+    #[error("network {seed}: {error}")]
+    Run {
+        /// The network's seed.
+        seed: u64,
+        /// Why.
+        error: RunError,
+    },
+    /// A network could not be held against theory.
+    #[error("network {seed}: {why}")]
+    Deviation {
+        /// The network's seed.
+        seed: u64,
+        /// Why.
+        why: NoDeviation,
+    },
+    /// A network's file is wrong, which is a bug in how it is drawn.
+    #[error("network {seed} was drawn wrongly, which is a bug in Tollway: {message}")]
+    File {
+        /// The network's seed.
+        seed: u64,
+        /// What was found.
+        message: String,
+    },
+    /// No threads could be started.
+    #[error("cannot start threads: {message}")]
+    Threads {
+        /// What the system said.
+        message: String,
+    },
+}
+
+impl Verify {
+    /// Verifies `law`, a word of scenario files.
+    ///
+    /// # Errors
+    /// [`VerifyError::Law`]: it aims at nothing known.
+    pub fn law(law: &str, networks: u64, seed: u64, jobs: usize) -> Result<Verify, VerifyError> {
+        match AIMS.iter().find(|(name, _)| *name == law) {
+            Some(&(law, aim)) => Ok(Verify { law, aim, networks, seed, jobs }),
+            None => Err(VerifyError::Law { law: law.into() }),
+        }
+    }
+
+    /// Draws, runs and judges every network. `progress` is told how many are done, and ends it by answering false.
+    ///
+    /// # Errors
+    /// A run fails or cannot be judged.
+    pub fn run(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<Verified, VerifyError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.jobs)
+            .build()
+            .map_err(|e| VerifyError::Threads { message: e.to_string() })?;
+        let done = std::sync::atomic::AtomicU64::new(0);
+        let go_on = |n| progress(n);
+        let one = |i: u64| {
+            if !go_on(done.load(std::sync::atomic::Ordering::Relaxed)) {
+                return None;
+            }
+            let seed = self.seed.wrapping_add(i);
+            let case = judge(self.law, seed, &scenario_text(self.law, seed));
+            go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+            Some(case)
+        };
+        // By index: the order of the cases is that of their seeds, whoever is first.
+        let cases: Vec<Option<Result<Case, VerifyError>>> =
+            pool.install(|| (0..self.networks).into_par_iter().map(one).collect());
+        let cases = cases.into_iter().flatten().collect::<Result<Vec<Case>, VerifyError>>()?;
+        Ok(Verified { verify: *self, cases })
+    }
+}
+
+/// Runs the network in `text`, drawn from `seed`, and judges it.
+fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
+    let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), text, &[])
+        .map_err(|e| VerifyError::File { seed, message: format!("{e}\n{text}") })?;
+    let plan = &scenario.variants()[0].plan;
+    let options = run::Options { outputs: Outputs::memory(), ..run::Options::default() };
+    let result = run::run(plan, &options).map_err(|error| VerifyError::Run { seed, error })?.result;
+    let unjudged = |why| VerifyError::Deviation { seed, why };
+    let deviation = Deviation::of(plan, &result).map_err(unjudged)?;
+    let steady = steady(plan).map_err(|e| unjudged(e.into()))?;
+    let (.., allocation) = aim(plan, &steady).map_err(unjudged)?;
+
+    let window = Window { from: deviation.from_s, until: deviation.until_s };
+    let loads = steady.network.loads(&allocation.at_least);
+    let mut utilisation = (1.0, String::new());
+    let mut drops = (0.0, String::new());
+    let mut queue_ms = (0.0, String::new());
+    for (i, link) in plan.links.iter().enumerate() {
+        let mean = |column: &str| mean_of(&result, &link.name, column, window);
+        if loads[i] >= FULL * steady.network.capacities[i] && mean("utilisation") < utilisation.0 {
+            utilisation = (mean("utilisation"), link.name.clone());
+        }
+        let dropped: f64 = data::series(&result.links, "drops")
+            .iter()
+            .filter(|series| series.name == link.name)
+            .flat_map(|series| series.within(window).map(|(_, drops)| drops).collect::<Vec<_>>())
+            .sum();
+        if dropped > drops.0 {
+            drops = (dropped, link.name.clone());
+        }
+        let waits = mean("queue_mean_bytes") * 8e3 / link.rate.bps();
+        if waits > queue_ms.0 {
+            queue_ms = (waits, link.name.clone());
+        }
+    }
+    let worst = deviation.worst();
+    let mut problems = Vec::new();
+    if !deviation.aimed || deviation.aim.name() != allocation_name(law) {
+        problems.push("its flows do not aim at what the law does".to_owned());
+    }
+    if worst.deviation.is_nan() || worst.deviation.abs() > TOLERANCE {
+        problems.push(format!(
+            "flow {} has {:.3} Mb/s, not {}",
+            worst.flow,
+            worst.rate_mbps,
+            if worst.at_least_mbps == worst.at_most_mbps {
+                format!("{:.3}", worst.at_least_mbps)
+            } else {
+                format!("{:.3} to {:.3}", worst.at_least_mbps, worst.at_most_mbps)
+            },
+        ));
+    }
+    if utilisation.0 < LEAST_USED {
+        problems.push(format!("link {} is used to {:.1} % only", utilisation.1, 100.0 * utilisation.0));
+    }
+    if drops.0 > 0.0 {
+        problems.push(format!("link {} drops {} packets", drops.1, drops.0));
+    }
+    if queue_ms.0 > LONGEST_QUEUE_MS {
+        problems.push(format!("link {} has a mean queue of {:.1} ms", queue_ms.1, queue_ms.0));
+    }
+    Ok(Case {
+        seed,
+        links: plan
+            .links
+            .iter()
+            .filter(|link| link.name.starts_with(draw::SHARED) && link.twin.is_some())
+            .count()
+            / 2,
+        flows: plan.flows.len(),
+        judged: deviation.flows.len(),
+        deviation: worst.deviation,
+        flow: worst.flow.clone(),
+        utilisation: utilisation.0,
+        drops: drops.0,
+        queue_ms: queue_ms.0,
+        problems,
+    })
+}
+
+fn allocation_name(law: &str) -> &'static str {
+    AIMS.iter().find(|(name, _)| *name == law).map_or("", |(_, aim)| aim.name())
+}
+
+fn mean_of(result: &RunResult, link: &str, column: &str, window: Window) -> f64 {
+    let series = data::series(&result.links, column);
+    series.iter().find(|series| series.name == link).map_or(f64::NAN, |series| series.mean(window))
+}
+
+impl Verified {
+    /// The network that lies farthest outside; `None` if there is none.
+    pub fn worst(&self) -> Option<&Case> {
+        self.cases.iter().max_by(|a, b| a.deviation.abs().total_cmp(&b.deviation.abs()))
+    }
+
+    /// Whether everything holds of every network.
+    pub fn within(&self) -> bool {
+        self.cases.iter().all(|case| case.problems.is_empty())
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "law": self.verify.law,
+            "aim": self.verify.aim.name(),
+            "networks": self.cases.len(),
+            "seed": self.verify.seed,
+            "tolerance": TOLERANCE,
+            "within": self.within(),
+            "worst": self.worst().map(Case::to_json),
+            "cases": self.cases.iter().map(Case::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// A summary, and a row for each network that fails, in at most `width` columns.
+    pub fn to_text(&self, width: usize) -> String {
+        let mut text = String::new();
+        let failing: Vec<&Case> = self.cases.iter().filter(|case| !case.problems.is_empty()).collect();
+        if !failing.is_empty() {
+            let columns = [("seed", Align::Right), ("what does not hold", Align::Left)];
+            let mut table = TextTable::new(&columns);
+            for case in &failing {
+                table.row([case.seed.to_string(), case.problems.join("; ")]);
+            }
+            text.push_str(&table.print(width));
+            text.push('\n');
+        }
+        let flows: usize = self.cases.iter().map(|case| case.judged).sum();
+        let _ = writeln!(
+            text,
+            "{} networks, {flows} flows against {}: {}",
+            self.cases.len(),
+            self.verify.aim.title(),
+            match failing.len() {
+                0 => format!("all within {:.0} %", 100.0 * TOLERANCE),
+                n => format!("{n} not within bounds"),
+            }
+        );
+        if let Some(worst) = self.worst() {
+            let _ = writeln!(
+                text,
+                "worst: {:+.1} %, flow {} of network {}",
+                100.0 * worst.deviation,
+                worst.flow,
+                worst.seed
+            );
+        }
+        if let Some(first) = failing.first() {
+            let _ = writeln!(
+                text,
+                "one of them alone, as a file: tollway verify --law {} --random 1 --seed {} --keep DIR",
+                self.verify.law, first.seed
+            );
+        }
+        text
+    }
+}
+
+impl Case {
+    fn to_json(&self) -> Value {
+        json!({
+            "seed": self.seed,
+            "links": self.links,
+            "flows": self.flows,
+            "judged": self.judged,
+            "deviation": self.deviation,
+            "flow": self.flow,
+            "utilisation": self.utilisation,
+            "drops": self.drops,
+            "queue_ms": self.queue_ms,
+            "within": self.problems.is_empty(),
+            "problems": self.problems,
+        })
+    }
+}
+
+fn laws() -> String {
+    AIMS.iter().map(|(law, _)| format!("`{law}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// How far a flow may lie outside, as a part.
+pub const TOLERANCE: f64 = 0.05;
+/// Load, as a part of the capacity, from which a link should be full: α ∕ (α + γ), the least at which XCP stalls.
+const FULL: f64 = 0.8;
+/// And how far it must be used then.
+const LEAST_USED: f64 = 0.78;
+/// The longest mean queue that counts as small.
+const LONGEST_QUEUE_MS: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sees_what_is_wrong() {
+        let text = scenario_text("xcp", 1);
+        assert_eq!(judge("xcp", 1, &text).unwrap().problems, [""; 0]);
+        // Routers that believe in half of every link leave half of it unused.
+        let plan = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        let mut lying = text.clone();
+        for link in plan.variants()[0].plan.links.iter().filter(|link| link.name.starts_with(draw::SHARED)) {
+            let at = format!("[link.{}]\n", link.name);
+            let half = link.rate.mbps() / 2.0;
+            lying = lying.replace(&at, &format!("{at}capacity = \"{half} Mbps\"\n"));
+        }
+        let problems = judge("xcp", 1, &lying).unwrap().problems.join("; ");
+        assert!(problems.contains("flow") && problems.contains("is used to"), "{problems}");
+        // Senders that are no XCP's aim at something else, and fill the queues.
+        let other = text
+            .replace("xcp = { whole-window = true, pacing = true }\n", "")
+            .replace("packets\"\nlaw = \"xcp\"", "packets\"\nlaw = \"drop-tail\"")
+            .replace("law = \"xcp\"", "law = \"newreno\"");
+        let problems = judge("xcp", 1, &other).unwrap().problems.join("; ");
+        assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
+    }
+
+    #[test]
+    fn laws_that_are_unknown_are_answered_with_those_there_are() {
+        let error = Verify::law("cubic", 1, 1, 1).unwrap_err();
+        let help = miette::Diagnostic::help(&error).unwrap().to_string();
+        assert!(help.contains("`xcp`"), "{help}");
+    }
+}
