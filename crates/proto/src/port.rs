@@ -1,7 +1,9 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
+mod control;
 mod flows;
 
+pub use control::{ControlInterval, ControlLog};
 pub use flows::FlowQueuesConfig;
 
 use tollway_law::link::{LinkLaw, Passing, Verdict};

@@ -12,15 +12,14 @@
 //! entities' ids, and whatever the caller does between two [`Network::run_until`] comes before the events of that
 //! instant.
 
-mod control;
 mod link;
 mod network;
 mod scheduler;
 mod slab;
 mod source;
 
-pub use control::ControlInterval;
 pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
 pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
+pub use tollway_proto::port::ControlInterval;

@@ -4,10 +4,9 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{FlowQueuesConfig, Limit, Offered};
+use tollway_proto::port::{ControlLog, FlowQueuesConfig, Limit, Offered};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
-use crate::control::ControlLog;
 use crate::slab::Slab;
 
 /// Names one direction of a link.
