@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use tollway_scenario::run::EngineKind;
 
-/// Simulate networks whose links tell senders what they can carry.
+/// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///
 /// A scenario is a TOML file: nodes, links, flows, what happens on the way, what to compare. `scenarios/` has examples, and
 /// docs/src/first-ten-minutes.md writes one step by step.
@@ -104,7 +105,10 @@ pub(crate) struct Run {
     /// No progress and no hints, and no tables unless asked for as JSON.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// How many variants run at once; 0 means as many as there are processors.
+    /// What runs the packets: the simulator, or real datagrams on loopback, in real time.
+    #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
+    pub(crate) engine: Engine,
+    /// How many variants run at once; 0 means as many as there are processors. Live they run one after the other.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
     /// What the digest covers: the results, or every packet-hop.
@@ -120,6 +124,23 @@ pub(crate) enum Format {
     Csv,
     /// Parquet; needs a build with the feature `parquet`.
     Parquet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Virtual time, the same bits for the same seed.
+    Sim,
+    /// Real datagrams between sockets on loopback, in real time.
+    Live,
+}
+
+impl From<Engine> for EngineKind {
+    fn from(engine: Engine) -> EngineKind {
+        match engine {
+            Engine::Sim => EngineKind::Sim,
+            Engine::Live => EngineKind::Live,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -153,6 +174,10 @@ pub(crate) struct Reproduce {
     /// Compare the unmet claims with those listed in this file; exit 1 if the two differ in either direction.
     #[arg(long, value_name = "FILE")]
     pub(crate) check_unmet: Option<PathBuf>,
+    /// Real packets instead: run the experiments' live parts in both engines and hold them against each other. It takes
+    /// as long as the experiments say.
+    #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
+    pub(crate) engine: Engine,
     /// Print only totals and what is unmet.
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -24,6 +24,8 @@ use crate::wire;
 pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) now: Time,
+    /// Other work steps back.
+    pub(crate) real_time: bool,
     /// By local node, like `nodes`; apart, so that one thread can wait for all of them.
     sockets: Arc<[Socket]>,
     nodes: Vec<Node>,
@@ -158,6 +160,7 @@ impl Driver {
         Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
+            real_time: false,
             sockets: sockets.into(),
             nodes: names.into_iter().map(node).collect(),
             links: Vec::new(),

@@ -20,6 +20,7 @@ mod emulator;
 mod error;
 mod lateness;
 pub mod network;
+mod punctual;
 mod socket;
 mod wire;
 

@@ -11,6 +11,7 @@ use crate::driver::{Counters, Driver, Endpoint, Next};
 use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
 use crate::error::Error;
 use crate::lateness::Lateness;
+use crate::punctual::Punctual;
 use crate::socket::Socket;
 
 /// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
@@ -29,6 +30,9 @@ pub struct Network {
     flows: Vec<[Place; 2]>,
     now: Time,
     started: bool,
+    /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
+    /// of the run must not wait for anybody either.
+    on_time: Option<Punctual>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +123,7 @@ impl Network {
             flows: Vec::new(),
             now: Time::ZERO,
             started: false,
+            on_time: None,
         })
     }
 
@@ -187,14 +192,17 @@ impl Network {
             let clock = Clock::starting_at(self.now);
             self.drivers.iter_mut().for_each(|driver| driver.clock = clock);
         }
+        let on_time = self.on_time.get_or_insert_with(Punctual::thread).is_real_time();
         let Some((first, others)) = self.drivers.split_first_mut() else { return Ok(()) };
         let done = std::thread::scope(|scope| {
             let run = |driver: &mut Driver| {
-                precise_sleep();
+                let on_time = Punctual::thread();
+                driver.real_time = on_time.is_real_time();
                 driver.run_until(end)
             };
             let threads: Vec<_> = others.iter_mut().map(|driver| scope.spawn(move || run(driver))).collect();
-            let mut done = run(first);
+            first.real_time = on_time;
+            let mut done = first.run_until(end);
             for thread in threads {
                 let other = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 done = done.and(other);
@@ -225,6 +233,16 @@ impl Network {
     /// The present: the end of the last [`run_until`](Network::run_until).
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Whether the system gave the threads real-time priority, so that other work steps back.
+    pub fn real_time(&self) -> bool {
+        self.drivers.iter().all(|driver| driver.real_time)
+    }
+
+    /// How many flows there have been.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
     }
 
     /// How many threads run the nodes.
@@ -393,6 +411,7 @@ impl Network {
     /// # Errors
     /// [`Error::Unaccounted`] if the kernel tells and the sum is not what was sent.
     pub fn settle(&mut self) -> Result<Option<u64>, Error> {
+        self.on_time = None;
         self.drivers.iter_mut().for_each(Driver::drain);
         let kernel: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
         let Counters { sent, received, waiting, .. } = self.counters();
@@ -403,10 +422,4 @@ impl Network {
         }
         Ok(kernel)
     }
-}
-
-/// Asks the system to end this thread's sleeps on time instead of bundling them (50 µs by default on Linux).
-fn precise_sleep() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

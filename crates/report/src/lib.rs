@@ -11,6 +11,7 @@
 //! | … as a page of HTML, with tables | [`html::Page`] |
 //! | tables for a terminal | [`Overview::new`] |
 
+pub mod agreement;
 pub mod claim;
 mod data;
 mod experiment;

@@ -3,6 +3,7 @@
 use tollway_law::Time;
 
 use super::build::Built;
+use super::engine::Engine;
 use crate::plan::{LinkId, Plan, What};
 
 /// The instants of a plan at which something changes.
@@ -43,7 +44,7 @@ impl Agenda {
     }
 
     /// Applies everything that is due.
-    pub(super) fn apply(&mut self, plan: &Plan, built: &mut Built) {
+    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
         while self.next() <= built.network.now() {
             let (_, entry) = self.entries[self.at];
             self.at += 1;
@@ -57,8 +58,8 @@ impl Agenda {
     }
 }
 
-fn apply(what: What, built: &mut Built) {
-    let link = |built: &Built, link: LinkId| built.links[link.0 as usize];
+fn apply<E: Engine>(what: What, built: &mut Built<E>) {
+    let link = |built: &Built<E>, link: LinkId| built.links[link.0 as usize];
     match what {
         What::Rate(on, rate) => built.network.set_rate(link(built, on), rate),
         What::Delay(on, delay) => built.network.set_delay(link(built, on), delay),

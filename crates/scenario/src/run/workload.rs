@@ -9,6 +9,7 @@ use tollway_sim::{End, FlowId};
 
 use super::RunError;
 use super::build::{Built, FlowEnds};
+use super::engine::Engine;
 use super::measure::Meter;
 use crate::plan::{Arrivals, Data, Plan, Sizes, Workload};
 
@@ -86,7 +87,7 @@ impl Generator {
     }
 
     /// Starts every flow that is due.
-    pub(super) fn arrive(&mut self, plan: &Plan, built: &mut Built) {
+    pub(super) fn arrive<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
         let now = built.network.now();
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now {
@@ -128,7 +129,11 @@ impl Generator {
     }
 
     /// Takes note of the flows that are done, and lets their places go.
-    pub(super) fn collect(&mut self, built: &mut Built, meter: &mut Meter) -> Result<(), RunError> {
+    pub(super) fn collect<E: Engine>(
+        &mut self,
+        built: &mut Built<E>,
+        meter: &mut Meter,
+    ) -> Result<(), RunError> {
         self.done.clear();
         self.done.extend(built.network.drain_done());
         for &(flow, end, at) in &self.done {
