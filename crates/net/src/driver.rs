@@ -371,7 +371,7 @@ impl Driver {
         match done {
             Ok(()) => self.counters.sent += count,
             // No room, or nobody there any more: a datagram is lost, as datagrams may be.
-            Err(error) if is_loss(&error) => self.counters.unsent += count,
+            Err(error) if crate::socket::is_loss(&error) => self.counters.unsent += count,
             Err(source) => {
                 let node = self.nodes[node as usize].name.clone();
                 return Err(Error::Socket { node, action: "send", source });
@@ -595,13 +595,6 @@ fn quantise(end: &Endpoint, packet: &mut Packet) {
     if packet.flags.has(Flags::ECHO) {
         packet.toll.echo = end.encoding.quantise_echo(packet.toll.echo, end.heard_rtt, end.segment);
     }
-}
-
-/// Whether an error of sending means no more than that a datagram is lost.
-fn is_loss(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::*;
-    let no_buffers = error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error());
-    no_buffers || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
 }
 
 /// Bytes that one system call sends at most: what IP can carry.

@@ -9,15 +9,19 @@
 //! |---|---|
 //! | [`Network`] | nodes, links and flows; runs in real time |
 //! | [`LinkSpec`], [`Loss`] | an emulated link direction |
+//! | [`host::Host`] | ACP between processes, without emulation |
+//! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
 //!
 //! Nothing here decides how fast anybody may send: that is `tollway-law`'s, in either engine.
 
 mod buffers;
 mod clock;
+pub mod cookie;
 mod driver;
 mod emulator;
 mod error;
+pub mod host;
 mod lateness;
 pub mod network;
 mod punctual;

@@ -240,6 +240,12 @@ impl Network {
         self.drivers.iter().all(|driver| driver.real_time)
     }
 
+    /// Where a node's socket is.
+    pub fn addr(&self, node: u32) -> std::net::SocketAddr {
+        let place = self.nodes[node as usize];
+        self.drivers[place.driver].addr(place.at)
+    }
+
     /// How many flows there have been.
     pub fn flows(&self) -> usize {
         self.flows.len()

@@ -26,7 +26,12 @@ pub(crate) struct Inbox {
 impl Socket {
     /// A socket on any free port of the loopback interface.
     pub(crate) fn on_loopback() -> io::Result<Socket> {
-        let io = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Socket::on((Ipv4Addr::LOCALHOST, 0).into())
+    }
+
+    /// A socket on `addr`.
+    pub(crate) fn on(addr: SocketAddr) -> io::Result<Socket> {
+        let io = UdpSocket::bind(addr)?;
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
         // As large as the system lets an ordinary user have it: a burst waits there while the thread does other things.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
@@ -102,6 +107,13 @@ impl Inbox {
             metas: [RecvMeta::default(); BATCH],
         }
     }
+}
+
+/// Whether an error of sending means no more than that a datagram is lost.
+pub(crate) fn is_loss(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    let no_buffers = error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error());
+    no_buffers || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
 }
 
 /// The last column of `/proc/net/udp` in the row of a local port.

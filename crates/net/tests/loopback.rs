@@ -144,3 +144,33 @@ fn a_blackout_ends_and_the_flow_goes_on() {
     assert_eq!(network.server(flow).stats().bytes_delivered, 400_000);
     assert!(network.read_link(1).lost_before > 0);
 }
+
+#[test]
+fn strangers_are_counted_and_change_nothing() {
+    if !sockets() {
+        return;
+    }
+    let mut network = path(true, 1);
+    let flow = flow(&mut network, true, 200_000);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut bytes = [0xa5_u8; 600];
+    for i in 0..2_000u32 {
+        bytes[i as usize % 600] = bytes[i as usize % 600].wrapping_mul(31).wrapping_add(i as u8);
+        bytes[1] = 0x10;
+        let _ = stranger.send_to(&bytes[..(i as usize * 7) % 600], network.addr(i % 3));
+        if i % 100 == 0 {
+            network.run_until(network.now() + Time::from_millis(1)).unwrap();
+        }
+    }
+    let from = network.now();
+    for step in 1..400 {
+        network.run_until(from + Time::from_millis(50 * step)).unwrap();
+        if network.server(flow).stats().bytes_delivered == 200_000 {
+            break;
+        }
+    }
+    assert_eq!(network.server(flow).stats().bytes_delivered, 200_000);
+    // The kernel may have dropped some of them; none may have come further than the socket.
+    assert!(network.counters().strangers > 0 && network.counters().senseless == 0);
+    network.settle().unwrap();
+}
