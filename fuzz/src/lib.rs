@@ -1,4 +1,5 @@
 //! What the fuzz targets run; tests of the crates replay the corpus through the same functions.
 
 pub mod codecs;
+pub mod hosts;
 pub mod scenarios;

@@ -26,6 +26,8 @@ pub(crate) struct Driver {
     pub(crate) now: Time,
     /// Other work steps back.
     pub(crate) real_time: bool,
+    /// When it last slept.
+    rested: Time,
     /// By local node, like `nodes`; apart, so that one thread can wait for all of them.
     sockets: Arc<[Socket]>,
     nodes: Vec<Node>,
@@ -49,6 +51,8 @@ pub(crate) struct Driver {
     /// Datagrams read after the kernel had them.
     pub(crate) waits: Lateness,
     pub(crate) done: Vec<(u32, bool, Time)>,
+    /// Processor time that running took.
+    pub(crate) cpu: Time,
 }
 
 #[derive(Debug)]
@@ -161,6 +165,7 @@ impl Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
             real_time: false,
+            rested: Time::ZERO,
             sockets: sockets.into(),
             nodes: names.into_iter().map(node).collect(),
             links: Vec::new(),
@@ -177,6 +182,7 @@ impl Driver {
             timeouts: Lateness::default(),
             waits: Lateness::default(),
             done: Vec::new(),
+            cpu: Time::ZERO,
         }
     }
 
@@ -221,6 +227,13 @@ impl Driver {
 
     /// Runs until the clock shows `end`.
     pub(crate) fn run_until(&mut self, end: Time) -> Result<(), Error> {
+        let before = thread_cpu();
+        let done = self.turn_until(end);
+        self.cpu += thread_cpu().saturating_sub(before);
+        done
+    }
+
+    fn turn_until(&mut self, end: Time) -> Result<(), Error> {
         let sockets = Arc::clone(&self.sockets);
         let mut fds: Vec<PollFd<'_>> =
             sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
@@ -255,6 +268,12 @@ impl Driver {
     /// Waits for a datagram, or until shortly before `deadline`; the rest of the time it looks again and again, since no
     /// sleep ends on the microsecond. Answers how many sockets have something.
     fn wait(&mut self, fds: &mut [PollFd<'_>], deadline: Time) -> Result<usize, Error> {
+        if self.real_time && self.clock.now().saturating_sub(self.rested) > AWAKE {
+            // A real-time thread that never sleeps is stopped by the kernel for 50 ms in each second: better short
+            // rests than that.
+            std::thread::sleep(REST);
+            self.rested = self.clock.now();
+        }
         let before = self.clock.now();
         let span = deadline.saturating_sub(before).0.saturating_sub(self.overshoot + self.overshoot / 2);
         let timeout =
@@ -269,7 +288,11 @@ impl Driver {
             }
         };
         if span > 0 && ready == 0 {
-            let slept = self.clock.now().saturating_sub(before).0;
+            let now = self.clock.now();
+            let slept = now.saturating_sub(before).0;
+            if slept * 2 > REST.as_nanos() as u64 {
+                self.rested = now;
+            }
             let over = slept.saturating_sub(span).min(MOST_OVERSHOOT);
             self.overshoot = (self.overshoot * 15 + over) / 16;
             self.overshoot = self.overshoot.max(LEAST_OVERSHOOT);
@@ -563,6 +586,11 @@ impl Driver {
         }
     }
 
+    /// The names of its nodes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+
     /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
     pub(crate) fn drain(&mut self) {
         let sockets = Arc::clone(&self.sockets);
@@ -585,6 +613,12 @@ impl Driver {
     }
 }
 
+/// Processor time of the calling thread so far.
+fn thread_cpu() -> Time {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Time(spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64)
+}
+
 /// What is lost of a packet's toll when its sender writes it as bytes.
 #[cold]
 fn quantise(end: &Endpoint, packet: &mut Packet) {
@@ -599,6 +633,9 @@ fn quantise(end: &Endpoint, packet: &mut Packet) {
 
 /// Bytes that one system call sends at most: what IP can carry.
 const MOST_BYTES: usize = 65_000;
+/// How long a real-time thread goes without sleep at most, and how long it then does.
+const AWAKE: Time = Time::from_millis(1);
+const REST: std::time::Duration = std::time::Duration::from_micros(100);
 /// A train from here on stays in the buffer it was received into.
 const LONG: usize = 16_384;
 /// Bounds of what sleeps are taken to overshoot, ns.

@@ -33,4 +33,4 @@ pub use driver::Counters;
 pub use emulator::{LinkSpec, LinkStats, Loss, Only};
 pub use error::Error;
 pub use lateness::Lateness;
-pub use network::{FlowSpec, Network, Punctuality};
+pub use network::{FlowSpec, Load, Network, Punctuality};

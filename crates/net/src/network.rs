@@ -71,6 +71,17 @@ pub struct Punctuality {
     pub waits: Lateness,
 }
 
+/// What one thread did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The nodes it runs.
+    pub nodes: Vec<String>,
+    /// Processor time it took.
+    pub cpu: Time,
+    /// What it did in that time.
+    pub counters: Counters,
+}
+
 impl Network {
     /// Opens a socket for each node, named for messages, and lays `links` between them. `seed` is what random losses
     /// come from; the nodes are spread over `threads` threads, at least one.
@@ -375,6 +386,16 @@ impl Network {
         let mut sum = Counters::default();
         self.drivers.iter().for_each(|driver| sum.add(&driver.counters));
         sum
+    }
+
+    /// What each thread did so far.
+    pub fn loads(&self) -> Vec<Load> {
+        let load = |driver: &Driver| Load {
+            nodes: driver.names().map(str::to_owned).collect(),
+            cpu: driver.cpu,
+            counters: driver.counters,
+        };
+        self.drivers.iter().map(load).collect()
     }
 
     /// How late the emulation has been so far.

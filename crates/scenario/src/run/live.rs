@@ -129,7 +129,7 @@ pub(super) fn network(plan: &Plan) -> Result<(Live, Vec<LinkId>), RunError> {
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
 }
 
-/// One thread for each [`BUSY`] that the flows could send together, as many as there are processors at most.
+/// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
 fn threads(plan: &Plan) -> usize {
     let slowest = |route: &[crate::plan::LinkId]| {
         route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
@@ -140,7 +140,7 @@ fn threads(plan: &Plan) -> usize {
     // All flows together get no more through than the busiest links let them.
     let most = plan.links.iter().map(|link| link.rate.mbps()).fold(0.0, f64::max) * 2.0;
     let load = flows.chain(workloads).sum::<f64>().min(most);
-    ((load / BUSY).ceil() as usize).clamp(1, cores)
+    ((load / BUSY).ceil() as usize).clamp(1, cores.saturating_sub(1).max(1))
 }
 
 /// The live engine, which keeps what went wrong until somebody can be told.
