@@ -30,6 +30,7 @@ Examples:
   tollway run mine.toml
   tollway run mine.toml --out out/mine                       # then open out/mine/NAME.html
   tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
+  tollway run mine.toml --engine live                        # real packets, in real time
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'";
 
 const RUN_MORE: &str = "\
@@ -41,6 +42,9 @@ Examples:
       flows, links (a row an interval) and summary, link_summary (a row a run) as CSV and Arrow.
   tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
       Sets keys otherwise than the file does; `*` stands for every name. Quote it for the shell.
+  tollway run mine.toml --engine live
+      The same on real datagrams between sockets on loopback: it takes as long as it says, and prints
+      how late it was (docs/src/live.md).
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
       One JSON object on standard output and nothing else.
 
@@ -53,7 +57,8 @@ const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   tollway reproduce --list
   tollway reproduce xcp/validation                           # one experiment
-  tollway reproduce xcp --json                               # all of a paper's, for a program";
+  tollway reproduce xcp --json                               # all of a paper's, for a program
+  tollway reproduce --engine live xcp                        # real packets beside simulated ones";
 
 const REPRODUCE_MORE: &str = "\
 Examples:
@@ -81,7 +86,8 @@ pub(crate) enum Command {
 
 /// Run a scenario file and print what each flow and link did.
 ///
-/// A file's variants run beside each other. Results are the same for a seed, on any machine and for any number of jobs.
+/// A file's variants run beside each other. Simulated results are the same for a seed, on any machine and for any number of
+/// jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = RUN_MORE)]
 pub(crate) struct Run {
