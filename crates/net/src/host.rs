@@ -345,7 +345,7 @@ fn pump(
         let broken = count > 0
             && (!more
                 || len > segment
-                || train.len() % segment != 0
+                || !train.len().is_multiple_of(segment)
                 || count == longest
                 || train.len() + len > MOST_BYTES);
         if broken {

@@ -79,13 +79,15 @@ fn workloads_changes_losses_and_both_directions_run_live() {
     if !sockets() {
         return;
     }
-    let text = DUMBBELL.replace("[flow.f.xcp]\n    pacing = true", "both-ways = true\n    stop = \"1 s\"")
-        + r#"
+    let text = DUMBBELL.replace(
+        "[flow.f.xcp]\n    pacing = true",
+        "both-ways = true\n    receive-buffer = \"60 kB\"\n    stop = \"1 s\"",
+    ) + r#"
         [workload.w]
         from = "s.1"
         to = "d"
         law = "newreno"
-        arrivals = { every = "200 ms" }
+        arrivals = { interval = "200 ms" }
         sizes = "20 kB"
         [[change]]
         at = "500 ms"
