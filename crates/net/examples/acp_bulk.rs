@@ -87,14 +87,10 @@ fn both(bytes: u64) -> Result<(), Box<dyn std::error::Error>> {
     let mut server = host(Some(random_key()))?;
     let addr = server.addr();
     let (wall, cpu) = (Instant::now(), process_cpu());
-    let receiver = std::thread::spawn(move || {
-        loop {
-            match server.run(Time::from_secs(60)) {
-                Ok(Some(HostEvent::Finished(_))) => return Ok(server.stats().received),
-                Ok(other) => return Err(format!("{other:?}")),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
+    let receiver = std::thread::spawn(move || match server.run(Time::from_secs(600)) {
+        Ok(Some(HostEvent::Finished(_))) => Ok(server.stats().received),
+        Ok(other) => Err(format!("{other:?}")),
+        Err(error) => Err(error.to_string()),
     });
     send(addr, bytes)?;
     let received = receiver.join().map_err(|_| "the receiver panicked")??;
