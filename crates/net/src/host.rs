@@ -4,7 +4,7 @@
 //! [pattern](crate) of the live engine, made by the sender and checked by the receiver.
 //!
 //! A listener keeps nothing of anybody who has not shown that it receives at its address: an opening without a good
-//! [cookie](crate::cookie) is answered with one and forgotten, everything else from strangers is thrown away.
+//! [cookie] is answered with one and forgotten, everything else from strangers is thrown away.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
