@@ -2,4 +2,5 @@
 
 pub mod codecs;
 pub mod inputs;
+pub mod hosts;
 pub mod scenarios;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use tollway_scenario::run::EngineKind;
 
-/// Simulate networks whose links tell senders what they can carry.
+/// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///
 /// A scenario is a TOML file: nodes, links, flows, what happens on the way, what to compare. `scenarios/` has examples, and
 /// docs/src/first-ten-minutes.md writes one step by step.
@@ -29,6 +30,7 @@ Examples:
   tollway run mine.toml
   tollway run mine.toml --out out/mine                       # then open out/mine/NAME.html
   tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
+  tollway run mine.toml --engine live                        # real packets, in real time
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'";
 
 const RUN_MORE: &str = "\
@@ -40,6 +42,9 @@ Examples:
       flows, links (a row an interval) and summary, link_summary (a row a run) as CSV and Arrow.
   tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
       Sets keys otherwise than the file does; `*` stands for every name. Quote it for the shell.
+  tollway run mine.toml --engine live
+      The same on real datagrams between sockets on loopback: it takes as long as it says, and prints
+      how late it was (docs/src/live.md).
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
       One JSON object on standard output and nothing else.
 
@@ -55,7 +60,8 @@ const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   tollway reproduce --list
   tollway reproduce xcp/validation                           # one experiment
-  tollway reproduce xcp --json                               # all of a paper's, for a program";
+  tollway reproduce xcp --json                               # all of a paper's, for a program
+  tollway reproduce --engine live xcp                        # real packets beside simulated ones";
 
 const REPRODUCE_MORE: &str = "\
 Examples:
@@ -144,7 +150,8 @@ pub(crate) enum Command {
 
 /// Run a scenario file and print what each flow and link did.
 ///
-/// A file's variants run beside each other. Results are the same for a seed, on any machine and for any number of jobs.
+/// A file's variants run beside each other. Simulated results are the same for a seed, on any machine and for any number of
+/// jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = RUN_MORE)]
 pub(crate) struct Run {
@@ -174,7 +181,10 @@ pub(crate) struct Run {
     /// No progress and no hints, and no tables unless asked for as JSON.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// How many variants run at once; 0 means as many as there are processors.
+    /// What runs the packets: the simulator, or real datagrams on loopback, in real time.
+    #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
+    pub(crate) engine: Engine,
+    /// How many variants run at once; 0 means as many as there are processors. Live they run one after the other.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
     /// What the digest covers: the results, or every packet-hop.
@@ -190,6 +200,23 @@ pub(crate) enum Format {
     Csv,
     /// Parquet; needs a build with the feature `parquet`.
     Parquet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Virtual time, the same bits for the same seed.
+    Sim,
+    /// Real datagrams between sockets on loopback, in real time.
+    Live,
+}
+
+impl From<Engine> for EngineKind {
+    fn from(engine: Engine) -> EngineKind {
+        match engine {
+            Engine::Sim => EngineKind::Sim,
+            Engine::Live => EngineKind::Live,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -223,6 +250,10 @@ pub(crate) struct Reproduce {
     /// Compare the unmet claims with those listed in this file; exit 1 if the two differ in either direction.
     #[arg(long, value_name = "FILE")]
     pub(crate) check_unmet: Option<PathBuf>,
+    /// Real packets instead: run the experiments' live parts in both engines and hold them against each other. It takes
+    /// as long as the experiments say.
+    #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
+    pub(crate) engine: Engine,
     /// Print only totals and what is unmet.
     #[arg(long, short)]
     pub(crate) quiet: bool,

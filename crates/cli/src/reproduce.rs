@@ -4,11 +4,13 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 
-use tollway_report::Gallery;
+use tollway_report::agreement;
 use tollway_report::claim::{Ledger, Report};
-use tollway_report::reproduce::{ReproduceError, list, read, reproduce as run_one, select};
+use tollway_report::reproduce::{Found, ReproduceError, list, read, reproduce as run_one, select};
+use tollway_report::{Experiment, Gallery};
+use tollway_scenario::file::Scenario;
 
-use crate::args::Reproduce;
+use crate::args::{Engine, Reproduce};
 use crate::fail::Failure;
 use crate::terminal::{self, Bars, say};
 
@@ -27,10 +29,17 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     let mut gallery = Gallery::default();
     let talk = !args.json && !args.quiet;
     for found in select(&args.papers, &args.names)? {
-        if talk {
+        if talk && args.engine == Engine::Sim {
             say(format_args!("{}\n", found.name));
         }
         let (scenario, experiment) = read(&found)?;
+        if args.engine == Engine::Live {
+            match live(&found, &scenario, &experiment, talk)? {
+                Some(report) => all.extend(report),
+                None => return Ok(ExitCode::from(130)),
+            }
+            continue;
+        }
         let bars = Bars::new(&found.name, scenario.variants(), talk);
         let tell = |i: usize, share: f64| {
             bars.set(i, share);
@@ -53,6 +62,9 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
         all.extend(reproduced.report);
     }
+    if args.engine == Engine::Live && all.claims.is_empty() {
+        return Err(ReproduceError::NothingLive.into());
+    }
     if args.json {
         say(format_args!("{}\n", all.to_json()));
     } else {
@@ -71,11 +83,46 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
     }
     if let Some(ledger) = ledger {
-        let differences = ledger.compare(&all, args.names.is_empty());
+        let differences = ledger.compare(&all, args.names.is_empty() && args.engine == Engine::Sim);
         differences.iter().for_each(|difference| eprintln!("{difference}"));
         return Ok(ExitCode::from(u8::from(!differences.is_empty())));
     }
     Ok(ExitCode::from(u8::from(all.unmet > 0)))
+}
+
+/// An experiment's live parts, held against the simulator; `None` if Ctrl-C ended them.
+fn live(
+    found: &Found,
+    scenario: &Scenario,
+    experiment: &Experiment,
+    talk: bool,
+) -> Result<Option<Report>, Failure> {
+    let interrupted = terminal::interrupt_flag();
+    let mut all = Report::default();
+    for comparison in &experiment.live {
+        let scenario = agreement::scenario(scenario.text(), &found.path, comparison)?;
+        if talk {
+            let seconds = scenario.variants().iter().map(|variant| variant.plan.duration.as_secs_f64());
+            say(format_args!("{}: {:.0} s of real time\n", comparison.id, seconds.sum::<f64>()));
+        }
+        let bars = Bars::new(&found.name, scenario.variants(), talk);
+        let tell = |i: usize, share: f64| {
+            bars.set(i, share);
+            !interrupted.load(Ordering::Relaxed)
+        };
+        let report = agreement::agree(&scenario, experiment, comparison, Some(&tell))?;
+        bars.clear();
+        if interrupted.load(Ordering::Relaxed) {
+            eprintln!("interrupted: half a run shows nothing, so nothing is judged");
+            return Ok(None);
+        }
+        if talk {
+            say(report.to_table(terminal::width()));
+            say("\n");
+        }
+        all.extend(report);
+    }
+    Ok(Some(all))
 }
 
 /// The peer programs that some claims compare with and that are not installed here.

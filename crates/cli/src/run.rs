@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
-use tollway_report::session::{Account, Ran, Session};
+use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{Capture, DigestMode, variant_path};
+use tollway_scenario::run::{Capture, DigestMode, LiveInfo, variant_path};
 use tollway_scenario::tables::RunResult;
 
-use crate::args::{Digest, Format, Run};
+use crate::args::{Digest, Engine, Format, Run};
 use crate::fail::Failure;
 use crate::terminal::{self, Bars, say};
 
@@ -30,6 +30,18 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
             "this build of tollway cannot write Parquet"
         )));
     }
+    if args.engine == Engine::Live && args.digest == Digest::Packets {
+        return Err(Failure::input(miette::miette!(
+            help = "leave out `--digest packets`, or run it with `--engine sim`",
+            "a live run has no digest of its packets: real time is never the same twice"
+        )));
+    }
+    if args.engine == Engine::Live && args.jobs > 1 {
+        return Err(Failure::input(miette::miette!(
+            help = "leave out `--jobs`",
+            "live variants run one after the other: beside each other they would take each other's time"
+        )));
+    }
 
     let capture =
         args.pcap.clone().map(|path| Capture { links: args.pcap_link.clone(), ..Capture::new(path) });
@@ -46,6 +58,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         csv: args.format.contains(&Format::Csv),
         parquet: args.format.contains(&Format::Parquet),
         jobs: args.jobs,
+        engine: args.engine.into(),
         digest: match args.digest {
             Digest::Results => DigestMode::Results,
             Digest::Packets => DigestMode::Packets,
@@ -96,6 +109,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
             say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");
         }
     }
+    warn_if_late(&runs);
     if interrupted.load(Ordering::Relaxed) {
         eprintln!("interrupted: these are the results up to there");
         return Ok(ExitCode::from(130));
@@ -136,9 +150,37 @@ fn print_tables(title: &str, runs: &[Ran]) {
     let hops: u64 = runs.iter().map(|ran| ran.info.packet_hops).sum();
     let seconds: f64 = runs.iter().map(|ran| ran.info.run_cpu_s).sum();
     let simulated: f64 = runs.iter().map(|ran| ran.info.duration.as_secs_f64()).sum();
+    let lives: Vec<&LiveInfo> = runs.iter().filter_map(|ran| ran.info.live.as_ref()).collect();
+    if lives.is_empty() {
+        say(format_args!(
+            "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second\n",
+            hops as f64 * 1e-6,
+            hops as f64 * 1e-6 / seconds.max(1e-9),
+        ));
+        return;
+    }
     say(format_args!(
-        "\nsimulated {simulated:.0} s of network time in {seconds:.2} s of processor time: {:.1} million packet-hops, {:.1} million a second\n",
-        hops as f64 * 1e-6,
-        hops as f64 * 1e-6 / seconds.max(1e-9),
+        "\nran live for {simulated:.0} s with {seconds:.2} s of processor time: {hops} datagrams from socket to socket\n"
     ));
+    say(lateness_table(runs, terminal::width()));
+}
+
+/// Says so, loudly, where the machine was too slow for its results to mean what they seem to.
+fn warn_if_late(runs: &[Ran]) {
+    for ran in runs {
+        let Some(live) = ran.info.live.as_ref().filter(|live| !live.kept_up()) else { continue };
+        let name = match ran.result.variant.as_str() {
+            "" => String::new(),
+            name => format!("variant `{name}`: "),
+        };
+        let late = live.punctuality.departures.percentile(0.99);
+        let drops = live.kernel_drops.unwrap_or(0);
+        eprintln!(
+            "WARNING: {name}this machine did not keep up: one departure in a hundred was {:.1} ms late or more, and the \
+             kernel dropped {drops} datagrams; do not trust these results beyond that (slower links, fewer flows, a quieter \
+             machine{} help)",
+            late.as_millis_f64(),
+            if live.real_time { "" } else { " or running as root, which gives real-time priority," },
+        );
+    }
 }

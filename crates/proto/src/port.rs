@@ -1,8 +1,10 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
+mod control;
 mod dual;
 mod flows;
 
+pub use control::{ControlInterval, ControlLog};
 pub use dual::DualQueueConfig;
 pub use flows::FlowQueuesConfig;
 

@@ -6,6 +6,7 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
+use crate::agreement::Comparison;
 use crate::claim::{Bound, Claim, Context, Distance, Measurement, Side};
 use crate::grid::Cells;
 use crate::plot::{PlotSpec, is_plottable, plottable};
@@ -24,6 +25,8 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// What to draw.
     pub plots: Vec<PlotSpec>,
+    /// What of it runs on real packets too.
+    pub live: Vec<Comparison>,
     /// The file's folder, where reference series lie.
     pub folder: PathBuf,
     /// Where its variants lie in its grid, which the scenario knows: [`Cells::of`].
@@ -64,6 +67,7 @@ impl Experiment {
             name: file.name,
             title: file.title,
             source: file.source,
+            live: file.live,
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
         };
@@ -133,6 +137,8 @@ struct File {
     claim: Vec<Spanned<Table>>,
     #[serde(default)]
     plot: Vec<Spanned<PlotSpec>>,
+    #[serde(default)]
+    live: Vec<Comparison>,
 }
 
 /// What is wrong with a claim, and at which word.

@@ -12,6 +12,7 @@
 //! | … of many experiments as one page, with their claims | [`Gallery`] |
 //! | tables for a terminal | [`Overview::new`] |
 
+pub mod agreement;
 mod allocations;
 pub mod claim;
 pub mod compare;

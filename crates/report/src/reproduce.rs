@@ -61,6 +61,18 @@ pub enum ReproduceError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Experiment(#[from] ExperimentError),
+    /// A comparison with real packets names a variant that the file has not.
+    #[error("live claim `{claim}`: there is no variant `{name}`")]
+    NoVariant {
+        /// The comparison.
+        claim: String,
+        /// The variant.
+        name: String,
+    },
+    /// No experiment of those named says what of it runs on real packets.
+    #[error("none of these experiments has a part that runs live")]
+    #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
+    NothingLive,
     /// A run failed.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -7,13 +7,15 @@ use arrow_array::RecordBatch;
 use rayon::prelude::*;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Value, json};
+use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{self, Capture, DigestMode, Finished, RunError, RunInfo};
+use tollway_scenario::run::{self, Capture, DigestMode, EngineKind, Finished, LiveInfo, RunError, RunInfo};
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
 use crate::data;
 use crate::deviation::{Deviation, NoDeviation};
 use crate::ideal::ideal_mbps;
+use crate::text::{Align, TextTable};
 
 /// How to run a scenario.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +26,11 @@ pub struct Session {
     pub csv: bool,
     /// Whether Parquet files are written to `out`.
     pub parquet: bool,
-    /// How many variants run at once; zero means as many as there are processors.
+    /// How many variants run at once; zero means as many as there are processors. Live it is one, always: they would take
+    /// each other's time.
     pub jobs: usize,
+    /// What runs the packets.
+    pub engine: EngineKind,
     /// What digests cover.
     pub digest: DigestMode,
     /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
@@ -82,7 +87,7 @@ impl Session {
     pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
         let variants = scenario.variants();
         let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.jobs)
+            .num_threads(if self.engine == EngineKind::Live { 1 } else { self.jobs })
             .build()
             .map_err(|e| SessionError::Threads { jobs: self.jobs, message: e.to_string() })?;
         let first_error = Mutex::new(None);
@@ -123,6 +128,7 @@ impl Session {
         };
         let tell = progress.map(|progress| move |share| progress(i, share));
         let options = run::Options {
+            engine: self.engine,
             outputs,
             ideal_mbps: ideal_mbps(plan),
             digest: self.digest,
@@ -182,7 +188,8 @@ impl Serialize for Account<'_> {
         map.serialize_entry("scenario", &plan.name)?;
         map.serialize_entry("title", &plan.title)?;
         map.serialize_entry("seed", &plan.seed)?;
-        map.serialize_entry("engine", "sim")?;
+        let live = runs.iter().any(|ran| ran.info.live.is_some());
+        map.serialize_entry("engine", if live { EngineKind::Live.name() } else { EngineKind::Sim.name() })?;
         map.serialize_entry("duration_s", &plan.duration.as_secs_f64())?;
         map.serialize_entry("notes", self.scenario.notes())?;
         map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
@@ -190,7 +197,8 @@ impl Serialize for Account<'_> {
         map.serialize_entry("deviation", &worst(runs))?;
         map.serialize_entry("events", &total(|info| info.events))?;
         map.serialize_entry("packet_hops", &total(|info| info.packet_hops))?;
-        map.serialize_entry("digest", &format!("{digest:016x}"))?;
+        // Real time has no digest: no two runs are the same to the bit.
+        map.serialize_entry("digest", &(!live).then(|| format!("{digest:016x}")))?;
         map.serialize_entry("setup_s", &seconds(|info| info.setup_s))?;
         map.serialize_entry("run_cpu_s", &seconds(|info| info.run_cpu_s))?;
         map.serialize_entry("run_wall_s", &seconds(|info| info.run_wall_s))?;
@@ -251,7 +259,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
                 "stopped": ran.info.stopped,
                 "events": ran.info.events,
                 "packet_hops": ran.info.packet_hops,
-                "digest": format!("{:016x}", ran.info.digest),
+                "digest": ran.info.live.is_none().then(|| format!("{:016x}", ran.info.digest)),
                 "packets_created": ran.info.census.created,
                 "packets_dropped": ran.info.census.dropped,
                 "deviation": ran.deviation.as_ref().ok().map(Deviation::to_json),
@@ -259,7 +267,83 @@ fn each(runs: &[Ran]) -> Vec<Value> {
                 "run_cpu_s": ran.info.run_cpu_s,
                 "run_wall_s": ran.info.run_wall_s,
                 "extra": ran.result.extra,
+                "live": ran.info.live.as_ref().map(live_account),
+                "lateness": ran.info.live.as_ref().map(lateness),
             })
         })
         .collect()
+}
+
+/// What a live run did with real datagrams.
+fn live_account(live: &LiveInfo) -> Value {
+    let counters = &live.counters;
+    json!({
+        "threads": live.threads,
+        "real_time_priority": live.real_time,
+        "kept_up": live.kept_up(),
+        "datagrams_sent": counters.sent,
+        "datagrams_received": counters.received,
+        "datagrams_waiting": counters.waiting,
+        "datagrams_unsent": counters.unsent,
+        "datagrams_senseless": counters.senseless,
+        "datagrams_from_strangers": counters.strangers,
+        "kernel_drops": live.kernel_drops,
+        "send_calls": counters.sends,
+        "receive_calls": counters.receives,
+    })
+}
+
+/// How late live runs were, as a table for a terminal.
+pub fn lateness_table(runs: &[Ran], width: usize) -> String {
+    let mut table = TextTable::new(&[
+        ("late by (µs)", Align::Left),
+        ("variant", Align::Left),
+        ("count", Align::Right),
+        ("median", Align::Right),
+        ("90 %", Align::Right),
+        ("99 %", Align::Right),
+        ("99.9 %", Align::Right),
+        ("worst", Align::Right),
+    ]);
+    for ran in runs {
+        let Some(live) = &ran.info.live else { continue };
+        let lateness = &live.punctuality;
+        let kinds = [
+            ("sent to the next node", &lateness.departures),
+            ("timers", &lateness.timeouts),
+            ("read from the socket", &lateness.waits),
+        ];
+        for (what, kind) in kinds {
+            let us = |time: Time| format!("{:.0}", time.0 as f64 * 1e-3);
+            let mut row = vec![what.to_owned(), ran.result.variant.clone(), kind.count().to_string()];
+            row.extend([0.5, 0.9, 0.99, 0.999].map(|p| us(kind.percentile(p))));
+            row.push(us(kind.max()));
+            table.row(row);
+        }
+    }
+    table.print(width)
+}
+
+/// How late a live run was.
+fn lateness(live: &LiveInfo) -> Value {
+    let lateness = &live.punctuality;
+    let us = |time: Time| time.0 as f64 * 1e-3;
+    let kinds = [
+        ("departures", &lateness.departures),
+        ("timeouts", &lateness.timeouts),
+        ("socket_waits", &lateness.waits),
+    ];
+    let rows = kinds.map(|(name, kind)| {
+        let row = json!({
+            "count": kind.count(),
+            "mean_us": us(kind.mean()),
+            "p50_us": us(kind.percentile(0.5)),
+            "p90_us": us(kind.percentile(0.9)),
+            "p99_us": us(kind.percentile(0.99)),
+            "p999_us": us(kind.percentile(0.999)),
+            "max_us": us(kind.max()),
+        });
+        (name.to_owned(), row)
+    });
+    Value::Object(rows.into_iter().collect())
 }

@@ -12,7 +12,6 @@
 //! entities' ids, and whatever the caller does between two [`Network::run_until`] comes before the events of that
 //! instant.
 
-mod control;
 mod link;
 mod meter;
 mod network;
@@ -22,10 +21,10 @@ mod source;
 mod tap;
 mod trace;
 
-pub use control::ControlInterval;
 pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
 pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};
+pub use tollway_proto::port::ControlInterval;
 pub use trace::{Trace, TraceError};

@@ -4,10 +4,9 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{Limit, Offered, Queues};
+use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
-use crate::control::ControlLog;
 use crate::meter::Watch;
 use crate::slab::Slab;
 use crate::trace::{Cursor, Trace};

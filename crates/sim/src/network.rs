@@ -3,10 +3,9 @@
 use tollway_law::link::AnyLink;
 use tollway_law::meter::{FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
-use tollway_proto::port::Limit;
+use tollway_proto::port::{ControlInterval, ControlLog, Limit};
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
-use crate::control::{ControlInterval, ControlLog};
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::meter::{Meters, Watch};
 use crate::scheduler::Scheduler;

@@ -119,6 +119,25 @@ pub fn load(datagram: &[u8]) -> Result<(Flags, Toll), AcpError> {
     Ok((flags_of(fixed), checked_toll(fixed)?))
 }
 
+/// What a router's port goes by: flow, size, flags and toll, as the packet that moves through it; the fields that are
+/// the ends' own are left at zero.
+///
+/// # Errors
+/// As [`load`], and [`AcpError::TooLong`].
+#[inline]
+pub fn load_packet(datagram: &[u8]) -> Result<Packet, AcpError> {
+    let fixed = fixed(datagram)?;
+    let size =
+        u16::try_from(datagram.len() + OVERHEAD).map_err(|_| AcpError::TooLong { have: datagram.len() })?;
+    Ok(Packet {
+        toll: checked_toll(fixed)?,
+        flow: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+        size,
+        flags: flags_of(fixed),
+        ..Packet::default()
+    })
+}
+
 /// Writes the toll over that of the header, in place: 24 bytes and no others.
 ///
 /// # Errors
@@ -387,6 +406,9 @@ mod tests {
             let original = datagram(&packet, &sack, 9);
             let mut bytes = original.clone();
             prop_assert_eq!(load(&bytes), Ok((packet.flags, packet.toll)));
+            let seen = load_packet(&bytes).unwrap();
+            prop_assert_eq!((seen.flags, seen.toll, seen.flow), (packet.flags, packet.toll, packet.flow));
+            prop_assert_eq!(usize::from(seen.size), bytes.len() + OVERHEAD);
             store(&mut bytes, &written).unwrap();
             prop_assert_eq!(load(&bytes), Ok((packet.flags, written)));
             prop_assert_eq!(&bytes[..TOLL_AT], &original[..TOLL_AT]);
@@ -406,6 +428,7 @@ mod tests {
             }
             let _ = decode(&bytes);
             let _ = load(&bytes);
+            let _ = load_packet(&bytes);
             let _ = store(&mut bytes, &Toll::default());
             let _ = mark(&mut bytes);
         }

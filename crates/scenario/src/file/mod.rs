@@ -161,6 +161,15 @@ impl Scenario {
         &self.notes
     }
 
+    /// The same with only the variants of these names, if there is any.
+    pub fn only<S: AsRef<str>>(mut self, names: &[S]) -> Scenario {
+        let named = |variant: &Variant| names.iter().any(|name| name.as_ref() == variant.name);
+        if self.variants.iter().any(named) {
+            self.variants.retain(named);
+        }
+        self
+    }
+
     /// What the file is called in messages.
     pub fn file(&self) -> &str {
         &self.file

@@ -4,6 +4,7 @@ use tollway_law::link::AnyLink;
 use tollway_law::{Budget, Time};
 
 use super::build::Built;
+use super::engine::Engine;
 use super::hosts::Hosts;
 use crate::plan::{LinkId, Plan, What};
 
@@ -45,7 +46,7 @@ impl Agenda {
     }
 
     /// Applies everything that is due.
-    pub(super) fn apply(&mut self, plan: &Plan, built: &mut Built, hosts: &mut Hosts) {
+    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
         while self.next() <= built.network.now() {
             let (_, entry) = self.entries[self.at];
             self.at += 1;
@@ -59,8 +60,8 @@ impl Agenda {
     }
 }
 
-fn apply(what: What, built: &mut Built, hosts: &mut Hosts) {
-    let link = |built: &Built, link: LinkId| built.links[link.0 as usize];
+fn apply<E: Engine>(what: What, built: &mut Built<E>, hosts: &mut Hosts) {
+    let link = |built: &Built<E>, link: LinkId| built.links[link.0 as usize];
     match what {
         What::Rate(on, rate) => built.network.set_rate(link(built, on), rate),
         What::Delay(on, delay) => built.network.set_delay(link(built, on), delay),

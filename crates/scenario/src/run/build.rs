@@ -1,4 +1,4 @@
-//! A [`Plan`] made into a simulated network.
+//! A [`Plan`] made into a network of either engine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,25 +12,24 @@ use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{DualQueueConfig, FlowQueuesConfig, Queues};
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
-use tollway_sim::{
-    Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
-};
+use tollway_sim::{Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, SourceId};
 
+use super::engine::{Engine, Start};
 use crate::plan::{
     self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Request, SenderLaw,
     TransportId, Trick, XcpForm,
 };
 
-/// The simulated network and what of the plan became what.
-pub(super) struct Built {
-    pub(super) network: Network<Connection>,
+/// The network and what of the plan became what.
+pub(super) struct Built<E: Engine> {
+    pub(super) network: E,
     /// By [`plan::LinkId`].
     pub(super) links: Vec<LinkId>,
     /// By [`plan::FlowId`].
     pub(super) flows: Vec<FlowId>,
     /// There and back, by workload and path.
-    pub(super) workload_routes: Vec<Vec<(RouteId, RouteId)>>,
-    sources: Vec<tollway_sim::SourceId>,
+    pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
+    sources: Vec<SourceId>,
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
     losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
     configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
@@ -39,9 +38,9 @@ pub(super) struct Built {
 }
 
 /// A flow to be started.
-pub(super) struct FlowEnds {
+pub(super) struct FlowEnds<R> {
     pub(super) transport: TransportId,
-    pub(super) route: (RouteId, RouteId),
+    pub(super) route: (R, R),
     pub(super) data: Data,
     pub(super) receive_buffer: u32,
     pub(super) send_buffer: u32,
@@ -49,35 +48,41 @@ pub(super) struct FlowEnds {
     pub(super) stop: Time,
 }
 
-impl Built {
-    pub(super) fn new(plan: &Plan) -> Built {
-        let mut network = Network::new(plan.seed);
-        network.reserve(plan.links.len(), plan.flows.len());
-        let add_link = |(i, link): (usize, &plan::Link)| {
-            network.add_link(LinkSpec {
-                rate: link.rate,
-                delay: link.delay,
-                overhead: link.overhead,
-                law: link_law(plan, i),
-                limit: link.limit,
-                queues: queues(plan, i),
-            })
-        };
-        let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
-        for (link, &id) in plan.links.iter().zip(&links) {
-            if let Some(trace) = &link.trace {
-                network.set_trace(id, trace.clone());
-            }
+/// The simulator's network, with the plan's links, media and meters.
+pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
+    let mut network = Network::new(plan.seed);
+    network.reserve(plan.links.len(), plan.flows.len());
+    let add_link = |(i, link): (usize, &plan::Link)| {
+        network.add_link(LinkSpec {
+            rate: link.rate,
+            delay: link.delay,
+            overhead: link.overhead,
+            law: link_law(plan, i),
+            limit: link.limit,
+            queues: queues(plan, i),
+        })
+    };
+    let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
+    for (link, &id) in plan.links.iter().zip(&links) {
+        if let Some(trace) = &link.trace {
+            network.set_trace(id, trace.clone());
         }
-        for medium in &plan.media {
-            let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
-            network.add_medium(&members);
+    }
+    for medium in &plan.media {
+        let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
+        network.add_medium(&members);
+    }
+    for (i, link) in plan.links.iter().enumerate() {
+        if let (Some(meter), Some(twin)) = (link.meter, link.twin) {
+            network.add_meter(links[i], links[twin.0 as usize], meter_config(meter));
         }
-        for (i, link) in plan.links.iter().enumerate() {
-            if let (Some(meter), Some(twin)) = (link.meter, link.twin) {
-                network.add_meter(links[i], links[twin.0 as usize], meter_config(meter));
-            }
-        }
+    }
+    (network, links)
+}
+
+impl<E: Engine> Built<E> {
+    /// Lays the plan's flows and sources over a network that has its links.
+    pub(super) fn new(plan: &Plan, network: E, links: Vec<LinkId>) -> Built<E> {
         let mut built = Built {
             network,
             links,
@@ -93,14 +98,8 @@ impl Built {
         }
         for cbr in &plan.cbrs {
             let route = built.route(&cbr.route, RouteEnd::Sink);
-            built.sources.push(built.network.add_source(SourceSpec {
-                route,
-                rate: cbr.rate,
-                size: cbr.packet_size,
-                start: cbr.start,
-                stop: cbr.stop,
-                on_off: cbr.on_off,
-            }));
+            let source = built.network.add_source(cbr, route);
+            built.sources.extend(source);
         }
         for workload in &plan.workloads {
             let routes = workload.paths.iter().map(|path| built.routes(path)).collect();
@@ -122,17 +121,22 @@ impl Built {
         built
     }
 
-    fn routes(&mut self, path: &plan::Path) -> (RouteId, RouteId) {
+    fn routes(&mut self, path: &plan::Path) -> (E::Route, E::Route) {
         (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client))
     }
 
-    fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> RouteId {
+    fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> E::Route {
         let links: Vec<LinkId> = links.iter().map(|link| self.links[link.0 as usize]).collect();
         self.network.add_route(&links, end)
     }
 
     /// Adds a flow, in the place of `vacant` if there is one.
-    pub(super) fn start_flow(&mut self, plan: &Plan, ends: FlowEnds, vacant: Option<FlowId>) -> FlowId {
+    pub(super) fn start_flow(
+        &mut self,
+        plan: &Plan,
+        ends: FlowEnds<E::Route>,
+        vacant: Option<FlowId>,
+    ) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
         let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
         let config = self
@@ -159,7 +163,7 @@ impl Built {
             }
         }
         let (forward, back) = ends.route;
-        let spec = FlowSpec {
+        let start = Start {
             client,
             server,
             forward,
@@ -169,13 +173,7 @@ impl Built {
             encoding: encoding(transport.encoding),
             segment: u32::from(transport.packet_size),
         };
-        match vacant {
-            None => self.network.add_flow(spec),
-            Some(flow) => {
-                self.network.replace_flow(flow, spec);
-                flow
-            }
-        }
+        self.network.start_flow(start, vacant)
     }
 
     /// Lets a flow spend `budget` from now on.
@@ -288,7 +286,7 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
     plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
 }
 
-fn queues(plan: &Plan, index: usize) -> Queues {
+pub(super) fn queues(plan: &Plan, index: usize) -> Queues {
     match plan.links[index].law {
         LinkLaw::FqCodel(_, config) => {
             Queues::ByFlow(FlowQueuesConfig { salt: port_seed(plan, index), ..config })
@@ -298,7 +296,7 @@ fn queues(plan: &Plan, index: usize) -> Queues {
     }
 }
 
-fn link_law(plan: &Plan, index: usize) -> AnyLink {
+pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     let link = &plan.links[index];
     match &link.law {
         LinkLaw::DropTail => AnyLink::DropTail(DropTail),

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use tollway_law::Time;
 use tollway_proto::Flags;
 use tollway_proto::encoding::frame::{ByteNumbers, Frame, Host, write_plain};
-use tollway_sim::{End, Fate, FlowId, Origin, Sighting};
+use tollway_proto::transport::Connection;
+use tollway_sim::{End, Fate, FlowId, Network, Origin, Sighting};
 
 use super::build::Built;
 use crate::file::matches;
@@ -93,7 +94,11 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Taps the links and begins the file.
-    pub(super) fn new(capture: &Capture, plan: &Plan, built: &mut Built) -> Result<Writer, CaptureError> {
+    pub(super) fn new(
+        capture: &Capture,
+        plan: &Plan,
+        built: &mut Built<Network<Connection>>,
+    ) -> Result<Writer, CaptureError> {
         let chosen = capture.chosen(plan)?;
         let failed = |source| CaptureError::Write { path: capture.path.clone(), source };
         if let Some(folder) = capture.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -126,7 +131,11 @@ impl Writer {
     }
 
     /// Writes what was seen since the last time.
-    pub(super) fn drain(&mut self, plan: &Plan, built: &mut Built) -> Result<(), CaptureError> {
+    pub(super) fn drain(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<Network<Connection>>,
+    ) -> Result<(), CaptureError> {
         for sighting in built.network.drain_sightings() {
             self.write(plan, &sighting).map_err(|source| self.failed(source))?;
         }

@@ -6,10 +6,10 @@ use tollway_law::sender::{AnySender, Fcp};
 use tollway_law::sharing::{self, Share};
 use tollway_law::{Budget, Bytes, Rate, Time};
 use tollway_proto::host::{Host, Seen};
-use tollway_proto::transport::Connection;
-use tollway_sim::{FlowId, Network};
+use tollway_sim::FlowId;
 
 use super::build::Built;
+use super::engine::Engine;
 use crate::plan::{Plan, SenderLaw, Strategy, TransportId};
 
 /// Every host of a plan; flows of the law `fcp` without a host are hosts of their own that divide nothing.
@@ -71,7 +71,7 @@ impl Hosts {
     }
 
     /// Does what is due.
-    pub(super) fn tick(&mut self, plan: &Plan, built: &mut Built) {
+    pub(super) fn tick<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
         let now = built.network.now();
         while let Some(&(at, flow, starts)) = self.events.get(self.at).filter(|event| event.0 <= now) {
             self.at += 1;
@@ -113,7 +113,13 @@ impl Hosts {
     }
 
     /// A flow of a workload is about to start.
-    pub(super) fn workload_joined(&mut self, plan: &Plan, built: &Built, workload: usize, flow: FlowId) {
+    pub(super) fn workload_joined<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &Built<E>,
+        workload: usize,
+        flow: FlowId,
+    ) {
         if let Some(host) = plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
             self.join(plan, built.network.now(), host, flow, plan.workloads[workload].transport);
         }
@@ -139,7 +145,7 @@ impl Hosts {
     }
 
     /// A flow has sent all it had, or was stopped.
-    pub(super) fn left(&mut self, built: &Built, flow: FlowId) {
+    pub(super) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId) {
         let Some(host) = self.members.remove(&flow) else { return };
         let owner = &mut self.hosts[host];
         owner.past += spent(&built.network, flow);
@@ -181,7 +187,7 @@ impl Owner {
     }
 
     /// A second is over (equation 1). What a budget was lowered to counts from the next second on.
-    fn audit(&mut self, network: &Network<Connection>) {
+    fn audit<E: Engine>(&mut self, network: &E) {
         let spent = self.past + self.flows.iter().map(|&flow| spent(network, flow)).sum::<f64>();
         let present = match &self.machine {
             Some(machine) => machine.budget().get(),
@@ -202,18 +208,18 @@ fn owner(plan: &Plan, flow: usize) -> Option<usize> {
     plan.hosts.iter().position(|host| host.flows.iter().any(|id| id.0 as usize == flow))
 }
 
-fn fcp(network: &Network<Connection>, flow: FlowId) -> Option<&Fcp> {
+fn fcp<E: Engine>(network: &E, flow: FlowId) -> Option<&Fcp> {
     match network.client(flow).law() {
         AnySender::Fcp(law) => Some(law),
         _ => None,
     }
 }
 
-fn spent(network: &Network<Connection>, flow: FlowId) -> f64 {
+fn spent<E: Engine>(network: &E, flow: FlowId) -> f64 {
     fcp(network, flow).map_or(0.0, Fcp::spent)
 }
 
-fn see(network: &Network<Connection>, flow: u64) -> Seen {
+fn see<E: Engine>(network: &E, flow: u64) -> Seen {
     let flow = FlowId(flow as u32);
     let connection = network.client(flow);
     let law = fcp(network, flow);

@@ -10,6 +10,7 @@ use tollway_sim::{End, FlowId, LinkStats};
 
 use super::build::{Built, sender_name};
 use super::digest::Digest;
+use super::engine::Engine;
 use super::workload::{Generator, Running};
 use super::{Options, RunError};
 use crate::plan::{self, Data, Direction, Plan};
@@ -56,12 +57,12 @@ struct Counters {
 }
 
 impl Lane {
-    fn ends<'a>(&self, built: &'a Built) -> (&'a Connection, &'a Connection) {
+    fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
         let (client, server) = (built.network.client(self.flow), built.network.server(self.flow));
         if self.forward { (client, server) } else { (server, client) }
     }
 
-    fn counters(&self, built: &Built) -> Counters {
+    fn counters<E: Engine>(&self, built: &Built<E>) -> Counters {
         let (sender, receiver) = self.ends(built);
         Counters::of(sender.stats(), receiver.stats())
     }
@@ -91,7 +92,11 @@ struct LinkMeter {
 }
 
 impl Meter {
-    pub(super) fn new(plan: &Plan, built: &mut Built, options: &Options<'_>) -> Result<Meter, RunError> {
+    pub(super) fn new<E: Engine>(
+        plan: &Plan,
+        built: &mut Built<E>,
+        options: &Options<'_>,
+    ) -> Result<Meter, RunError> {
         let mut lanes = Vec::new();
         let mut lanes_of: BTreeMap<FlowId, Vec<usize>> = BTreeMap::new();
         for (i, flow) in plan.flows.iter().enumerate() {
@@ -148,7 +153,7 @@ impl Meter {
     }
 
     /// Reads what is due.
-    pub(super) fn tick(&mut self, plan: &Plan, built: &mut Built) -> Result<(), RunError> {
+    pub(super) fn tick<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) -> Result<(), RunError> {
         let now = built.network.now();
         if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
             self.rows(plan, built, now)?;
@@ -177,7 +182,7 @@ impl Meter {
     }
 
     /// The rows of the interval that ends now.
-    fn rows(&mut self, plan: &Plan, built: &mut Built, now: Time) -> Result<(), RunError> {
+    fn rows<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, now: Time) -> Result<(), RunError> {
         let span = now - self.last;
         let seconds = span.as_secs_f64();
         let time_s = now.as_secs_f64();
@@ -269,9 +274,9 @@ impl Meter {
     }
 
     /// A workload's flow is done, or the run is over.
-    pub(super) fn workload_flow_done(
+    pub(super) fn workload_flow_done<E: Engine>(
         &mut self,
-        built: &Built,
+        built: &Built<E>,
         flow: FlowId,
         running: &Running,
         done: Option<Time>,
@@ -305,10 +310,10 @@ impl Meter {
     }
 
     /// The summaries, at the run's end.
-    pub(super) fn finish(
+    pub(super) fn finish<E: Engine>(
         mut self,
         plan: &Plan,
-        built: &mut Built,
+        built: &mut Built<E>,
         workloads: &Generator,
     ) -> Result<(RunResult, u64), RunError> {
         let end = built.network.now();

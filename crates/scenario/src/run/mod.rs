@@ -1,14 +1,14 @@
-//! Runs a [`Plan`] in the simulator: builds the network, applies what happens on the way, measures.
+//! Runs a [`Plan`] in either engine: builds the network, applies what happens on the way, measures.
 
 mod agenda;
 mod build;
 mod capture;
 mod digest;
+mod engine;
 mod hosts;
+mod live;
 mod measure;
 mod workload;
-
-pub use capture::{Capture, CaptureError, variant_path};
 
 use std::time::Instant;
 
@@ -16,22 +16,50 @@ use tollway_law::Time;
 use tollway_sim::Census;
 
 use crate::plan::Plan;
+use build::Built;
+use engine::Engine;
+
+pub use capture::{Capture, CaptureError, variant_path};
+pub use live::{LiveInfo, Unsupported};
+
 use crate::tables::{Outputs, RunResult, TableError};
 
 /// How to run, apart from what the plan says.
 #[derive(Default)]
 pub struct Options<'a> {
+    /// What runs the packets.
+    pub engine: EngineKind,
     /// Where the result tables go.
     pub outputs: Outputs,
     /// What an ideal allocation gives each of [`Plan::flows`], Mb/s; empty if nobody worked it out.
     pub ideal_mbps: Vec<Option<f64>>,
     /// What the digest covers.
     pub digest: DigestMode,
-    /// What crosses links, to a file.
+    /// What crosses links, to a file; in the simulator.
     pub capture: Option<Capture>,
     /// Called a hundred times or more with the share of the simulated time that is over; answering false ends the run
     /// there, with the results so far.
     pub progress: Option<&'a (dyn Fn(f64) -> bool + Sync)>,
+}
+
+/// What runs the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The simulator: virtual time, the same bits for the same seed.
+    #[default]
+    Sim,
+    /// Real datagrams between sockets on loopback, in real time.
+    Live,
+}
+
+impl EngineKind {
+    /// Its name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Sim => "sim",
+            EngineKind::Live => "live",
+        }
+    }
 }
 
 /// What a run's digest covers. Both are equal on every machine and for any number of threads.
@@ -76,8 +104,10 @@ pub struct RunInfo {
     pub setup_s: f64,
     /// Wall-clock seconds of the run.
     pub run_wall_s: f64,
-    /// CPU seconds that the run's thread took.
+    /// CPU seconds that the run's thread took; live, all of the process's.
     pub run_cpu_s: f64,
+    /// What a live run has to say of itself; `None` in the simulator.
+    pub live: Option<LiveInfo>,
 }
 
 /// Why a run gave no result.
@@ -99,6 +129,12 @@ pub enum RunError {
         /// What is possible.
         horizon: Time,
     },
+    /// The plan has something that the live engine cannot do.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The live engine met something it cannot go on with.
+    #[error(transparent)]
+    Live(#[from] tollway_net::Error),
     /// Packets appeared or vanished: a bug of the simulator, not of the scenario.
     #[error(
         "packets were not conserved: {census:?}; this is a bug in Tollway, please report it with the scenario"
@@ -112,35 +148,76 @@ pub enum RunError {
 /// Runs `plan` to its end.
 ///
 /// # Errors
-/// [`RunError`]: a file cannot be written, or the run is too long.
+/// [`RunError`]: a file cannot be written, the run is too long, or the live engine cannot do it.
 pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let begun = Instant::now();
-    let mut network = build::Built::new(plan);
+    match options.engine {
+        EngineKind::Sim => {
+            let (mut network, links) = build::simulated(plan);
+            if options.digest == DigestMode::Packets {
+                network.trace_packets();
+            }
+            let mut built = Built::new(plan, network, links);
+            let mut capture = match &options.capture {
+                Some(wanted) => Some(capture::Writer::new(wanted, plan, &mut built)?),
+                None => None,
+            };
+            let mut drain = |built: &mut Built<_>| match &mut capture {
+                Some(capture) => Ok(capture.drain(plan, built)?),
+                None => Ok(()),
+            };
+            let mut finished = drive(plan, options, &mut built, begun, thread_cpu, &mut drain)?;
+            if let Some(capture) = capture {
+                capture.finish()?;
+            }
+            finished.run.digest = built.network.trace_digest().unwrap_or(finished.run.digest);
+            Ok(finished)
+        }
+        EngineKind::Live => {
+            let plan = &live::adapt(plan)?;
+            if options.capture.is_some() {
+                return Err(live::no_capture().into());
+            }
+            let (network, links) = live::network(plan)?;
+            let mut built = Built::new(plan, network, links);
+            let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| Ok(()))?;
+            finished.run.live = Some(built.network.info());
+            Ok(finished)
+        }
+    }
+}
+
+/// Runs what is built; `cpu` answers the CPU seconds spent so far, and `drain` takes what was captured.
+fn drive<E: Engine>(
+    plan: &Plan,
+    options: &Options<'_>,
+    network: &mut Built<E>,
+    begun: Instant,
+    cpu: fn() -> f64,
+    drain: &mut dyn FnMut(&mut Built<E>) -> Result<(), RunError>,
+) -> Result<Finished, RunError> {
     let horizon = network.network.horizon();
     if plan.duration > horizon {
         return Err(RunError::TooLong { duration: plan.duration, horizon });
     }
-    if options.digest == DigestMode::Packets {
-        network.network.trace_packets();
-    }
-    let mut capture = options
-        .capture
-        .as_ref()
-        .map(|wanted| capture::Writer::new(wanted, plan, &mut network))
-        .transpose()?;
-    let mut meter = measure::Meter::new(plan, &mut network, options)?;
+    let mut meter = measure::Meter::new(plan, network, options)?;
     let mut workloads = workload::Generator::new(plan);
     let mut hosts = hosts::Hosts::new(plan);
     let setup_s = begun.elapsed().as_secs_f64();
 
-    let (wall, cpu) = (Instant::now(), cpu_time());
+    let (wall, cpu_before) = (Instant::now(), cpu());
     let mut agenda = agenda::Agenda::new(plan);
-    let (tick, mut next_tick) = (Time(plan.duration.0 / 100 + 1), Time::ZERO);
+    let mut tick = Time(plan.duration.0 / 100 + 1);
+    if options.engine == EngineKind::Live {
+        // A hundredth of a long run is too long for whoever pressed Ctrl-C.
+        tick = tick.min(Time::from_millis(200));
+    }
+    let mut next_tick = Time::ZERO;
     let mut stopped = false;
     loop {
         let timers = agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next());
         let mut next = timers.min(plan.duration);
-        if capture.is_some() {
+        if options.capture.is_some() {
             // What was seen waits in memory until it is written.
             next = next.min(network.network.now().saturating_add(CAPTURE_TICK));
         }
@@ -151,30 +228,22 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
                 stopped = !progress(next.as_secs_f64() / plan.duration.as_secs_f64());
             }
         }
-        network.network.run_until(next);
-        if let Some(capture) = &mut capture {
-            capture.drain(plan, &mut network)?;
-        }
-        workloads.collect(&mut network, &mut meter, &mut hosts)?;
+        network.network.run_until(next)?;
+        drain(network)?;
+        workloads.collect(network, &mut meter, &mut hosts)?;
         // What the file changes at an instant comes after the measurement that ends there.
-        meter.tick(plan, &mut network)?;
+        meter.tick(plan, network)?;
         if next == plan.duration || stopped {
             break;
         }
-        agenda.apply(plan, &mut network, &mut hosts);
-        workloads.arrive(plan, &mut network, &mut hosts);
-        hosts.tick(plan, &mut network);
+        agenda.apply(plan, network, &mut hosts);
+        workloads.arrive(plan, network, &mut hosts);
+        hosts.tick(plan, network);
     }
-    if let Some(capture) = capture {
-        capture.finish()?;
-    }
-    let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu_time() - cpu);
+    let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu() - cpu_before);
 
-    let census = network.network.census();
-    if !census.is_conserved() || network.network.packets_alive() != census.queued + census.in_flight {
-        return Err(RunError::NotConserved { census });
-    }
-    let (mut result, results_digest) = meter.finish(plan, &mut network, &workloads)?;
+    let census = network.network.settle()?;
+    let (mut result, digest) = meter.finish(plan, network, &workloads)?;
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
     hosts.extras(plan, &mut result.extra);
@@ -184,12 +253,13 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
         events: network.network.events(),
         packet_hops: network.network.packet_hops(),
         census,
-        digest: network.network.trace_digest().unwrap_or(results_digest),
+        digest,
         flows: plan.flows.len() as u64 + workloads.arrived(),
         finished: workloads.finished(),
         setup_s,
         run_wall_s,
         run_cpu_s,
+        live: None,
     };
     Ok(Finished { result, run })
 }
@@ -198,6 +268,11 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
 const CAPTURE_TICK: Time = Time::from_millis(100);
 
 /// CPU seconds of this thread, or wall-clock seconds where the system does not tell.
-fn cpu_time() -> f64 {
+fn thread_cpu() -> f64 {
     cpu_time::ThreadTime::now().as_duration().as_secs_f64()
+}
+
+/// CPU seconds of all threads of this process.
+fn process_cpu() -> f64 {
+    cpu_time::ProcessTime::now().as_duration().as_secs_f64()
 }

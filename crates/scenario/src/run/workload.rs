@@ -9,6 +9,7 @@ use tollway_sim::{End, FlowId};
 
 use super::RunError;
 use super::build::{Built, FlowEnds};
+use super::engine::Engine;
 use super::hosts::Hosts;
 use super::measure::Meter;
 use crate::plan::{Arrivals, Data, Plan, Sizes, Workload};
@@ -87,7 +88,7 @@ impl Generator {
     }
 
     /// Starts every flow that is due.
-    pub(super) fn arrive(&mut self, plan: &Plan, built: &mut Built, hosts: &mut Hosts) {
+    pub(super) fn arrive<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
         let now = built.network.now();
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now {
@@ -130,9 +131,9 @@ impl Generator {
     }
 
     /// Takes note of the flows that are done, and lets their places go.
-    pub(super) fn collect(
+    pub(super) fn collect<E: Engine>(
         &mut self,
-        built: &mut Built,
+        built: &mut Built<E>,
         meter: &mut Meter,
         hosts: &mut Hosts,
     ) -> Result<(), RunError> {

@@ -361,6 +361,7 @@ const NO_EFFECT: &[&str] = &[
     "claim",
     "plot",
     "reference",
+    "live",
     // `measuring_changes_no_packet`.
     "measure.interval",
     "measure.warmup",

@@ -56,6 +56,7 @@ pub(crate) static TOP: Section = Section {
         ),
         key("plot", Kind::Raw, Else(""), "What it draws."),
         key("reference", Kind::Raw, Else(""), "Series of others to lay beside ours."),
+        key("live", Kind::Raw, Else(""), "What `tollway reproduce --engine live` runs on real packets too."),
     ]],
 };
 

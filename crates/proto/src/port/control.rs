@@ -2,7 +2,8 @@
 
 use tollway_law::Time;
 use tollway_law::link::AnyLink;
-use tollway_proto::{Flags, Packet};
+
+use crate::{Flags, Packet};
 
 /// A control interval of a link's law in which tolled packets left.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,9 +24,9 @@ pub struct ControlInterval {
     pub packet_feedback: f64,
 }
 
-/// Collects [`ControlInterval`]s of one link until somebody reads them.
+/// Collects [`ControlInterval`]s of one link until somebody reads them; an engine notes each packet that leaves.
 #[derive(Debug, Default)]
-pub(crate) struct ControlLog {
+pub struct ControlLog {
     /// The number of the interval under way.
     number: Option<u64>,
     now: ControlInterval,
@@ -35,7 +36,7 @@ pub(crate) struct ControlLog {
 impl ControlLog {
     /// `packet` leaves, `law` having written into its toll.
     #[inline]
-    pub(crate) fn note(&mut self, law: &AnyLink, packet: &Packet) {
+    pub fn note(&mut self, law: &AnyLink, packet: &Packet) {
         if !packet.flags.has(Flags::TOLLED) {
             return;
         }
@@ -66,7 +67,7 @@ impl ControlLog {
     }
 
     /// The intervals that ended since the last call and are known to have: a packet of a later one has left.
-    pub(crate) fn take(&mut self) -> Vec<ControlInterval> {
+    pub fn take(&mut self) -> Vec<ControlInterval> {
         std::mem::take(&mut self.ended)
     }
 }

@@ -1,0 +1,190 @@
+//! Where packets and their bytes live: pooled buffers that stay where they were received.
+
+use tollway_proto::{Encoding, Flags, Packet, Pool};
+
+/// Packets, each beside the bytes it was loaded from.
+///
+/// A handle names a packet and a piece of a chunk. Long trains that the kernel coalesced stay in the chunk they were received
+/// into, each packet holding on to its piece; single datagrams are copied into a small chunk of their own, so that
+/// a packet in a queue does not hold 64 KiB.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    chunks: Vec<Chunk>,
+    free_small: Vec<u32>,
+    free_large: Vec<u32>,
+    /// Chunks whose bytes are out, being received into.
+    free_empty: Vec<u32>,
+    /// By label, the encoding whose losses the toll suffers; empty while none loses anything.
+    encodings: Vec<Encoding>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    packet: Packet,
+    chunk: u32,
+    start: u32,
+    len: u32,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    bytes: Box<[u8]>,
+    users: u32,
+}
+
+impl Buffers {
+    /// Room for a datagram of `len` bytes, whose content is what was there before.
+    pub(crate) fn alloc(&mut self, packet: Packet, len: usize) -> u32 {
+        let chunk = if len <= SMALL { self.chunk(SMALL) } else { self.chunk(LARGE) };
+        self.chunks[chunk as usize].users = 1;
+        self.slot(Slot { packet, chunk, start: 0, len: len as u32 })
+    }
+
+    /// A whole chunk to receive into, taken out of the pool; [`settle`](Buffers::settle) brings one back.
+    pub(crate) fn spare(&mut self) -> Box<[u8]> {
+        match self.free_large.pop() {
+            Some(chunk) => {
+                self.free_empty.push(chunk);
+                std::mem::take(&mut self.chunks[chunk as usize].bytes)
+            }
+            None => vec![0; LARGE].into_boxed_slice(),
+        }
+    }
+
+    /// A place for a chunk that has been received into: packets [`share`](Buffers::share) it from now on, though its bytes
+    /// come only with [`settle`](Buffers::settle).
+    pub(crate) fn reserve(&mut self) -> u32 {
+        match self.free_empty.pop() {
+            Some(chunk) => {
+                self.chunks[chunk as usize].users = 1;
+                chunk
+            }
+            None => {
+                self.chunks.push(Chunk { bytes: Box::default(), users: 1 });
+                self.chunks.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A packet on a piece of a reserved chunk.
+    pub(crate) fn share(&mut self, packet: Packet, chunk: u32, start: usize, len: usize) -> u32 {
+        self.chunks[chunk as usize].users += 1;
+        self.slot(Slot { packet, chunk, start: start as u32, len: len as u32 })
+    }
+
+    /// Brings the bytes of a reserved chunk; no more packets will share it.
+    pub(crate) fn settle(&mut self, chunk: u32, bytes: Box<[u8]>) {
+        self.chunks[chunk as usize].bytes = bytes;
+        self.release(chunk);
+    }
+
+    pub(crate) fn bytes(&self, handle: u32) -> &[u8] {
+        let slot = &self.slots[handle as usize];
+        &self.chunks[slot.chunk as usize].bytes[slot.start as usize..(slot.start + slot.len) as usize]
+    }
+
+    pub(crate) fn bytes_mut(&mut self, handle: u32) -> &mut [u8] {
+        let slot = &self.slots[handle as usize];
+        &mut self.chunks[slot.chunk as usize].bytes[slot.start as usize..(slot.start + slot.len) as usize]
+    }
+
+    pub(crate) fn get(&self, handle: u32) -> &Packet {
+        &self.slots[handle as usize].packet
+    }
+
+    /// Whether `next` lies right behind `handle` in the same chunk, so that both can be sent as one piece.
+    pub(crate) fn adjoins(&self, handle: u32, next: u32) -> bool {
+        let (a, b) = (&self.slots[handle as usize], &self.slots[next as usize]);
+        a.chunk == b.chunk && a.start + a.len == b.start
+    }
+
+    /// The bytes from the start of `first` to the end of `last`, which lie in one chunk.
+    pub(crate) fn span(&self, first: u32, last: u32) -> &[u8] {
+        let (a, b) = (&self.slots[first as usize], &self.slots[last as usize]);
+        debug_assert_eq!(a.chunk, b.chunk);
+        &self.chunks[a.chunk as usize].bytes[a.start as usize..(b.start + b.len) as usize]
+    }
+
+    /// Ends a packet.
+    pub(crate) fn free(&mut self, handle: u32) {
+        let chunk = self.slots[handle as usize].chunk;
+        self.free.push(handle);
+        self.release(chunk);
+    }
+
+    /// Packets alive.
+    pub(crate) fn alive(&self) -> u64 {
+        (self.slots.len() - self.free.len()) as u64
+    }
+
+    /// The toll in packets with this label suffers what `encoding` would lose.
+    pub(crate) fn set_encoding(&mut self, label: u32, encoding: Encoding) {
+        let label = label as usize;
+        if encoding != Encoding::Acp && self.encodings.len() <= label {
+            self.encodings.resize(label + 1, Encoding::Acp);
+        }
+        if let Some(known) = self.encodings.get_mut(label) {
+            *known = encoding;
+        }
+    }
+
+    /// A link has written into the toll of the packet.
+    #[inline]
+    pub(crate) fn quantise_link(&mut self, handle: u32) {
+        if self.encodings.is_empty() {
+            return;
+        }
+        let packet = &mut self.slots[handle as usize].packet;
+        if packet.flags.has(Flags::TOLLED)
+            && let Some(encoding) = self.encodings.get(packet.flow as usize)
+        {
+            encoding.quantise_link(&mut packet.toll, u32::from(packet.size));
+        }
+    }
+
+    fn slot(&mut self, slot: Slot) -> u32 {
+        match self.free.pop() {
+            Some(handle) => {
+                self.slots[handle as usize] = slot;
+                handle
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    fn chunk(&mut self, size: usize) -> u32 {
+        let free = if size == SMALL { &mut self.free_small } else { &mut self.free_large };
+        free.pop().unwrap_or_else(|| {
+            self.chunks.push(Chunk { bytes: vec![0; size].into_boxed_slice(), users: 0 });
+            self.chunks.len() as u32 - 1
+        })
+    }
+
+    fn release(&mut self, chunk: u32) {
+        let entry = &mut self.chunks[chunk as usize];
+        entry.users -= 1;
+        if entry.users == 0 {
+            let small = entry.bytes.len() == SMALL;
+            if small { self.free_small.push(chunk) } else { self.free_large.push(chunk) }
+        }
+    }
+}
+
+impl Pool for Buffers {
+    type Handle = u32;
+
+    #[inline]
+    fn packet(&mut self, handle: u32) -> &mut Packet {
+        &mut self.slots[handle as usize].packet
+    }
+}
+
+/// An Ethernet datagram fits.
+const SMALL: usize = 2048;
+/// The largest datagram, and the longest train that the kernel coalesces.
+pub(crate) const LARGE: usize = 1 << 16;

@@ -1,0 +1,643 @@
+//! A thread's share of the nodes: it owns their sockets, links, timers and machines.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use tollway_law::Time;
+use tollway_proto::encoding::acp;
+use tollway_proto::transport::Connection;
+use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
+
+use crate::buffers::Buffers;
+use crate::clock::Clock;
+use crate::emulator::Link;
+use crate::error::Error;
+use crate::lateness::Lateness;
+use crate::socket::{Inbox, Socket};
+use crate::wire;
+
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) clock: Clock,
+    pub(crate) now: Time,
+    /// Other work steps back.
+    pub(crate) real_time: bool,
+    /// When it last slept.
+    rested: Time,
+    /// By local node, like `nodes`; apart, so that one thread can wait for all of them.
+    sockets: Arc<[Socket]>,
+    nodes: Vec<Node>,
+    pub(crate) links: Vec<Hop>,
+    pub(crate) ends: Vec<Endpoint>,
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    pub(crate) buffers: Buffers,
+    inbox: Inbox,
+    /// Packets that leave a link now.
+    leaving: Vec<u32>,
+    /// A train of datagrams that do not lie in one piece.
+    train: Vec<u8>,
+    sack: SackRanges,
+    /// What the poll's wake-ups usually overshoot, ns: so long before a deadline the thread stops sleeping.
+    overshoot: u64,
+    pub(crate) counters: Counters,
+    /// Datagrams handed to the kernel after the virtual instant of their arrival at the next node.
+    pub(crate) departures: Lateness,
+    /// Machines' timers run after their deadline.
+    pub(crate) timeouts: Lateness,
+    /// Datagrams read after the kernel had them.
+    pub(crate) waits: Lateness,
+    pub(crate) done: Vec<(u32, bool, Time)>,
+    /// Processor time that running took.
+    pub(crate) cpu: Time,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    /// Where a packet with this label goes next.
+    labels: Vec<Next>,
+    /// The sockets that may speak to this one, sorted.
+    peers: Vec<SocketAddr>,
+}
+
+/// What a node does with packets of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// They have no business here.
+    Nowhere,
+    /// They go on over this link.
+    Link(u32),
+    /// They are for this machine.
+    End(u32),
+}
+
+/// A link direction at its node.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    pub(crate) link: Link,
+    node: u32,
+    to: SocketAddr,
+    armed: Time,
+}
+
+/// A machine at its node.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    /// Out only while a caller works on it.
+    pub(crate) machine: Option<Connection>,
+    pub(crate) flow: u32,
+    pub(crate) client: bool,
+    /// On the packets it sends.
+    pub(crate) label: u32,
+    /// The first link of their way.
+    pub(crate) first: u32,
+    pub(crate) open_at: Time,
+    pub(crate) stop_at: Time,
+    pub(crate) encoding: Encoding,
+    /// A full segment on the wire, bytes: some encodings count in it.
+    pub(crate) segment: u32,
+    /// What of a packet's size is no payload.
+    pub(crate) header: u16,
+    /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
+    pub(crate) heard_rtt: f32,
+    pub(crate) live: bool,
+    pub(crate) done: bool,
+    /// The flow is retired once neither end has this any more.
+    pub(crate) awaited: bool,
+    pub(crate) armed: Time,
+}
+
+/// Plain counters of a driver, never reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that machines made.
+    pub created: u64,
+    /// Packets handed to machines.
+    pub delivered: u64,
+    /// Packets that ended at a flow that is gone.
+    pub absorbed: u64,
+    /// Datagrams handed to the kernel.
+    pub sent: u64,
+    /// Datagrams that the kernel would not take.
+    pub unsent: u64,
+    /// Datagrams received from nodes of this run.
+    pub received: u64,
+    /// Of these, the ones that meant nothing.
+    pub senseless: u64,
+    /// Datagrams from anybody else, thrown away unread.
+    pub strangers: u64,
+    /// Datagrams found in sockets when the run was over.
+    pub waiting: u64,
+    /// System calls that sent.
+    pub sends: u64,
+    /// System calls that received something.
+    pub receives: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+}
+
+impl Counters {
+    /// Adds another driver's.
+    pub fn add(&mut self, other: &Counters) {
+        self.created += other.created;
+        self.delivered += other.delivered;
+        self.absorbed += other.absorbed;
+        self.sent += other.sent;
+        self.unsent += other.unsent;
+        self.received += other.received;
+        self.senseless += other.senseless;
+        self.strangers += other.strangers;
+        self.waiting += other.waiting;
+        self.sends += other.sends;
+        self.receives += other.receives;
+        self.turns += other.turns;
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(sockets: Vec<Socket>, names: Vec<String>) -> Driver {
+        let node = |name| Node { name, labels: Vec::new(), peers: Vec::new() };
+        Driver {
+            clock: Clock::starting_at(Time::ZERO),
+            now: Time::ZERO,
+            real_time: false,
+            rested: Time::ZERO,
+            sockets: sockets.into(),
+            nodes: names.into_iter().map(node).collect(),
+            links: Vec::new(),
+            ends: Vec::new(),
+            timers: BinaryHeap::new(),
+            buffers: Buffers::default(),
+            inbox: Inbox::new(),
+            leaving: Vec::new(),
+            train: Vec::with_capacity(MOST_BYTES),
+            sack: SackRanges::EMPTY,
+            overshoot: 50_000,
+            counters: Counters::default(),
+            departures: Lateness::default(),
+            timeouts: Lateness::default(),
+            waits: Lateness::default(),
+            done: Vec::new(),
+            cpu: Time::ZERO,
+        }
+    }
+
+    /// Adds a link direction from `node` to whoever has the socket `to`.
+    pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
+        self.links.push(Hop { link, node, to, armed: Time::NEVER });
+        self.links.len() as u32 - 1
+    }
+
+    /// Lets `peer` speak to `node`.
+    pub(crate) fn add_peer(&mut self, node: u32, peer: SocketAddr) {
+        let peers = &mut self.nodes[node as usize].peers;
+        if let Err(at) = peers.binary_search(&peer) {
+            peers.insert(at, peer);
+        }
+    }
+
+    pub(crate) fn addr(&self, node: u32) -> SocketAddr {
+        self.sockets[node as usize].addr()
+    }
+
+    /// Says where packets of `label` go from `node`; one label leads only one way.
+    pub(crate) fn set_label(&mut self, node: u32, label: u32, next: Next) -> Result<(), Error> {
+        let node = &mut self.nodes[node as usize];
+        let label = label as usize;
+        if node.labels.len() <= label {
+            node.labels.resize(label + 1, Next::Nowhere);
+        }
+        if node.labels[label] != Next::Nowhere {
+            return Err(Error::Loop { node: node.name.clone() });
+        }
+        node.labels[label] = next;
+        Ok(())
+    }
+
+    pub(crate) fn add_end(&mut self, end: Endpoint) -> u32 {
+        self.ends.push(end);
+        let at = self.ends.len() - 1;
+        self.arm_end(at);
+        at as u32
+    }
+
+    /// Runs until the clock shows `end`.
+    pub(crate) fn run_until(&mut self, end: Time) -> Result<(), Error> {
+        let before = thread_cpu();
+        let done = self.turn_until(end);
+        self.cpu += thread_cpu().saturating_sub(before);
+        done
+    }
+
+    fn turn_until(&mut self, end: Time) -> Result<(), Error> {
+        let sockets = Arc::clone(&self.sockets);
+        let mut fds: Vec<PollFd<'_>> =
+            sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let mut at_once = true;
+        loop {
+            let now = self.tell_time(end);
+            self.counters.turns += 1;
+            self.fire(now)?;
+            if now >= end {
+                return Ok(());
+            }
+            let deadline = self.timers.peek().map_or(end, |next| next.0.0.min(end));
+            let ready = self.wait(&mut fds, if at_once { now } else { deadline })?;
+            at_once = false;
+            if ready == 0 {
+                continue;
+            }
+            for (node, fd) in fds.iter().enumerate() {
+                if fd.revents().contains(PollFlags::IN) {
+                    at_once |= self.receive(node, end)?;
+                }
+            }
+        }
+    }
+
+    /// The present: never past the end of what is being run, so that what is read then is as of that instant.
+    fn tell_time(&mut self, end: Time) -> Time {
+        self.now = self.clock.now().clamp(self.now, end);
+        self.now
+    }
+
+    /// Waits for a datagram, or until shortly before `deadline`; the rest of the time it looks again and again, since no
+    /// sleep ends on the microsecond. Answers how many sockets have something.
+    fn wait(&mut self, fds: &mut [PollFd<'_>], deadline: Time) -> Result<usize, Error> {
+        if self.real_time && self.clock.now().saturating_sub(self.rested) > AWAKE {
+            // A real-time thread that never sleeps is stopped by the kernel for 50 ms in each second: better short
+            // rests than that.
+            std::thread::sleep(REST);
+            self.rested = self.clock.now();
+        }
+        let before = self.clock.now();
+        let span = deadline.saturating_sub(before).0.saturating_sub(self.overshoot + self.overshoot / 2);
+        let timeout =
+            Timespec { tv_sec: (span / 1_000_000_000) as i64, tv_nsec: (span % 1_000_000_000) as _ };
+        let ready = loop {
+            match rustix::event::poll(fds, Some(&timeout)) {
+                Ok(ready) => break ready,
+                // The interrupt handler has done its work; the run's owner asks for its flag.
+                Err(rustix::io::Errno::INTR) => break 0,
+                Err(rustix::io::Errno::AGAIN) => {}
+                Err(error) => return Err(Error::Wait(error.into())),
+            }
+        };
+        if span > 0 && ready == 0 {
+            let now = self.clock.now();
+            let slept = now.saturating_sub(before).0;
+            if slept * 2 > REST.as_nanos() as u64 {
+                self.rested = now;
+            }
+            let over = slept.saturating_sub(span).min(MOST_OVERSHOOT);
+            self.overshoot = (self.overshoot * 15 + over) / 16;
+            self.overshoot = self.overshoot.max(LEAST_OVERSHOOT);
+        }
+        Ok(ready)
+    }
+
+    /// Everything that is due.
+    fn fire(&mut self, now: Time) -> Result<(), Error> {
+        while let Some(&Reverse((at, id))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            let index = (id >> 1) as usize;
+            if id & 1 == 0 {
+                if self.links[index].armed == at {
+                    self.links[index].armed = Time::NEVER;
+                    self.forward(index, now)?;
+                }
+            } else if self.ends[index].armed == at {
+                self.ends[index].armed = Time::NEVER;
+                self.wake(index, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends on what has reached the far end of a link.
+    fn forward(&mut self, link: usize, now: Time) -> Result<(), Error> {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        let hop = &mut self.links[link];
+        let mut first_due = Time::NEVER;
+        while let Some((at, handle)) = hop.link.arrive(now, &mut self.buffers) {
+            first_due = first_due.min(at);
+            let (toll, flags) = (self.buffers.get(handle).toll, self.buffers.get(handle).flags);
+            let bytes = self.buffers.bytes_mut(handle);
+            // The header was checked when it came in, or written here.
+            let _ = acp::store(bytes, &toll);
+            if flags.has(Flags::CE) {
+                let _ = acp::mark(bytes);
+            }
+            leaving.push(handle);
+        }
+        let (node, to) = (hop.node, hop.to);
+        let mut from = 0;
+        while from < leaving.len() {
+            let train = self.train_from(&leaving[from..], node);
+            self.send(node, to, &leaving[from..from + train])?;
+            from += train;
+        }
+        if !leaving.is_empty() {
+            // The first has waited longest; it stands for all that left with it.
+            let late = self.clock.now().saturating_sub(first_due);
+            self.departures.note(late, leaving.len() as u64);
+        }
+        leaving.drain(..).for_each(|handle| self.buffers.free(handle));
+        self.leaving = leaving;
+        self.arm_link(link);
+        Ok(())
+    }
+
+    /// How many packets from the first on one system call can send: all as long as the first, the last maybe shorter.
+    fn train_from(&self, leaving: &[u32], node: u32) -> usize {
+        let most = self.sockets[node as usize].longest_train();
+        let segment = self.buffers.bytes(leaving[0]).len();
+        let mut total = segment;
+        let mut count = 1;
+        for &handle in leaving.iter().skip(1).take(most.saturating_sub(1)) {
+            let len = self.buffers.bytes(handle).len();
+            if len > segment || total + len > MOST_BYTES {
+                break;
+            }
+            count += 1;
+            total += len;
+            if len < segment {
+                break;
+            }
+        }
+        count
+    }
+
+    fn send(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
+        let socket = &self.sockets[node as usize];
+        let (first, last) = (packets[0], packets[packets.len() - 1]);
+        let segment = self.buffers.bytes(first).len();
+        let one_piece = packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1]));
+        let done = if one_piece {
+            socket.send(to, self.buffers.span(first, last), segment)
+        } else {
+            self.train.clear();
+            for &handle in packets {
+                self.train.extend_from_slice(self.buffers.bytes(handle));
+            }
+            socket.send(to, &self.train, segment)
+        };
+        self.counters.sends += 1;
+        let count = packets.len() as u64;
+        match done {
+            Ok(()) => self.counters.sent += count,
+            // No room, or nobody there any more: a datagram is lost, as datagrams may be.
+            Err(error) if crate::socket::is_loss(&error) => self.counters.unsent += count,
+            Err(source) => {
+                let node = self.nodes[node as usize].name.clone();
+                return Err(Error::Socket { node, action: "send", source });
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives once from a node's socket; answers whether there may be more.
+    fn receive(&mut self, node: usize, end: Time) -> Result<bool, Error> {
+        let sockets = Arc::clone(&self.sockets);
+        let count = sockets[node].receive(&mut self.inbox).map_err(|source| Error::Socket {
+            node: self.nodes[node].name.clone(),
+            action: "receive",
+            source,
+        })?;
+        self.counters.receives += u64::from(count > 0);
+        let now = self.tell_time(end);
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        for i in 0..count {
+            let meta = self.inbox.metas[i];
+            let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
+            if self.nodes[node].peers.binary_search(&meta.addr).is_err() {
+                self.counters.strangers += segments;
+                continue;
+            }
+            if let Some(waited) = meta.timestamp.and_then(|received| wall.checked_sub(received)) {
+                self.waits.note(Time(waited.as_nanos() as u64), segments);
+            }
+            self.counters.received += segments;
+            let bytes = std::mem::take(&mut self.inbox.buffers[i]);
+            let long = meta.len >= LONG;
+            let chunk = long.then(|| self.buffers.reserve());
+            let mut start = 0;
+            while start < meta.len {
+                let stop = (start + meta.stride.max(1)).min(meta.len);
+                self.accept(node, now, &bytes[start..stop], chunk.map(|chunk| (chunk, start)))?;
+                start = stop;
+            }
+            self.inbox.buffers[i] = match chunk {
+                None => bytes,
+                Some(chunk) => {
+                    self.buffers.settle(chunk, bytes);
+                    self.buffers.spare()
+                }
+            };
+        }
+        Ok(count == crate::socket::BATCH)
+    }
+
+    /// A datagram has come to a node; `place` says in which chunk it may stay.
+    fn accept(
+        &mut self,
+        node: usize,
+        now: Time,
+        datagram: &[u8],
+        place: Option<(u32, usize)>,
+    ) -> Result<(), Error> {
+        let Ok(packet) = acp::load_packet(datagram) else {
+            self.counters.senseless += 1;
+            return Ok(());
+        };
+        match self.nodes[node].labels.get(packet.flow as usize) {
+            None | Some(Next::Nowhere) => self.counters.senseless += 1,
+            Some(&Next::End(end)) => return self.deliver(end as usize, now, datagram),
+            Some(&Next::Link(link)) => {
+                let handle = match place {
+                    Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
+                    None => {
+                        let handle = self.buffers.alloc(packet, datagram.len());
+                        self.buffers.bytes_mut(handle).copy_from_slice(datagram);
+                        handle
+                    }
+                };
+                self.offer(link, now, handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// A datagram has reached the end of its way.
+    fn deliver(&mut self, at: usize, now: Time, datagram: &[u8]) -> Result<(), Error> {
+        let Ok(decoded) = acp::decode(datagram) else {
+            self.counters.senseless += 1;
+            return Ok(());
+        };
+        let packet = decoded.packet;
+        let end = &mut self.ends[at];
+        if !end.live {
+            self.counters.absorbed += 1;
+            return Ok(());
+        }
+        if let Some(position) = wire::corrupt(&packet, end.header, datagram) {
+            return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
+        }
+        self.counters.delivered += 1;
+        if packet.flags.has(Flags::TOLLED) {
+            end.heard_rtt = packet.toll.rtt;
+        }
+        if let Some(machine) = &mut end.machine {
+            machine.handle_packet(now, &packet, &decoded.sack);
+        }
+        self.pump(at, now)
+    }
+
+    fn offer(&mut self, link: u32, now: Time, handle: u32) {
+        let link = link as usize;
+        self.links[link].link.offer(now, handle, &mut self.buffers);
+        self.arm_link(link);
+    }
+
+    /// A machine's timer.
+    fn wake(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        let end = &mut self.ends[at];
+        if let Some(machine) = end.machine.as_mut().filter(|_| end.live) {
+            let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
+            if due <= now {
+                self.timeouts.note(now.saturating_sub(due), 1);
+                if end.open_at <= now {
+                    end.open_at = Time::NEVER;
+                    machine.open(now);
+                }
+                if end.stop_at <= now {
+                    end.stop_at = Time::NEVER;
+                    Machine::stop(machine, now);
+                }
+                if machine.poll_timeout() <= now {
+                    machine.handle_timeout(now);
+                }
+            }
+        }
+        self.pump(at, now)
+    }
+
+    /// Sends what a machine has to send, and notes its timer.
+    pub(crate) fn pump(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        loop {
+            let end = &mut self.ends[at];
+            let Some(machine) = end.machine.as_mut().filter(|_| end.live) else { return Ok(()) };
+            let mut packet = Packet::default();
+            if !machine.poll_transmit(now, &mut packet, &mut self.sack) {
+                break;
+            }
+            packet.flow = end.label;
+            if end.encoding != Encoding::Acp {
+                quantise(end, &mut packet);
+            }
+            let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
+            let handle = self.buffers.alloc(packet, len);
+            let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
+            self.sack.clear();
+            if composed.is_err() {
+                self.buffers.free(handle);
+                return Err(Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN });
+            }
+            self.counters.created += 1;
+            let first = end.first;
+            self.offer(first, now, handle);
+        }
+        self.note_done(at, now);
+        self.arm_end(at);
+        Ok(())
+    }
+
+    fn note_done(&mut self, at: usize, now: Time) {
+        let end = &mut self.ends[at];
+        if !end.done && end.machine.as_ref().is_some_and(Machine::is_done) {
+            end.done = true;
+            self.done.push((end.flow, end.client, now));
+        }
+    }
+
+    pub(crate) fn arm_link(&mut self, at: usize) {
+        let hop = &mut self.links[at];
+        let due = hop.link.next_arrival();
+        if due < hop.armed {
+            hop.armed = due;
+            self.timers.push(Reverse((due, (at as u32) << 1)));
+        }
+    }
+
+    pub(crate) fn arm_end(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        let Some(machine) = end.machine.as_ref().filter(|_| end.live) else { return };
+        let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
+        if due < end.armed {
+            end.armed = due;
+            self.timers.push(Reverse((due, (at as u32) << 1 | 1)));
+        }
+    }
+
+    /// The names of its nodes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
+    pub(crate) fn drain(&mut self) {
+        let sockets = Arc::clone(&self.sockets);
+        for (node, socket) in sockets.iter().enumerate() {
+            while let Ok(count @ 1..) = socket.receive(&mut self.inbox) {
+                for meta in &self.inbox.metas[..count] {
+                    let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
+                    match self.nodes[node].peers.binary_search(&meta.addr) {
+                        Ok(_) => self.counters.waiting += segments,
+                        Err(_) => self.counters.strangers += segments,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Datagrams that the kernel had no room for, if it tells.
+    pub(crate) fn kernel_drops(&self) -> Option<u64> {
+        self.sockets.iter().map(Socket::kernel_drops).sum()
+    }
+}
+
+/// Processor time of the calling thread so far.
+fn thread_cpu() -> Time {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Time(spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64)
+}
+
+/// What is lost of a packet's toll when its sender writes it as bytes.
+#[cold]
+fn quantise(end: &Endpoint, packet: &mut Packet) {
+    let size = u32::from(packet.size);
+    if packet.flags.has(Flags::TOLLED) {
+        end.encoding.quantise_sender(&mut packet.toll, size);
+    }
+    if packet.flags.has(Flags::ECHO) {
+        packet.toll.echo = end.encoding.quantise_echo(packet.toll.echo, end.heard_rtt, end.segment);
+    }
+}
+
+/// Bytes that one system call sends at most: what IP can carry.
+const MOST_BYTES: usize = 65_000;
+/// How long a real-time thread goes without sleep at most, and how long it then does.
+const AWAKE: Time = Time::from_millis(1);
+const REST: std::time::Duration = std::time::Duration::from_micros(100);
+/// A train from here on stays in the buffer it was received into.
+const LONG: usize = 16_384;
+/// Bounds of what sleeps are taken to overshoot, ns.
+const LEAST_OVERSHOOT: u64 = 5_000;
+const MOST_OVERSHOOT: u64 = 150_000;

@@ -1,0 +1,418 @@
+//! One direction of an emulated link: port, transmitter, wire.
+//!
+//! It works in virtual instants: a packet's departure and its arrival at the far end follow from when it came and
+//! from the link's rate and delay, to the nanosecond, and the law sees the departure at that instant. What cannot be
+//! exact is when the datagram is really sent on; by how much that is late the [driver](crate::network) measures.
+
+use std::collections::VecDeque;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tollway_law::link::AnyLink;
+use tollway_law::{Rate, Time};
+use tollway_proto::port::{ControlInterval, ControlLog, Limit, Offered, Queues};
+use tollway_proto::{Flags, Packet, Port};
+
+use crate::buffers::Buffers;
+
+/// What a link direction is made of.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// The node whose output port this is, by its index.
+    pub from: u32,
+    /// The node at the far end.
+    pub to: u32,
+    /// Bits on the wire a second, framing included.
+    pub rate: Rate,
+    /// One-way propagation delay.
+    pub delay: Time,
+    /// Framing bytes added to each packet on this wire.
+    pub overhead: u32,
+    /// What the port says to passing packets.
+    pub law: AnyLink,
+    /// What the port's queue holds.
+    pub limit: Limit,
+    /// How many queues there are, and how they take turns.
+    pub queues: Queues,
+}
+
+/// Random loss on a link direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Before the port's law sees the packet; else on the wire.
+    pub before: bool,
+    /// Which packets.
+    pub only: Only,
+    /// Probability for each packet, independently.
+    pub probability: f64,
+}
+
+/// Which packets get lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// Every packet.
+    All,
+    /// Packets that carry data.
+    Data,
+    /// Packets that carry none.
+    Acks,
+}
+
+/// What a link direction did since the run's start; queue figures since they were last read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Packets whose transmission began.
+    pub sent_packets: u64,
+    /// Their bytes, framing included.
+    pub sent_bytes: u64,
+    /// Nanoseconds the transmitter was busy.
+    pub busy_ns: u64,
+    /// Packets that found the queue full.
+    pub full: u64,
+    /// Packets that the law dropped.
+    pub dropped: u64,
+    /// Packets lost before the queue, by chance or in a blackout.
+    pub lost_before: u64,
+    /// Packets lost on the wire.
+    pub lost_after: u64,
+    /// Packets marked.
+    pub marks: u64,
+    /// Bytes waiting, integrated over time (bytes · ns), since last read.
+    pub queue_byte_ns: u64,
+    /// Packets waiting, integrated over time (packets · ns), since last read.
+    pub queue_packet_ns: u64,
+    /// Most bytes waiting since last read.
+    pub queue_max_bytes: u64,
+    /// Most packets waiting since last read.
+    pub queue_max_packets: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) port: Port<AnyLink, u32>,
+    /// When the transmitter is free.
+    free_at: Time,
+    /// Nanoseconds a byte, in units of 2^-24, and what the last transmission left over: the long-run rate is exact.
+    ns_per_byte: u64,
+    carry: u64,
+    delay: Time,
+    overhead: u32,
+    /// Packets in the transmitter or on the wire, by arrival at the far end.
+    wire: VecDeque<(Time, u32)>,
+    rng: Pcg64Mcg,
+    losses: Vec<Loss>,
+    blackout: bool,
+    control: Option<ControlLog>,
+    queue_since: Time,
+    stats: LinkStats,
+}
+
+impl Link {
+    pub(crate) fn new(spec: &LinkSpec, seed: u64) -> Link {
+        Link {
+            port: Port::with_queues(spec.law.clone(), spec.limit, spec.queues),
+            free_at: Time::ZERO,
+            ns_per_byte: fixed_ns_per_byte(spec.rate),
+            carry: 0,
+            delay: spec.delay,
+            overhead: spec.overhead,
+            wire: VecDeque::new(),
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            losses: Vec::new(),
+            blackout: false,
+            control: None,
+            queue_since: Time::ZERO,
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// When the next packet is due at the far end. A link at rest with a queue is never found: its next departure is.
+    pub(crate) fn next_arrival(&self) -> Time {
+        self.wire.front().map_or(Time::NEVER, |front| front.0)
+    }
+
+    /// A packet that is due at the far end by `now`, and when it was; its toll is final.
+    pub(crate) fn arrive(&mut self, now: Time, buffers: &mut Buffers) -> Option<(Time, u32)> {
+        if self.next_arrival() > now {
+            return None;
+        }
+        let (at, handle) = self.wire.pop_front()?;
+        if self.wire.is_empty() {
+            self.catch_up(now, buffers);
+        }
+        let lost = self.strike(false, buffers.get(handle));
+        if lost {
+            self.stats.lost_after += 1;
+            buffers.free(handle);
+            return self.arrive(now, buffers);
+        }
+        Some((at, handle))
+    }
+
+    /// Runs the departures up to and including `now`, each at its own instant.
+    pub(crate) fn catch_up(&mut self, now: Time, buffers: &mut Buffers) {
+        while self.free_at <= now && self.port.packets() > 0 {
+            let start = self.free_at;
+            self.note_queue(start);
+            let dropped = &mut self.stats.dropped;
+            let taken = self.port.take(start, buffers, |buffers, handle| {
+                *dropped += 1;
+                buffers.free(handle);
+            });
+            let Some((handle, marked)) = taken else { return };
+            self.stats.marks += u64::from(marked);
+            self.depart(start, handle, buffers);
+        }
+    }
+
+    /// Puts a packet on the wire at `start`.
+    fn depart(&mut self, start: Time, handle: u32, buffers: &mut Buffers) {
+        if let Some(log) = &mut self.control {
+            log.note(&self.port.law, buffers.get(handle));
+        }
+        buffers.quantise_link(handle);
+        let bytes = u64::from(buffers.get(handle).size) + u64::from(self.overhead);
+        let scaled = bytes * self.ns_per_byte + self.carry;
+        self.carry = scaled & ((1 << FRACTION_BITS) - 1);
+        let span = Time(scaled >> FRACTION_BITS);
+        self.free_at = start + span;
+        self.stats.sent_packets += 1;
+        self.stats.sent_bytes += bytes;
+        self.stats.busy_ns += span.0;
+        // A wire keeps order: if the delay has shrunk, later packets don't overtake.
+        let at = self.free_at + self.delay;
+        let last = self.wire.back().map_or(at, |last| last.0);
+        self.wire.push_back((at.max(last), handle));
+    }
+
+    /// A packet arrives at the port.
+    pub(crate) fn offer(&mut self, now: Time, handle: u32, buffers: &mut Buffers) {
+        if self.strike(true, buffers.get(handle)) {
+            self.stats.lost_before += 1;
+            buffers.free(handle);
+            return;
+        }
+        self.catch_up(now, buffers);
+        let offered = if self.free_at <= now {
+            let offered = self.port.pass(now, handle, buffers);
+            if matches!(offered, Offered::Queued | Offered::Marked) {
+                self.depart(now, handle, buffers);
+            }
+            offered
+        } else {
+            self.note_queue(now);
+            let full = &mut self.stats.full;
+            let offered = self.port.offer(now, handle, buffers, |buffers, handle| {
+                *full += 1;
+                buffers.free(handle);
+            });
+            self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
+            self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
+            offered
+        };
+        match offered {
+            Offered::Queued => return,
+            Offered::Marked => {
+                self.stats.marks += 1;
+                return;
+            }
+            Offered::Full => self.stats.full += 1,
+            Offered::Dropped => self.stats.dropped += 1,
+        }
+        buffers.free(handle);
+    }
+
+    /// Whether chance or a blackout takes the packet.
+    fn strike(&mut self, before: bool, packet: &Packet) -> bool {
+        let data = packet.flags.has(Flags::DATA);
+        let mut lost = before && self.blackout;
+        for loss in &self.losses {
+            let meant = match loss.only {
+                Only::All => true,
+                Only::Data => data,
+                Only::Acks => !data,
+            };
+            lost |= loss.before == before && meant && self.rng.random::<f64>() < loss.probability;
+        }
+        lost
+    }
+
+    /// Adds to the integrals what waited up to `now`, before the queue changes.
+    fn note_queue(&mut self, now: Time) {
+        let span = now.saturating_sub(self.queue_since).0;
+        self.stats.queue_byte_ns += self.port.bytes() * span;
+        self.stats.queue_packet_ns += u64::from(self.port.packets()) * span;
+        self.queue_since = now;
+    }
+
+    /// The figures up to `now`; those of the queue start anew.
+    pub(crate) fn read_stats(&mut self, now: Time, buffers: &mut Buffers) -> LinkStats {
+        self.catch_up(now, buffers);
+        self.note_queue(now);
+        let mut stats = self.stats;
+        // What the packet in transmission has still to go isn't done yet.
+        stats.busy_ns -= self.free_at.saturating_sub(now).0;
+        self.stats.queue_byte_ns = 0;
+        self.stats.queue_packet_ns = 0;
+        self.stats.queue_max_bytes = self.port.bytes();
+        self.stats.queue_max_packets = self.port.packets();
+        stats
+    }
+
+    /// Packets in the transmitter or on the wire.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.wire.len() as u64
+    }
+
+    pub(crate) fn drops(&self) -> u64 {
+        self.stats.full + self.stats.dropped + self.stats.lost_before + self.stats.lost_after
+    }
+
+    pub(crate) fn log_control(&mut self) {
+        if self.port.law.xcp().is_some() {
+            self.control = Some(ControlLog::default());
+        }
+    }
+
+    pub(crate) fn take_control(&mut self) -> Vec<ControlInterval> {
+        self.control.as_mut().map_or(Vec::new(), ControlLog::take)
+    }
+
+    /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
+    pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, buffers: &mut Buffers) {
+        self.catch_up(now, buffers);
+        let before = std::mem::replace(&mut self.ns_per_byte, fixed_ns_per_byte(rate));
+        if self.free_at > now && before > 0 {
+            let left = self.free_at.0 - now.0;
+            let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
+            self.free_at = now + Time(scaled);
+            self.stats.busy_ns = self.stats.busy_ns - left + scaled;
+            if let Some((_, handle)) = self.wire.pop_back() {
+                let at = self.free_at + self.delay;
+                let last = self.wire.back().map_or(at, |last| last.0);
+                self.wire.push_back((at.max(last), handle));
+            }
+        }
+    }
+
+    /// Packets that depart from `now` on take `delay`.
+    pub(crate) fn set_delay(&mut self, now: Time, delay: Time, buffers: &mut Buffers) {
+        self.catch_up(now, buffers);
+        self.delay = delay;
+    }
+
+    pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, buffers: &mut Buffers) {
+        self.catch_up(now, buffers);
+        self.port.set_capacity(now, capacity);
+    }
+
+    pub(crate) fn set_limit(&mut self, now: Time, limit: Limit, buffers: &mut Buffers) {
+        self.catch_up(now, buffers);
+        self.port.set_limit(limit);
+    }
+
+    pub(crate) fn set_losses(&mut self, losses: Vec<Loss>) {
+        self.losses = losses;
+    }
+
+    pub(crate) fn set_blackout(&mut self, on: bool) {
+        self.blackout = on;
+    }
+}
+
+/// Nanoseconds a byte at `rate`, in units of 2^-24; a rate below 100 bit/s counts as that, so that time can't overflow.
+fn fixed_ns_per_byte(rate: Rate) -> u64 {
+    (1e9 / rate.bytes_per_sec().max(12.5) * (1u64 << FRACTION_BITS) as f64 + 0.5) as u64
+}
+
+const FRACTION_BITS: u32 = 24;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollway_law::link::DropTail;
+
+    use super::*;
+
+    fn link(limit: u32) -> (Link, Buffers) {
+        let spec = LinkSpec {
+            from: 0,
+            to: 1,
+            rate: Rate::from_mbps(8.0),
+            delay: Time::from_millis(5),
+            overhead: 0,
+            law: AnyLink::DropTail(DropTail),
+            limit: Limit { packets: limit, bytes: u64::MAX },
+            queues: Queues::One,
+        };
+        (Link::new(&spec, 7), Buffers::default())
+    }
+
+    fn offer(link: &mut Link, buffers: &mut Buffers, now: Time, size: u16) {
+        let handle =
+            buffers.alloc(Packet { size, flags: Flags::DATA, ..Packet::default() }, usize::from(size));
+        link.offer(now, handle, buffers);
+    }
+
+    #[test]
+    fn packets_arrive_at_the_instants_that_rate_and_delay_give() {
+        let (mut link, mut buffers) = link(2);
+        for _ in 0..4 {
+            offer(&mut link, &mut buffers, Time::from_millis(1), 1000);
+        }
+        // 1000 bytes take 1 ms; one in transmission, two queued, one too many.
+        let arrivals: Vec<_> = std::iter::from_fn(|| link.arrive(Time::from_secs(1), &mut buffers)).collect();
+        let at: Vec<f64> = arrivals.iter().map(|arrival| arrival.0.as_millis_f64()).collect();
+        assert_eq!(at, [7.0, 8.0, 9.0]);
+        let stats = link.read_stats(Time::from_millis(9), &mut buffers);
+        assert_eq!((stats.full, stats.sent_packets, stats.busy_ns), (1, 3, 3_000_000));
+        // Two waited 1 ms, then one another.
+        assert_eq!(stats.queue_packet_ns, 3_000_000);
+        arrivals.iter().for_each(|arrival| buffers.free(arrival.1));
+        assert_eq!(buffers.alive(), 0);
+    }
+
+    #[test]
+    fn a_blackout_takes_everything_and_losses_what_they_are_meant_for() {
+        let (mut link, mut buffers) = link(100);
+        link.set_blackout(true);
+        offer(&mut link, &mut buffers, Time(1), 1000);
+        link.set_blackout(false);
+        link.set_losses(vec![Loss { before: false, only: Only::Data, probability: 1.0 }]);
+        offer(&mut link, &mut buffers, Time(2), 1000);
+        assert_eq!(link.arrive(Time::from_secs(1), &mut buffers), None);
+        let stats = link.read_stats(Time::from_secs(1), &mut buffers);
+        assert_eq!((stats.lost_before, stats.lost_after, buffers.alive()), (1, 1, 0));
+    }
+
+    proptest! {
+        /// However late a link is looked at, packets leave in order at the same instants, and none is lost or doubled.
+        #[test]
+        fn lateness_changes_no_instant(
+            sizes in prop::collection::vec((40u16..1500, 0u64..3_000_000), 1..60),
+            looks in prop::collection::vec(0u64..20_000_000, 1..20),
+        ) {
+            let (mut punctual, mut a) = link(1000);
+            let (mut late, mut b) = link(1000);
+            let (mut now, mut seen, mut late_seen) = (Time::ZERO, Vec::new(), Vec::new());
+            for &(size, gap) in &sizes {
+                now += Time(gap);
+                while punctual.next_arrival() <= now {
+                    let at = punctual.next_arrival();
+                    seen.extend(punctual.arrive(at, &mut a).map(|arrival| arrival.0));
+                }
+                offer(&mut punctual, &mut a, now, size);
+                offer(&mut late, &mut b, now, size);
+            }
+            for look in looks {
+                now += Time(look);
+                late_seen.extend(std::iter::from_fn(|| late.arrive(now, &mut b)).map(|arrival| arrival.0));
+            }
+            let end = now + Time::from_secs(10);
+            seen.extend(std::iter::from_fn(|| punctual.arrive(end, &mut a)).map(|arrival| arrival.0));
+            late_seen.extend(std::iter::from_fn(|| late.arrive(end, &mut b)).map(|arrival| arrival.0));
+            prop_assert_eq!(seen.len(), sizes.len());
+            prop_assert_eq!(seen, late_seen);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong with real packets.
+
+use std::io;
+
+use tollway_law::Time;
+
+/// Why a live run cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused a socket or an operation on it.
+    #[error("node `{node}` cannot {action}: {source}")]
+    Socket {
+        /// The node's name.
+        node: String,
+        /// `open a UDP socket on loopback`, …
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused to wait for sockets.
+    #[error("cannot wait for sockets: {0}")]
+    Wait(io::Error),
+    /// A route visits a node twice, and a label leads only one way out of it.
+    #[error("a flow's route passes node `{node}` twice: the live engine needs a route without loops")]
+    Loop {
+        /// The node's name.
+        node: String,
+    },
+    /// The transport's packets have no room for the header in front of them.
+    #[error("a packet of {size} B has no room for {need} B of IP, UDP and ACP header")]
+    NoRoom {
+        /// The packet's size.
+        size: u16,
+        /// What the headers take.
+        need: usize,
+    },
+    /// A payload arrived otherwise than it was sent.
+    #[error(
+        "flow {flow} received a wrong byte at {position} of segment {segment} after {at}: the payload was corrupted on its way"
+    )]
+    Corrupt {
+        /// The flow's number.
+        flow: u32,
+        /// The segment's number.
+        segment: u32,
+        /// Which byte of its payload.
+        position: usize,
+        /// When.
+        at: Time,
+    },
+    /// Packets appeared or vanished: a bug of the engine, or a kernel that loses datagrams without counting them.
+    #[error(
+        "of {sent} datagrams sent {received} were received, {waiting} wait and the kernel dropped {dropped}: the rest is unaccounted for"
+    )]
+    Unaccounted {
+        /// Datagrams handed to the kernel.
+        sent: u64,
+        /// Datagrams it handed back.
+        received: u64,
+        /// Datagrams found in sockets at the end.
+        waiting: u64,
+        /// Datagrams that the kernel had no room for.
+        dropped: u64,
+    },
+}

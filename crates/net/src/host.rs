@@ -1,0 +1,416 @@
+//! ACP between processes: a UDP socket that listens or connects, and the connections on it.
+//!
+//! There is no emulation here: what the transport lets leave goes to the kernel at once, in trains. The payload is the
+//! [pattern](crate) of the live engine, made by the sender and checked by the receiver.
+//!
+//! A listener keeps nothing of anybody who has not shown that it receives at its address: an opening without a good
+//! [cookie] is answered with one and forgotten, everything else from strangers is thrown away.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use tollway_law::Time;
+use tollway_law::sender::AnySender;
+use tollway_proto::encoding::acp;
+use tollway_proto::transport::{Config, Connection, Event, State, Stats};
+use tollway_proto::{Flags, Packet, SackRanges};
+
+use crate::clock::Clock;
+use crate::cookie::{self, Jar};
+use crate::error::Error;
+use crate::socket::{Inbox, Socket};
+use crate::wire;
+
+/// What a host does with its connections.
+pub struct HostConfig {
+    /// How they behave. Packets need room for IP, UDP and ACP header: `header` of 80 bytes, `ack_size` of 112.
+    pub transport: Arc<Config>,
+    /// The sender's law of each.
+    pub law: Box<dyn Fn() -> AnySender + Send>,
+    /// A peer not heard of for so long while something is expected of it is given up.
+    pub patience: Time,
+    /// Connections at once, at most; who comes then gets no answer.
+    pub most: usize,
+}
+
+/// Something that a host's owner should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostEvent {
+    /// The connection is over, all data of both sides having arrived.
+    Finished(PeerId),
+    /// The other side gave the connection up.
+    Reset(PeerId),
+    /// Nothing was heard of the other side for the time that the host has patience.
+    TimedOut(PeerId),
+}
+
+/// Names a connection of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerId {
+    /// The other side's address.
+    pub addr: SocketAddr,
+    /// The connection's number, chosen by who opened it.
+    pub flow: u32,
+}
+
+/// What a host did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostStats {
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams handed to the kernel.
+    pub sent: u64,
+    /// Datagrams that the kernel would not take.
+    pub unsent: u64,
+    /// Datagrams thrown away: no ACP, or of no connection.
+    pub refused: u64,
+    /// Bytes received from addresses not shown to be their sender's.
+    pub stranger_bytes: u64,
+    /// Bytes sent to them: cookies.
+    pub challenge_bytes: u64,
+}
+
+/// A UDP socket with ACP connections on it.
+pub struct Host {
+    config: HostConfig,
+    clock: Clock,
+    socket: Arc<Socket>,
+    /// Bakes cookies, if this host listens.
+    jar: Option<Jar>,
+    peers: BTreeMap<PeerId, Peer>,
+    next_flow: u32,
+    inbox: Inbox,
+    train: Vec<u8>,
+    stats: HostStats,
+}
+
+struct Peer {
+    machine: Connection,
+    /// The cookie to show with every opening, once there is one, and the opening to repeat with it.
+    cookie: Option<[u8; cookie::LEN]>,
+    opening: Option<Packet>,
+    heard: Time,
+    /// When all was over; it answers repeated FINs for a while after.
+    over: Option<Time>,
+}
+
+impl Host {
+    /// A host on `addr`; with `key`, which is secret and random, it listens.
+    ///
+    /// # Errors
+    /// The system refuses the socket; packets have no room for their headers.
+    pub fn new(addr: SocketAddr, config: HostConfig, key: Option<[u8; 16]>) -> Result<Host, Error> {
+        let least =
+            (acp::OVERHEAD + acp::header_len(SackRanges::MAX)).max(acp::OVERHEAD + acp::LEN + cookie::LEN);
+        if usize::from(config.transport.ack_size) < least {
+            return Err(Error::NoRoom { size: config.transport.ack_size, need: least });
+        }
+        let need = acp::OVERHEAD + acp::LEN;
+        if usize::from(config.transport.header) < need {
+            return Err(Error::NoRoom { size: config.transport.header, need });
+        }
+        let socket = Socket::on(addr).map_err(|source| Error::Socket {
+            node: addr.to_string(),
+            action: "open a UDP socket",
+            source,
+        })?;
+        Ok(Host {
+            config,
+            clock: Clock::starting_at(Time::ZERO),
+            socket: Arc::new(socket),
+            jar: key.map(|key| Jar::new(key, COOKIE_LIFETIME)),
+            peers: BTreeMap::new(),
+            next_flow: 0,
+            inbox: Inbox::new(),
+            train: Vec::with_capacity(MOST_BYTES),
+            stats: HostStats::default(),
+        })
+    }
+
+    /// Where it can be reached.
+    pub fn addr(&self) -> SocketAddr {
+        self.socket.addr()
+    }
+
+    /// Opens a connection to `addr` and sends `bytes` over it, then finishes.
+    pub fn connect(&mut self, addr: SocketAddr, bytes: u64) -> PeerId {
+        let id = PeerId { addr, flow: self.next_flow };
+        self.next_flow += 1;
+        let now = self.clock.now();
+        let mut machine = Connection::client(&self.config.transport, (self.config.law)(), id.flow);
+        machine.write_stream(bytes);
+        machine.finish();
+        machine.open(now);
+        self.peers.insert(id, Peer { machine, cookie: None, opening: None, heard: now, over: None });
+        id
+    }
+
+    /// Connections there are, those included that are over but answer what comes late, for a second.
+    pub fn connections(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+
+    /// A connection's counters, while there is one.
+    pub fn transfer(&self, id: PeerId) -> Option<&Stats> {
+        self.peers.get(&id).map(|peer| peer.machine.stats())
+    }
+
+    /// Sends, receives and waits until something happens or `span` has passed.
+    ///
+    /// # Errors
+    /// The system refuses to receive or send, or a payload is corrupt.
+    pub fn run(&mut self, span: Time) -> Result<Option<HostEvent>, Error> {
+        let until = self.clock.now().saturating_add(span);
+        let socket = Arc::clone(&self.socket);
+        loop {
+            let now = self.clock.now();
+            if let Some(event) = self.turn(now)? {
+                return Ok(Some(event));
+            }
+            if now >= until {
+                return Ok(None);
+            }
+            let next = self.peers.values().map(|peer| peer.due(self.config.patience)).min();
+            let wait = next.unwrap_or(Time::NEVER).min(until).saturating_sub(self.clock.now());
+            let timeout =
+                Timespec { tv_sec: (wait.0 / 1_000_000_000) as i64, tv_nsec: (wait.0 % 1_000_000_000) as _ };
+            match rustix::event::poll(&mut [PollFd::new(&*socket, PollFlags::IN)], Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(error) => return Err(Error::Wait(error.into())),
+            }
+            self.receive()?;
+        }
+    }
+
+    /// Timers, transmission, and what became of connections.
+    fn turn(&mut self, now: Time) -> Result<Option<HostEvent>, Error> {
+        let mut event = None;
+        for (&id, peer) in &mut self.peers {
+            if peer.machine.poll_timeout() <= now {
+                peer.machine.handle_timeout(now);
+            }
+            pump(id, peer, now, &self.socket, &mut self.train, &mut self.stats)?;
+            while let Some(told) = peer.machine.poll_event() {
+                match told {
+                    Event::Closed if peer.over.is_none() => {
+                        peer.over = Some(now);
+                        event = Some(HostEvent::Finished(id));
+                    }
+                    Event::Reset => event = Some(HostEvent::Reset(id)),
+                    _ => {}
+                }
+            }
+            let silent = now.saturating_sub(peer.heard) >= self.config.patience;
+            if event.is_none() && silent && peer.over.is_none() {
+                event = Some(HostEvent::TimedOut(id));
+            }
+            if event.is_some() {
+                break;
+            }
+        }
+        if let Some(HostEvent::Reset(id) | HostEvent::TimedOut(id)) = event {
+            self.peers.remove(&id);
+        }
+        self.peers.retain(|_, peer| peer.over.is_none_or(|over| now.saturating_sub(over) < LINGER));
+        Ok(event)
+    }
+
+    fn receive(&mut self) -> Result<(), Error> {
+        let socket = Arc::clone(&self.socket);
+        let count = socket.receive(&mut self.inbox).map_err(|source| Error::Socket {
+            node: self.addr().to_string(),
+            action: "receive",
+            source,
+        })?;
+        let now = self.clock.now();
+        for i in 0..count {
+            let meta = self.inbox.metas[i];
+            let bytes = std::mem::take(&mut self.inbox.buffers[i]);
+            let handled = bytes[..meta.len]
+                .chunks(meta.stride.max(1))
+                .try_for_each(|datagram| self.handle(now, meta.addr, datagram));
+            self.inbox.buffers[i] = bytes;
+            handled?;
+        }
+        Ok(())
+    }
+
+    /// A datagram has come from `addr`: public so that tests and fuzzers can hand over anything.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it belongs to a connection and its payload is wrong.
+    pub fn handle(&mut self, now: Time, addr: SocketAddr, datagram: &[u8]) -> Result<(), Error> {
+        self.stats.received += 1;
+        let Ok(decoded) = acp::decode(datagram) else {
+            self.stats.refused += 1;
+            return Ok(());
+        };
+        let packet = decoded.packet;
+        let id = PeerId { addr, flow: packet.flow };
+        let Some(peer) = self.peers.get_mut(&id) else {
+            self.meet(now, id, &packet, &datagram[decoded.payload..], datagram.len());
+            return Ok(());
+        };
+        if packet.flags == CHALLENGE {
+            // Of use only while the answer to our opening is awaited.
+            if let (State::SynSent, Some(opening)) = (peer.machine.state(), peer.opening)
+                && let Ok(cookie) = <[u8; cookie::LEN]>::try_from(&datagram[decoded.payload..])
+            {
+                peer.heard = now;
+                let fresh = peer.cookie.replace(cookie).is_none();
+                if fresh {
+                    self.train.clear();
+                    write(&mut self.train, &opening, &SackRanges::EMPTY, 0, &peer.cookie)?;
+                    send(&self.socket, addr, &self.train, self.train.len(), 1, &mut self.stats)?;
+                }
+            }
+            return Ok(());
+        }
+        let header = peer.machine.config().header;
+        if let Some(position) = wire::corrupt(&packet, header, datagram) {
+            return Err(Error::Corrupt { flow: id.flow, segment: packet.seq, position, at: now });
+        }
+        peer.heard = now;
+        peer.machine.handle_packet(now, &packet, &decoded.sack);
+        Ok(())
+    }
+
+    /// A stranger: let in with a good cookie, given one if it opens a connection, and else ignored.
+    fn meet(&mut self, now: Time, id: PeerId, packet: &Packet, rest: &[u8], len: usize) {
+        self.stats.stranger_bytes += len as u64;
+        let Some(jar) = self.jar.as_ref().filter(|_| packet.flags == Flags::SYN) else {
+            self.stats.refused += 1;
+            return;
+        };
+        if rest.get(..cookie::LEN).is_some_and(|cookie| jar.knows(now, id.addr, id.flow, cookie)) {
+            if self.peers.len() >= self.config.most {
+                self.stats.refused += 1;
+                return;
+            }
+            let mut machine = Connection::server(&self.config.transport, (self.config.law)(), id.flow);
+            machine.finish();
+            machine.handle_packet(now, packet, &SackRanges::EMPTY);
+            self.peers.insert(id, Peer { machine, cookie: None, opening: None, heard: now, over: None });
+            return;
+        }
+        let cookie = jar.bake(now, id.addr, id.flow);
+        let challenge = Packet { flow: id.flow, flags: CHALLENGE, ..Packet::default() };
+        let mut bytes = [0; acp::LEN + cookie::LEN];
+        bytes[acp::LEN..].copy_from_slice(&cookie);
+        if acp::encode(&challenge, &SackRanges::EMPTY, &mut bytes).is_ok() && bytes.len() <= 3 * len {
+            self.stats.challenge_bytes += bytes.len() as u64;
+            // If it cannot be sent, the stranger asks again.
+            let _ = send(&self.socket, id.addr, &bytes, bytes.len(), 1, &mut self.stats);
+        }
+    }
+}
+
+impl Peer {
+    /// When something has to be done.
+    fn due(&self, patience: Time) -> Time {
+        let end = match self.over {
+            Some(over) => over.saturating_add(LINGER),
+            None => self.heard.saturating_add(patience),
+        };
+        self.machine.poll_timeout().min(end)
+    }
+}
+
+/// Sends what a connection has to send, in trains.
+fn pump(
+    id: PeerId,
+    peer: &mut Peer,
+    now: Time,
+    socket: &Socket,
+    train: &mut Vec<u8>,
+    stats: &mut HostStats,
+) -> Result<(), Error> {
+    let header = peer.machine.config().header;
+    let longest = socket.longest_train();
+    let (mut segment, mut count) = (0, 0);
+    train.clear();
+    let mut sack = SackRanges::EMPTY;
+    loop {
+        let mut packet = Packet::default();
+        let more = peer.machine.poll_transmit(now, &mut packet, &mut sack);
+        let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
+        // A train's segments are as long as its first, but for the last.
+        let broken = count > 0
+            && (!more
+                || len > segment
+                || !train.len().is_multiple_of(segment)
+                || count == longest
+                || train.len() + len > MOST_BYTES);
+        if broken {
+            send(socket, id.addr, train, segment, count as u64, stats)?;
+            train.clear();
+            count = 0;
+        }
+        if !more {
+            return Ok(());
+        }
+        if packet.flags == Flags::SYN {
+            peer.opening = Some(packet);
+        }
+        if count == 0 {
+            segment = len;
+        }
+        let cookie = peer.cookie.filter(|_| packet.flags == Flags::SYN);
+        write(train, &packet, &sack, header, &cookie)?;
+        sack.clear();
+        count += 1;
+    }
+}
+
+/// Appends a packet's datagram, with the cookie behind the header if there is one.
+fn write(
+    train: &mut Vec<u8>,
+    packet: &Packet,
+    sack: &SackRanges,
+    header: u16,
+    cookie: &Option<[u8; cookie::LEN]>,
+) -> Result<(), Error> {
+    let start = train.len();
+    train.resize(start + usize::from(packet.size).saturating_sub(acp::OVERHEAD), 0);
+    wire::compose(packet, sack, header, &mut train[start..])
+        .map_err(|_| Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN })?;
+    if let Some((cookie, place)) =
+        cookie.as_ref().zip(train[start..].get_mut(acp::LEN..acp::LEN + cookie::LEN))
+    {
+        place.copy_from_slice(cookie);
+    }
+    Ok(())
+}
+
+fn send(
+    socket: &Socket,
+    to: SocketAddr,
+    bytes: &[u8],
+    segment: usize,
+    count: u64,
+    stats: &mut HostStats,
+) -> Result<(), Error> {
+    match socket.send(to, bytes, segment) {
+        Ok(()) => stats.sent += count,
+        // No room, or nobody there: lost, as datagrams may be. Whether the peer is gone shows in its silence.
+        Err(error) if crate::socket::is_loss(&error) => stats.unsent += count,
+        Err(source) => return Err(Error::Socket { node: to.to_string(), action: "send", source }),
+    }
+    Ok(())
+}
+
+/// What a listener's answer to a stranger looks like: no machine sets this combination.
+const CHALLENGE: Flags = Flags(Flags::SYN.0 | Flags::RST.0);
+/// An opening has to come back within this.
+const COOKIE_LIFETIME: Time = Time::from_secs(10);
+/// How long a connection that is over answers what comes late.
+const LINGER: Time = Time::from_secs(1);
+/// Bytes that one system call sends at most.
+const MOST_BYTES: usize = 65_000;

@@ -1,0 +1,36 @@
+//! Tollway's live engine: the machines of `tollway-proto` on UDP sockets and a real clock.
+//!
+//! Every node of a topology has a socket of its own on loopback, and packets cross from node to node as real
+//! datagrams: ACP's header in clear, padding, payload. What a link does to them (queue, law, rate, delay, loss) is emulated at the node
+//! whose output port it is, in the virtual instants that the link's rate and delay give; how late the real sends are behind those
+//! instants is measured.
+//!
+//! | | |
+//! |---|---|
+//! | [`Network`] | nodes, links and flows; runs in real time |
+//! | [`LinkSpec`], [`Loss`] | an emulated link direction |
+//! | [`host::Host`] | ACP between processes, without emulation |
+//! | [`cookie`] | who receives at its address, without state |
+//! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
+//!
+//! Nothing here decides how fast anybody may send: that is `tollway-law`'s, in either engine.
+
+mod buffers;
+mod clock;
+pub mod cookie;
+mod driver;
+mod emulator;
+mod error;
+pub mod host;
+mod lateness;
+pub mod network;
+mod punctual;
+mod socket;
+mod wire;
+
+pub use clock::Clock;
+pub use driver::Counters;
+pub use emulator::{LinkSpec, LinkStats, Loss, Only};
+pub use error::Error;
+pub use lateness::Lateness;
+pub use network::{FlowSpec, Load, Network, Punctuality};

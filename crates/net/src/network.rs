@@ -1,0 +1,460 @@
+//! A network of nodes that exchange real datagrams over loopback.
+
+use tollway_law::link::AnyLink;
+use tollway_law::{Rate, Time};
+use tollway_proto::Encoding;
+use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::transport::Connection;
+
+use crate::clock::Clock;
+use crate::driver::{Counters, Driver, Endpoint, Next};
+use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
+use crate::error::Error;
+use crate::lateness::Lateness;
+use crate::punctual::Punctual;
+use crate::socket::Socket;
+
+/// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
+///
+/// Built by [`new`](Network::new) and [`add_flow`](Network::add_flow), run by [`run_until`](Network::run_until), changed and
+/// read between runs. Links and flows are known by their index, in the order given.
+#[derive(Debug)]
+pub struct Network {
+    drivers: Vec<Driver>,
+    /// By node: its driver, and its place there.
+    nodes: Vec<Place>,
+    /// By link: its driver, and its place there.
+    links: Vec<Place>,
+    specs: Vec<(u32, u32)>,
+    /// By flow: client and server.
+    flows: Vec<[Place; 2]>,
+    now: Time,
+    started: bool,
+    /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
+    /// of the run must not wait for anybody either.
+    on_time: Option<Punctual>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    driver: usize,
+    at: u32,
+}
+
+/// What a flow is made of. The client opens; either side may send.
+#[derive(Debug)]
+pub struct FlowSpec {
+    /// The machine that opens.
+    pub client: Connection,
+    /// The machine that answers.
+    pub server: Connection,
+    /// The links from client to server, at least one.
+    pub forward: Vec<u32>,
+    /// The links back, at least one.
+    pub back: Vec<u32>,
+    /// When the client opens.
+    pub start: Time,
+    /// When both are told to stop; [`Time::NEVER`] if they aren't.
+    pub stop: Time,
+    /// Whose losses the toll suffers; it rides in ACP's header whatever this says.
+    pub encoding: Encoding,
+}
+
+/// How late the emulation was.
+#[derive(Clone, Debug, Default)]
+pub struct Punctuality {
+    /// Datagrams handed to the kernel later than the virtual instant of their arrival at the next node.
+    pub departures: Lateness,
+    /// Timers of transports that ran after their deadline.
+    pub timeouts: Lateness,
+    /// Datagrams read later than the kernel had them.
+    pub waits: Lateness,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The nodes it runs.
+    pub nodes: Vec<String>,
+    /// Processor time it took.
+    pub cpu: Time,
+    /// What it did in that time.
+    pub counters: Counters,
+}
+
+impl Network {
+    /// Opens a socket for each node, named for messages, and lays `links` between them. `seed` is what random losses
+    /// come from; the nodes are spread over `threads` threads, at least one.
+    ///
+    /// # Errors
+    /// The system refuses a socket.
+    pub fn new(names: &[String], links: &[LinkSpec], seed: u64, threads: usize) -> Result<Network, Error> {
+        let threads = threads.clamp(1, names.len().max(1));
+        // Nodes go to the thread that has fewest links so far, the busiest nodes first.
+        let mut load = vec![0usize; names.len()];
+        links.iter().for_each(|link| load[link.from as usize] += 1);
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by_key(|&node| std::cmp::Reverse(load[node]));
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); threads];
+        let mut loads = vec![0; threads];
+        let mut nodes = vec![Place { driver: 0, at: 0 }; names.len()];
+        for node in order {
+            let driver = (0..threads).min_by_key(|&driver| loads[driver]).unwrap_or(0);
+            loads[driver] += load[node].max(1);
+            nodes[node] = Place { driver, at: members[driver].len() as u32 };
+            members[driver].push(node);
+        }
+        let mut drivers = Vec::new();
+        for members in &members {
+            let open = |&node: &usize| {
+                Socket::on_loopback().map_err(|source| Error::Socket {
+                    node: names[node].clone(),
+                    action: "open a UDP socket on loopback",
+                    source,
+                })
+            };
+            let sockets = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+            drivers.push(Driver::new(sockets, members.iter().map(|&node| names[node].clone()).collect()));
+        }
+        let mut places = Vec::new();
+        for (i, spec) in links.iter().enumerate() {
+            let (from, to) = (nodes[spec.from as usize], nodes[spec.to as usize]);
+            let (source, sink) = (drivers[from.driver].addr(from.at), drivers[to.driver].addr(to.at));
+            // A stream of its own for each link: losses here don't depend on traffic elsewhere.
+            let seed = seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let at = drivers[from.driver].add_link(Link::new(spec, seed), from.at, sink);
+            places.push(Place { driver: from.driver, at });
+            drivers[to.driver].add_peer(to.at, source);
+        }
+        Ok(Network {
+            drivers,
+            nodes,
+            links: places,
+            specs: links.iter().map(|spec| (spec.from, spec.to)).collect(),
+            flows: Vec::new(),
+            now: Time::ZERO,
+            started: false,
+            on_time: None,
+        })
+    }
+
+    /// Adds a flow, also in the middle of a run; answers its number.
+    ///
+    /// # Errors
+    /// [`Error::Loop`] if a route passes a node twice.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> Result<u32, Error> {
+        let flow = self.flows.len() as u32;
+        let (segment, header) = (spec.client.config().segment, spec.client.config().header);
+        let ends =
+            [(spec.client, &spec.forward, spec.start, true), (spec.server, &spec.back, Time::NEVER, false)];
+        let mut places = [Place { driver: 0, at: 0 }; 2];
+        for (i, (machine, route, open_at, client)) in ends.into_iter().enumerate() {
+            let first = self.links[route[0] as usize];
+            let driver = &mut self.drivers[first.driver];
+            let at = driver.add_end(Endpoint {
+                machine: Some(machine),
+                flow,
+                client,
+                label: flow << 1 | i as u32,
+                first: first.at,
+                open_at,
+                stop_at: spec.stop,
+                encoding: spec.encoding,
+                segment: u32::from(segment),
+                header,
+                heard_rtt: 0.0,
+                live: true,
+                done: false,
+                awaited: false,
+                armed: Time::NEVER,
+            });
+            places[i] = Place { driver: first.driver, at };
+        }
+        for (i, route) in [&spec.forward, &spec.back].into_iter().enumerate() {
+            let label = flow << 1 | i as u32;
+            for pair in route.windows(2) {
+                let next = self.links[pair[1] as usize];
+                let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
+                self.drivers[node.driver].set_label(node.at, label, Next::Link(next.at))?;
+            }
+            let node = self.nodes[self.specs[route[route.len() - 1] as usize].1 as usize];
+            self.drivers[node.driver].set_label(node.at, label, Next::End(places[1 - i].at))?;
+            for driver in &mut self.drivers {
+                driver.buffers.set_encoding(label, spec.encoding);
+            }
+        }
+        self.flows.push(places);
+        Ok(flow)
+    }
+
+    /// Has a flow retired once its client, or each of its ends if `both`, is done: the machines hear no more.
+    pub fn retire_when_done(&mut self, flow: u32, both: bool) {
+        self.end_mut(flow, 0).awaited = true;
+        self.end_mut(flow, 1).awaited = both;
+    }
+
+    /// Takes in real time until the run's clock shows `end`, which starts with the first call; then it is `end`.
+    ///
+    /// # Errors
+    /// The system refuses an operation on a socket, or a payload is corrupt.
+    pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
+        if !self.started {
+            self.started = true;
+            let clock = Clock::starting_at(self.now);
+            self.drivers.iter_mut().for_each(|driver| driver.clock = clock);
+        }
+        let on_time = self.on_time.get_or_insert_with(Punctual::thread).is_real_time();
+        let Some((first, others)) = self.drivers.split_first_mut() else { return Ok(()) };
+        let done = std::thread::scope(|scope| {
+            let run = |driver: &mut Driver| {
+                let on_time = Punctual::thread();
+                driver.real_time = on_time.is_real_time();
+                driver.run_until(end)
+            };
+            let threads: Vec<_> = others.iter_mut().map(|driver| scope.spawn(move || run(driver))).collect();
+            first.real_time = on_time;
+            let mut done = first.run_until(end);
+            for thread in threads {
+                let other = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                done = done.and(other);
+            }
+            done
+        });
+        self.now = end;
+        self.retire_done();
+        done
+    }
+
+    /// Retires what was to be retired when done.
+    fn retire_done(&mut self) {
+        for driver in 0..self.drivers.len() {
+            for i in 0..self.drivers[driver].done.len() {
+                let (flow, client, _) = self.drivers[driver].done[i];
+                let which = usize::from(!client);
+                if std::mem::take(&mut self.end_mut(flow, which).awaited)
+                    && !self.end_mut(flow, 1 - which).awaited
+                {
+                    self.end_mut(flow, 0).live = false;
+                    self.end_mut(flow, 1).live = false;
+                }
+            }
+        }
+    }
+
+    /// The present: the end of the last [`run_until`](Network::run_until).
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether the system gave the threads real-time priority, so that other work steps back.
+    pub fn real_time(&self) -> bool {
+        self.drivers.iter().all(|driver| driver.real_time)
+    }
+
+    /// Where a node's socket is.
+    pub fn addr(&self, node: u32) -> std::net::SocketAddr {
+        let place = self.nodes[node as usize];
+        self.drivers[place.driver].addr(place.at)
+    }
+
+    /// How many flows there have been.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// How many threads run the nodes.
+    pub fn threads(&self) -> usize {
+        self.drivers.len()
+    }
+
+    /// The machine that opened the flow.
+    pub fn client(&self, flow: u32) -> &Connection {
+        self.machine(flow, 0)
+    }
+
+    /// The machine that answered.
+    pub fn server(&self, flow: u32) -> &Connection {
+        self.machine(flow, 1)
+    }
+
+    fn machine(&self, flow: u32, which: usize) -> &Connection {
+        let place = self.flows[flow as usize][which];
+        let machine = &self.drivers[place.driver].ends[place.at as usize].machine;
+        machine.as_ref().expect("a machine is out only while `with_flow` works on it")
+    }
+
+    fn end_mut(&mut self, flow: u32, which: usize) -> &mut Endpoint {
+        let place = self.flows[flow as usize][which];
+        &mut self.drivers[place.driver].ends[place.at as usize]
+    }
+
+    /// Works on the flow's machines at the present instant; what they have to send leaves with the next run.
+    ///
+    /// # Errors
+    /// As [`run_until`](Network::run_until).
+    pub fn with_flow<R>(
+        &mut self,
+        flow: u32,
+        work: impl FnOnce(&mut Connection, &mut Connection) -> R,
+    ) -> Result<R, Error> {
+        let (client, server) = (self.end_mut(flow, 0).machine.take(), self.end_mut(flow, 1).machine.take());
+        let (mut client, mut server) = client.zip(server).expect("nobody else works on the flow");
+        let answer = work(&mut client, &mut server);
+        self.end_mut(flow, 0).machine = Some(client);
+        self.end_mut(flow, 1).machine = Some(server);
+        let now = self.now;
+        for place in self.flows[flow as usize] {
+            self.drivers[place.driver].pump(place.at as usize, now)?;
+        }
+        Ok(answer)
+    }
+
+    /// The ends of flows that are done since the last call: the flow, whether it was the client, and when.
+    pub fn drain_done(&mut self) -> Vec<(u32, bool, Time)> {
+        self.drivers.iter_mut().flat_map(|driver| driver.done.drain(..)).collect()
+    }
+
+    /// The figures of a link direction; those of its queue start anew.
+    pub fn read_link(&mut self, link: u32) -> LinkStats {
+        self.change(link, |link, now, driver| link.read_stats(now, driver))
+    }
+
+    /// The law of a link direction, caught up to the present.
+    pub fn law(&mut self, link: u32) -> &AnyLink {
+        self.change(link, |link, now, buffers| link.catch_up(now, buffers));
+        let place = self.links[link as usize];
+        &self.drivers[place.driver].links[place.at as usize].link.port.law
+    }
+
+    /// Works on a link's law at the present instant.
+    pub fn with_law(&mut self, link: u32, work: impl FnOnce(&mut AnyLink)) {
+        self.change(link, |link, now, buffers| {
+            link.catch_up(now, buffers);
+            work(&mut link.port.law);
+        });
+    }
+
+    /// Keeps from now on what a link's law says in each control interval.
+    pub fn log_control(&mut self, link: u32) {
+        self.change(link, |link, _, _| link.log_control());
+    }
+
+    /// The control intervals of a link that ended since this was last called.
+    pub fn take_control(&mut self, link: u32) -> Vec<ControlInterval> {
+        self.change(link, |link, now, buffers| {
+            link.catch_up(now, buffers);
+            link.take_control()
+        })
+    }
+
+    /// Changes a link's rate, also of the packet in transmission.
+    pub fn set_rate(&mut self, link: u32, rate: Rate) {
+        self.change(link, |link, now, buffers| link.set_rate(now, rate, buffers));
+    }
+
+    /// Changes a link's one-way delay for packets that depart from now on.
+    pub fn set_delay(&mut self, link: u32, delay: Time) {
+        self.change(link, |link, now, buffers| link.set_delay(now, delay, buffers));
+    }
+
+    /// Tells a link's law another capacity.
+    pub fn set_capacity(&mut self, link: u32, capacity: Rate) {
+        self.change(link, |link, now, buffers| link.set_capacity(now, capacity, buffers));
+    }
+
+    /// Changes what a link's queue holds.
+    pub fn set_limit(&mut self, link: u32, limit: Limit) {
+        self.change(link, |link, now, buffers| link.set_limit(now, limit, buffers));
+    }
+
+    /// Sets the random losses of a link, in place of those it had.
+    pub fn set_losses(&mut self, link: u32, losses: Vec<Loss>) {
+        self.change(link, |link, _, _| link.set_losses(losses));
+    }
+
+    /// From now on (or no more) every packet offered to the link is lost.
+    pub fn set_blackout(&mut self, link: u32, on: bool) {
+        self.change(link, |link, _, _| link.set_blackout(on));
+    }
+
+    fn change<R>(
+        &mut self,
+        link: u32,
+        work: impl FnOnce(&mut Link, Time, &mut crate::buffers::Buffers) -> R,
+    ) -> R {
+        let place = self.links[link as usize];
+        let driver = &mut self.drivers[place.driver];
+        let answer = work(&mut driver.links[place.at as usize].link, self.now, &mut driver.buffers);
+        driver.arm_link(place.at as usize);
+        answer
+    }
+
+    /// What all nodes together did so far.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.drivers.iter().for_each(|driver| sum.add(&driver.counters));
+        sum
+    }
+
+    /// What each thread did so far.
+    pub fn loads(&self) -> Vec<Load> {
+        let load = |driver: &Driver| Load {
+            nodes: driver.names().map(str::to_owned).collect(),
+            cpu: driver.cpu,
+            counters: driver.counters,
+        };
+        self.drivers.iter().map(load).collect()
+    }
+
+    /// How late the emulation has been so far.
+    pub fn punctuality(&self) -> Punctuality {
+        let mut sum = Punctuality::default();
+        for driver in &self.drivers {
+            sum.departures.merge(&driver.departures);
+            sum.timeouts.merge(&driver.timeouts);
+            sum.waits.merge(&driver.waits);
+        }
+        sum
+    }
+
+    /// Packets dropped on links so far.
+    pub fn drops(&self) -> u64 {
+        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.drops()).sum()
+    }
+
+    /// Packets in queues now.
+    pub fn queued(&self) -> u64 {
+        self.drivers
+            .iter()
+            .flat_map(|driver| &driver.links)
+            .map(|hop| u64::from(hop.link.port.packets()))
+            .sum()
+    }
+
+    /// Packets in emulated transmitters and on emulated wires now.
+    pub fn in_flight(&self) -> u64 {
+        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.in_flight()).sum()
+    }
+
+    /// Packets whose bytes are held now: the same as queued and in flight together.
+    pub fn held(&self) -> u64 {
+        self.drivers.iter().map(|driver| driver.buffers.alive()).sum()
+    }
+
+    /// Ends the run: counts what is still in sockets and asks the kernel what it dropped; `None` if it does not tell.
+    ///
+    /// # Errors
+    /// [`Error::Unaccounted`] if the kernel tells and the sum is not what was sent.
+    pub fn settle(&mut self) -> Result<Option<u64>, Error> {
+        self.on_time = None;
+        self.drivers.iter_mut().for_each(Driver::drain);
+        let kernel: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
+        let Counters { sent, received, waiting, .. } = self.counters();
+        if let Some(dropped) = kernel
+            && sent > received + waiting + dropped
+        {
+            return Err(Error::Unaccounted { sent, received, waiting, dropped });
+        }
+        Ok(kernel)
+    }
+}

@@ -1,0 +1,144 @@
+//! A node's UDP socket: trains of datagrams in and out.
+
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+
+use crate::buffers::LARGE;
+
+/// A UDP socket with segmentation offload both ways, where the system has it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    addr: SocketAddr,
+}
+
+/// Buffers to receive into and what the kernel says of each.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) buffers: [Box<[u8]>; BATCH],
+    pub(crate) metas: [RecvMeta; BATCH],
+}
+
+impl Socket {
+    /// A socket on any free port of the loopback interface.
+    pub(crate) fn on_loopback() -> io::Result<Socket> {
+        Socket::on((Ipv4Addr::LOCALHOST, 0).into())
+    }
+
+    /// A socket on `addr`.
+    pub(crate) fn on(addr: SocketAddr) -> io::Result<Socket> {
+        let io = UdpSocket::bind(addr)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        // As large as the system lets an ordinary user have it: a burst waits there while the thread does other things.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
+        let addr = io.local_addr()?;
+        Ok(Socket { io, state, addr })
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Datagrams that one [`send`](Socket::send) takes at most.
+    pub(crate) fn longest_train(&self) -> usize {
+        self.state.max_gso_segments().min(64)
+    }
+
+    /// Sends `bytes` as datagrams of `segment` bytes each, the last maybe shorter.
+    pub(crate) fn send(&self, to: SocketAddr, bytes: &[u8], segment: usize) -> io::Result<()> {
+        let transmit = Transmit {
+            destination: to,
+            ecn: None,
+            contents: bytes,
+            segment_size: (bytes.len() > segment).then_some(segment),
+            src_ip: None,
+        };
+        loop {
+            match self.state.try_send(UdpSockRef::from(&self.io), &transmit) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Receives what is there into `inbox`; answers how many of its buffers hold something.
+    pub(crate) fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
+        let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
+        match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut inbox.metas) {
+            Ok(n) => Ok(n),
+            // A refusal that an earlier send met; nothing was received.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::Interrupted
+                        | io::ErrorKind::ConnectionRefused
+                        | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Datagrams that the kernel had no room for in this socket's buffer, if it tells.
+    pub(crate) fn kernel_drops(&self) -> Option<u64> {
+        let table = std::fs::read_to_string("/proc/net/udp").ok()?;
+        drops_of_port(&table, self.addr.port())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.io.as_fd()
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Inbox {
+        Inbox {
+            buffers: std::array::from_fn(|_| vec![0; LARGE].into_boxed_slice()),
+            metas: [RecvMeta::default(); BATCH],
+        }
+    }
+}
+
+/// Whether an error of sending means no more than that a datagram is lost.
+pub(crate) fn is_loss(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    let no_buffers = error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error());
+    no_buffers || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
+}
+
+/// The last column of `/proc/net/udp` in the row of a local port.
+fn drops_of_port(table: &str, port: u16) -> Option<u64> {
+    let ending = format!(":{port:04X}");
+    let row =
+        table.lines().find(|row| row.split_whitespace().nth(1).is_some_and(|a| a.ends_with(&ending)))?;
+    row.split_whitespace().last()?.parse().ok()
+}
+
+/// Trains that one system call receives.
+pub(crate) const BATCH: usize = 8;
+/// Bytes asked for a socket's buffers; the system may give less.
+const BUFFER: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_drops_are_read() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+             11: 0100007F:1F90 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 9 2 0000 17\n";
+        assert_eq!(drops_of_port(table, 8080), Some(17));
+        assert_eq!(drops_of_port(table, 8081), None);
+        assert_eq!(drops_of_port("", 1), None);
+    }
+}

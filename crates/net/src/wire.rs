@@ -1,0 +1,135 @@
+//! A datagram: ACP's header, padding, payload.
+//!
+//! ```text
+//! header (52 bytes and 8 for each SACK range) | zeros | payload
+//! ```
+//!
+//! The datagram with its IP and UDP headers is as long as the transport says the packet is, so that links, real
+//! and emulated, carry what the laws count. The payload is the last `size - header` bytes of it, as
+//! [`Config::header`](tollway_proto::transport::Config::header) has it; what is left between is padding.
+//!
+//! In a run of a scenario the payload is a pattern made from the packet's label and segment number: whoever receives it can tell a
+//! byte that is wrong or in the wrong place.
+
+use tollway_proto::encoding::acp::{self, AcpError};
+use tollway_proto::{Flags, Packet, SackRanges};
+
+/// Writes the datagram of `packet` into `out`, which is as long as it must be: the packet's size less
+/// [`acp::OVERHEAD`]. `header` is what of the packet's size is no payload.
+///
+/// # Errors
+/// [`AcpError::TooShort`] if the packet has no room for its header.
+pub(crate) fn compose(
+    packet: &Packet,
+    sack: &SackRanges,
+    header: u16,
+    out: &mut [u8],
+) -> Result<(), AcpError> {
+    let payload = payload_len(packet, header).min(out.len());
+    let split = out.len() - payload;
+    let (head, tail) = out.split_at_mut(split);
+    let len = acp::encode(packet, sack, head)?;
+    head[len..].fill(0);
+    fill(packet.flow, packet.seq, tail);
+    Ok(())
+}
+
+/// Bytes of payload in a packet.
+pub(crate) fn payload_len(packet: &Packet, header: u16) -> usize {
+    if packet.flags.has(Flags::DATA) { usize::from(packet.size.saturating_sub(header)) } else { 0 }
+}
+
+/// The position in the payload of `datagram` of the first byte that is not what was sent; `None` if all is well.
+pub(crate) fn corrupt(packet: &Packet, header: u16, datagram: &[u8]) -> Option<usize> {
+    let payload = payload_len(packet, header);
+    let start = datagram.len().checked_sub(payload)?;
+    check(packet.flow, packet.seq, &datagram[start..])
+}
+
+/// Writes the pattern of segment `seq` of `label`.
+fn fill(label: u32, seq: u32, out: &mut [u8]) {
+    let mut word = first_word(label, seq);
+    let mut words = out.chunks_exact_mut(8);
+    for bytes in &mut words {
+        bytes.copy_from_slice(&word.to_le_bytes());
+        word = word.wrapping_add(STEP);
+    }
+    let rest = words.into_remainder();
+    rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+}
+
+/// The first byte that differs from the pattern.
+fn check(label: u32, seq: u32, bytes: &[u8]) -> Option<usize> {
+    let mut word = first_word(label, seq);
+    let mut differs = 0;
+    let mut words = bytes.chunks_exact(8);
+    for bytes in &mut words {
+        let read = u64::from_le_bytes([
+            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+        ]);
+        differs |= read ^ word;
+        word = word.wrapping_add(STEP);
+    }
+    let rest = words.remainder();
+    if differs == 0 && *rest == word.to_le_bytes()[..rest.len()] {
+        return None;
+    }
+    let mut right = vec![0; bytes.len()];
+    fill(label, seq, &mut right);
+    bytes.iter().zip(&right).position(|(read, right)| read != right)
+}
+
+/// Mixed (Steele, Lea and Flood's finaliser, OOPSLA 2014), so that neighbouring segments have nothing in common.
+fn first_word(label: u32, seq: u32) -> u64 {
+    let key = u64::from(label) << 32 | u64::from(seq);
+    let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Odd, so that no word repeats.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_packet_without_room_for_its_header_is_refused() {
+        let packet = Packet { size: 70, flags: Flags::ACK, ..Packet::default() };
+        let mut out = vec![0; 42];
+        let refused = compose(&packet, &SackRanges::EMPTY, 60, &mut out);
+        assert_eq!(refused, Err(AcpError::TooShort { have: 42, need: 52 }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_composed_decodes_and_any_wrong_byte_is_found(
+            (label, seq) in any::<(u32, u32)>(),
+            payload in 0u16..1500,
+            padding in 0u16..40,
+            ranges in 0u32..4,
+            at in any::<prop::sample::Index>(),
+            wrong in 1u8..,
+        ) {
+            let mut sack = SackRanges::EMPTY;
+            (0..ranges).for_each(|i| { sack.push(10 * i + 5, 10 * i + 8); });
+            let header = (acp::OVERHEAD + acp::header_len(ranges as usize)) as u16 + padding;
+            let packet = Packet { flow: label, seq, size: header + payload, flags: Flags::DATA, ..Packet::default() };
+            let mut out = vec![0xee; usize::from(packet.size) - acp::OVERHEAD];
+            compose(&packet, &sack, header, &mut out).unwrap();
+            let decoded = acp::decode(&out).unwrap();
+            prop_assert_eq!((decoded.packet.flow, decoded.packet.seq), (label, seq));
+            prop_assert_eq!((decoded.packet.size, decoded.sack), (packet.size, sack));
+            prop_assert_eq!(corrupt(&decoded.packet, header, &out), None);
+            if payload > 0 {
+                let at = at.index(usize::from(payload));
+                let place = out.len() - usize::from(payload) + at;
+                out[place] ^= wrong;
+                prop_assert_eq!(corrupt(&decoded.packet, header, &out), Some(at));
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Real datagrams between nodes on loopback. No test asserts how fast anything is: machines are shared.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+
+use tollway_law::link::{AnyLink, DropTail, XcpConfig};
+use tollway_law::sender::{NewRenoConfig, XcpConfig as XcpSender};
+use tollway_law::{Rate, Time};
+use tollway_net::{FlowSpec, LinkSpec, Loss, Network, Only};
+use tollway_proto::Encoding;
+use tollway_proto::port::Limit;
+use tollway_proto::transport::{Config, Connection};
+
+/// Whether this machine lets us open sockets; says so loudly if it does not.
+fn sockets() -> bool {
+    match UdpSocket::bind("127.0.0.1:0") {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("SKIPPED: no UDP socket on loopback here: {error}");
+            false
+        }
+    }
+}
+
+fn config() -> Arc<Config> {
+    Arc::new(Config { segment: 1200, header: 80, ack_size: 112, ..Config::default() })
+}
+
+/// `a → r → b` and back, 20 Mb/s and 5 ms between `r` and `b`.
+fn path(xcp: bool, threads: usize) -> Network {
+    let names = ["a", "r", "b"].map(String::from);
+    let link = |from, to, mbps: f64, delay| {
+        let rate = Rate::from_mbps(mbps);
+        LinkSpec {
+            from,
+            to,
+            rate,
+            delay: Time::from_millis(delay),
+            overhead: 0,
+            law: if xcp { XcpConfig::default().build(rate) } else { AnyLink::DropTail(DropTail) },
+            limit: Limit { packets: 60, bytes: u64::MAX },
+            queues: tollway_proto::port::Queues::One,
+        }
+    };
+    let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];
+    Network::new(&names, &links, 1, threads).unwrap()
+}
+
+fn flow(network: &mut Network, xcp: bool, bytes: u64) -> u32 {
+    let law = || {
+        if xcp { XcpSender::default().build().into() } else { NewRenoConfig::default().build().into() }
+    };
+    let mut client = Connection::client(&config(), law(), 0);
+    client.write_stream(bytes);
+    client.finish();
+    let server = Connection::server(&config(), law(), 0);
+    let spec = FlowSpec {
+        client,
+        server,
+        forward: vec![0, 1],
+        back: vec![2, 3],
+        start: Time::from_millis(1),
+        stop: Time::NEVER,
+        encoding: Encoding::Acp,
+    };
+    network.add_flow(spec).unwrap()
+}
+
+/// Runs until the flow is done, 20 s at most.
+fn run(network: &mut Network) {
+    for step in 1..400 {
+        network.run_until(Time::from_millis(50 * step)).unwrap();
+        if !network.drain_done().is_empty() {
+            return;
+        }
+    }
+    panic!("not done in 20 s");
+}
+
+fn accounted(network: &mut Network) {
+    network.settle().unwrap();
+    let counters = network.counters();
+    assert_eq!(network.held(), network.queued() + network.in_flight());
+    let kernel = counters.sent - counters.received - counters.waiting;
+    assert_eq!(
+        counters.created,
+        counters.delivered
+            + counters.absorbed
+            + counters.senseless
+            + counters.unsent
+            + counters.waiting
+            + kernel
+            + network.drops()
+            + network.held(),
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn a_transfer_arrives_whole_over_real_sockets() {
+    if !sockets() {
+        return;
+    }
+    for (xcp, threads) in [(true, 1), (false, 2)] {
+        let mut network = path(xcp, threads);
+        let flow = flow(&mut network, xcp, 500_000);
+        run(&mut network);
+        assert_eq!(network.server(flow).stats().bytes_delivered, 500_000);
+        assert!(network.client(flow).min_rtt() >= Time::from_millis(10));
+        assert!(network.counters().sent > 800, "{:?}", network.counters());
+        assert!(network.punctuality().departures.count() > 800);
+        accounted(&mut network);
+    }
+}
+
+#[test]
+fn losses_are_repaired_and_counted() {
+    if !sockets() {
+        return;
+    }
+    let mut network = path(false, 1);
+    let flow = flow(&mut network, false, 300_000);
+    network.set_losses(1, vec![Loss { before: false, only: Only::Data, probability: 0.05 }]);
+    run(&mut network);
+    assert_eq!(network.server(flow).stats().bytes_delivered, 300_000);
+    assert!(network.read_link(1).lost_after > 0 && network.client(flow).stats().retransmissions > 0);
+    accounted(&mut network);
+}
+
+#[test]
+fn a_blackout_ends_and_the_flow_goes_on() {
+    if !sockets() {
+        return;
+    }
+    let mut network = path(true, 1);
+    let flow = flow(&mut network, true, 400_000);
+    network.run_until(Time::from_millis(60)).unwrap();
+    network.set_blackout(1, true);
+    network.run_until(Time::from_millis(200)).unwrap();
+    network.set_blackout(1, false);
+    for step in 5..60 {
+        network.run_until(Time::from_millis(50 * step)).unwrap();
+    }
+    assert_eq!(network.server(flow).stats().bytes_delivered, 400_000);
+    assert!(network.read_link(1).lost_before > 0);
+}
+
+#[test]
+fn strangers_are_counted_and_change_nothing() {
+    if !sockets() {
+        return;
+    }
+    let mut network = path(true, 1);
+    let flow = flow(&mut network, true, 200_000);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut bytes = [0xa5_u8; 600];
+    for i in 0..2_000u32 {
+        bytes[i as usize % 600] = bytes[i as usize % 600].wrapping_mul(31).wrapping_add(i as u8);
+        bytes[1] = 0x10;
+        let _ = stranger.send_to(&bytes[..(i as usize * 7) % 600], network.addr(i % 3));
+        if i % 100 == 0 {
+            network.run_until(network.now() + Time::from_millis(1)).unwrap();
+        }
+    }
+    let from = network.now();
+    for step in 1..400 {
+        network.run_until(from + Time::from_millis(50 * step)).unwrap();
+        if network.server(flow).stats().bytes_delivered == 200_000 {
+            break;
+        }
+    }
+    assert_eq!(network.server(flow).stats().bytes_delivered, 200_000);
+    // The kernel may have dropped some of them; none may have come further than the socket.
+    assert!(network.counters().strangers > 0 && network.counters().senseless == 0);
+    network.settle().unwrap();
+}

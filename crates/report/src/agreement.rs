@@ -1,0 +1,263 @@
+//! Real packets beside simulated ones: the same scenario in both engines, and how far apart they come out.
+//!
+//! An experiment file says in `[[live]]` tables what of it runs on real packets too:
+//!
+//! ```toml
+//! [[live]]
+//! id = "xcp.validation.live"
+//! says = "real packets fare as simulated ones do, at a round trip of 100 ms"
+//! variants = ["xcp"]                       # all, if none is named
+//! set = ["link.bottleneck.delay=50ms"]     # as with `--set`, in both engines
+//! rate-percent = 5                         # each flow's mean rate
+//! queue-percent = 10                       # each link's mean queueing delay,
+//! queue-ms = 0.5                           # or this if it is more
+//! ```
+//!
+//! Each makes three claims a variant: `ID.rates`, `ID.queues`, and `ID.packets`, that the kernel's counters of the
+//! sockets account for every datagram.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use tollway_scenario::file::Scenario;
+use tollway_scenario::run::EngineKind;
+
+use crate::claim::{Report, Status, Verdict};
+use crate::data::{self, FlowInfo};
+use crate::experiment::Experiment;
+use crate::reproduce::ReproduceError;
+use crate::session::{Progress, Ran, Session};
+
+/// What of an experiment runs on real packets too, and how near the engines must come.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Comparison {
+    /// The claims' name.
+    pub id: String,
+    /// What they say, for people.
+    #[serde(default)]
+    pub says: String,
+    /// The variants that run; all if none is named.
+    #[serde(default)]
+    pub variants: Vec<String>,
+    /// Keys set otherwise than the file does, as `key=value`.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// How far a flow's mean rate may be from the simulator's, percent.
+    #[serde(default = "five")]
+    pub rate_percent: f64,
+    /// How far a link's mean queueing delay may be from the simulator's, percent,
+    #[serde(default = "ten")]
+    pub queue_percent: f64,
+    /// or this, in milliseconds, if it is more.
+    #[serde(default = "half")]
+    pub queue_ms: f64,
+}
+
+fn five() -> f64 {
+    5.0
+}
+
+fn ten() -> f64 {
+    10.0
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// The scenario of a comparison, read from an experiment's text.
+///
+/// # Errors
+/// A key that it sets does not exist, or a variant.
+pub fn scenario(text: &str, path: &Path, comparison: &Comparison) -> Result<Scenario, ReproduceError> {
+    let scenario = Scenario::parse(&path.display().to_string(), text, &comparison.set)?;
+    if comparison.variants.is_empty() {
+        return Ok(scenario);
+    }
+    for name in &comparison.variants {
+        if scenario.variant(name).is_none() {
+            return Err(ReproduceError::NoVariant { claim: comparison.id.clone(), name: name.clone() });
+        }
+    }
+    Ok(scenario.only(&comparison.variants))
+}
+
+/// Runs `scenario` in both engines and compares; `progress` is told of the live runs, which take as long as they say.
+///
+/// # Errors
+/// A run fails in either engine.
+pub fn agree(
+    scenario: &Scenario,
+    experiment: &Experiment,
+    comparison: &Comparison,
+    progress: Option<Progress<'_>>,
+) -> Result<Report, ReproduceError> {
+    let run = |engine, progress| Session { engine, ..Session::default() }.run(scenario, progress);
+    // Not beside each other: the live runs want the machine for themselves.
+    let simulated = run(EngineKind::Sim, None)?;
+    let live = run(EngineKind::Live, progress)?;
+    let several = live.len() > 1;
+    let mut verdicts = Vec::new();
+    for (sim, live) in simulated.iter().zip(&live) {
+        let id = match live.result.variant.as_str() {
+            name if several => format!("{}.{name}", comparison.id),
+            _ => comparison.id.clone(),
+        };
+        let source = &experiment.source;
+        let verdict = |what: &str, expected: String, outcome: Outcome| Verdict {
+            id: format!("{id}.{what}"),
+            says: comparison.says.clone(),
+            status: outcome.status,
+            expected,
+            measured: outcome.measured,
+            source: source.clone(),
+        };
+        let rates = format!("each flow's mean rate within {} % of the simulator's", comparison.rate_percent);
+        let queues = format!(
+            "each mean queueing delay within {} % or {} ms of the simulator's",
+            comparison.queue_percent, comparison.queue_ms
+        );
+        verdicts.push(verdict("rates", rates, rates_agree(sim, live, comparison)));
+        verdicts.push(verdict("queues", queues, queues_agree(sim, live, comparison)));
+        let packets = "sockets' and kernel's counters account for every datagram".to_owned();
+        verdicts.push(verdict("packets", packets, packets_counted(live)));
+    }
+    Ok(Report::new(verdicts))
+}
+
+struct Outcome {
+    status: Status,
+    measured: String,
+}
+
+impl Outcome {
+    fn of(met: bool, measured: String) -> Outcome {
+        Outcome { status: if met { Status::Met } else { Status::Unmet }, measured }
+    }
+}
+
+/// A number of both engines: of what, simulated, live, and how much of what it may differ it does.
+struct Pair {
+    name: String,
+    sim: f64,
+    live: f64,
+    used: f64,
+}
+
+fn pairs(
+    sim: &[FlowInfo],
+    live: &[FlowInfo],
+    value: impl Fn(&FlowInfo) -> f64,
+    allowed: impl Fn(f64) -> f64,
+) -> Vec<Pair> {
+    let pair = |live: &FlowInfo| {
+        let sim = sim.iter().find(|sim| sim.name == live.name).map_or(f64::NAN, &value);
+        let live_value = value(live);
+        let used = (live_value - sim).abs() / allowed(sim);
+        // Nothing allowed and nothing differs: that is agreement.
+        let used = if live_value == sim { 0.0 } else { used };
+        Pair { name: live.name.clone(), sim, live: live_value, used }
+    };
+    live.iter().map(pair).collect()
+}
+
+/// The pair furthest apart decides, and is shown.
+fn judge(pairs: &[Pair], unit: &str, late: &str) -> Outcome {
+    let worst = pairs.iter().max_by(|a, b| a.used.total_cmp(&b.used));
+    match worst {
+        None => Outcome::of(false, "nothing ran".into()),
+        Some(worst) => Outcome::of(
+            worst.used <= 1.0,
+            format!("worst {}: {:.3} against {:.3} {unit}{late}", worst.name, worst.live, worst.sim),
+        ),
+    }
+}
+
+fn rates_agree(sim: &Ran, live: &Ran, comparison: &Comparison) -> Outcome {
+    let flows = |ran: &Ran| data::summary(&ran.result.summary, "flow");
+    let allowed = |sim: f64| sim * comparison.rate_percent / 100.0;
+    let pairs = pairs(&flows(sim), &flows(live), |flow| flow.get("rate_mbps"), allowed);
+    judge(&pairs, "Mb/s", "")
+}
+
+fn queues_agree(sim: &Ran, live: &Ran, comparison: &Comparison) -> Outcome {
+    let links = |ran: &Ran| data::summary(&ran.result.link_summary, "link");
+    let delay = |link: &FlowInfo| link.get("queue_mean_bytes") * 8e-3 / link.get("capacity_mbps");
+    let allowed = |sim: f64| (sim * comparison.queue_percent / 100.0).max(comparison.queue_ms);
+    let late = live.info.live.as_ref().map_or(String::new(), |info| {
+        let (late, worst) =
+            (info.punctuality.departures.percentile(0.999), info.punctuality.departures.max());
+        format!(
+            " (99.9 % of departures at most {:.2} ms late, one {:.1} ms)",
+            late.as_millis_f64(),
+            worst.as_millis_f64()
+        )
+    });
+    judge(&pairs(&links(sim), &links(live), delay, allowed), "ms", &late)
+}
+
+fn packets_counted(live: &Ran) -> Outcome {
+    let Some(info) = &live.info.live else { return Outcome::of(false, "no live run".into()) };
+    let counters = &info.counters;
+    let Some(dropped) = info.kernel_drops else {
+        let measured = "this system does not tell what its sockets dropped".into();
+        return Outcome { status: Status::Skipped, measured };
+    };
+    let (sent, received, waiting) = (counters.sent, counters.received, counters.waiting);
+    let measured =
+        format!("{sent} sent = {received} received + {waiting} waiting at the end + {dropped} dropped");
+    Outcome::of(sent > 0 && sent == received + waiting + dropped, measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(sim: f64, live: f64) -> Vec<Pair> {
+        let info = |value| vec![FlowInfo { name: "f".into(), numbers: [("x", value)].into_iter().collect() }];
+        pairs(&info(sim), &info(live), |flow| flow.get("x"), |sim| sim * 0.05)
+    }
+
+    #[test]
+    fn the_bound_is_the_simulators() {
+        assert_eq!(judge(&pair(2.0, 2.09), "", "").status, Status::Met);
+        assert_eq!(judge(&pair(2.0, 1.91), "", "").status, Status::Met);
+        assert_eq!(judge(&pair(2.0, 2.11), "", "").status, Status::Unmet);
+        assert_eq!(judge(&pair(f64::NAN, 2.0), "", "").status, Status::Unmet);
+        assert_eq!(judge(&pair(0.0, 0.0), "", "").status, Status::Met);
+        assert_eq!(judge(&[], "", "").status, Status::Unmet);
+    }
+
+    #[test]
+    fn every_live_part_of_the_experiments_makes_a_scenario() {
+        let papers = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../papers"));
+        let mut live = 0;
+        for found in crate::reproduce::list(papers).unwrap() {
+            let text = std::fs::read_to_string(&found.path).unwrap();
+            let experiment = Experiment::parse(&text, &found.path).unwrap();
+            for comparison in &experiment.live {
+                let scenario = scenario(&text, &found.path, comparison).unwrap();
+                assert!(!scenario.variants().is_empty());
+                live += 1;
+            }
+        }
+        assert!(live >= 2);
+    }
+
+    #[test]
+    fn a_variant_that_does_not_exist_is_named() {
+        let comparison = Comparison {
+            id: "a.live".into(),
+            says: String::new(),
+            variants: vec!["b".into()],
+            set: Vec::new(),
+            rate_percent: 5.0,
+            queue_percent: 10.0,
+            queue_ms: 0.5,
+        };
+        let text = include_str!("../../../papers/xcp/validation.toml");
+        let error = scenario(text, Path::new("papers/xcp/validation.toml"), &comparison).unwrap_err();
+        assert_eq!(error.to_string(), "live claim `a.live`: there is no variant `b`");
+    }
+}

@@ -1,0 +1,235 @@
+//! What building, measuring and changing a run need of an engine: the one seam between a plan and what runs it.
+//!
+//! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
+
+use tollway_law::link::AnyLink;
+use tollway_law::meter::FlowMeter;
+use tollway_law::{Rate, Time};
+use tollway_proto::Encoding;
+use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::transport::Connection;
+use tollway_sim::{
+    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, Network, RouteEnd, RouteId, SinkStats,
+    SourceId, SourceSpec,
+};
+
+use super::RunError;
+use crate::plan::Cbr;
+
+/// A network that runs: links, flows, time.
+pub(super) trait Engine {
+    /// Names a route.
+    type Route: Copy;
+
+    fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> Self::Route;
+    /// Adds a source of cross-traffic; `None` if the engine has none.
+    fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
+    /// Adds a flow, in the place of `vacant` if there is one.
+    fn start_flow(&mut self, start: Start<Self::Route>, vacant: Option<FlowId>) -> FlowId;
+
+    fn now(&self) -> Time;
+    /// The furthest instant a run can reach.
+    fn horizon(&mut self) -> Time;
+    /// Everything before `end` happens; then it is `end`.
+    fn run_until(&mut self, end: Time) -> Result<(), RunError>;
+    /// The run is over: where every packet went, none having appeared or vanished.
+    fn settle(&mut self) -> Result<Census, RunError>;
+
+    fn client(&self, flow: FlowId) -> &Connection;
+    fn server(&self, flow: FlowId) -> &Connection;
+    /// Works on the flow's machines at the present instant.
+    fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection));
+    fn retire_when_done(&mut self, flow: FlowId, both: bool);
+    fn has_vanished(&self, flow: FlowId) -> bool;
+    /// The ends of flows that are done since the last call, and when they were.
+    fn drain_done(&mut self) -> Vec<(FlowId, End, Time)>;
+
+    fn measure_link(&mut self, link: LinkId, on: bool);
+    fn read_link(&mut self, link: LinkId) -> LinkStats;
+    fn read_source(&self, source: SourceId) -> SinkStats;
+    fn law(&mut self, link: LinkId) -> &AnyLink;
+    /// Works on a link's law at the present instant.
+    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink));
+    /// What a meter knows of a flow; `None` if its data never passed one.
+    fn meter(&self, _flow: FlowId) -> Option<&FlowMeter> {
+        None
+    }
+    /// Flows that meters have seen, and how many of them they accuse.
+    fn metered(&self) -> (u64, u64) {
+        (0, 0)
+    }
+    fn log_control(&mut self, link: LinkId);
+    fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
+
+    fn set_rate(&mut self, link: LinkId, rate: Rate);
+    fn set_delay(&mut self, link: LinkId, delay: Time);
+    fn set_capacity(&mut self, link: LinkId, capacity: Rate);
+    fn set_limit(&mut self, link: LinkId, limit: Limit);
+    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>);
+    fn set_blackout(&mut self, link: LinkId, on: bool);
+
+    /// Steps of the engine's loop so far.
+    fn events(&self) -> u64;
+    /// Packets that have crossed a link so far.
+    fn packet_hops(&self) -> u64;
+}
+
+/// A flow to be started.
+pub(super) struct Start<R> {
+    pub(super) client: Connection,
+    pub(super) server: Connection,
+    pub(super) forward: R,
+    pub(super) back: R,
+    pub(super) start: Time,
+    pub(super) stop: Time,
+    pub(super) encoding: Encoding,
+    pub(super) segment: u32,
+}
+
+/// The simulator.
+impl Engine for Network<Connection> {
+    type Route = RouteId;
+
+    fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
+        Network::add_route(self, links, end)
+    }
+
+    fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {
+        Some(Network::add_source(
+            self,
+            SourceSpec {
+                route,
+                rate: cbr.rate,
+                size: cbr.packet_size,
+                start: cbr.start,
+                stop: cbr.stop,
+                on_off: cbr.on_off,
+            },
+        ))
+    }
+
+    fn start_flow(&mut self, start: Start<RouteId>, vacant: Option<FlowId>) -> FlowId {
+        let Start { client, server, forward, back, start, stop, encoding, segment } = start;
+        let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
+        match vacant {
+            None => self.add_flow(spec),
+            Some(flow) => {
+                self.replace_flow(flow, spec);
+                flow
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Network::now(self)
+    }
+
+    fn horizon(&mut self) -> Time {
+        Network::horizon(self)
+    }
+
+    fn run_until(&mut self, end: Time) -> Result<(), RunError> {
+        Network::run_until(self, end);
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<Census, RunError> {
+        let census = self.census();
+        match census.is_conserved() && self.packets_alive() == census.queued + census.in_flight {
+            true => Ok(census),
+            false => Err(RunError::NotConserved { census }),
+        }
+    }
+
+    fn client(&self, flow: FlowId) -> &Connection {
+        Network::client(self, flow)
+    }
+
+    fn server(&self, flow: FlowId) -> &Connection {
+        Network::server(self, flow)
+    }
+
+    fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection)) {
+        Network::with_flow(self, flow, work);
+    }
+
+    fn retire_when_done(&mut self, flow: FlowId, both: bool) {
+        Network::retire_when_done(self, flow, both);
+    }
+
+    fn has_vanished(&self, flow: FlowId) -> bool {
+        Network::has_vanished(self, flow)
+    }
+
+    fn drain_done(&mut self) -> Vec<(FlowId, End, Time)> {
+        Network::drain_done(self).collect()
+    }
+
+    fn measure_link(&mut self, link: LinkId, on: bool) {
+        Network::measure_link(self, link, on);
+    }
+
+    fn read_link(&mut self, link: LinkId) -> LinkStats {
+        Network::read_link(self, link)
+    }
+
+    fn read_source(&self, source: SourceId) -> SinkStats {
+        Network::read_source(self, source)
+    }
+
+    fn law(&mut self, link: LinkId) -> &AnyLink {
+        Network::law(self, link)
+    }
+
+    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
+        Network::with_law(self, link, work);
+    }
+
+    fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
+        Network::meter(self, flow)
+    }
+
+    fn metered(&self) -> (u64, u64) {
+        Network::metered(self)
+    }
+
+    fn log_control(&mut self, link: LinkId) {
+        Network::log_control(self, link);
+    }
+
+    fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
+        Network::take_control(self, link)
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: Rate) {
+        Network::set_rate(self, link, rate);
+    }
+
+    fn set_delay(&mut self, link: LinkId, delay: Time) {
+        Network::set_delay(self, link, delay);
+    }
+
+    fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
+        Network::set_capacity(self, link, capacity);
+    }
+
+    fn set_limit(&mut self, link: LinkId, limit: Limit) {
+        Network::set_limit(self, link, limit);
+    }
+
+    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
+        Network::set_losses(self, link, losses);
+    }
+
+    fn set_blackout(&mut self, link: LinkId, on: bool) {
+        Network::set_blackout(self, link, on);
+    }
+
+    fn events(&self) -> u64 {
+        Network::events(self)
+    }
+
+    fn packet_hops(&self) -> u64 {
+        Network::packet_hops(self)
+    }
+}

@@ -1,0 +1,368 @@
+//! A [`Plan`] on real packets: what of it the live engine can do, and that engine behind the seam.
+
+use tollway_law::link::AnyLink;
+use tollway_law::{Rate, Time};
+use tollway_net as net;
+use tollway_proto::encoding::acp;
+use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::transport::Connection;
+use tollway_sim::{
+    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, Place, RouteEnd, SinkStats, SourceId,
+};
+
+use super::RunError;
+use super::build::{link_law, queues};
+use super::engine::{Engine, Start};
+use crate::plan::{Cbr, Plan};
+
+/// Something in a plan that the live engine cannot do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}`: the live engine {why}; {remedy}")]
+pub struct Unsupported {
+    /// The key in the file.
+    pub key: String,
+    /// Why not.
+    pub why: String,
+    /// What to do instead.
+    pub remedy: &'static str,
+}
+
+/// What a live run has to say of itself.
+#[derive(Clone, Debug)]
+pub struct LiveInfo {
+    /// Threads that ran the nodes.
+    pub threads: usize,
+    /// Whether the system gave them real-time priority.
+    pub real_time: bool,
+    /// Where every datagram went.
+    pub counters: net::Counters,
+    /// Datagrams that the kernel had no room for, if it tells.
+    pub kernel_drops: Option<u64>,
+    /// How late the emulation was.
+    pub punctuality: net::Punctuality,
+}
+
+impl LiveInfo {
+    /// Whether the machine kept up: one departure in a hundred, at most, was more than a millisecond late.
+    pub fn kept_up(&self) -> bool {
+        self.punctuality.departures.share_over(LATE) <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0
+    }
+}
+
+/// The plan as the live engine runs it: packets have room for the header that they really carry.
+///
+/// `packet-size` stays what it is, so that links see the same packets; what the header takes is missing in the payload.
+///
+/// # Errors
+/// [`Unsupported`] names the first key of which the live engine makes nothing.
+pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
+    let unsupported = |key: String, why: &str, remedy| Unsupported { key, why: why.into(), remedy };
+    const SIM: &str = "run it with `--engine sim`";
+    if let Some(medium) = plan.media.first() {
+        let key = format!("medium.{}", medium.name);
+        return Err(unsupported(key, "has no shared media", SIM));
+    }
+    if let Some(cbr) = plan.cbrs.first() {
+        let key = format!("cbr.{}", cbr.section);
+        return Err(unsupported(key, "has no constant-rate cross-traffic yet", SIM));
+    }
+    for link in &plan.links {
+        if link.trace.is_some() {
+            return Err(unsupported(format!("link.{}.trace", link.section), "replays no traces yet", SIM));
+        }
+        if link.meter.is_some() {
+            return Err(unsupported(format!("link.{}.meter", link.section), "has no meters yet", SIM));
+        }
+    }
+    let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), &flow.path));
+    let workloads = plan.workloads.iter().flat_map(|workload| {
+        workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
+    });
+    for (key, path) in flows.chain(workloads) {
+        for route in [&path.route, &path.back] {
+            let mut nodes: Vec<_> = route.iter().map(|link| plan.links[link.0 as usize].from).collect();
+            nodes.sort();
+            if nodes.windows(2).any(|pair| pair[0] == pair[1]) || nodes.is_empty() {
+                let why = "needs a route over at least one link that passes no node twice";
+                return Err(unsupported(key, why, "give it another route"));
+            }
+        }
+    }
+    let mut plan = plan.clone();
+    for i in 0..plan.transports.len() {
+        let section = plan
+            .flows
+            .iter()
+            .find(|flow| flow.transport.0 as usize == i)
+            .map(|flow| format!("flow.{}", flow.section))
+            .or_else(|| {
+                let workload = plan.workloads.iter().find(|workload| workload.transport.0 as usize == i);
+                workload.map(|workload| format!("workload.{}", workload.name))
+            });
+        let transport = &mut plan.transports[i];
+        let ranges = usize::from(transport.sack_blocks).min(tollway_proto::SackRanges::MAX);
+        let bare = (acp::OVERHEAD + acp::header_len(0)) as u16;
+        let full = (acp::OVERHEAD + acp::header_len(ranges)) as u16;
+        transport.header = transport.header.max(if transport.both_ways { full } else { bare });
+        transport.ack_size = transport.ack_size.max(full);
+        if transport.packet_size <= transport.header {
+            let key = format!("{}.packet-size", section.unwrap_or_default());
+            let why = format!("puts {} B of IP, UDP and ACP header into every packet", transport.header);
+            return Err(unsupported(key, &why, "make packets larger"));
+        }
+    }
+    Ok(plan)
+}
+
+/// A capture was asked for.
+pub(super) fn no_capture() -> Unsupported {
+    Unsupported {
+        key: "--pcap".into(),
+        why: "writes no captures: its packets are real, and `tcpdump -i lo` sees them".into(),
+        remedy: "leave it out, or run it with `--engine sim`",
+    }
+}
+
+/// The live network, with the plan's nodes and links.
+pub(super) fn network(plan: &Plan) -> Result<(Live, Vec<LinkId>), RunError> {
+    let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
+    let specs: Vec<net::LinkSpec> = plan
+        .links
+        .iter()
+        .enumerate()
+        .map(|(i, link)| net::LinkSpec {
+            from: link.from.0,
+            to: link.to.0,
+            rate: link.rate,
+            delay: link.delay,
+            overhead: link.overhead,
+            law: link_law(plan, i),
+            limit: link.limit,
+            queues: queues(plan, i),
+        })
+        .collect();
+    let network = net::Network::new(&names, &specs, plan.seed, threads(plan))?;
+    let live = Live { network, routes: Vec::new(), kernel_drops: None, failed: None };
+    Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
+}
+
+/// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
+fn threads(plan: &Plan) -> usize {
+    let slowest = |route: &[crate::plan::LinkId]| {
+        route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
+    };
+    let flows = plan.flows.iter().map(|flow| slowest(&flow.path.route));
+    let workloads = plan.workloads.iter().flat_map(|w| &w.paths).map(|path| slowest(&path.route));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // All flows together get no more through than the busiest links let them.
+    let most = plan.links.iter().map(|link| link.rate.mbps()).fold(0.0, f64::max) * 2.0;
+    let load = flows.chain(workloads).sum::<f64>().min(most);
+    ((load / BUSY).ceil() as usize).clamp(1, cores.saturating_sub(1).max(1))
+}
+
+/// The live engine, which keeps what went wrong until somebody can be told.
+pub(super) struct Live {
+    network: net::Network,
+    routes: Vec<Vec<u32>>,
+    kernel_drops: Option<u64>,
+    failed: Option<net::Error>,
+}
+
+impl Live {
+    pub(super) fn info(&self) -> LiveInfo {
+        LiveInfo {
+            threads: self.network.threads(),
+            real_time: self.network.real_time(),
+            counters: self.network.counters(),
+            kernel_drops: self.kernel_drops,
+            punctuality: self.network.punctuality(),
+        }
+    }
+}
+
+impl Engine for Live {
+    type Route = usize;
+
+    fn add_route(&mut self, links: &[LinkId], _end: RouteEnd) -> usize {
+        self.routes.push(links.iter().map(|link| link.0).collect());
+        self.routes.len() - 1
+    }
+
+    fn add_source(&mut self, _cbr: &Cbr, _route: usize) -> Option<SourceId> {
+        None
+    }
+
+    /// Places are not used again: a label on the wire means one flow for the whole run.
+    fn start_flow(&mut self, start: Start<usize>, _vacant: Option<FlowId>) -> FlowId {
+        let next = self.network.flows() as u32;
+        let added = self.network.add_flow(net::FlowSpec {
+            client: start.client,
+            server: start.server,
+            forward: self.routes[start.forward].clone(),
+            back: self.routes[start.back].clone(),
+            start: start.start,
+            stop: start.stop,
+            encoding: start.encoding,
+        });
+        match added {
+            Ok(flow) => FlowId(flow),
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                FlowId(next)
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.network.now()
+    }
+
+    fn horizon(&mut self) -> Time {
+        Time::NEVER
+    }
+
+    fn run_until(&mut self, end: Time) -> Result<(), RunError> {
+        match self.failed.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(self.network.run_until(end)?),
+        }
+    }
+
+    fn settle(&mut self) -> Result<Census, RunError> {
+        self.kernel_drops = self.network.settle()?;
+        let counters = self.network.counters();
+        // What the kernel lost is what it neither handed over nor still holds.
+        let lost = counters.sent.saturating_sub(counters.received + counters.waiting);
+        let census = Census {
+            created: counters.created,
+            delivered: counters.delivered,
+            absorbed: counters.absorbed + counters.senseless,
+            dropped: self.network.drops() + counters.unsent + lost,
+            queued: self.network.queued(),
+            in_flight: self.network.in_flight() + counters.waiting,
+        };
+        match census.is_conserved() && self.network.held() == census.queued + self.network.in_flight() {
+            true => Ok(census),
+            false => Err(RunError::NotConserved { census }),
+        }
+    }
+
+    fn client(&self, flow: FlowId) -> &Connection {
+        self.network.client(flow.0)
+    }
+
+    fn server(&self, flow: FlowId) -> &Connection {
+        self.network.server(flow.0)
+    }
+
+    fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection)) {
+        if let Err(error) = self.network.with_flow(flow.0, work) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn retire_when_done(&mut self, flow: FlowId, both: bool) {
+        self.network.retire_when_done(flow.0, both);
+    }
+
+    fn has_vanished(&self, _flow: FlowId) -> bool {
+        false
+    }
+
+    fn drain_done(&mut self) -> Vec<(FlowId, End, Time)> {
+        let done = self.network.drain_done().into_iter();
+        done.map(|(flow, client, at)| (FlowId(flow), if client { End::Client } else { End::Server }, at))
+            .collect()
+    }
+
+    /// Every queue is measured.
+    fn measure_link(&mut self, _link: LinkId, _on: bool) {}
+
+    fn read_link(&mut self, link: LinkId) -> LinkStats {
+        let stats = self.network.read_link(link.0);
+        LinkStats {
+            sent_packets: stats.sent_packets,
+            sent_bytes: stats.sent_bytes,
+            busy_ns: stats.busy_ns,
+            drops: Drops {
+                full: stats.full,
+                law: stats.dropped,
+                before: stats.lost_before,
+                after: stats.lost_after,
+                meter: 0,
+            },
+            marks: stats.marks,
+            queue_byte_ns: stats.queue_byte_ns,
+            queue_packet_ns: stats.queue_packet_ns,
+            queue_max_bytes: stats.queue_max_bytes,
+            queue_max_packets: stats.queue_max_packets,
+        }
+    }
+
+    fn read_source(&self, _source: SourceId) -> SinkStats {
+        SinkStats::default()
+    }
+
+    fn law(&mut self, link: LinkId) -> &AnyLink {
+        self.network.law(link.0)
+    }
+
+    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
+        self.network.with_law(link.0, work);
+    }
+
+    fn log_control(&mut self, link: LinkId) {
+        self.network.log_control(link.0);
+    }
+
+    fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
+        self.network.take_control(link.0)
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: Rate) {
+        self.network.set_rate(link.0, rate);
+    }
+
+    fn set_delay(&mut self, link: LinkId, delay: Time) {
+        self.network.set_delay(link.0, delay);
+    }
+
+    fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
+        self.network.set_capacity(link.0, capacity);
+    }
+
+    fn set_limit(&mut self, link: LinkId, limit: Limit) {
+        self.network.set_limit(link.0, limit);
+    }
+
+    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
+        let losses = losses.into_iter().map(|loss| net::Loss {
+            before: loss.place == Place::Before,
+            only: match loss.only {
+                Direction::All => net::Only::All,
+                Direction::Data => net::Only::Data,
+                Direction::Acks => net::Only::Acks,
+            },
+            probability: loss.probability,
+        });
+        self.network.set_losses(link.0, losses.collect());
+    }
+
+    fn set_blackout(&mut self, link: LinkId, on: bool) {
+        self.network.set_blackout(link.0, on);
+    }
+
+    fn events(&self) -> u64 {
+        self.network.counters().turns
+    }
+
+    fn packet_hops(&self) -> u64 {
+        self.network.counters().received
+    }
+}
+
+/// Traffic that is worth a thread of its own, Mb/s.
+const BUSY: f64 = 400.0;
+/// A departure later than this counts as late, and this share of late ones is too many.
+const LATE: Time = Time::from_millis(1);
+const TOO_MANY: f64 = 0.01;

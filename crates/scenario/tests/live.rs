@@ -1,0 +1,132 @@
+//! The same plan on real packets. No test here asserts how punctual the machine is, or how fast.
+
+use std::net::UdpSocket;
+
+use tollway_scenario::file::Scenario;
+use tollway_scenario::run::{EngineKind, Finished, Options, RunError, run};
+use tollway_scenario::tables::Outputs;
+
+/// Whether this machine lets us open sockets; says so loudly if it does not.
+fn sockets() -> bool {
+    match UdpSocket::bind("127.0.0.1:0") {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("SKIPPED: no UDP socket on loopback here: {error}");
+            false
+        }
+    }
+}
+
+fn finish(text: &str, engine: EngineKind) -> Result<Finished, RunError> {
+    let scenario = Scenario::parse::<&str>("test.toml", text, &[]).unwrap();
+    let options = Options { engine, outputs: Outputs::memory(), ..Options::default() };
+    run(&scenario.variants()[0].plan, &options)
+}
+
+const DUMBBELL: &str = r#"
+    name = "dumbbell"
+    duration = "2 s"
+    [measure]
+    interval = "100 ms"
+    [node.s]
+    count = 2
+    [node.r]
+    [node.d]
+    [link.access]
+    from = "s"
+    to = "r"
+    rate = "50 Mbps"
+    [link.bottleneck]
+    from = "r"
+    to = "d"
+    rate = "5 Mbps"
+    delay = "10 ms"
+    limit = "2 BDP"
+    law = "xcp"
+    [flow.f]
+    from = "s"
+    to = "d"
+    law = "xcp"
+    [flow.f.xcp]
+    pacing = true
+"#;
+
+#[test]
+fn a_live_run_leaves_the_same_tables() {
+    if !sockets() {
+        return;
+    }
+    let (sim, live) =
+        (finish(DUMBBELL, EngineKind::Sim).unwrap(), finish(DUMBBELL, EngineKind::Live).unwrap());
+    let rows = |finished: &Finished| -> Vec<usize> {
+        let result = &finished.result;
+        [&result.flows, &result.links, &result.summary, &result.link_summary]
+            .map(|batches| batches.iter().map(|batch| batch.num_rows()).sum())
+            .to_vec()
+    };
+    assert_eq!(rows(&sim), rows(&live));
+    assert_eq!(sim.result.flows[0].schema(), live.result.flows[0].schema());
+    assert!(sim.run.live.is_none());
+    let info = live.run.live.unwrap();
+    // 5 Mb/s for two seconds are 800 packets: on each of two links there and two back they cross a socket.
+    assert!(info.counters.sent > 800, "{:?}", info.counters);
+    assert_eq!(info.punctuality.departures.count(), info.counters.sent + info.counters.unsent);
+    assert!(live.run.census.is_conserved() && live.run.census.delivered > 400, "{:?}", live.run.census);
+}
+
+#[test]
+fn workloads_changes_losses_and_both_directions_run_live() {
+    if !sockets() {
+        return;
+    }
+    let text = DUMBBELL.replace(
+        "[flow.f.xcp]\n    pacing = true",
+        "both-ways = true\n    receive-buffer = \"60 kB\"\n    stop = \"1 s\"",
+    ) + r#"
+        [workload.w]
+        from = "s.1"
+        to = "d"
+        law = "newreno"
+        arrivals = { interval = "200 ms" }
+        sizes = "20 kB"
+        [[change]]
+        at = "500 ms"
+        link = "bottleneck"
+        delay = "5 ms"
+        [[loss]]
+        link = "bottleneck"
+        probability = 0.01
+        "#;
+    let live = finish(&text, EngineKind::Live).unwrap();
+    assert!(live.run.finished >= 3, "{} of {}", live.run.finished, live.run.flows);
+    assert!(live.run.census.is_conserved());
+}
+
+#[test]
+fn a_run_can_be_ended_early() {
+    if !sockets() {
+        return;
+    }
+    let scenario = Scenario::parse::<&str>("test.toml", DUMBBELL, &[]).unwrap();
+    let options = Options {
+        engine: EngineKind::Live,
+        outputs: Outputs::memory(),
+        progress: Some(&|share| share < 0.2),
+        ..Options::default()
+    };
+    let finished = run(&scenario.variants()[0].plan, &options).unwrap();
+    assert!(finished.run.stopped && finished.run.duration < scenario.variants()[0].plan.duration);
+}
+
+#[test]
+fn what_cannot_run_live_is_named() {
+    let refused = |text: &str| finish(text, EngineKind::Live).unwrap_err().to_string();
+    let text = DUMBBELL.replace(
+        "law = \"xcp\"\n    [flow.f.xcp]\n    pacing = true",
+        "law = \"xcp\"\n    packet-size = \"80 B\"\n    header = \"40 B\"",
+    );
+    let error = refused(&text);
+    assert!(error.contains("flow.f.packet-size") && error.contains("80 B"), "{error}");
+    let cbr = DUMBBELL.to_owned() + "[cbr.c]\nfrom = \"s.1\"\nto = \"d\"\nrate = \"1 Mbps\"\n";
+    assert!(refused(&cbr).contains("`cbr.c`"), "{}", refused(&cbr));
+}
