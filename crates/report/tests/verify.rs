@@ -2,9 +2,8 @@
 
 use tollway_report::verify::{TOLERANCE, Verify};
 
-/// Networks of which one flow lies outside the tolerance, and by how much at most. In 131, flow f4 crosses two links that hold
-/// it nearly alike; obeying the lesser offer of the two at every packet, it gets less than either gives
-/// (docs/src/theory.md, "What verification leaves open").
+/// Networks of which one flow lies outside the tolerance, and by how much at most. In 131 it is f4, which crosses two links that
+/// each hold flows; why is not proven (docs/src/theory.md, "What verification leaves open").
 const OUTSIDE: [u64; 1] = [131];
 const FARTHEST: f64 = 0.055;
 

@@ -16,9 +16,9 @@ pub struct SessionFair {
 /// The rates at which sessions share links as single flows do, and the flows of a session share what it gets there by
 /// their weights: max–min fairness in two levels. `session[f]` is the session of flow f, any number will do.
 ///
-/// It is what a transport aims at that splits one session over many members (Yocum & Chase, *Anypoint: Extensible
-/// Transport Switching on the Edge*, USITS 2003, § 4): how many members a session has does not change what it gets of a
-/// link on which all of them are held. On each link, what a session's flows leave of its part because they are held
+/// It is what a transport aims at that splits one session over many members (the Anypoint-XCP paper's section on the
+/// fairness of Anypoint connections): how many members a session has does not change what it gets of a link on which all
+/// of them are held. On each link, what a session's flows leave of its part because they are held
 /// elsewhere goes to its other flows, and what whole sessions leave goes to other sessions. With a session a flow this is
 /// [`max_min`](crate::max_min()) of weight 1.
 ///

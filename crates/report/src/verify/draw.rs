@@ -70,10 +70,9 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
 
 /// Keys of a flow that a law needs to be held against theory.
 ///
-/// XCP's routers divide by the window that a sender states. One that states 4.9 packets and sends 4 gets a sixth less than
-/// its share; where it states what it sends, as in ns-2, the shares are those of the theory. And the theory's traffic is fluid:
-/// windows sent in one burst each keep step with the routers' intervals, which moves shares on links that stall short of
-/// their capacity, so packets are spaced over the round trip.
+/// XCP's routers divide by the window that a sender states. One that states 4.9 packets and sends 4 gets less than its share;
+/// where it states what it sends, as in ns-2, the shares are near those of the theory. And the theory's traffic is fluid: with windows sent
+/// in bursts, shares on links that stall short of their capacity were seen to differ by round trip, so packets are spaced.
 const OWN_KEYS: &[(&str, &str)] = &[("xcp", "xcp = { whole-window = true, pacing = true }\n")];
 
 /// What the names of links begin with that flows share.
