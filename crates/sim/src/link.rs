@@ -133,7 +133,7 @@ pub(crate) struct Link {
     /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
     carry: u32,
     overhead: u32,
-    /// Nothing happens on this link but queueing and transmission, and nobody watches: the short way will do.
+    /// Nothing happens on this link but queueing and transmission: the short way will do.
     plain: bool,
     /// The queue holds a packet.
     waiting: bool,
@@ -275,7 +275,6 @@ impl Link {
             && self.ns_per_byte != 0
             && self.faults.is_none()
             && self.medium == NO_MEDIUM
-            && !self.measured
             && !self.logs_control;
     }
 
@@ -370,21 +369,24 @@ impl Link {
             while self.waiting {
                 self.transmit_plain(slab);
                 if self.free_at > now {
-                    return self.wait_plain(slot, size);
+                    return self.wait_plain(now, slot, size);
                 }
             }
             self.depart(now, slot, size, slab);
             return true;
         }
-        self.wait_plain(slot, size)
+        self.wait_plain(now, slot, size)
     }
 
     #[inline]
-    fn wait_plain(&mut self, slot: u32, size: u16) -> bool {
+    fn wait_plain(&mut self, now: Time, slot: u32, size: u16) -> bool {
+        self.note_queue(now);
         let room = self.port.push(slot, size);
         self.waiting |= room;
         if !room {
             self.rare().drops.full += 1;
+        } else if self.measured {
+            self.note_length();
         }
         room
     }
@@ -392,6 +394,7 @@ impl Link {
     /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link.
     #[inline(never)]
     fn transmit_plain(&mut self, slab: &mut Slab) {
+        self.note_queue(self.free_at);
         let taken = self.port.pop(slab);
         self.waiting = false;
         if let Some((slot, size, more)) = taken {
@@ -575,9 +578,7 @@ impl Link {
             });
             self.waiting = self.port.packets() > 0;
             if self.measured {
-                let rare = self.rare.get_or_insert_default();
-                rare.queue_max_bytes = rare.queue_max_bytes.max(self.port.bytes());
-                rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
+                self.note_length();
             }
             offered
         };
@@ -603,6 +604,14 @@ impl Link {
             rare.queue_packet_ns += u64::from(self.port.packets()) * span;
             rare.queue_since = now;
         }
+    }
+
+    /// The queue has grown.
+    #[inline]
+    fn note_length(&mut self) {
+        let rare = self.rare.get_or_insert_default();
+        rare.queue_max_bytes = rare.queue_max_bytes.max(self.port.bytes());
+        rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
     }
 
     /// The figures up to `now`; those of the queue start anew.
@@ -650,7 +659,6 @@ impl Link {
         if on {
             self.rare().queue_since = now;
         }
-        self.settle();
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.

@@ -611,7 +611,7 @@ impl<M: Machine> Network<M> {
     fn offer(&mut self, id: u32, slot: u32, size: u16) {
         let link = &mut self.links[id as usize];
         if !link.is_plain() {
-            self.offer_watched(id, slot);
+            self.offer_lawful(id, slot);
             return;
         }
         let was_idle = link.is_idle();
@@ -624,9 +624,9 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// [`offer`](Network::offer) where more happens than queueing and transmission.
+    /// [`offer`](Network::offer) where more happens than queueing and transmission: laws, faults, media.
     #[inline(never)]
-    fn offer_watched(&mut self, id: u32, slot: u32) {
+    fn offer_lawful(&mut self, id: u32, slot: u32) {
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {

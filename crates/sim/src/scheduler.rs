@@ -25,17 +25,12 @@ impl Scheduler {
     pub fn new(busy: usize, entities: usize) -> Scheduler {
         let entities = entities.max(busy).max(2);
         let bits = usize::BITS - (entities - 1).leading_zeros();
-        Scheduler {
-            bits,
-            busy: busy as u32,
-            links: Lively::new(busy),
-            timers: Calm::new((1usize << bits).saturating_sub(busy)),
-        }
+        Scheduler { bits, busy: busy as u32, links: Lively::new(busy), timers: Calm::new(entities - busy) }
     }
 
     /// How many entities there is room for.
     pub fn capacity(&self) -> usize {
-        1 << self.bits
+        (1 << self.bits).min(self.busy as usize + self.timers.keys.len() / 2)
     }
 
     /// The latest instant that can be told apart: 4.9 hours for a million entities, more for fewer.
@@ -279,7 +274,7 @@ fn replay(keys: &mut [u64], leaf: u32, key: u64) {
 #[inline(always)]
 fn climb<const NODES: usize>(keys: &mut [u64], leaf: u32, key: u64) {
     let Ok(keys) = <&mut [u64; NODES]>::try_from(keys) else { return };
-    let mut node = NODES / 2 | leaf as usize & (NODES / 2 - 1);
+    let mut node = (NODES / 2) | (leaf as usize & (NODES / 2 - 1));
     keys[node] = key;
     let mut least = key;
     for _ in 1..NODES.trailing_zeros() {

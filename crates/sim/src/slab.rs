@@ -43,11 +43,15 @@ impl Slab {
     }
 
     /// A link has written into the toll of the packet in `slot`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn quantise_link(&mut self, slot: u32) {
-        if self.encodings.is_empty() {
-            return;
+        if !self.encodings.is_empty() {
+            self.quantise_toll(slot);
         }
+    }
+
+    #[inline(never)]
+    fn quantise_toll(&mut self, slot: u32) {
         let packet = &self.packets[slot as usize];
         if packet.flags.has(Flags::TOLLED)
             && let Some((encoding, _)) = self.encoding(packet.flow)
