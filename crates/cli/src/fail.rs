@@ -67,7 +67,9 @@ impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
         let report = miette::miette!("{error}");
         match error {
-            SessionError::Run { error: RunError::TooLong { .. }, .. } => Failure::input(report),
+            SessionError::Run { error: RunError::TooLong { .. } | RunError::Unsupported(_), .. } => {
+                Failure::input(report)
+            }
             _ => Failure::run(report),
         }
     }

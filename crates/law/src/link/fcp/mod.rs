@@ -2,7 +2,7 @@
 //!
 //! | equation | here |
 //! |---|---|
-//! | 2: p = I / max(C − α·q/d, C/2) | [`PriceEngine::set_price`] |
+//! | 2: p = I / max(C − α·q/d, C/2) | `PriceEngine::set_price` |
 //! | 4, the sum of what packets pay | `Window`, over d = twice the mean round-trip time |
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |

@@ -1,0 +1,344 @@
+//! Flows, workloads and hosts.
+
+use super::super::Default::{Else, Is, Must};
+use super::super::{Key, Kind, Section};
+use super::*;
+
+/// What flows and workloads share: how their ends behave.
+const TRANSPORT: &[Key] = &[
+    key(
+        "law",
+        Kind::Word(&["newreno", "cubic", "dctcp", "bbr", "xcp", "fcp", "rcp"]),
+        Must,
+        "The sender's law.",
+    ),
+    key(
+        "receive-buffer",
+        Kind::Limit,
+        Is("unlimited"),
+        "The receiver's buffer: packets, or bytes of payload. A BDP is here the least rate on the way × base RTT, on the wire.",
+    ),
+    key("send-buffer", Kind::Limit, Is("unlimited"), "The sender's, likewise."),
+    key("packet-size", PACKET, Is("1500 B"), "A full packet on the wire, headers included, framing not."),
+    key(
+        "header",
+        Kind::Bytes { least: 0, most: 65535 },
+        Is("40 B"),
+        "What of it is header; the rest is goodput.",
+    ),
+    key("ack-size", Kind::Bytes { least: 1, most: 65535 }, Is("40 B"), "A packet without data."),
+    key(
+        "initial-window",
+        Kind::Count { least: 1, most: 1_000_000 },
+        Else("10 (RFC 6928), or 2 with the law `xcp`"),
+        "Window at the start, packets.",
+    ),
+    key("sack", Kind::Truth, Is("true"), "Selective acknowledgement (RFC 2018)."),
+    key(
+        "sack-blocks",
+        Kind::Count { least: 1, most: 4 },
+        Else("3, or what XCP's options leave room for: 2, or 1 with data both ways"),
+        "Ranges that an acknowledgement has room for.",
+    ),
+    key(
+        "loss-detection",
+        Kind::Word(&["newreno", "rfc6675", "rack"]),
+        Else("`rfc6675` with SACK, `rack` with it and the law `bbr`, `newreno` without"),
+        "How losses are found: RFC 6582, RFC 6675 or RFC 8985.",
+    ),
+    key(
+        "delayed-ack",
+        Kind::TimeOrNone,
+        Is("none"),
+        "How long an acknowledgement may wait for a second packet.",
+    ),
+    key("handshake", Kind::Truth, Is("true"), "Opens the connection before data flow."),
+    key(
+        "encoding",
+        Kind::Word(&["acp", "tcp-option", "draft-2", "draft-3"]),
+        Is("acp"),
+        "What the toll looks like in a packet, and so what precision it has.",
+    ),
+    key(
+        "feedback",
+        Kind::Word(&["split", "integer"]),
+        Else("`split`"),
+        "With `tcp-option`: 13 + 3 bits, or whole packets.",
+    ),
+    key("both-ways", Kind::Truth, Is("false"), "Data in both directions of the connection."),
+    key(
+        "ecn",
+        Kind::Truth,
+        Else("`true` with the law `dctcp`, `false` with others"),
+        "Data packets may be marked instead of dropped (RFC 3168).",
+    ),
+    key(
+        "l4s",
+        Kind::Truth,
+        Is("false"),
+        "Data packets say by ECT(1) that their sender is scalable (RFC 9331); with the law `dctcp`.",
+    ),
+    key(
+        "weight",
+        Kind::Over { over: 0.0, most: 1e12 },
+        Is("1"),
+        "Weight in theory's ideal allocation, and among the flows of its host.",
+    ),
+    key("rto", Kind::Table(&RTO), Else(""), "The retransmission timer."),
+    key(
+        "receive-window",
+        Kind::Table(&RECEIVE_WINDOW),
+        Else(""),
+        "How much of the receive buffer is advertised.",
+    ),
+    key("xcp", Kind::Table(&XCP_FLOW), Else(""), "Options of the law `xcp`."),
+    key("fcp", Kind::Table(&FCP_FLOW), Else(""), "Options of the law `fcp`."),
+];
+
+/// `[flow.NAME]`.
+pub(crate) static FLOW: Section = Section {
+    header: "[flow.NAME]",
+    says: "A flow, or one for each member of a group: groups of one size go member by member, a group and a node \
+           many to one. Where that makes several they are `NAME.1`, `NAME.2`, …",
+    parts: &[
+        &[
+            key("from", Kind::Node, Must, "Where data come from."),
+            key("to", Kind::Node, Must, "Where they go."),
+            key(
+                "count",
+                Kind::Count { least: 1, most: 1_000_000 },
+                Else("one flow"),
+                "So many between each pair of nodes.",
+            ),
+            key(
+                "start",
+                Kind::When,
+                Is("0 s"),
+                "When the flow begins: a time; `{ first, last }`, evenly over the flows; or `{ random = \"1 s\", after = \"0 s\" }`, uniformly in that span.",
+            ),
+            key(
+                "stop",
+                Kind::When,
+                Else("the end of the run"),
+                "When its application stops, in the same ways.",
+            ),
+            key("size", Kind::Bytes { least: 1, most: 1 << 60 }, Else("endless"), "Payload to send."),
+            key("frames", Kind::Table(&FRAMES), Else("a stream of bytes"), "Frames to send instead."),
+        ],
+        TRANSPORT,
+    ],
+};
+
+/// `[flow.NAME.frames]`.
+pub(crate) static FRAMES: Section = Section {
+    header: "[flow.NAME.frames]",
+    says: "What a framed flow sends.",
+    parts: &[&[
+        key("count", Kind::Count { least: 1, most: 1 << 40 }, Must, "How many frames."),
+        key("size", Kind::Bytes { least: 1, most: 1 << 40 }, Must, "Payload of each."),
+    ]],
+};
+
+/// `[flow.NAME.rto]`.
+pub(crate) static RTO: Section = Section {
+    header: "[flow.NAME.rto]",
+    says: "The retransmission timer (RFC 6298); `[workload.NAME.rto]` likewise.",
+    parts: &[&[
+        key("initial", SPAN, Is("1 s"), "Before the first sample of the round trip."),
+        key("min", SPAN, Is("200 ms"), "Never shorter."),
+        key("max", SPAN, Is("60 s"), "Never longer."),
+        key(
+            "granularity",
+            SPAN,
+            Is("200 ms"),
+            "Least margin over the smoothed round trip: the clock's G of RFC 6298; 200 ms as in Linux.",
+        ),
+        key(
+            "backoff",
+            Kind::Truth,
+            Is("true"),
+            "Doubles with each expiry; the study proposes that it should not.",
+        ),
+        key("fixed", SPAN, Else("worked out from the round trip"), "Always this long, without doubling."),
+    ]],
+};
+
+/// `[flow.NAME.receive-window]`.
+pub(crate) static RECEIVE_WINDOW: Section = Section {
+    header: "[flow.NAME.receive-window]",
+    says: "How much of the receive buffer is advertised; it never shrinks. `[workload.NAME.receive-window]` likewise.",
+    parts: &[&[
+        key(
+            "growth",
+            Kind::Word(&["whole", "per-packet", "feedback"]),
+            Is("whole"),
+            "All of the buffer from the start; growing with each data packet, as Linux does; or by the feedback received (the study).",
+        ),
+        key(
+            "initial",
+            Kind::Count { least: 1, most: 1 << 30 },
+            Is("10"),
+            "Packets advertised at the start, unless it is `whole`.",
+        ),
+        key(
+            "step",
+            Kind::Count { least: 1, most: 1 << 20 },
+            Is("2"),
+            "Packets more for each data packet, if `per-packet`.",
+        ),
+    ]],
+};
+
+/// `[flow.NAME.xcp]`.
+pub(crate) static XCP_FLOW: Section = Section {
+    header: "[flow.NAME.xcp]",
+    says: "What XCP's sender does where the draft and the experimental study differ; `[workload.NAME.xcp]` likewise.",
+    parts: &[&[
+        key(
+            "on-loss",
+            Kind::Word(&["halve", "keep"]),
+            Is("halve"),
+            "What a loss does to the window: halved (the draft), or kept (the study).",
+        ),
+        key(
+            "advertise-limit",
+            Kind::Truth,
+            Is("true"),
+            "States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).",
+        ),
+        key("pacing", Kind::Truth, Is("false"), "Spaces packets over the round trip."),
+        key(
+            "request",
+            Kind::RateOrAll,
+            Is("all"),
+            "What is asked of routers: everything there is, or to reach this rate in a round trip (the draft).",
+        ),
+        key("whole-window", Kind::Truth, Is("false"), "States the window in whole packets, as ns-2 does."),
+        key(
+            "gain-segment",
+            Kind::Bytes { least: 1, most: 65535 },
+            Else("its size on the wire"),
+            "Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450 for 1500.",
+        ),
+        key(
+            "aging",
+            PROBABILITY,
+            Else("nothing is given up"),
+            "Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).",
+        ),
+        key(
+            "every",
+            Kind::Count { least: 1, most: 65536 },
+            Is("1"),
+            "A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With `encoding = \"acp\"`.",
+        ),
+        key("cheat", Kind::Table(&CHEAT), Else("an honest sender"), "What the sender does wrong on purpose."),
+    ]],
+};
+
+/// `[flow.NAME.xcp.cheat]`.
+pub(crate) static CHEAT: Section = Section {
+    header: "[flow.NAME.xcp.cheat]",
+    says: "A sender that cheats, for meters to find; `[workload.NAME.xcp.cheat]` likewise.",
+    parts: &[&[
+        key(
+            "trick",
+            Kind::Word(&["ignore-negative", "understate-window", "overstate-rtt", "understate-rtt"]),
+            Must,
+            "Gives back nothing of its window; or states a window or a round trip that is not its own.",
+        ),
+        key(
+            "factor",
+            Kind::Over { over: 1.0, most: 1e6 },
+            Is("2"),
+            "How many times too small or too large what it states is.",
+        ),
+        key("from", TIME, Is("0 s"), "Since when."),
+    ]],
+};
+
+/// `[flow.NAME.fcp]`.
+pub(crate) static FCP_FLOW: Section = Section {
+    header: "[flow.NAME.fcp]",
+    says: "What FCP's sender may spend (the FCP report, § 4.1); `[workload.NAME.fcp]` likewise.",
+    parts: &[&[
+        key(
+            "budget",
+            Kind::Number { least: 0.0, most: 1e12 },
+            Is("1"),
+            "What the flow may spend, $/s, if it has no host.",
+        ),
+        key(
+            "initial-packets",
+            Kind::Over { over: 0.0, most: 1e6 },
+            Is("10"),
+            "Packets that its first packet announces for the next round trip.",
+        ),
+        key("max-preload", Kind::Over { over: 0.0, most: 1e30 }, Else("none"), "The largest preload."),
+        key("wants", Kind::Rate, Else("none"), "The rate to be kept by a host's strategy `stable`."),
+    ]],
+};
+
+/// `[host.NAME]`.
+pub(crate) static HOST: Section = Section {
+    header: "[host.NAME]",
+    says: "An owner of a budget that it divides over its flows of the law `fcp`. Flows without a host have a budget each.",
+    parts: &[&[
+        key(
+            "budget",
+            Kind::Number { least: 0.0, most: 1e12 },
+            Is("1"),
+            "What all of its flows may spend, $/s.",
+        ),
+        key("flows", Kind::Flows, Must, "Which flows and workloads: a name, with `*` and `?` if many."),
+        key("strategy", Kind::Word(STRATEGIES), Is("equal-budget"), "How it divides its budget."),
+    ]],
+};
+
+pub(super) const STRATEGIES: &[&str] =
+    &["equal-budget", "fixed", "background", "equal-throughput", "max-throughput", "stable"];
+
+/// `[workload.NAME]`.
+pub(crate) static WORKLOAD: Section = Section {
+    header: "[workload.NAME]",
+    says: "Flows that come by chance, each on one of the pairs of nodes that `from` and `to`, or `between`, make.",
+    parts: &[
+        &[
+            key("from", Kind::Node, Else("`between`"), "Where data come from."),
+            key("to", Kind::Node, Else("`between`"), "Where they go."),
+            key(
+                "between",
+                Kind::Nodes,
+                Else("`from` and `to`"),
+                "Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to any other.",
+            ),
+            key(
+                "pairs",
+                Kind::Count { least: 1, most: 1_000_000 },
+                Else("all, or 10 000 if there are more"),
+                "With `between`: so many ordered pairs, drawn by chance.",
+            ),
+            key(
+                "arrivals",
+                Kind::Arrivals,
+                Must,
+                "`{ poisson = 100 }`, a second over all pairs, or `{ interval = \"10 ms\" }`.",
+            ),
+            key(
+                "sizes",
+                Kind::Sizes,
+                Must,
+                "Payload of a flow: `\"10 kB\"`; `{ exponential = \"30 kB\" }`, the mean; `{ pareto = { mean = \"30 kB\", shape = 1.2 } }`; `{ empirical = [[\"1 kB\", 0.5], [\"1 MB\", 1.0]] }`; `{ file = \"web.txt\" }`, a file of such lines (see [Importing](importing.md)).",
+            ),
+            key("start", TIME, Is("0 s"), "First instant of an arrival."),
+            key("stop", TIME, Else("the end of the run"), "Last one."),
+            key(
+                "max-flows",
+                Kind::Count { least: 1, most: i64::MAX as u64 },
+                Else("as many as come"),
+                "Flows at most.",
+            ),
+        ],
+        TRANSPORT,
+    ],
+};

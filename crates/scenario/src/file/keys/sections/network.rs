@@ -1,0 +1,210 @@
+//! The network: nodes, links, media, imported topologies.
+
+use super::super::Default::{Else, Is, Must};
+use super::super::{Key, Kind, Section};
+use super::*;
+
+/// `[topology]`.
+pub(crate) static TOPOLOGY: Section = Section {
+    header: "[topology]",
+    says: "A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a `[node.NAME]`, \
+           each edge a `[link.FROM-TO]` of both directions. What the file says of these names itself goes on top.",
+    parts: &[&[
+        key("file", Kind::Text, Must, "The GraphML file, relative to the scenario's folder."),
+        key("rate", Kind::Rate, Else("every edge says its own"), "Rate of the edges that say none."),
+        key(
+            "delay-per-km",
+            TIME,
+            Is("5 us"),
+            "Propagation along the great circle between two ends that have a latitude and a longitude; light in glass takes 5 µs.",
+        ),
+        key(
+            "delay-per-unit",
+            TIME,
+            Else("drawings are not measured"),
+            "The same for ends that have no position, by their distance in the file's drawing.",
+        ),
+        key("delay", TIME, Is("1 ms"), "Propagation of the other links."),
+        key(
+            "link",
+            Kind::Table(&TOPOLOGY_LINK),
+            Else(""),
+            "What all of its links have, over what the GraphML file says.",
+        ),
+    ]],
+};
+
+/// `[topology.link]`.
+pub(crate) static TOPOLOGY_LINK: Section = Section {
+    header: "[topology.link]",
+    says: "Keys of `[link.NAME]` for every imported link.",
+    parts: &[LINK_KEYS],
+};
+
+/// `[node.NAME]`.
+pub(crate) static NODE: Section = Section {
+    header: "[node.NAME]",
+    says: "A host or a router, or a group of them.",
+    parts: &[&[key(
+        "count",
+        Kind::Count { least: 1, most: 1_000_000 },
+        Else("one node, `NAME`"),
+        "Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name means all of them.",
+    )]],
+};
+
+/// `[medium.NAME]`.
+pub(crate) static MEDIUM: Section = Section {
+    header: "[medium.NAME]",
+    says: "A half-duplex medium: the links that name it, both directions of each, take turns on one transmitter.",
+    parts: &[&[key("rate", Kind::Rate, Else("each link's own"), "Rate of the links on it that give none.")]],
+};
+
+/// What `law` may be for a link.
+const LAWS: &[&str] =
+    &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];
+
+/// `[link.NAME]`.
+pub(crate) static LINK: Section = Section {
+    header: "[link.NAME]",
+    says: "A link: an output port with its queue and law, and the wire behind it. Between a node and a group it is a \
+           link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a link for each pair. The way \
+           back is `NAME.reverse`.",
+    parts: &[
+        &[
+            key("from", Kind::Node, Must, "Node or group where it begins."),
+            key("to", Kind::Node, Must, "Node or group where it ends."),
+        ],
+        LINK_KEYS,
+    ],
+};
+
+/// What a link is, wherever it is.
+const LINK_KEYS: &[Key] = &[
+    key(
+        "rate",
+        Kind::Rate,
+        Else("the medium's, or the trace's mean"),
+        "How fast packets are put on the wire.",
+    ),
+    key(
+        "trace",
+        Kind::Text,
+        Else("a constant rate"),
+        "Instead of a rate: a file of opportunities to send, each a line with its millisecond (see [Importing](importing.md)).",
+    ),
+    key(
+        "delay",
+        Kind::Spread,
+        Is("0 s"),
+        "Propagation, one way; `{ first = \"5 ms\", last = \"50 ms\" }` spreads it evenly over the links of a group.",
+    ),
+    key("overhead", OVERHEAD, Is("0 B"), "Framing that each packet takes on this wire beyond its own size."),
+    key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
+    key(
+        "limit",
+        Kind::Limit,
+        Is("1000 packets"),
+        "What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the flows whose data cross the link.",
+    ),
+    key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
+    key(
+        "medium",
+        Kind::Medium,
+        Else("a transmitter for each direction"),
+        "The half-duplex medium that it shares.",
+    ),
+    key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
+    key("duplex", Kind::Truth, Is("true"), "Whether there is a way back."),
+    key(
+        "symmetric",
+        Kind::Truth,
+        Else("`false`; `true` for imported links"),
+        "The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.",
+    ),
+    key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
+    key(
+        "meter",
+        Kind::Table(&METER),
+        Else("none"),
+        "A meter at its far end, for the flows that enter there.",
+    ),
+    key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
+    key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
+    key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
+    key("fq-codel", Kind::Table(&FQ_CODEL), Else(""), "Queues of the law `fq-codel`."),
+    key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
+    key("dualpi2", Kind::Table(&DUALPI2), Else(""), "Constants of the law `dualpi2`."),
+    key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
+    key("fcp", Kind::Table(&FCP), Else(""), "Constants of the law `fcp`."),
+    key("rcp", Kind::Table(&RCP), Else(""), "Constants of the law `rcp`."),
+];
+
+/// `[link.NAME.reverse]`.
+pub(crate) static REVERSE: Section = Section {
+    header: "[link.NAME.reverse]",
+    says: "The way back. Without this table it has the link's rate, delay and framing, and a drop-tail queue that \
+           holds everything.",
+    parts: &[&[
+        key("rate", Kind::Rate, Else("the link's"), "How fast packets are put on the wire."),
+        key("trace", Kind::Text, Else("the link's"), "Instead of a rate, as for the link."),
+        key("delay", Kind::Spread, Else("the link's"), "Propagation, one way."),
+        key(
+            "overhead",
+            OVERHEAD,
+            Else("the link's"),
+            "Framing that each packet takes on this wire beyond its own size.",
+        ),
+        key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
+        key("limit", Kind::Limit, Is("unlimited"), "What the queue holds."),
+        key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
+        key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
+        key("xcp", Kind::Table(&XCP), Else("the link's"), "Constants of the law `xcp`."),
+        key("red", Kind::Table(&RED), Else("the link's"), "Constants of the law `red`."),
+        key(
+            "codel",
+            Kind::Table(&CODEL),
+            Else("the link's"),
+            "Constants of the laws `codel` and `fq-codel`.",
+        ),
+        key("fq-codel", Kind::Table(&FQ_CODEL), Else("the link's"), "Queues of the law `fq-codel`."),
+        key("pie", Kind::Table(&PIE), Else("the link's"), "Constants of the law `pie`."),
+        key("dualpi2", Kind::Table(&DUALPI2), Else("the link's"), "Constants of the law `dualpi2`."),
+        key("step", Kind::Table(&STEP), Else("the link's"), "Constant of the law `step`."),
+        key("fcp", Kind::Table(&FCP), Else("the link's"), "Constants of the law `fcp`."),
+        key("rcp", Kind::Table(&RCP), Else("the link's"), "Constants of the law `rcp`."),
+    ]],
+};
+
+/// `[link.NAME.meter]`.
+pub(crate) static METER: Section = Section {
+    header: "[link.NAME.meter]",
+    says: "A meter where a host's own link ends. It checks what XCP senders state and do against what it measures, reports \
+           those it accuses, and holds them to their allotment. A flow is metered where its data first pass one.",
+    parts: &[&[
+        key(
+            "tolerance",
+            Kind::Over { over: 0.0, most: 10.0 },
+            Is("0.2"),
+            "How far what is stated may be from what is measured, as a part of it.",
+        ),
+        key(
+            "burst",
+            Kind::Over { over: 1.0, most: 1000.0 },
+            Is("2"),
+            "Round trips of excess before a flow is accused; a window sent at once is one.",
+        ),
+        key(
+            "patience",
+            Kind::Number { least: 0.0, most: 1000.0 },
+            Is("4"),
+            "Round trips for which a wrong round trip must be stated without a break.",
+        ),
+        key(
+            "enforce",
+            Kind::Truth,
+            Is("true"),
+            "Whether accused flows are held to their allotment, or only reported.",
+        ),
+    ]],
+};
