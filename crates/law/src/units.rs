@@ -62,6 +62,16 @@ impl Rate {
     /// Nothing moves.
     pub const ZERO: Rate = Rate(0.0);
 
+    /// Bits after the point of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
+    pub const FRACTION_BITS: u32 = 24;
+
+    /// Nanoseconds that a byte takes on a wire of this rate, in units of 2^-24 ns, so that both engines reckon the same
+    /// instants. Never zero; a rate below 100 bit/s counts as that, so that time can't overflow.
+    pub fn ns_per_byte_fixed(self) -> u64 {
+        let rate = self.bytes_per_sec().max(12.5);
+        ((1e9 / rate * (1u64 << Rate::FRACTION_BITS) as f64 + 0.5) as u64).max(1)
+    }
+
     /// `b` bytes a second; negative and NaN count as zero.
     pub fn from_bytes_per_sec(b: f64) -> Rate {
         Rate(if b > 0.0 { b } else { 0.0 })
@@ -290,6 +300,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_wire_takes_whole_nanoseconds_and_the_fraction_is_kept() {
+        let one = 1u64 << Rate::FRACTION_BITS;
+        assert_eq!(Rate::from_mbps(8.0).ns_per_byte_fixed(), 1000 * one);
+        assert_eq!(Rate::from_mbps(16_000.0).ns_per_byte_fixed(), one / 2);
+        assert_eq!(Rate::ZERO.ns_per_byte_fixed(), 80_000_000 * one);
+        assert_eq!(Rate::from_bytes_per_sec(1e300).ns_per_byte_fixed(), 1);
+    }
 
     #[test]
     fn quantities_are_read_as_people_write_them() {

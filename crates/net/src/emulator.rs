@@ -112,7 +112,7 @@ impl Link {
         Link {
             port: Port::with_queues(spec.law.clone(), spec.limit, spec.queues),
             free_at: Time::ZERO,
-            ns_per_byte: fixed_ns_per_byte(spec.rate),
+            ns_per_byte: spec.rate.ns_per_byte_fixed(),
             carry: 0,
             delay: spec.delay,
             overhead: spec.overhead,
@@ -281,8 +281,8 @@ impl Link {
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
     pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, buffers: &mut Buffers) {
         self.catch_up(now, buffers);
-        let before = std::mem::replace(&mut self.ns_per_byte, fixed_ns_per_byte(rate));
-        if self.free_at > now && before > 0 {
+        let before = std::mem::replace(&mut self.ns_per_byte, rate.ns_per_byte_fixed());
+        if self.free_at > now {
             let left = self.free_at.0 - now.0;
             let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
             self.free_at = now + Time(scaled);
@@ -320,12 +320,7 @@ impl Link {
     }
 }
 
-/// Nanoseconds a byte at `rate`, in units of 2^-24; a rate below 100 bit/s counts as that, so that time can't overflow.
-fn fixed_ns_per_byte(rate: Rate) -> u64 {
-    (1e9 / rate.bytes_per_sec().max(12.5) * (1u64 << FRACTION_BITS) as f64 + 0.5) as u64
-}
-
-const FRACTION_BITS: u32 = 24;
+const FRACTION_BITS: u32 = Rate::FRACTION_BITS;
 
 #[cfg(test)]
 mod tests {

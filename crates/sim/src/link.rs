@@ -246,7 +246,7 @@ impl Link {
         let mut link = Link {
             first_at: Time::NEVER,
             free_at: Time::ZERO,
-            ns_per_byte: fixed_ns_per_byte(spec.rate),
+            ns_per_byte: spec.rate.ns_per_byte_fixed(),
             delay: spec.delay,
             sent_bytes: 0,
             sent_packets: 0,
@@ -665,7 +665,7 @@ impl Link {
     pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, slab: &mut Slab) {
         self.catch_up(now, slab);
         let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
-        self.ns_per_byte = fixed_ns_per_byte(rate);
+        self.ns_per_byte = rate.ns_per_byte_fixed();
         if self.free_at > now && before > 0 {
             let left = self.free_at.0 - now.0;
             let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
@@ -718,16 +718,8 @@ impl Link {
     }
 }
 
-/// Nanoseconds a byte at `rate`, in units of 2^-24; a rate of zero, or below 100 bit/s, counts as 100 bit/s so that
-/// time can't overflow.
-fn fixed_ns_per_byte(rate: Rate) -> u64 {
-    let rate = rate.bytes_per_sec().max(12.5);
-    // Zero is a trace.
-    ((1e9 / rate * (1u64 << FRACTION_BITS) as f64 + 0.5) as u64).max(1)
-}
-
 /// No shared medium.
 pub(crate) const NO_MEDIUM: u32 = u32::MAX;
 
-const FRACTION_BITS: u32 = 24;
+const FRACTION_BITS: u32 = Rate::FRACTION_BITS;
 const FRACTION: u64 = (1 << FRACTION_BITS) - 1;

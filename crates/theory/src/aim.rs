@@ -13,8 +13,9 @@ pub enum Aim {
     Proportional,
 }
 
-/// Every sender law that steers to an allocation, by its word in scenario files. This is the one place that knows: a new
-/// law is a new row. Laws that go by losses or marks alone have none, their shares depending on round trips and queues.
+/// Sender laws whose allocation runs are held against, by their words in scenario files. This is the one place that knows: a
+/// new law is a new row. FCP's, which goes by budgets, and RCP's are not among them yet; laws that go by losses or marks
+/// alone have none, their shares depending on round trips and queues.
 pub const AIMS: &[(&str, Aim)] = &[("xcp", Aim::XcpEquilibrium)];
 
 impl Aim {

@@ -1,0 +1,383 @@
+//! The event loop: what happens to a packet at each instant of its way.
+
+use super::*;
+
+impl<M: Machine> Network<M> {
+    /// Runs every event before `end`; then it is `end`.
+    pub fn run_until(&mut self, end: Time) {
+        self.seal();
+        let links = self.links.len() as u32;
+        let media = links + self.mediums.len() as u32;
+        let sources = media + self.sources.len() as u32;
+        while let Some((at, id)) = self.scheduler.next_before(end) {
+            self.now = at;
+            self.events += 1;
+            if id < links {
+                self.arrive(id);
+            } else if id >= sources {
+                self.wake((id - sources) as usize);
+            } else if id < media {
+                self.take_turn((id - links) as usize);
+            } else {
+                self.emit((id - media) as usize);
+            }
+        }
+        self.now = end;
+    }
+
+    /// Numbers the entities and sets their first events, once.
+    pub(super) fn seal(&mut self) {
+        if self.sealed {
+            return;
+        }
+        self.sealed = true;
+        let fixed = self.links.len() + self.mediums.len() + self.sources.len();
+        self.scheduler = Scheduler::new(self.links.len(), fixed + self.endpoints.len());
+        for (i, source) in self.sources.iter().enumerate() {
+            let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
+            self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, first);
+        }
+        for at in 0..self.endpoints.len() {
+            let deadline = self.endpoints[at].deadline();
+            self.arm(at, deadline);
+        }
+    }
+
+    pub(super) fn endpoint_entity(&self, at: usize) -> u32 {
+        (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
+    }
+
+    /// Sets an endpoint's pending event.
+    pub(super) fn arm(&mut self, at: usize, deadline: Time) {
+        self.endpoints[at].armed = deadline;
+        let entity = self.endpoint_entity(at);
+        self.scheduler.set(entity, deadline);
+    }
+
+    /// A packet reaches the far end of link `id`.
+    #[inline]
+    fn arrive(&mut self, id: u32) {
+        let now = self.now;
+        let link = &mut self.links[id as usize];
+        let Some(slot) = link.arrive(now, &mut self.slab) else {
+            self.scheduler.set(id, Time::NEVER);
+            return;
+        };
+        self.scheduler.set_busy(id, link.next_arrival());
+        self.hops += 1;
+        if self.watched {
+            self.witness(id, slot);
+        }
+        let link = &mut self.links[id as usize];
+        let packet = self.slab.get_mut(slot);
+        packet.cursor += 1;
+        let (next, size) = (self.routes[packet.cursor as usize], packet.size);
+        if !link.is_plain() && link.is_faulty() && self.ends_on_wire(id, slot) {
+            if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
+                && seen.link.0 == id
+                && seen.at == now
+            {
+                seen.fate = Fate::Lost;
+            }
+            self.lose(slot);
+        } else if next < END {
+            self.offer(next, slot, size);
+        } else {
+            self.deliver(next, slot);
+        }
+    }
+
+    /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a meter there
+    /// drops it.
+    #[inline(never)]
+    fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
+        let link = &mut self.links[id as usize];
+        let watch = link.watch();
+        match watch {
+            None => {}
+            // The meter stands where the wire begins, and doesn't see what is lost on it.
+            Some(Watch::Exit(post)) => self.meters.on_exit(self.now, post, self.slab.get(slot)),
+            Some(Watch::Entry(post)) => {
+                self.meters.on_wire(self.now, post, link.wire_time(self.slab.get(slot).size));
+            }
+        }
+        if link.lost_on_wire(self.slab.get(slot)) {
+            return true;
+        }
+        let Some(Watch::Entry(post)) = watch else { return false };
+        let packet = self.slab.get_mut(slot);
+        match self.meters.on_entry(self.now, post, link, packet) {
+            Passage::Untouched => false,
+            Passage::Rewritten => {
+                let (flow, size) = (packet.flow, u32::from(packet.size));
+                if let Some((encoding, _)) = self.slab.encoding(flow) {
+                    encoding.quantise_sender(&mut self.slab.get_mut(slot).toll, size);
+                }
+                false
+            }
+            Passage::Dropped => {
+                link.note_metered();
+                true
+            }
+        }
+    }
+
+    /// A packet of `size` bytes comes to link `id`.
+    #[inline(never)]
+    fn offer(&mut self, id: u32, slot: u32, size: u16) {
+        let link = &mut self.links[id as usize];
+        if !link.is_plain() {
+            self.offer_lawful(id, slot);
+            return;
+        }
+        let was_idle = link.is_idle();
+        if !link.offer_plain(self.now, slot, size, &mut self.slab) {
+            self.sight(id, slot, Fate::Dropped);
+            self.lose(slot);
+        } else if was_idle {
+            let at = link.next_arrival();
+            self.scheduler.set_busy(id, at);
+        }
+    }
+
+    /// [`offer`](Network::offer) where more happens than queueing and transmission: laws, faults, media.
+    #[inline(never)]
+    fn offer_lawful(&mut self, id: u32, slot: u32) {
+        let link = &mut self.links[id as usize];
+        let was_idle = link.is_idle();
+        match link.offer(self.now, slot, &mut self.slab) {
+            Outcome::Lost => {
+                self.sight(id, slot, Fate::Dropped);
+                self.lose(slot);
+            }
+            Outcome::In if link.medium() != NO_MEDIUM => {
+                let medium = link.medium() as usize;
+                if self.mediums[medium].free_at <= self.now {
+                    self.take_turn(medium);
+                }
+            }
+            Outcome::In if was_idle => {
+                let at = link.next_arrival();
+                self.scheduler.set(id, at);
+            }
+            Outcome::In => {}
+        }
+    }
+
+    /// A packet has crossed link `id`.
+    #[cold]
+    fn witness(&mut self, id: u32, slot: u32) {
+        if let Some(digest) = &mut self.trace {
+            *digest = fold(*digest, self.now, id, self.slab.get(slot));
+        }
+        self.sight(id, slot, Fate::Crossed);
+    }
+
+    /// Notes a packet on a tapped link, whose position on its route is that link.
+    #[cold]
+    fn sight(&mut self, id: u32, slot: u32, fate: Fate) {
+        let Some(tap) = &mut self.tap else { return };
+        if !tap.watched[id as usize] {
+            return;
+        }
+        let packet = *self.slab.get(slot);
+        let flow = packet.flow;
+        let (origin, first) = if packet.flags.has(PLAIN) {
+            (Origin::Source(SourceId(flow)), self.sources[flow as usize].spec.route.0)
+        } else {
+            let [client, server] = [0, 1].map(|end| &self.endpoints[flow as usize * 2 + end]);
+            // Of the two routes it is on the one that begins last before it.
+            let begins = |end: &Endpoint<M>| (end.route <= packet.cursor).then_some(end.route);
+            let (end, sender) =
+                if begins(client) > begins(server) { (End::Client, client) } else { (End::Server, server) };
+            let (encoding, segment) = self.slab.encoding(flow).unwrap_or_default();
+            let heard_rtt = sender.heard_rtt;
+            (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, sender.route)
+        };
+        let rest = self.routes[packet.cursor as usize..].iter().take_while(|&&entry| entry < END);
+        let last = rest.last().copied().unwrap_or(id);
+        tap.seen.push(Sighting {
+            at: self.now,
+            link: LinkId(id),
+            fate,
+            packet,
+            sack: *self.slab.sack(&packet),
+            origin,
+            ends: (LinkId(self.routes[first as usize]), LinkId(last)),
+        });
+    }
+
+    /// Ends a packet that was dropped.
+    #[cold]
+    fn lose(&mut self, slot: u32) {
+        let packet = self.slab.get(slot);
+        if !packet.flags.has(PLAIN) {
+            self.endpoints[packet.flow as usize * 2].balance -= 1;
+        }
+        self.slab.free(slot);
+    }
+
+    /// A packet reaches the end of its route.
+    #[inline]
+    fn deliver(&mut self, end: u32, slot: u32) {
+        let flow = self.slab.get(slot).flow as usize;
+        if end == END_SINK {
+            let stats = &mut self.sources[flow].stats;
+            stats.arrived_packets += 1;
+            stats.arrived_bytes += u64::from(self.slab.get(slot).size);
+            self.delivered += 1;
+            self.slab.free(slot);
+            return;
+        }
+        let at = flow * 2 + usize::from(end == END_SERVER);
+        let endpoint = &mut self.endpoints[at];
+        endpoint.balance -= 1;
+        if !endpoint.live {
+            self.absorbed += 1;
+            self.slab.free(slot);
+            return;
+        }
+        self.delivered += 1;
+        let packet = self.slab.get(slot);
+        if packet.flags.has(Flags::TOLLED) {
+            endpoint.heard_rtt = packet.toll.rtt;
+        }
+        endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
+        self.slab.free(slot);
+        self.pump(at);
+    }
+
+    /// Sends what a machine has to send, and notes its timer if it has come nearer.
+    #[inline]
+    pub(super) fn pump(&mut self, at: usize) {
+        self.send_all(at);
+        let endpoint = &mut self.endpoints[at];
+        if !endpoint.done && endpoint.machine.is_done() {
+            self.note_done(at);
+        }
+        let endpoint = &self.endpoints[at];
+        let deadline = endpoint.deadline();
+        if deadline < endpoint.armed {
+            self.arm(at, deadline);
+        }
+    }
+
+    /// A machine has done all it had to do.
+    #[cold]
+    fn note_done(&mut self, at: usize) {
+        let flow = FlowId((at / 2) as u32);
+        let end = if at.is_multiple_of(2) { End::Client } else { End::Server };
+        self.done.push((flow, end, self.now));
+        let endpoint = &mut self.endpoints[at];
+        endpoint.done = true;
+        if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
+            self.retire_flow(flow);
+        }
+    }
+
+    #[inline]
+    fn send_all(&mut self, at: usize) {
+        loop {
+            let endpoint = &mut self.endpoints[at];
+            let packet = self.slab.draft();
+            if !endpoint.machine.poll_transmit(self.now, packet, &mut self.sack_scratch) {
+                return;
+            }
+            endpoint.balance += 1;
+            packet.flow = (at / 2) as u32;
+            packet.cursor = endpoint.route;
+            let (first, size) = (self.routes[endpoint.route as usize], packet.size);
+            let heard_rtt = endpoint.heard_rtt;
+            let sacks = packet.flags.has(Flags::SACK);
+            let slot = self.slab.launch();
+            if sacks {
+                self.slab.attach(slot, self.sack_scratch);
+                self.sack_scratch.clear();
+            }
+            if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
+                quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
+            }
+            self.offer(first, slot, size);
+        }
+    }
+
+    /// A machine's timer.
+    fn wake(&mut self, at: usize) {
+        let now = self.now;
+        let endpoint = &mut self.endpoints[at];
+        if endpoint.live && endpoint.deadline() <= now {
+            if endpoint.open_at <= now {
+                endpoint.open_at = Time::NEVER;
+                endpoint.machine.open(now);
+            }
+            if endpoint.stop_at <= now {
+                endpoint.stop_at = Time::NEVER;
+                endpoint.machine.stop(now);
+            }
+            if endpoint.machine.poll_timeout() <= now {
+                endpoint.machine.handle_timeout(now);
+            }
+            self.send_all(at);
+        }
+        let deadline = self.endpoints[at].deadline();
+        self.arm(at, deadline);
+    }
+
+    /// A source of cross-traffic sends its next packet.
+    fn emit(&mut self, at: usize) {
+        let source = &mut self.sources[at];
+        let (route, size) = (source.spec.route, source.spec.size);
+        let next = source.next();
+        let id = (self.links.len() + self.mediums.len() + at) as u32;
+        self.scheduler.set(id, next);
+        *self.slab.draft() =
+            Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
+        let slot = self.slab.launch();
+        self.offer(self.routes[route.0 as usize], slot, size);
+    }
+
+    /// A shared medium is free: the next station that has a packet sends it.
+    fn take_turn(&mut self, medium: usize) {
+        let now = self.now;
+        let stations = self.mediums[medium].links.len();
+        let event = (self.links.len() + medium) as u32;
+        for _ in 0..stations {
+            let turn = self.mediums[medium].turn;
+            self.mediums[medium].turn = (turn + 1) % stations;
+            let id = self.mediums[medium].links[turn];
+            let link = &mut self.links[id as usize];
+            if link.transmit(now, &mut self.slab) {
+                self.mediums[medium].free_at = link.free_at;
+                let (arrival, free_at) = (link.next_arrival(), link.free_at);
+                self.scheduler.set(id, arrival);
+                self.scheduler.set(event, free_at);
+                return;
+            }
+        }
+        self.scheduler.set(event, Time::NEVER);
+    }
+}
+
+/// What is lost of a packet's toll when its sender writes it as bytes.
+#[cold]
+fn quantise(encoding: Encoding, segment: u32, packet: &mut Packet, heard_rtt: f32) {
+    let size = u32::from(packet.size);
+    if packet.flags.has(Flags::TOLLED) {
+        encoding.quantise_sender(&mut packet.toll, size);
+    }
+    if packet.flags.has(Flags::ECHO) {
+        packet.toll.echo = encoding.quantise_echo(packet.toll.echo, heard_rtt, segment);
+    }
+}
+
+/// One step of the trace digest: FNV-1a over words, mixed so that the order counts.
+fn fold(digest: u64, now: Time, link: u32, packet: &Packet) -> u64 {
+    let words = [
+        now.0,
+        u64::from(link) << 32 | u64::from(packet.flow),
+        u64::from(packet.seq) << 32 | u64::from(packet.ack),
+        packet.toll.due.to_bits(),
+        u64::from(packet.flags.0) << 32 | u64::from(packet.size),
+    ];
+    words.iter().fold(digest, |d, &w| (d ^ w).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23))
+}
