@@ -22,4 +22,79 @@ impl Clock {
     pub fn now(&self) -> Time {
         Time(self.origin.elapsed().as_nanos() as u64)
     }
+
+    /// Leaves out `span`, which has passed: the clock goes on from where it stood before.
+    pub(crate) fn hold(&mut self, span: Time) {
+        self.origin += std::time::Duration::from_nanos(span.0);
+    }
+}
+
+/// Notices that the thread was not running: other work had its core, or the machine itself was stopped.
+///
+/// Where one thread runs all that there is of a network, such a pause stops every node, link and timer alike. A clock that
+/// doesn't count it leaves behind what would have been without it; one that does makes every sender burst afterwards.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standstill {
+    /// The last time told.
+    told: Time,
+    /// Until when the thread meant to sleep.
+    asleep_until: Time,
+}
+
+impl Standstill {
+    /// The thread goes to sleep until `until`, or for less.
+    pub(crate) fn sleep(&mut self, until: Time) {
+        self.asleep_until = until;
+    }
+
+    /// The clock shows `now`, and `work` packets were handled since the last call: answers how much of the time in between
+    /// neither sleep nor work accounts for. Too much work for the machine is no standstill: it makes the emulation late.
+    pub(crate) fn unaccounted(&mut self, now: Time, work: u64) -> Time {
+        let expected = self.told.max(self.asleep_until) + BRIEF + Time(work.saturating_mul(PER_PACKET.0));
+        let span = now.saturating_sub(expected);
+        self.told = now - span;
+        span
+    }
+}
+
+/// What waking up and a turn without packets take at most on a machine that is awake.
+const BRIEF: Time = Time::from_micros(200);
+/// What handling a packet takes at most, ten times what it usually does.
+const PER_PACKET: Time = Time::from_micros(20);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sleep_and_work_are_no_standstill_and_a_pause_is() {
+        let mut still = Standstill::default();
+        still.sleep(Time::from_millis(10));
+        assert_eq!(still.unaccounted(Time::from_micros(10_150), 0), Time::ZERO);
+        // 2 ms for 200 packets are slow; they are work.
+        assert_eq!(still.unaccounted(Time::from_micros(12_150), 200), Time::ZERO);
+        assert_eq!(still.unaccounted(Time::from_micros(17_350), 0), Time::from_millis(5));
+    }
+
+    proptest! {
+        /// With what is unaccounted for left out, time never runs backwards, and no step is longer than sleep and work allow.
+        #[test]
+        fn time_goes_on_without_the_pauses(
+            steps in prop::collection::vec((0u64..5_000_000, 0u64..5_000_000, 0u64..50), 1..50)
+        ) {
+            let (mut still, mut real, mut held, mut before) = (Standstill::default(), 0, 0, 0);
+            for (sleep, late, work) in steps {
+                still.sleep(Time(before + sleep));
+                real += sleep + late;
+                let span = still.unaccounted(Time(real - held), work);
+                held += span.0;
+                let now = real - held;
+                prop_assert!(now >= before);
+                prop_assert!(now - before <= sleep + BRIEF.0 + work * PER_PACKET.0);
+                before = now;
+            }
+        }
+    }
 }

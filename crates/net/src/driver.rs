@@ -13,7 +13,7 @@ use tollway_proto::transport::Connection;
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
 use crate::buffers::Buffers;
-use crate::clock::Clock;
+use crate::clock::{Clock, Standstill};
 use crate::emulator::Link;
 use crate::error::Error;
 use crate::lateness::Lateness;
@@ -26,6 +26,11 @@ pub(crate) struct Driver {
     pub(crate) now: Time,
     /// Other work steps back.
     pub(crate) real_time: bool,
+    /// No other thread has a share of the nodes: when this one stands still, the clock may.
+    pub(crate) alone: bool,
+    standstill: Standstill,
+    /// Packets handled when the standstill was last asked about.
+    handled: u64,
     /// When it last slept.
     rested: Time,
     /// By local node, like `nodes`; apart, so that one thread can wait for all of them.
@@ -50,6 +55,8 @@ pub(crate) struct Driver {
     pub(crate) timeouts: Lateness,
     /// Datagrams read after the kernel had them.
     pub(crate) waits: Lateness,
+    /// Spans that the clock left out.
+    pub(crate) standstills: Lateness,
     pub(crate) done: Vec<(u32, bool, Time)>,
     /// Processor time that running took.
     pub(crate) cpu: Time,
@@ -141,6 +148,11 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Packets that took work: read, handed to the kernel, made.
+    fn handled(&self) -> u64 {
+        self.received + self.sent + self.unsent + self.created
+    }
+
     /// Adds another driver's.
     pub fn add(&mut self, other: &Counters) {
         self.created += other.created;
@@ -165,6 +177,9 @@ impl Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
             real_time: false,
+            alone: false,
+            standstill: Standstill::default(),
+            handled: 0,
             rested: Time::ZERO,
             sockets: sockets.into(),
             nodes: names.into_iter().map(node).collect(),
@@ -181,6 +196,7 @@ impl Driver {
             departures: Lateness::default(),
             timeouts: Lateness::default(),
             waits: Lateness::default(),
+            standstills: Lateness::default(),
             done: Vec::new(),
             cpu: Time::ZERO,
         }
@@ -261,7 +277,18 @@ impl Driver {
 
     /// The present: never past the end of what is being run, so that what is read then is as of that instant.
     fn tell_time(&mut self, end: Time) -> Time {
-        self.now = self.clock.now().clamp(self.now, end);
+        let mut now = self.clock.now();
+        if self.alone {
+            let handled = self.counters.handled();
+            let span = self.standstill.unaccounted(now, handled - self.handled);
+            self.handled = handled;
+            if span > Time::ZERO {
+                self.clock.hold(span);
+                self.standstills.note(span, 1);
+                now -= span;
+            }
+        }
+        self.now = now.clamp(self.now, end);
         self.now
     }
 
@@ -275,6 +302,7 @@ impl Driver {
             self.rested = self.clock.now();
         }
         let before = self.clock.now();
+        self.standstill.sleep(deadline.max(before));
         let span = deadline.saturating_sub(before).0.saturating_sub(self.overshoot + self.overshoot / 2);
         let timeout =
             Timespec { tv_sec: (span / 1_000_000_000) as i64, tv_nsec: (span % 1_000_000_000) as _ };

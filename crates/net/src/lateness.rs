@@ -40,6 +40,11 @@ impl Lateness {
         self.count
     }
 
+    /// All of them together.
+    pub fn total(&self) -> Time {
+        Time(self.sum)
+    }
+
     /// Their mean; zero if there is none.
     pub fn mean(&self) -> Time {
         Time(self.sum / self.count.max(1))

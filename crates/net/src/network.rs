@@ -69,6 +69,9 @@ pub struct Punctuality {
     pub timeouts: Lateness,
     /// Datagrams read later than the kernel had them.
     pub waits: Lateness,
+    /// Spans in which the run's only thread was kept from running, over what its work and its sleep account for. Everything stood still
+    /// with it, so the run's clock doesn't count them; with several threads there are none, and such a pause is lateness.
+    pub standstills: Lateness,
 }
 
 /// What one thread did.
@@ -201,7 +204,11 @@ impl Network {
         if !self.started {
             self.started = true;
             let clock = Clock::starting_at(self.now);
-            self.drivers.iter_mut().for_each(|driver| driver.clock = clock);
+            let alone = self.drivers.len() == 1;
+            self.drivers.iter_mut().for_each(|driver| {
+                driver.clock = clock;
+                driver.alone = alone;
+            });
         }
         let on_time = self.on_time.get_or_insert_with(Punctual::thread).is_real_time();
         let Some((first, others)) = self.drivers.split_first_mut() else { return Ok(()) };
@@ -413,6 +420,7 @@ impl Network {
             sum.departures.merge(&driver.departures);
             sum.timeouts.merge(&driver.timeouts);
             sum.waits.merge(&driver.waits);
+            sum.standstills.merge(&driver.standstills);
         }
         sum
     }

@@ -312,6 +312,7 @@ pub fn lateness_table(runs: &[Ran], width: usize) -> String {
             ("sent to the next node", &lateness.departures),
             ("timers", &lateness.timeouts),
             ("read from the socket", &lateness.waits),
+            ("stood still, not counted", &lateness.standstills),
         ];
         for (what, kind) in kinds {
             let us = |time: Time| format!("{:.0}", time.0 as f64 * 1e-3);
@@ -332,10 +333,12 @@ fn lateness(live: &LiveInfo) -> Value {
         ("departures", &lateness.departures),
         ("timeouts", &lateness.timeouts),
         ("socket_waits", &lateness.waits),
+        ("standstills", &lateness.standstills),
     ];
     let rows = kinds.map(|(name, kind)| {
         let row = json!({
             "count": kind.count(),
+            "total_us": us(kind.total()),
             "mean_us": us(kind.mean()),
             "p50_us": us(kind.percentile(0.5)),
             "p90_us": us(kind.percentile(0.9)),
