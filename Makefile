@@ -6,6 +6,8 @@
 
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
+# What the light build leaves out and checks and tests have in.
+FEATURES = tollway/watch,tollway/metrics
 
 .PHONY: demo test check build fuzz bench docs clean
 
@@ -18,13 +20,13 @@ build:
 # The claims run in the release build: they simulate minutes of traffic. `--check-unmet` fails when the set of unmet
 # claims is not the one in papers/unmet.toml.
 test: build
-	$(CARGO) test --workspace --locked --quiet
+	$(CARGO) test --workspace --locked --quiet --features $(FEATURES)
 	$(TOLLWAY) reproduce --check-unmet papers/unmet.toml --quiet
 
 check:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet --features $(FEATURES)
 
 docs:
 	mdbook build docs

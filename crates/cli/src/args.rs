@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -47,6 +48,9 @@ Examples:
       how late it was (docs/src/live.md).
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
       One JSON object on standard output and nothing else.
+
+  tollway run mine.toml --engine live --watch --metrics 127.0.0.1:9100
+      Shows what happens while it happens: in the terminal, and for Prometheus.
 
   tollway run mine.toml --pcap out/mine.pcapng --pcap-link 'bottleneck*'
       Writes what crosses these links for Wireshark (docs/src/captures.md).
@@ -175,6 +179,12 @@ pub(crate) struct Run {
     /// Capture this link only (`*` stands for any characters). May be given several times.
     #[arg(long, value_name = "LINK", requires = "pcap")]
     pub(crate) pcap_link: Vec<String>,
+    /// Show rates, queues and prices in the terminal while it runs; needs a build with the feature `watch`.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Serve the same to Prometheus while it runs, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub(crate) json: bool,

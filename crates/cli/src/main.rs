@@ -9,6 +9,7 @@ mod sweep;
 mod terminal;
 mod theory;
 mod verify;
+mod watch;
 
 use std::process::ExitCode;
 

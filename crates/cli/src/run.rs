@@ -2,18 +2,20 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{Capture, DigestMode, LiveInfo, variant_path};
+use tollway_scenario::run::{Capture, DigestMode, LiveInfo, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Engine, Format, Run};
 use crate::fail::Failure;
 use crate::terminal::{self, Bars, say};
+use crate::watch::Watching;
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let mut sets = args.sets.clone();
@@ -53,6 +55,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         }
     }
 
+    let interrupted = terminal::interrupt_flag();
+    let watching = Watching::start(args, &scenario, &interrupted)?;
     let session = Session {
         out: args.out.clone(),
         csv: args.format.contains(&Format::Csv),
@@ -64,15 +68,16 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
             Digest::Packets => DigestMode::Packets,
         },
         capture,
+        watch: watching.scene.clone().map(|scene| scene as Arc<dyn Watch>),
     };
-    let interrupted = terminal::interrupt_flag();
-    let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet);
+    let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet && !watching.has_terminal());
     let tell = |i: usize, share: f64| {
         bars.set(i, share);
         !interrupted.load(Ordering::Relaxed)
     };
     let runs = session.run(&scenario, Some(&tell))?;
     bars.clear();
+    drop(watching);
 
     let drawn = match &args.out {
         Some(out) => draw_runs(&plan.title, &plan.name, &runs, out)?,

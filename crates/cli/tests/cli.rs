@@ -282,3 +282,27 @@ fn ctrl_c_ends_with_what_there_is() {
     let reader = arrow_ipc::reader::FileReader::try_new(file, None).expect("a whole Arrow file");
     assert_eq!(reader.map(|batch| batch.expect("a batch").num_rows()).sum::<usize>(), 1);
 }
+
+#[test]
+fn what_this_build_leaves_out_is_said() {
+    let dir = folder("watch");
+    fs::write(dir.join("s.toml"), SCENARIO).expect("written");
+    for (option, feature, there) in [
+        ("--watch", "watch", cfg!(feature = "watch")),
+        ("--metrics=127.0.0.1:0", "metrics", cfg!(feature = "metrics")),
+    ] {
+        let output = tollway(&dir, &["run", "s.toml", option]);
+        let said = text(&output.stderr);
+        if !there {
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(&format!("--features {feature}")), "{said}");
+        } else if feature == "watch" {
+            // Nobody is at the terminal here.
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("standard error"), "{said}");
+        } else {
+            assert_eq!(output.status.code(), Some(0), "{said}");
+            assert!(said.contains("metrics at http://127.0.0.1:"), "{said}");
+        }
+    }
+}

@@ -31,6 +31,7 @@ pub mod session;
 pub mod sweep;
 mod text;
 pub mod verify;
+pub mod watch;
 
 pub use allocations::{Allocations, FlowShares};
 pub use deviation::{Deviation, FlowDeviation, NoDeviation};

@@ -1,7 +1,7 @@
 //! Runs every variant of a scenario, beside each other, and sums the runs up for people and programs.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use rayon::prelude::*;
@@ -9,7 +9,9 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{self, Capture, DigestMode, EngineKind, Finished, LiveInfo, RunError, RunInfo};
+use tollway_scenario::run::{
+    self, Capture, DigestMode, EngineKind, Finished, LiveInfo, RunError, RunInfo, Watch,
+};
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
 use crate::data;
@@ -35,6 +37,8 @@ pub struct Session {
     pub digest: DigestMode,
     /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
     pub capture: Option<Capture>,
+    /// Who looks on.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// One variant's run.
@@ -136,6 +140,7 @@ impl Session {
                 path: run::variant_path(&capture.path, if variants > 1 { &variant.name } else { "" }),
                 ..capture
             }),
+            watch: self.watch.as_deref(),
             progress: tell.as_ref().map(|tell| tell as &(dyn Fn(f64) -> bool + Sync)),
         };
         let Finished { mut result, run: info } = run::run(plan, &options)

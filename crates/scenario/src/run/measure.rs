@@ -12,7 +12,7 @@ use super::build::{Built, sender_name};
 use super::digest::Digest;
 use super::engine::Engine;
 use super::workload::{Generator, Running};
-use super::{Options, RunError};
+use super::{Options, RunError, Watch};
 use crate::plan::{self, Data, Direction, Plan};
 use crate::tables::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
@@ -153,10 +153,15 @@ impl Meter {
     }
 
     /// Reads what is due.
-    pub(super) fn tick<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) -> Result<(), RunError> {
+    pub(super) fn tick<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+        watch: Option<&dyn Watch>,
+    ) -> Result<(), RunError> {
         let now = built.network.now();
         if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
-            self.rows(plan, built, now)?;
+            self.rows(plan, built, now, watch)?;
             self.last = now;
             self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
         }
@@ -182,7 +187,14 @@ impl Meter {
     }
 
     /// The rows of the interval that ends now.
-    fn rows<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, now: Time) -> Result<(), RunError> {
+    fn rows<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+        now: Time,
+        watch: Option<&dyn Watch>,
+    ) -> Result<(), RunError> {
+        let variant = plan.variant.as_deref().unwrap_or_default();
         let span = now - self.last;
         let seconds = span.as_secs_f64();
         let time_s = now.as_secs_f64();
@@ -210,6 +222,9 @@ impl Meter {
             self.digest.number(row.cwnd_packets);
             lane.last = counters;
             self.writer.flow(&row)?;
+            if let Some(watch) = watch {
+                watch.flow(variant, &row);
+            }
         }
         for meter in &mut self.links {
             let i = meter.link;
@@ -248,6 +263,9 @@ impl Meter {
                 ..stats
             };
             self.writer.link(&row)?;
+            if let Some(watch) = watch {
+                watch.link(variant, &row);
+            }
             for control in built.network.take_control(built.links[i]) {
                 self.writer.control(&ControlRow {
                     time_s: control.ends.as_secs_f64(),

@@ -8,6 +8,7 @@ mod engine;
 mod hosts;
 mod live;
 mod measure;
+mod watch;
 mod workload;
 
 use std::time::Instant;
@@ -21,6 +22,7 @@ use engine::Engine;
 
 pub use capture::{Capture, CaptureError, variant_path};
 pub use live::{LiveInfo, Unsupported};
+pub use watch::Watch;
 
 use crate::tables::{Outputs, RunResult, TableError};
 
@@ -37,6 +39,8 @@ pub struct Options<'a> {
     pub digest: DigestMode,
     /// What crosses links, to a file; in the simulator.
     pub capture: Option<Capture>,
+    /// Who looks on.
+    pub watch: Option<&'a dyn Watch>,
     /// Called a hundred times or more with the share of the simulated time that is over; answering false ends the run
     /// there, with the results so far.
     pub progress: Option<&'a (dyn Fn(f64) -> bool + Sync)>,
@@ -232,7 +236,7 @@ fn drive<E: Engine>(
         drain(network)?;
         workloads.collect(network, &mut meter, &mut hosts)?;
         // What the file changes at an instant comes after the measurement that ends there.
-        meter.tick(plan, network)?;
+        meter.tick(plan, network, options.watch)?;
         if next == plan.duration || stopped {
             break;
         }

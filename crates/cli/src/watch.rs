@@ -1,0 +1,227 @@
+//! Looking on while runs go: `--watch` and `--metrics`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tollway_report::watch::Scene;
+use tollway_scenario::file::Scenario;
+
+use crate::args::Run;
+use crate::fail::Failure;
+
+/// What shows the runs; it stops when dropped.
+#[derive(Default)]
+pub(crate) struct Watching {
+    /// Who looks on, if anybody does.
+    pub(crate) scene: Option<Arc<Scene>>,
+    #[cfg(feature = "metrics")]
+    _metrics: Option<tollway_report::watch::metrics::Metrics>,
+    #[cfg(feature = "watch")]
+    screen: Option<screen::Screen>,
+}
+
+impl Watching {
+    /// Starts what `args` ask for; `interrupted` is set when the person at the terminal has seen enough.
+    pub(crate) fn start(
+        args: &Run,
+        scenario: &Scenario,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Watching, Failure> {
+        if !args.watch && args.metrics.is_none() {
+            return Ok(Watching::default());
+        }
+        let lacking = [
+            ("watch", args.watch && cfg!(not(feature = "watch"))),
+            ("metrics", args.metrics.is_some() && cfg!(not(feature = "metrics"))),
+        ];
+        if let Some((feature, _)) = lacking.into_iter().find(|(_, lacking)| *lacking) {
+            return Err(Failure::input(miette::miette!(
+                help = "build it with `--features {feature}`, or leave the option out",
+                "this build of tollway has no `--{feature}`"
+            )));
+        }
+        let variants = scenario.variants();
+        if variants.iter().any(|variant| variant.plan.measure.interval.is_none()) {
+            return Err(Failure::input(miette::miette!(
+                help = "give `measure.interval`, like \"100 ms\"",
+                "there is nothing to see: the scenario measures no intervals"
+            )));
+        }
+        let runs =
+            variants.iter().map(|variant| (variant.name.as_str(), variant.plan.duration.as_secs_f64()));
+        Watching::open(Arc::new(Scene::new(runs)), args, &variants[0].plan.title, interrupted)
+    }
+
+    #[cfg_attr(not(all(feature = "watch", feature = "metrics")), expect(unused_variables))]
+    fn open(
+        scene: Arc<Scene>,
+        args: &Run,
+        title: &str,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Watching, Failure> {
+        Ok(Watching {
+            #[cfg(feature = "metrics")]
+            _metrics: match args.metrics {
+                None => None,
+                Some(address) => {
+                    let metrics = tollway_report::watch::metrics::Metrics::serve(Arc::clone(&scene), address);
+                    let metrics = metrics.map_err(|error| {
+                        let help = "give an address of this machine and a free port; port 0 is any";
+                        Failure::input(miette::miette!(help = help, "{error}"))
+                    })?;
+                    eprintln!("metrics at http://{}/metrics", metrics.address());
+                    Some(metrics)
+                }
+            },
+            #[cfg(feature = "watch")]
+            screen: match args.watch {
+                false => None,
+                true => Some(screen::Screen::open(&scene, args, title, interrupted)?),
+            },
+            scene: Some(scene),
+        })
+    }
+
+    /// Whether the terminal is taken, so that nothing else may be written to it.
+    pub(crate) fn has_terminal(&self) -> bool {
+        #[cfg(feature = "watch")]
+        return self.screen.is_some();
+        #[cfg(not(feature = "watch"))]
+        false
+    }
+}
+
+#[cfg(feature = "watch")]
+mod screen {
+    use std::io::{IsTerminal, Stderr, stderr};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::JoinHandle;
+    use std::time::Duration;
+
+    use ratatui::Terminal;
+    use ratatui::backend::CrosstermBackend;
+    use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+    use ratatui::crossterm::execute;
+    use ratatui::crossterm::terminal::{
+        EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    };
+    use tollway_report::watch::Scene;
+    use tollway_report::watch::screen::{View, draw};
+
+    use crate::args::{Engine, Run};
+    use crate::fail::Failure;
+
+    /// The terminal, drawn on from a thread of its own. Standard error, so that results can go where they are sent.
+    pub(super) struct Screen {
+        over: Arc<AtomicBool>,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl Screen {
+        pub(super) fn open(
+            scene: &Arc<Scene>,
+            args: &Run,
+            title: &str,
+            interrupted: &Arc<AtomicBool>,
+        ) -> Result<Screen, Failure> {
+            let refused = |why: String| {
+                Failure::input(miette::miette!(
+                    help = "leave out `--watch`",
+                    "cannot draw on the terminal: {why}"
+                ))
+            };
+            if !stderr().is_terminal() {
+                return Err(refused("standard error is none".into()));
+            }
+            enable_raw_mode().map_err(|error| refused(error.to_string()))?;
+            // From here on leaving the scope gives the terminal back.
+            let restore = Restore;
+            execute!(stderr(), EnterAlternateScreen).map_err(|error| refused(error.to_string()))?;
+            let mut terminal =
+                Terminal::new(CrosstermBackend::new(stderr())).map_err(|error| refused(error.to_string()))?;
+            let over = Arc::new(AtomicBool::new(false));
+            let engine = match args.engine {
+                Engine::Sim => "simulated",
+                Engine::Live => "live",
+            };
+            let (scene, title) = (Arc::clone(scene), title.to_owned());
+            let (ends, interrupted) = (Arc::clone(&over), Arc::clone(interrupted));
+            let thread = std::thread::spawn(move || {
+                let _restore = restore;
+                let mut view = View::default();
+                while !ends.load(Ordering::Relaxed) {
+                    if show(&mut terminal, &scene, &mut view, &title, engine, &interrupted).is_err() {
+                        // The terminal has gone away; the run goes on.
+                        return;
+                    }
+                }
+            });
+            Ok(Screen { over, thread: Some(thread) })
+        }
+    }
+
+    impl Drop for Screen {
+        fn drop(&mut self) {
+            self.over.store(true, Ordering::Relaxed);
+            if let Some(thread) = self.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// Gives the terminal back, also when the drawing thread panics.
+    struct Restore;
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = execute!(stderr(), LeaveAlternateScreen);
+            let _ = disable_raw_mode();
+        }
+    }
+
+    /// Draws once, and takes the keys pressed since.
+    fn show(
+        terminal: &mut Terminal<CrosstermBackend<Stderr>>,
+        scene: &Scene,
+        view: &mut View,
+        title: &str,
+        engine: &str,
+        interrupted: &AtomicBool,
+    ) -> std::io::Result<()> {
+        // A copy: the run must not wait for a slow terminal.
+        let runs = scene.runs().clone();
+        terminal.draw(|frame| draw(frame, &runs, *view, title, engine))?;
+        if !event::poll(REFRESH)? {
+            return Ok(());
+        }
+        let Event::Key(key) = event::read()? else { return Ok(()) };
+        if key.kind == KeyEventKind::Release {
+            return Ok(());
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => interrupted.store(true, Ordering::Relaxed),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                // The second time ends the program at once, as without a screen.
+                if interrupted.swap(true, Ordering::Relaxed) {
+                    drop(Restore);
+                    std::process::exit(130);
+                }
+            }
+            KeyCode::Tab | KeyCode::Right => *view = View { run: (view.run + 1) % runs.len(), scroll: 0 },
+            KeyCode::BackTab | KeyCode::Left => {
+                *view = View { run: (view.run + runs.len() - 1) % runs.len(), scroll: 0 };
+            }
+            KeyCode::Down => {
+                let flows = runs.get(view.run).map_or(0, |run| run.current().count());
+                view.scroll = (view.scroll + 1).min(flows.saturating_sub(1));
+            }
+            KeyCode::Up => view.scroll = view.scroll.saturating_sub(1),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// How long a picture stands.
+    const REFRESH: Duration = Duration::from_millis(100);
+}

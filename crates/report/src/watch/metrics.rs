@@ -1,0 +1,274 @@
+//! A [`Scene`] for Prometheus: `GET /metrics` over HTTP, in the OpenMetrics text format.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use tiny_http::{Header, Response, Server};
+
+use super::{FlowScene, LinkScene, RunScene, Scene};
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve metrics at {address}: {message}")]
+pub struct ServeError {
+    address: SocketAddr,
+    message: String,
+}
+
+/// Serves a scene from a thread of its own until it is dropped.
+pub struct Metrics {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+    address: SocketAddr,
+}
+
+impl Metrics {
+    /// Starts at `address`; port 0 is any free one.
+    ///
+    /// # Errors
+    /// The address is taken, or not this machine's.
+    pub fn serve(scene: Arc<Scene>, address: SocketAddr) -> Result<Metrics, ServeError> {
+        let refused = |message: String| ServeError { address, message };
+        let server = Server::http(address).map_err(|error| refused(error.to_string()))?;
+        let bound = server.server_addr().to_ip().unwrap_or(address);
+        let server = Arc::new(server);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Gathered(scene)));
+        let answering = Arc::clone(&server);
+        let thread = std::thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || {
+                for request in answering.incoming_requests() {
+                    // Whoever hangs up before the answer has no use for it.
+                    let _ = match request.url() {
+                        "/metrics" => request.respond(answer(&registry)),
+                        _ => request.respond(Response::from_string("see /metrics\n").with_status_code(404)),
+                    };
+                }
+            })
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(Metrics { server, thread: Some(thread), address: bound })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.server.unblock();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(registry: &Registry) -> Response<std::io::Cursor<Vec<u8>>> {
+    let mut body = String::new();
+    if text::encode(&mut body, registry).is_err() {
+        return Response::from_string("cannot write the metrics\n").with_status_code(500);
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let response = Response::from_string(body);
+    match Header::from_bytes("Content-Type", kind) {
+        Ok(header) => response.with_header(header),
+        Err(()) => response,
+    }
+}
+
+/// Reads the scene when it is asked for.
+#[derive(Debug)]
+struct Gathered(Arc<Scene>);
+
+impl Collector for Gathered {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let runs = self.0.runs();
+        let mut times = encoder.encode_descriptor(
+            "tollway_run_time",
+            "Network time that is over",
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        for run in runs.iter() {
+            let labels = [("variant", run.variant.as_str())];
+            ConstGauge::new(run.time_s).encode(times.encode_family(&labels)?)?;
+        }
+        for (name, help, unit, read) in FLOW_GAUGES {
+            let unit = unit.of();
+            let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Gauge)?;
+            for (run, flow) in flows(&runs) {
+                let Some(value) = read(flow) else { continue };
+                let labels = labels(run, "flow", &flow.name);
+                ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let mut again = encoder.encode_descriptor(
+            "tollway_flow_retransmissions",
+            "Packets sent again",
+            None,
+            MetricType::Counter,
+        )?;
+        for (run, flow) in flows(&runs) {
+            let labels = labels(run, "flow", &flow.name);
+            ConstCounter::new(flow.retransmissions).encode(again.encode_family(&labels)?)?;
+        }
+        for (name, help, unit, read) in LINK_GAUGES {
+            let unit = unit.of();
+            let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Gauge)?;
+            for (run, link) in links(&runs) {
+                let Some(value) = read(link) else { continue };
+                let labels = labels(run, "link", &link.name);
+                ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, read) in LINK_COUNTERS {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (run, link) in links(&runs) {
+                let labels = labels(run, "link", &link.name);
+                ConstCounter::new(read(link)).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn flows(runs: &[RunScene]) -> impl Iterator<Item = (&RunScene, &FlowScene)> {
+    // A flow that is over has no rate: a scraper is to see it end.
+    runs.iter().flat_map(|run| run.current().map(move |flow| (run, flow)))
+}
+
+fn links(runs: &[RunScene]) -> impl Iterator<Item = (&RunScene, &LinkScene)> {
+    runs.iter().flat_map(|run| run.links.iter().map(move |link| (run, link)))
+}
+
+fn labels<'a>(run: &'a RunScene, what: &'static str, name: &'a str) -> [(&'static str, &'a str); 2] {
+    [("variant", run.variant.as_str()), (what, name)]
+}
+
+/// Prometheus wants base units.
+#[derive(Clone, Copy)]
+enum In {
+    Bytes,
+    BytesPerSecond,
+    DollarsPerByte,
+    DollarsPerSecond,
+    Packets,
+    Ratio,
+    Seconds,
+}
+
+impl In {
+    fn of(self) -> Unit {
+        match self {
+            In::Bytes => Unit::Bytes,
+            In::BytesPerSecond => Unit::Other("bytes_per_second".into()),
+            In::DollarsPerByte => Unit::Other("dollars_per_byte".into()),
+            In::DollarsPerSecond => Unit::Other("dollars_per_second".into()),
+            In::Packets => Unit::Other("packets".into()),
+            In::Ratio => Unit::Other("ratio".into()),
+            In::Seconds => Unit::Seconds,
+        }
+    }
+}
+
+type Gauge<T> = (&'static str, &'static str, In, fn(&T) -> Option<f64>);
+
+const MBPS: f64 = 1e6 / 8.0;
+
+const FLOW_GAUGES: [Gauge<FlowScene>; 6] = [
+    ("tollway_flow_rate", "Wire bytes that arrived", In::BytesPerSecond, |flow| Some(flow.rate_mbps * MBPS)),
+    ("tollway_flow_goodput", "Payload that arrived for the first time", In::BytesPerSecond, |flow| {
+        Some(flow.goodput_mbps * MBPS)
+    }),
+    ("tollway_flow_rtt", "Smoothed round-trip time", In::Seconds, |flow| flow.rtt_ms.map(|ms| ms * 1e-3)),
+    ("tollway_flow_cwnd", "Congestion window", In::Packets, |flow| Some(flow.cwnd_packets)),
+    ("tollway_flow_spending", "What the sender spends", In::DollarsPerSecond, |flow| flow.spending),
+    ("tollway_flow_price", "Price of the flow's path", In::DollarsPerByte, |flow| {
+        flow.price.map(|p| p * 1e-6)
+    }),
+];
+
+const LINK_GAUGES: [Gauge<LinkScene>; 4] = [
+    ("tollway_link_utilisation", "Part of the capacity used", In::Ratio, |link| Some(link.utilisation)),
+    ("tollway_link_queue", "Bytes queued, mean of the interval", In::Bytes, |link| Some(link.queue_bytes)),
+    ("tollway_link_queue_max", "Most bytes queued in the interval", In::Bytes, |link| {
+        Some(link.queue_max_bytes)
+    }),
+    ("tollway_link_price", "Price that the link states", In::DollarsPerByte, |link| {
+        link.price.map(|p| p * 1e-6)
+    }),
+];
+
+/// Name, help, and where it is.
+type Count<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+const LINK_COUNTERS: [Count<LinkScene>; 2] = [
+    ("tollway_link_drops", "Packets dropped at the queue", |link| link.drops),
+    ("tollway_link_marks", "Packets marked", |link| link.marks),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_scraper_reads_base_units_and_sees_flows_end() {
+        let scene = Arc::new(super::super::tests::scene());
+        let metrics = Metrics::serve(scene, ([127, 0, 0, 1], 0).into()).unwrap();
+        let answer = get(metrics.address(), "/metrics");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("application/openmetrics-text"), "{answer}");
+        for line in [
+            r#"tollway_run_time_seconds{variant="xcp"} 8"#,
+            r#"tollway_flow_rate_bytes_per_second{variant="xcp",flow="f.1"} 1000000"#,
+            r#"tollway_flow_rtt_seconds{variant="xcp",flow="f.1"} 0.05025"#,
+            r#"tollway_flow_retransmissions_total{variant="xcp",flow="f.1"} 8"#,
+            r#"tollway_link_queue_bytes{variant="xcp",link="bottleneck"} 12000"#,
+            r#"tollway_link_drops_total{variant="xcp",link="bottleneck"} 16"#,
+            r#"tollway_link_price_dollars_per_byte{variant="xcp",link="bottleneck"} 5e-7"#,
+        ] {
+            assert!(answer.contains(line), "no {line} in\n{answer}");
+        }
+        assert!(!answer.contains("f.2"), "f.2 is over:\n{answer}");
+        assert!(get(metrics.address(), "/").starts_with("HTTP/1.1 404"));
+        // It is gone when dropped.
+        let address = metrics.address();
+        drop(metrics);
+        assert!(TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_said() {
+        let scene = || Arc::new(Scene::default());
+        let first = Metrics::serve(scene(), ([127, 0, 0, 1], 0).into()).unwrap();
+        let error = Metrics::serve(scene(), first.address()).unwrap_err().to_string();
+        assert!(error.contains(&first.address().to_string()), "{error}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Runs while they go: the latest rows of every flow and link, for a screen or a scraper to show.
+//!
+//! A [`Scene`] looks on as a [`Watch`] does and keeps what was last; what shows it reads it when it likes. With the feature
+//! `watch` it can be drawn on a terminal ([`screen`]), with `metrics` served to Prometheus ([`metrics`]).
+
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(feature = "watch")]
+pub mod screen;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+use tollway_scenario::run::Watch;
+use tollway_scenario::tables::{FlowRow, LinkRow};
+
+/// What all runs of a session did last.
+#[derive(Debug, Default)]
+pub struct Scene {
+    runs: Mutex<Vec<RunScene>>,
+}
+
+/// What a variant's run did last.
+#[derive(Clone, Debug, Default)]
+pub struct RunScene {
+    /// The variant; empty if the file has none.
+    pub variant: String,
+    /// Its duration in seconds.
+    pub duration_s: f64,
+    /// The end of the last interval, in seconds.
+    pub time_s: f64,
+    /// The flows that have had a row, in the order of the first.
+    pub flows: Vec<FlowScene>,
+    /// The link directions that have, likewise.
+    pub links: Vec<LinkScene>,
+    flow_places: HashMap<String, usize>,
+    link_places: HashMap<String, usize>,
+}
+
+/// What a flow did in the last interval it had a row for, and since the start.
+#[derive(Clone, Debug, Default)]
+pub struct FlowScene {
+    /// Its name.
+    pub name: String,
+    /// The end of that interval, in seconds: before its run's, once the flow is over.
+    pub time_s: f64,
+    /// Wire bytes that arrived, Mb/s.
+    pub rate_mbps: f64,
+    /// Payload that arrived, Mb/s.
+    pub goodput_mbps: f64,
+    /// Smoothed round-trip time, ms.
+    pub rtt_ms: Option<f64>,
+    /// Congestion window, packets.
+    pub cwnd_packets: f64,
+    /// Packets sent again since the start.
+    pub retransmissions: u64,
+    /// What it spends, $/s.
+    pub spending: Option<f64>,
+    /// The price of its path, $/MB.
+    pub price: Option<f64>,
+    /// Its last rates, Mb/s, oldest first.
+    pub rates: VecDeque<f64>,
+}
+
+/// What a link direction did in the last interval, and since the start.
+#[derive(Clone, Debug, Default)]
+pub struct LinkScene {
+    /// Its name.
+    pub name: String,
+    /// Part of the capacity used, 0 to 1.
+    pub utilisation: f64,
+    /// Mean bytes queued.
+    pub queue_bytes: f64,
+    /// Most bytes queued.
+    pub queue_max_bytes: f64,
+    /// Packets dropped since the start.
+    pub drops: u64,
+    /// Packets marked since the start.
+    pub marks: u64,
+    /// What it asks, $/MB.
+    pub price: Option<f64>,
+    /// Its last mean queues, bytes, oldest first.
+    pub queues: VecDeque<f64>,
+}
+
+impl Scene {
+    /// A scene of runs that have not begun: the name and duration in seconds of each.
+    pub fn new<'a>(runs: impl IntoIterator<Item = (&'a str, f64)>) -> Scene {
+        let run = |(variant, duration_s): (&str, f64)| RunScene {
+            variant: variant.to_owned(),
+            duration_s,
+            ..RunScene::default()
+        };
+        Scene { runs: Mutex::new(runs.into_iter().map(run).collect()) }
+    }
+
+    /// What there is to see now.
+    pub fn runs(&self) -> MutexGuard<'_, Vec<RunScene>> {
+        // A thread that panicked left numbers behind, whole ones.
+        self.runs.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn change(&self, variant: &str, change: impl FnOnce(&mut RunScene)) {
+        if let Some(run) = self.runs().iter_mut().find(|run| run.variant == variant) {
+            change(run);
+        }
+    }
+}
+
+impl RunScene {
+    /// The flows that had a row in the last interval.
+    pub fn current(&self) -> impl Iterator<Item = &FlowScene> {
+        self.flows.iter().filter(|flow| flow.time_s >= self.time_s)
+    }
+}
+
+impl Watch for Scene {
+    fn flow(&self, variant: &str, row: &FlowRow<'_>) {
+        self.change(variant, |run| {
+            run.time_s = row.time_s;
+            let flow = place(&mut run.flows, &mut run.flow_places, row.flow, |name| FlowScene {
+                name,
+                ..FlowScene::default()
+            });
+            flow.time_s = row.time_s;
+            flow.rate_mbps = row.rate_mbps;
+            flow.goodput_mbps = row.goodput_mbps;
+            flow.rtt_ms = row.rtt_ms;
+            flow.cwnd_packets = row.cwnd_packets;
+            flow.retransmissions += row.retransmissions;
+            flow.spending = row.spending;
+            flow.price = row.price;
+            remember(&mut flow.rates, row.rate_mbps);
+        });
+    }
+
+    fn link(&self, variant: &str, row: &LinkRow<'_>) {
+        self.change(variant, |run| {
+            run.time_s = row.time_s;
+            let link = place(&mut run.links, &mut run.link_places, row.link, |name| LinkScene {
+                name,
+                ..LinkScene::default()
+            });
+            link.utilisation = row.utilisation;
+            link.queue_bytes = row.queue_mean_bytes;
+            link.queue_max_bytes = row.queue_max_bytes;
+            link.drops += row.drops;
+            link.marks += row.marks;
+            link.price = row.price;
+            remember(&mut link.queues, row.queue_mean_bytes);
+        });
+    }
+}
+
+/// The entry of that name; a new one if there is none yet.
+fn place<'a, T>(
+    all: &'a mut Vec<T>,
+    places: &mut HashMap<String, usize>,
+    name: &str,
+    new: impl FnOnce(String) -> T,
+) -> &'a mut T {
+    let at = match places.get(name) {
+        Some(&at) => at,
+        None => {
+            places.insert(name.to_owned(), all.len());
+            all.push(new(name.to_owned()));
+            all.len() - 1
+        }
+    };
+    &mut all[at]
+}
+
+fn remember(history: &mut VecDeque<f64>, value: f64) {
+    if history.len() == HISTORY {
+        history.pop_front();
+    }
+    history.push_back(value);
+}
+
+/// How many intervals are remembered: as many columns as a history is drawn in, at most.
+const HISTORY: usize = 40;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two flows, one of which is over, and a link.
+    pub(crate) fn scene() -> Scene {
+        let scene = Scene::new([("fifo", 20.0), ("xcp", 20.0)]);
+        for i in 1..=8 {
+            let time_s = f64::from(i);
+            let flow = |flow, rate_mbps| FlowRow {
+                time_s,
+                flow,
+                rate_mbps,
+                goodput_mbps: rate_mbps * 0.96,
+                cwnd_packets: 41.5,
+                rtt_ms: Some(50.25),
+                retransmissions: 1,
+                ..FlowRow::default()
+            };
+            scene.flow("xcp", &flow("f.1", time_s));
+            if i < 5 {
+                scene.flow("xcp", &flow("f.2", 2.0));
+            }
+            scene.link(
+                "xcp",
+                &LinkRow {
+                    time_s,
+                    link: "bottleneck",
+                    utilisation: 0.875,
+                    queue_mean_bytes: 1500.0 * time_s,
+                    queue_max_bytes: 30_000.0,
+                    drops: 2,
+                    price: Some(0.5),
+                    ..LinkRow::default()
+                },
+            );
+        }
+        scene
+    }
+
+    #[test]
+    fn the_last_row_counts_and_counters_add_up() {
+        let scene = scene();
+        let runs = scene.runs();
+        let run = &runs[1];
+        assert_eq!((run.variant.as_str(), run.time_s), ("xcp", 8.0));
+        assert_eq!(run.current().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["f.1"]);
+        assert_eq!((run.flows[0].rate_mbps, run.flows[0].retransmissions), (8.0, 8));
+        assert_eq!((run.links[0].drops, run.links[0].queue_bytes), (16, 12_000.0));
+        assert_eq!(runs[0].time_s, 0.0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut history = VecDeque::new();
+        (0..1000).for_each(|i| remember(&mut history, f64::from(i)));
+        assert_eq!((history.len(), history[0], history[HISTORY - 1]), (HISTORY, 960.0, 999.0));
+    }
+}

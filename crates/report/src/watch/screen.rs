@@ -1,0 +1,194 @@
+//! A [`Scene`] on a terminal.
+
+use std::collections::VecDeque;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Gauge, Row, Table, Tabs};
+
+use super::{FlowScene, LinkScene, RunScene};
+
+/// What of the scene is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct View {
+    /// The run, by its place.
+    pub run: usize,
+    /// How many flows are above the screen's edge.
+    pub scroll: usize,
+}
+
+/// Draws a run: how far it is, its links, its flows. `title` names the scenario, `engine` what runs it.
+pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: View, title: &str, engine: &str) {
+    let Some(run) = runs.get(view.run.min(runs.len().saturating_sub(1))) else { return };
+    // Links get what they need, but leave the flows at least half.
+    let most = frame.area().height.saturating_sub(4) / 2;
+    let links = (run.links.len() as u16 + 3).min(most.max(4));
+    let [head, bar, above, below, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(links),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+
+    let names = runs.iter().map(|run| match run.variant.as_str() {
+        "" => title.to_owned(),
+        name => name.to_owned(),
+    });
+    frame.render_widget(Tabs::new(names).select(view.run).highlight_style(Style::new().reversed()), head);
+    let share = (run.time_s / run.duration_s.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+    let label = format!("{engine}: {:.1} s of {:.0} s", run.time_s, run.duration_s);
+    frame.render_widget(Gauge::default().ratio(share).label(label).gauge_style(Color::Blue), bar);
+    draw_links(frame, above, run);
+    draw_flows(frame, below, run, view.scroll);
+    frame.render_widget(Line::from(" q end the run   Tab next variant   ↑ ↓ scroll the flows ").dim(), foot);
+}
+
+fn draw_links(frame: &mut Frame<'_>, area: Rect, run: &RunScene) {
+    let priced = run.links.iter().any(|link| link.price.is_some());
+    let mut head = vec!["link", "used", "queue kB", "peak kB", "drops", "marks"];
+    head.extend(priced.then_some("$/MB"));
+    head.push("queue");
+    let rows = run.links.iter().map(|link| link_row(link, priced));
+    let mut widths = vec![Constraint::Fill(2), Constraint::Length(18)];
+    widths.extend([Constraint::Length(9); 4]);
+    widths.extend(priced.then_some(Constraint::Length(10)));
+    widths.push(Constraint::Fill(2));
+    frame.render_widget(table(rows, widths, &head, "links"), area);
+}
+
+fn link_row(link: &LinkScene, priced: bool) -> Row<'static> {
+    let mut cells = vec![
+        Cell::from(link.name.clone()),
+        Cell::from(meter(link.utilisation)),
+        number(link.queue_bytes * 1e-3, 1),
+        number(link.queue_max_bytes * 1e-3, 1),
+        Cell::from(Span::styled(format!("{:>8}", link.drops), warning(link.drops > 0))),
+        Cell::from(format!("{:>8}", link.marks)),
+    ];
+    cells.extend(
+        priced.then(|| link.price.map_or(Cell::default(), |price| Cell::from(format!("{price:>9.3e}")))),
+    );
+    cells.push(Cell::from(history(&link.queues)).style(Color::Yellow));
+    Row::new(cells)
+}
+
+fn draw_flows(frame: &mut Frame<'_>, area: Rect, run: &RunScene, scroll: usize) {
+    let priced = run.current().any(|flow| flow.price.is_some());
+    let mut head = vec!["flow", "Mb/s", "RTT ms", "cwnd", "resent"];
+    head.extend(priced.then_some("$/MB"));
+    head.push("rate");
+    let rows = run.current().skip(scroll).map(|flow| flow_row(flow, priced));
+    let mut widths = vec![Constraint::Fill(2)];
+    widths.extend([Constraint::Length(9); 4]);
+    widths.extend(priced.then_some(Constraint::Length(10)));
+    widths.push(Constraint::Fill(3));
+    let title = format!(
+        "flows: {} under way, {} over",
+        run.current().count(),
+        run.flows.len() - run.current().count()
+    );
+    frame.render_widget(table(rows, widths, &head, &title), area);
+}
+
+fn flow_row(flow: &FlowScene, priced: bool) -> Row<'static> {
+    let mut cells = vec![
+        Cell::from(flow.name.clone()),
+        number(flow.rate_mbps, 2),
+        flow.rtt_ms.map_or(Cell::default(), |ms| number(ms, 1)),
+        number(flow.cwnd_packets, 1),
+        Cell::from(format!("{:>8}", flow.retransmissions)),
+    ];
+    cells.extend(
+        priced.then(|| flow.price.map_or(Cell::default(), |price| Cell::from(format!("{price:>9.3e}")))),
+    );
+    cells.push(Cell::from(history(&flow.rates)).style(Color::Green));
+    Row::new(cells)
+}
+
+fn table<'a>(
+    rows: impl Iterator<Item = Row<'a>>,
+    widths: Vec<Constraint>,
+    head: &[&str],
+    title: &str,
+) -> Table<'a> {
+    let last = head.len() - 1;
+    let cells = head.iter().enumerate().map(|(i, name)| match i {
+        0 => name.to_string(),
+        i if i == last || *name == "used" => name.to_string(),
+        _ => format!("{name:>8}"),
+    });
+    Table::new(rows, widths)
+        .header(Row::new(cells.map(Cell::from).collect::<Vec<_>>()).style(Modifier::BOLD))
+        .block(Block::bordered().title(format!(" {title} ")))
+}
+
+fn number(value: f64, digits: usize) -> Cell<'static> {
+    Cell::from(format!("{value:>8.digits$}"))
+}
+
+fn warning(on: bool) -> Style {
+    if on { Style::new().fg(Color::Red) } else { Style::new() }
+}
+
+/// Ten eighths of blocks and the percentage.
+fn meter(share: f64) -> Line<'static> {
+    let eighths = (share.clamp(0.0, 1.0) * 80.0) as usize;
+    let mut bar = "█".repeat(eighths / 8);
+    if eighths % 8 > 0 {
+        bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8 - 1]);
+    }
+    Line::from(vec![
+        Span::styled(format!("{bar:<10}"), Color::Cyan),
+        Span::raw(format!(" {:>5.1} %", share * 100.0)),
+    ])
+}
+
+/// A column for each value, as high as it is beside the greatest.
+fn history(values: &VecDeque<f64>) -> String {
+    let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let step = |&value: &f64| {
+        let eighths = (value / most * 8.0).clamp(0.0, 8.0) as usize;
+        [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][eighths]
+    };
+    values.iter().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn screen(width: u16, height: u16) -> String {
+        let scene = super::super::tests::scene();
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        let view = View { run: 1, scroll: 0 };
+        terminal.draw(|frame| draw(frame, &scene.runs(), view, "mine", "simulating")).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_screen_shows_time_links_and_flows_under_way() {
+        let screen = screen(110, 16);
+        for part in
+            ["fifo", "xcp", "8.0 s of 20 s", "bottleneck", "87.5 %", "f.1", "50.2", "1 under way, 1 over"]
+        {
+            assert!(screen.contains(part), "no {part} in\n{screen}");
+        }
+        // Queue in kB, drops since the start, and rates that rose.
+        assert!(screen.contains("12.0") && screen.contains("16") && screen.contains("▁▂▃▄▅▆▇█"), "{screen}");
+        assert!(!screen.contains("f.2"), "f.2 is over:\n{screen}");
+    }
+
+    #[test]
+    fn any_size_can_be_drawn() {
+        for (width, height) in [(1, 1), (20, 3), (40, 8), (300, 100)] {
+            screen(width, height);
+        }
+    }
+}
