@@ -14,6 +14,7 @@ local flags = {
     { "ect0", "ECN field, bit of ECT(0)", 0x0200 }, { "ect1", "ECN field, bit of ECT(1)", 0x0400 },
     { "ece", "Mark echoed", 0x0800 }, { "first", "First of its frame", 0x1000 },
     { "last", "Last of its frame", 0x2000 }, { "retransmit", "Sent before", 0x4000 },
+    { "gap", "Toll met a silent router", 0x8000 },
 }
 
 local f = {

@@ -17,6 +17,10 @@ pub enum Echo {
 pub struct Feedback {
     echo: Echo,
     pending: bool,
+    /// Routers that the other side's packets pass, as the time-to-live in IP's header tells.
+    passed: u8,
+    /// Of those that the last toll passed, some did not speak XCP.
+    gap: bool,
     value: f64,
 }
 
@@ -26,9 +30,15 @@ impl Feedback {
         Feedback { echo, ..Feedback::default() }
     }
 
+    /// Each packet that comes has passed so many routers.
+    pub fn set_passed(&mut self, routers: u8) {
+        self.passed = routers;
+    }
+
     /// A tolled packet arrived.
     #[inline]
     pub fn on_data(&mut self, toll: &Toll) {
+        self.gap = toll.routers().is_some_and(|spoke| spoke < self.passed);
         self.value = match self.echo {
             Echo::Sum => self.value + toll.due,
             Echo::Latest => toll.due,
@@ -41,6 +51,12 @@ impl Feedback {
     pub fn take(&mut self) -> Option<f32> {
         let value = std::mem::take(&mut self.value);
         std::mem::take(&mut self.pending).then_some(value as f32)
+    }
+
+    /// Whether the last toll, if it counted them, met fewer XCP routers than there are routers on the way.
+    #[inline]
+    pub fn gap(&self) -> bool {
+        self.gap
     }
 }
 
@@ -58,6 +74,21 @@ mod tests {
             law.on_data(&toll(3.0));
             assert_eq!(law.take(), Some(expected));
             assert_eq!(law.take(), None);
+        }
+    }
+
+    #[test]
+    fn a_gap_is_a_router_that_passed_and_did_not_speak() {
+        let mut law = Feedback::default();
+        law.set_passed(2);
+        let mut toll = Toll::default();
+        law.on_data(&toll);
+        assert!(!law.gap(), "nothing was counted");
+        toll.count_routers();
+        for gap in [true, true, false, false] {
+            law.on_data(&toll);
+            assert_eq!(law.gap(), gap);
+            toll.pass_router();
         }
     }
 }

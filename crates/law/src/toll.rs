@@ -7,7 +7,7 @@
 /// | `due` | throughput change asked for, then granted, per packet, bytes/s | price of the path so far, $/byte |
 /// | `rtt` | sender's smoothed round-trip time, s; 0 unknown | the same |
 /// | `offer` | X, s between this sender's packets; 0 unknown | preload |
-/// | `stake` | packets it speaks for, itself included; 0 is one | balance, $/byte |
+/// | `stake` | packets it speaks for, itself included; 0 is one; and [routers](Toll::pass_router), in 256ths | balance, $/byte |
 /// | `echo` | sum of `due` received since the last packet back, bytes/s | last `due` received, $/byte |
 ///
 /// `due` is a double because what links write is summed; the sender's own words need no more than a float.
@@ -28,6 +28,36 @@ pub struct Toll {
 
 const _: () = assert!(size_of::<Toll>() == 24);
 
+/// XCP's count of routers: what the draft has no field for, and a sender needs to know whether all on its way speak XCP. It lives in the
+/// fraction of `stake`, in steps of 1/256: one step asks for the count, each router adds one.
+impl Toll {
+    /// XCP's sender: from here on routers are counted.
+    #[inline]
+    pub fn count_routers(&mut self) {
+        self.stake = self.stake.trunc().max(1.0) + ROUTER;
+    }
+
+    /// XCP's router: one more, if they are counted; over 254 it stays there.
+    #[inline]
+    pub fn pass_router(&mut self) {
+        let fraction = self.stake.fract();
+        if (ROUTER..1.0 - ROUTER).contains(&fraction) {
+            self.stake += ROUTER;
+        }
+    }
+
+    /// How many XCP routers the packet met; `None` if they were not counted.
+    #[inline]
+    pub fn routers(&self) -> Option<u8> {
+        // Whatever a packet says fits: the fraction is under one, and the cast saturates.
+        let steps = (self.stake.fract() / ROUTER) as u8;
+        steps.checked_sub(1)
+    }
+}
+
+/// A router, in [`Toll::stake`]: the packets spoken for, 65 536 at most, and this together fit a float's 24 bits.
+const ROUTER: f32 = 1.0 / 256.0;
+
 /// How a link's law has to take a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -35,4 +65,30 @@ pub enum Kind {
     Plain,
     /// The toll's forward part is meant for the links on the way.
     Tolled,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routers_are_counted_beside_the_packets_spoken_for() {
+        for packets in [0.0, 1.0, 4.0, 65_535.0] {
+            let mut toll = Toll { stake: packets, ..Toll::default() };
+            toll.pass_router();
+            assert_eq!((toll.stake, toll.routers()), (packets, None));
+            toll.count_routers();
+            for routers in 0..300_u16 {
+                assert_eq!(toll.routers(), Some(routers.min(254) as u8), "{packets}");
+                assert_eq!(toll.stake as u32, packets.max(1.0) as u32);
+                toll.pass_router();
+            }
+        }
+        for wild in [-0.5, f32::MAX, 1e-30] {
+            let mut toll = Toll { stake: wild, ..Toll::default() };
+            assert_eq!(toll.routers(), None);
+            toll.pass_router();
+            assert_eq!(toll.routers(), None);
+        }
+    }
 }

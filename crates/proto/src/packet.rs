@@ -87,6 +87,8 @@ impl Flags {
     pub const LAST: Flags = Flags(1 << 13);
     /// Sent before: carries no fresh data.
     pub const RETRANSMIT: Flags = Flags(1 << 14);
+    /// Beside [`Flags::ECHO`]: a router on the way of the toll echoed did not speak its law.
+    pub const GAP: Flags = Flags(1 << 15);
 
     /// Whether all of `other` are set.
     #[inline]

@@ -452,8 +452,19 @@ pub struct XcpSender {
     pub aging: Option<f64>,
     /// A toll on every so manyth packet only.
     pub every: u32,
+    /// The TCP it falls back on where the bottleneck does not speak XCP.
+    pub fallback: Option<Fallback>,
     /// What it does wrong on purpose.
     pub cheat: Option<Cheat>,
+}
+
+/// What an XCP sender falls back on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// `newreno`.
+    NewReno,
+    /// `cubic`.
+    Cubic,
 }
 
 /// A sender that cheats.

@@ -22,7 +22,7 @@ pub use delivery::{Delivery, Lost};
 pub use fcp::{Fcp, FcpConfig};
 pub use newreno::{NewReno, NewRenoConfig};
 pub use rcp::Rcp;
-pub use xcp::{Demand, LossResponse, Xcp, XcpConfig};
+pub use xcp::{Demand, Fallback, LossResponse, Xcp, XcpConfig};
 
 use std::fmt;
 
@@ -65,6 +65,8 @@ pub struct Acked {
     pub rtt: Option<Time>,
     /// The toll echoed by the receiver, if the packet carries one.
     pub echo: Option<f32>,
+    /// Beside an echo: whether routers were counted, and one on the way did not speak the law.
+    pub gap: bool,
     /// Whether the transport is repairing a loss (fast recovery, or after a timeout up to its recovery point).
     pub recovering: bool,
     /// Whether an ECN mark was echoed.
@@ -353,6 +355,14 @@ mod testing {
     }
 
     pub(super) fn acked(segments: u32) -> Acked {
-        Acked { segments, cumulative: segments, rtt: None, echo: None, recovering: false, marked: false }
+        Acked {
+            segments,
+            cumulative: segments,
+            rtt: None,
+            echo: None,
+            gap: false,
+            recovering: false,
+            marked: false,
+        }
     }
 }

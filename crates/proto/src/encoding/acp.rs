@@ -71,9 +71,6 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     let toll = checked_toll(fixed)?;
     let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     let flags = flags_of(fixed);
-    if flags.0 & !KNOWN_FLAGS != 0 {
-        return Err(AcpError::Flags { flags: flags.0 });
-    }
     let count = fixed[1] & 0xf;
     let (len, have) = (header_len(usize::from(count)), datagram.len());
     if usize::from(count) > SackRanges::MAX || (count > 0) != flags.has(Flags::SACK) {
@@ -245,12 +242,6 @@ pub enum AcpError {
         /// The version it gives.
         version: u8,
     },
-    /// A flag that means nothing yet.
-    #[error("bytes 2 to 3: unknown flags in {flags:#06x}")]
-    Flags {
-        /// The flags it gives.
-        flags: u16,
-    },
     /// More ranges than there may be, or a number that contradicts the SACK flag.
     #[error("byte 1: {count} SACK ranges: 1 to 4 with the SACK flag, 0 without it")]
     SackCount {
@@ -285,8 +276,6 @@ pub const VERSION: u8 = 1;
 const FLAGS_AT: usize = 2;
 const TOLL_AT: usize = 8;
 const TOLL_LEN: usize = 24;
-/// All that [`Flags`] names.
-const KNOWN_FLAGS: u16 = 0x7fff;
 
 #[cfg(test)]
 mod tests {
@@ -309,7 +298,7 @@ mod tests {
 
     fn packet() -> impl Strategy<Value = (Packet, SackRanges)> {
         let ranges = prop::collection::vec((any::<u32>(), 1u32..1 << 31), 0..=SackRanges::MAX);
-        (toll(), any::<[u32; 6]>(), 0..=KNOWN_FLAGS, ranges).prop_map(|(toll, words, flags, ranges)| {
+        (toll(), any::<[u32; 6]>(), any::<u16>(), ranges).prop_map(|(toll, words, flags, ranges)| {
             let mut sack = SackRanges::EMPTY;
             for (start, len) in ranges {
                 sack.push(start, start.wrapping_add(len));
@@ -362,7 +351,6 @@ mod tests {
         assert!(decode(&good).is_ok());
         assert_eq!(with(0, &[0]), Err(AcpError::Magic { magic: 0 }));
         assert_eq!(with(1, &[0x21]), Err(AcpError::Version { version: 2 }));
-        assert_eq!(with(2, &[0x80, 0x20]), Err(AcpError::Flags { flags: 0x8020 }));
         assert_eq!(with(2, &[0, 0]), Err(AcpError::SackCount { count: 1 }));
         assert_eq!(with(1, &[0x10]), Err(AcpError::SackCount { count: 0 }));
         assert_eq!(with(1, &[0x15]), Err(AcpError::SackCount { count: 5 }));

@@ -462,6 +462,12 @@ impl Connection {
         self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW));
     }
 
+    /// The other side's packets pass so many routers on their way, as IP's time-to-live tells where there is one: a toll that
+    /// counts those which speak its law is held against it.
+    pub fn set_routers_passed(&mut self, routers: u8) {
+        self.receive.feedback.set_passed(routers);
+    }
+
     /// Whether all that [`Connection::finish`] or [`Connection::stop`] closed off has been acknowledged.
     #[inline]
     pub fn is_finished(&self) -> bool {

@@ -338,6 +338,9 @@ impl Receiver {
         if let Some(echo) = self.feedback.take() {
             flags.set(Flags::ECHO);
             packet.toll.echo = echo;
+            if self.feedback.gap() {
+                flags.set(Flags::GAP);
+            }
         }
         if self.marked {
             flags.set(Flags::ECE);

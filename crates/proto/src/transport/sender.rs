@@ -384,6 +384,7 @@ impl Sender {
                 cumulative: 0,
                 rtt: None,
                 echo: Some(packet.toll.echo),
+                gap: packet.flags.has(Flags::GAP),
                 recovering: false,
                 marked: false,
             };
@@ -426,7 +427,7 @@ impl Sender {
             return;
         }
         let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
-        let marked = packet.flags.has(Flags::ECE);
+        let (marked, gap) = (packet.flags.has(Flags::ECE), packet.flags.has(Flags::GAP));
         if advance > self.board.outstanding() {
             // Overtaken by a later one. What links said through it still holds.
             let acked = Acked {
@@ -434,6 +435,7 @@ impl Sender {
                 cumulative: 0,
                 rtt: None,
                 echo,
+                gap,
                 recovering: self.phase != Phase::Open,
                 marked,
             };
@@ -468,7 +470,7 @@ impl Sender {
         if self.board.sampler.is_some() {
             self.sample_delivery(now, clean, rtt, config);
         }
-        let acked = Acked { segments, cumulative: advance, rtt, echo, recovering, marked };
+        let acked = Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
         let flight = self.flight(now, config);
         self.law.on_ack(&flight, &acked);
         if recovering {

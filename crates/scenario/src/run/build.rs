@@ -41,6 +41,8 @@ pub(super) struct Built<E: Engine> {
 pub(super) struct FlowEnds<R> {
     pub(super) transport: TransportId,
     pub(super) route: (R, R),
+    /// Routers there and back.
+    pub(super) routers: (u8, u8),
     pub(super) data: Data,
     pub(super) receive_buffer: u32,
     pub(super) send_buffer: u32,
@@ -109,6 +111,7 @@ impl<E: Engine> Built<E> {
             let ends = FlowEnds {
                 transport: flow.transport,
                 route: built.routes(&flow.path),
+                routers: routers(plan, &flow.path),
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
@@ -148,6 +151,8 @@ impl<E: Engine> Built<E> {
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
         let mut client = Connection::client(config, sender(transport, seed), 0);
         let mut server = Connection::server(config, sender(transport, !seed), 0);
+        server.set_routers_passed(ends.routers.0);
+        client.set_routers_passed(ends.routers.1);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
         for sender in senders.into_iter().flatten() {
             match ends.data {
@@ -279,6 +284,17 @@ impl<E: Engine> Built<E> {
             extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
         }
     }
+}
+
+/// How many queues there and back a packet meets that are a router's, as IP's time-to-live tells; a host's own, the first, counts if it
+/// speaks XCP, which a host knows.
+pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
+    let count = |route: &[plan::LinkId]| {
+        let silent = |link: &&plan::LinkId| !matches!(plan.links[link.0 as usize].law, LinkLaw::Xcp(_));
+        let own = usize::from(route.first().is_some_and(|link| silent(&link)));
+        u8::try_from(route.len() - own).unwrap_or(u8::MAX)
+    };
+    (count(&path.route), count(&path.back))
 }
 
 /// A stream of chance of its own for each port.
@@ -446,6 +462,10 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
             aging: xcp.aging,
             paced: xcp.pacing,
             every: xcp.every,
+            fallback: xcp.fallback.map(|tcp| match tcp {
+                plan::Fallback::NewReno => sender::Fallback::NewReno,
+                plan::Fallback::Cubic => sender::Fallback::Cubic,
+            }),
         }
         .build()
         .into(),

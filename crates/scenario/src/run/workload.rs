@@ -8,7 +8,7 @@ use tollway_law::Time;
 use tollway_sim::{End, FlowId};
 
 use super::RunError;
-use super::build::{Built, FlowEnds};
+use super::build::{Built, FlowEnds, routers};
 use super::engine::Engine;
 use super::hosts::Hosts;
 use super::measure::Meter;
@@ -100,6 +100,7 @@ impl Generator {
                 let ends = FlowEnds {
                     transport: workload.transport,
                     route: built.workload_routes[i][path],
+                    routers: routers(plan, &workload.paths[path]),
                     data: Data::Bytes(size),
                     receive_buffer: workload.receive_buffers[path],
                     send_buffer: workload.send_buffers[path],

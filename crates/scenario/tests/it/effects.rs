@@ -255,6 +255,7 @@ const CASES: &[Case] = cases! {
     "flow.xcp.whole-window": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.whole-window=true",
     "flow.xcp.gain-segment": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.gain-segment=1000",
     "flow.xcp.every": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.every=4",
+    "flow.xcp.fallback": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.fallback=cubic",
     "flow.xcp.cheat": ["link.mid.law=xcp", "flow.f.law=xcp"] "flow.f.xcp.cheat={ trick = \"overstate-rtt\" }",
     "flow.xcp.cheat.trick": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.xcp.cheat={ trick = \"understate-window\" }"] "flow.f.xcp.cheat.trick=overstate-rtt",
     "flow.xcp.cheat.factor": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.xcp.cheat={ trick = \"understate-window\" }"] "flow.f.xcp.cheat.factor=3",

@@ -372,8 +372,9 @@ impl<N> Grant<N> {
             Some(Grant { feedback: Some(feedback), .. }) => toll.due = f64::from_bits(feedback.to_amount()),
             Some(_) => toll.due = f64::from_bits(sane_amount(toll.due)),
             None if kind == Kind::Tolled => toll.due = 0.0,
-            None => {}
+            None => return,
         }
+        toll.pass_router();
     }
 }
 

@@ -11,8 +11,9 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Cheat, Data, Encoding, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss, Path, Plan,
-    Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth, Workload, XcpSender,
+    Cbr, Cheat, Data, Encoding, Fallback, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss,
+    Path, Plan, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth, Workload,
+    XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -241,6 +242,11 @@ impl<'a> Resolver<'a> {
                 gain_segment: xcp.bytes("gain-segment").unwrap_or(u64::from(packet_size)) as u32,
                 aging: xcp.number_if("aging"),
                 every: xcp.count("every").unwrap_or(1) as u32,
+                fallback: match xcp.word("fallback") {
+                    "newreno" => Some(Fallback::NewReno),
+                    "cubic" => Some(Fallback::Cubic),
+                    _ => None,
+                },
                 cheat: cheat(&xcp),
             }),
             _ => SenderLaw::NewReno,
@@ -256,6 +262,15 @@ impl<'a> Resolver<'a> {
                 .add(
                     xcp.key_at("every"),
                     "the encoding has no word for how many packets a toll speaks for",
+                    "not carried",
+                )
+                .help("leave `encoding` out: `acp` has one");
+        }
+        if matches!(law, SenderLaw::Xcp(XcpSender { fallback: Some(_), .. })) && encoding != Encoding::Acp {
+            self.mistakes
+                .add(
+                    xcp.key_at("fallback"),
+                    "the encoding has no word for how many routers a toll has met",
                     "not carried",
                 )
                 .help("leave `encoding` out: `acp` has one");

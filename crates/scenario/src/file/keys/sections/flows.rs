@@ -232,6 +232,12 @@ pub(crate) static XCP_FLOW: Section = Section {
             Is("1"),
             "A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With `encoding = \"acp\"`.",
         ),
+        key(
+            "fallback",
+            Kind::Word(&["none", "newreno", "cubic"]),
+            Is("none"),
+            "The TCP whose window bounds XCP's where routers are silent, packets are lost and wait. With `encoding = \"acp\"`.",
+        ),
         key("cheat", Kind::Table(&CHEAT), Else("an honest sender"), "What the sender does wrong on purpose."),
     ]],
 };

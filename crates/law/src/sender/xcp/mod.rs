@@ -1,7 +1,12 @@
 //! XCP's sender (draft-falk-xcp-spec-03 § 4.1; the XCP study's and ns-2's variants as options).
 
+mod fallback;
+
+pub use fallback::Fallback;
+
 use super::{Acked, Flight, MIN_SSTHRESH, SenderLaw, flight_size, window_over_min_rtt};
 use crate::{Rate, Time, Toll};
+use fallback::Guard;
 
 /// XCP's window: it moves by what the routers wrote into its packets, and by nothing else but loss.
 #[derive(Clone, Debug)]
@@ -12,6 +17,7 @@ pub struct Xcp {
     age_at: Time,
     /// Packets since the last toll, that about to leave included.
     unspoken: u32,
+    guard: Option<Box<Guard>>,
 }
 
 /// The parameters of [`Xcp`], and its factory.
@@ -39,6 +45,9 @@ pub struct XcpConfig {
     /// A toll on every so manyth packet only, which speaks for those since the last one (the study's open question, § XCP in the
     /// Internet architecture); at least two a window have one. Default 1. Over one it takes an encoding that carries `stake`.
     pub every: u32,
+    /// The TCP to fall back on where routers that don't speak XCP are the bottleneck; `None` obeys XCP whatever happens, as all texts do.
+    /// Over none it takes an encoding that carries `stake`. Default none.
+    pub fallback: Option<Fallback>,
 }
 
 /// How much more a sender asks for.
@@ -72,6 +81,7 @@ impl Default for XcpConfig {
             aging: None,
             paced: false,
             every: 1,
+            fallback: None,
         }
     }
 }
@@ -89,7 +99,13 @@ impl XcpConfig {
 
     /// A law with these parameters.
     pub fn build(&self) -> Xcp {
-        Xcp { window: self.initial_window.max(MIN_WINDOW), config: *self, age_at: Time::ZERO, unspoken: 0 }
+        Xcp {
+            window: self.initial_window.max(MIN_WINDOW),
+            config: *self,
+            age_at: Time::ZERO,
+            unspoken: 0,
+            guard: self.fallback.map(|which| Box::new(Guard::new(which))),
+        }
     }
 }
 
@@ -103,7 +119,7 @@ impl Xcp {
     /// The window that packets state, segments.
     #[inline]
     fn advertised(&self, flight: &Flight) -> f64 {
-        let mut window = self.window;
+        let mut window = self.window();
         if self.config.advertise_limit {
             window = window.min(f64::from(flight.limit));
         }
@@ -112,6 +128,26 @@ impl Xcp {
             window = f64::from(window as u32);
         }
         window.max(MIN_WINDOW)
+    }
+
+    /// Whether a loss is the affair of the TCP fallen back on.
+    fn falls_back(&mut self, flight: &Flight, timeout: Option<bool>) -> bool {
+        let fallen = self.guard(|guard, _| guard.on_loss(flight, timeout)).unwrap_or(false);
+        if let Some(ceiling) = self.guard.as_ref().filter(|_| fallen).and_then(|guard| guard.ceiling()) {
+            self.window = self.window.min(ceiling);
+        }
+        fallen
+    }
+
+    /// Tells the guard, if there is one, of something. XCP alone begins where TCP ends.
+    fn guard<T>(&mut self, tell: impl FnOnce(&mut Guard, f64) -> T) -> Option<T> {
+        let guard = self.guard.as_mut()?;
+        let before = guard.window();
+        let said = tell(guard, self.window);
+        if let (Some(window), None) = (before, guard.window()) {
+            self.window = self.window.min(window);
+        }
+        Some(said)
     }
 
     /// Draft § 4.1.3.1, once a round trip: allowed = allowed·(1 − p) + actual·p.
@@ -130,12 +166,15 @@ impl Xcp {
 impl SenderLaw for Xcp {
     #[inline]
     fn window(&self) -> f64 {
-        self.window
+        match self.guard.as_ref().and_then(|guard| guard.window()) {
+            Some(window) => self.window.min(window),
+            None => self.window,
+        }
     }
 
     #[inline]
     fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
-        if self.config.paced { window_over_min_rtt(self.window, flight) } else { None }
+        if self.config.paced { window_over_min_rtt(self.window(), flight) } else { None }
     }
 
     #[inline]
@@ -150,10 +189,11 @@ impl SenderLaw for Xcp {
         }
         self.unspoken += 1;
         // A window of few packets would otherwise go round without a word.
-        let most = (self.window * 0.5).max(1.0);
+        let window = self.window();
+        let most = (window * 0.5).max(1.0);
         let spared = self.unspoken < self.config.every && f64::from(self.unspoken) < most;
         // The first packets go before anything is known; all of them may ask.
-        spared && self.window > 2.0
+        spared && window > 2.0
     }
 
     #[inline]
@@ -164,6 +204,9 @@ impl SenderLaw for Xcp {
             toll.rtt = 0.0;
             toll.offer = 0.0;
             self.unspoken = 0;
+            if self.guard.is_some() {
+                toll.count_routers();
+            }
             return;
         }
         let rtt = flight.srtt.as_secs_f64();
@@ -177,9 +220,15 @@ impl SenderLaw for Xcp {
                 (rate.bytes_per_sec() - window * f64::from(flight.segment) / rtt).max(0.0) / window
             }
         };
+        let mut room = f64::INFINITY;
         if self.config.advertise_limit {
-            let room = (f64::from(flight.limit) - window).max(0.0);
-            toll.due = toll.due.min(room * f64::from(flight.segment) / (rtt * window));
+            room = f64::from(flight.limit) - window;
+        }
+        if let Some(ceiling) = self.guard.as_ref().and_then(|guard| guard.ceiling()) {
+            room = room.min(ceiling - self.window);
+        }
+        if room < f64::INFINITY {
+            toll.due = toll.due.min(room.max(0.0) * f64::from(flight.segment) / (rtt * window));
         }
         let spoken_for = std::mem::take(&mut self.unspoken);
         if spoken_for > 1 {
@@ -189,6 +238,9 @@ impl SenderLaw for Xcp {
             toll.due *= f64::from(spoken_for);
             toll.stake = spoken_for as f32;
         }
+        if self.guard.is_some() {
+            toll.count_routers();
+        }
     }
 
     #[inline]
@@ -197,6 +249,7 @@ impl SenderLaw for Xcp {
             self.age(flight, p);
         }
         if let Some(echo) = acked.echo {
+            self.guard(|guard, window| guard.on_echo(acked.gap, window));
             let segment = self.config.gain_segment.unwrap_or(flight.segment).max(1);
             let change = f64::from(echo) * flight.srtt.as_secs_f64() / f64::from(segment);
             // Words from outside: what is no number changes nothing, and no window exceeds the number space.
@@ -204,16 +257,28 @@ impl SenderLaw for Xcp {
                 self.window = (self.window + change).clamp(MIN_WINDOW, MAX_WINDOW);
             }
         }
+        if self.guard.is_some() {
+            self.guard(|guard, window| guard.on_ack(flight, acked, window));
+        }
     }
 
     fn on_loss(&mut self, flight: &Flight) {
+        if self.falls_back(flight, None) {
+            return;
+        }
         if self.config.on_loss == LossResponse::Halve {
             self.window = (flight_size(self.window, flight) / 2.0).max(MIN_SSTHRESH);
         }
     }
 
-    fn on_timeout(&mut self, _: &Flight, _: bool) {
-        self.window = MIN_WINDOW;
+    fn on_recovered(&mut self, flight: &Flight) {
+        self.guard(|guard, _| guard.on_recovered(flight));
+    }
+
+    fn on_timeout(&mut self, flight: &Flight, first: bool) {
+        if !self.falls_back(flight, Some(first)) {
+            self.window = MIN_WINDOW;
+        }
     }
 }
 
