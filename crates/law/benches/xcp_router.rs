@@ -21,6 +21,7 @@ fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll; 64]) -> f64 {
         let packet = Passing {
             size: 1500,
             kind: Kind::Tolled,
+            class: 0,
             ect: false,
             l4s: false,
             backlog_packets: queued,

@@ -51,6 +51,7 @@ fn pass(law: &mut AnyLink, first: u64) -> f64 {
         let packet = Passing {
             size: 1500,
             kind: Kind::Tolled,
+            class: 0,
             ect: false,
             l4s: false,
             backlog_packets: queued,

@@ -25,6 +25,12 @@ pub trait Pool {
 
     /// The packet of `handle`.
     fn packet(&mut self, handle: Self::Handle) -> &mut Packet;
+
+    /// The class of traffic that the packet belongs to, for ports and laws that tell classes apart; 0 is none.
+    #[inline]
+    fn class(&self, _handle: Self::Handle) -> u8 {
+        0
+    }
 }
 
 /// How much a port's queue holds: both bounds apply.
@@ -192,9 +198,10 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
             self.bytes = many.bytes();
             return offered;
         }
+        let class = pool.class(handle);
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
-        let passing = passing(packet, self.queue.len(), self.bytes, Time::ZERO);
+        let passing = passing(packet, class, self.queue.len(), self.bytes, Time::ZERO);
         let verdict = self.law.on_arrival(now, passing, &packet.toll);
         if passing.backlog_packets >= self.limit.packets || self.bytes + u64::from(size) > self.limit.bytes {
             return Offered::Full;
@@ -222,9 +229,10 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         if self.many.is_some() {
             return self.pass_many(now, handle, pool);
         }
+        let class = pool.class(handle);
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
-        let mut passing = passing(packet, 0, 0, Time::ZERO);
+        let mut passing = passing(packet, class, 0, 0, Time::ZERO);
         let arrival = self.law.on_arrival(now, passing, &packet.toll);
         if self.limit.packets == 0 || u64::from(size) > self.limit.bytes {
             return Offered::Full;
@@ -280,8 +288,10 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         }
         loop {
             let handle = self.queue.front()?;
+            let class = pool.class(handle);
             let packet = pool.packet(handle);
-            let passing = passing(packet, self.queue.len(), self.bytes, packet.entered.elapsed(now));
+            let waited = packet.entered.elapsed(now);
+            let passing = passing(packet, class, self.queue.len(), self.bytes, waited);
             let verdict = self.law.on_departure(now, passing, &mut packet.toll);
             self.queue.pop_front();
             self.bytes -= u64::from(passing.size);
@@ -343,10 +353,11 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
 
 /// What a law sees of a packet with so much queued around it.
 #[inline]
-fn passing(packet: &Packet, backlog_packets: u32, backlog_bytes: u64, waited: Time) -> Passing {
+fn passing(packet: &Packet, class: u8, backlog_packets: u32, backlog_bytes: u64, waited: Time) -> Passing {
     Passing {
         size: u32::from(packet.size),
         kind: packet.kind(),
+        class,
         ect: packet.flags.ecn_capable(),
         l4s: packet.flags.l4s(),
         backlog_packets,

@@ -54,6 +54,8 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Half-duplex media.
     pub media: Vec<Medium>,
+    /// Classes of traffic: class i + 1 of [`Transport::class`] stands at i.
+    pub classes: Vec<Class>,
     /// Settings of transports, shared by the flows of one section.
     pub transports: Vec<Transport>,
     /// Every flow that is known beforehand.
@@ -308,6 +310,39 @@ pub enum Arithmetic {
     Fixed128,
 }
 
+/// A class of traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// What links of the law `fcp` ask it for.
+    pub pricing: Pricing,
+}
+
+/// What a link of the law `fcp` asks a class of traffic for (the FCP report, § 4.2, § 4.3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pricing {
+    /// The link's own price.
+    Standard,
+    /// A price that moves by no more than twice in two mean round trips.
+    Stable,
+    /// The least price, within a part of the capacity.
+    Deadline {
+        /// That part.
+        share: f64,
+    },
+    /// A multiple of the link's own price.
+    Priority {
+        /// How many times it.
+        times: f64,
+    },
+    /// Its own currency.
+    Group {
+        /// Its weight among the groups with traffic.
+        weight: f64,
+    },
+}
+
 /// A half-duplex medium: one transmitter for all of its links, each at its own rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Medium {
@@ -350,6 +385,8 @@ pub struct Transport {
     pub window_growth: WindowGrowth,
     /// The retransmission timer.
     pub rto: Rto,
+    /// The class of traffic that its packets belong to, counted from 1; 0 is none.
+    pub class: u8,
     /// The flow's weight in theory's ideal allocation, and among those of its host.
     pub weight: f64,
 }
@@ -384,6 +421,8 @@ pub struct FcpSender {
     pub max_preload: Option<f64>,
     /// The rate to be kept by [`Strategy::Stable`].
     pub wants: Option<Rate>,
+    /// The rate that it asks for at the least price to meet a deadline.
+    pub deadline: Option<Rate>,
 }
 
 /// An owner of a budget.

@@ -269,6 +269,12 @@ impl<M: Machine> Network<M> {
         self.schedule_start(flow);
     }
 
+    /// From now on packets of a flow are of `class`, on their way already or not: what that means is the affair of ports
+    /// and their laws. 0 is what belongs to none.
+    pub fn set_class(&mut self, flow: FlowId, class: u8) {
+        self.slab.set_class(flow.0, class);
+    }
+
     /// Ends a flow: its machines hear no more, packets on their way to them are absorbed.
     pub fn retire_flow(&mut self, flow: FlowId) {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {

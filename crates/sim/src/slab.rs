@@ -19,9 +19,22 @@ pub(crate) struct Slab {
     /// By flow, how its packets would be written as bytes; empty while every flow's encoding is lossless.
     /// With each, a full segment of the flow in bytes.
     encodings: Vec<(Encoding, u32)>,
+    /// By flow, its class of traffic; empty while none has one.
+    classes: Vec<u8>,
 }
 
 impl Slab {
+    /// From now on packets of `flow` are of `class`.
+    pub(crate) fn set_class(&mut self, flow: u32, class: u8) {
+        let flow = flow as usize;
+        if class != 0 && self.classes.len() <= flow {
+            self.classes.resize(flow + 1, 0);
+        }
+        if let Some(known) = self.classes.get_mut(flow) {
+            *known = class;
+        }
+    }
+
     /// From now on what `encoding` would lose of tolls is lost for `flow`.
     pub(crate) fn set_encoding(&mut self, flow: u32, encoding: Encoding, segment: u32) {
         let flow = flow as usize;
@@ -175,6 +188,7 @@ impl Default for Slab {
             created: 0,
             lost: Vec::new(),
             encodings: Vec::new(),
+            classes: Vec::new(),
         }
     }
 }
@@ -185,5 +199,15 @@ impl Pool for Slab {
     #[inline]
     fn packet(&mut self, slot: u32) -> &mut Packet {
         &mut self.packets[slot as usize]
+    }
+
+    #[inline]
+    fn class(&self, slot: u32) -> u8 {
+        if self.classes.is_empty() {
+            return 0;
+        }
+        let packet = &self.packets[slot as usize];
+        let classed = !packet.flags.has(PLAIN);
+        if classed { self.classes.get(packet.flow as usize).copied().unwrap_or(0) } else { 0 }
     }
 }

@@ -154,6 +154,7 @@ mod tests {
         Passing {
             size: 1500,
             kind: Kind::Plain,
+            class: 0,
             ect,
             l4s: false,
             backlog_packets: behind as u32 + 1,

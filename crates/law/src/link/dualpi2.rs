@@ -191,6 +191,7 @@ mod tests {
         Passing {
             size: 1000,
             kind: Kind::Plain,
+            class: 0,
             ect: l4s,
             l4s,
             backlog_packets: backlog,

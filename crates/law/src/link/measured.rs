@@ -168,6 +168,7 @@ mod tests {
         Passing {
             size: PACKET as u32,
             kind: Kind::Tolled,
+            class: 0,
             ect: false,
             l4s: false,
             backlog_packets,

@@ -20,7 +20,7 @@ pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
 pub use dualpi2::{DualPi2, DualPi2Config};
-pub use fcp::{Fcp, FcpConfig, PreloadSpan};
+pub use fcp::{Class, Fcp, FcpConfig, PreloadSpan};
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};
@@ -39,6 +39,8 @@ pub struct Passing {
     pub size: u32,
     /// Whether the packet's toll is meant for this link.
     pub kind: Kind,
+    /// The class of traffic it belongs to, for laws that tell classes apart; 0 is what belongs to none.
+    pub class: u8,
     /// Whether the packet may be marked instead of dropped (ECN-capable, RFC 3168).
     pub ect: bool,
     /// Whether it is to be taken for one of a scalable sender (ECT(1) or CE, RFC 9331 § 5.1).

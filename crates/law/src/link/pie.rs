@@ -203,6 +203,7 @@ mod tests {
         Passing {
             size: 1000,
             kind: Kind::Plain,
+            class: 0,
             ect,
             l4s: false,
             backlog_packets: backlog,

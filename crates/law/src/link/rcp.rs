@@ -189,6 +189,7 @@ mod tests {
         Passing {
             size,
             kind,
+            class: 0,
             ect: false,
             l4s: false,
             backlog_packets: 0,

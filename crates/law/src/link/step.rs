@@ -61,6 +61,7 @@ mod tests {
         let packet = Passing {
             size: 1000,
             kind: Kind::Plain,
+            class: 0,
             ect,
             l4s: false,
             backlog_packets: packets,

@@ -41,6 +41,8 @@ pub struct Fcp {
     revised: bool,
     /// The last packets are being sent.
     ending: bool,
+    /// Since when links have refused the rate that a deadline needs.
+    refused: Option<Time>,
     window: Peak,
 }
 
@@ -61,11 +63,19 @@ pub struct FcpConfig {
     pub initial_packets: f64,
     /// The largest preload. Default none; stability flows have 1 (§ 4.2).
     pub max_preload: f64,
+    /// The rate that the flow needs to meet its deadline. It asks for it at the least price, all at once, and goes by its
+    /// budget if it is told another price (§ 4.2, "D³-style deadline support"). Default none.
+    pub deadline: Option<Rate>,
 }
 
 impl Default for FcpConfig {
     fn default() -> FcpConfig {
-        FcpConfig { budget: Budget::per_sec(1.0), initial_packets: 10.0, max_preload: f64::INFINITY }
+        FcpConfig {
+            budget: Budget::per_sec(1.0),
+            initial_packets: 10.0,
+            max_preload: f64::INFINITY,
+            deadline: None,
+        }
     }
 }
 
@@ -86,6 +96,7 @@ impl FcpConfig {
             spent: 0.0,
             revised: false,
             ending: false,
+            refused: None,
             window: Peak::default(),
         }
     }
@@ -119,6 +130,28 @@ impl Fcp {
         self.price
     }
 
+    /// Since when it is without the rate that its deadline needs, because links had no room for it.
+    pub fn refused(&self) -> Option<Time> {
+        self.refused
+    }
+
+    /// The rate to be had at the least price, if one is to be had still.
+    fn deadline(&self) -> Option<Rate> {
+        self.config.deadline.filter(|_| self.refused.is_none())
+    }
+
+    /// What it may spend: with a deadline, what that costs at the least price.
+    fn allowance(&self) -> f64 {
+        self.deadline().map_or(self.budget.get(), |rate| rate.bytes_per_sec() * Price::MIN.get())
+    }
+
+    /// A price came back that is not the least: there is no room for the deadline. As at the start, and at that price.
+    fn refuse(&mut self, flight: &Flight, price: Price, rtt: f64) {
+        self.refused = Some(flight.now);
+        self.first = self.first.max(f64::from(flight.segment));
+        self.start(price, rtt);
+    }
+
     /// Whether it sends its last packets and has told links that nothing will follow.
     pub fn is_ending(&self) -> bool {
         self.ending
@@ -139,7 +172,7 @@ impl Fcp {
     /// The budget to work towards: x_i. No flow needs more than to send all it has within a round trip (§ 6.1.1); one that
     /// sends its last packets within a round trip needs nothing from then on (§ 4.1: it preloads −1).
     fn target(&self, flight: &Flight, price: Price, rtt: f64) -> f64 {
-        let budget = self.budget.get();
+        let budget = self.allowance();
         if flight.unsent == u64::MAX {
             return budget;
         }
@@ -166,7 +199,12 @@ impl Fcp {
             (self.change, self.left) = (if onward { change } else { left }, left);
         }
         let pace = self.rate(price, flight) * price.get();
-        let haste = if self.change < 0.0 { HASTE } else { 1.0 };
+        // A deadline is a matter of all or nothing, which one packet has to ask.
+        let haste = match self.deadline() {
+            Some(_) => f64::INFINITY,
+            None if self.change < 0.0 => HASTE,
+            None => 1.0,
+        };
         let mut preload = (haste * self.change / pace).clamp(-1.0, self.config.max_preload);
         let most = self.left * rtt / pays;
         let last = preload.abs() >= most.abs();
@@ -214,7 +252,7 @@ impl Fcp {
         }
         if self.promises.is_empty() {
             self.committed = self.spending;
-            self.ceiling = self.budget.get();
+            self.ceiling = self.allowance();
         }
     }
 
@@ -232,9 +270,9 @@ impl Fcp {
 
     /// The first price: what the first packet announced may be spent (§ 4.1), if the budget allows it.
     fn start(&mut self, price: Price, rtt: f64) {
-        self.spending = (self.first * price.get() / rtt).min(self.budget.get());
+        self.spending = (self.first * price.get() / rtt).min(self.allowance());
         self.committed = self.spending;
-        self.ceiling = self.budget.get();
+        self.ceiling = self.allowance();
         self.promises.clear();
         self.left = 0.0;
         self.change = 0.0;
@@ -272,7 +310,8 @@ impl SenderLaw for Fcp {
             toll.rtt = 0.0;
             toll.stake = 0.0;
             // Of a flow that is shorter it is all there is.
-            self.first = (self.config.initial_packets * f64::from(flight.segment)).min(flight.unsent as f64);
+            let packets = self.config.initial_packets.min(self.deadline().map_or(f64::INFINITY, |_| ASKING));
+            self.first = (packets * f64::from(flight.segment)).min(flight.unsent as f64);
             toll.offer = (self.first / size) as f32;
             return;
         };
@@ -295,10 +334,16 @@ impl SenderLaw for Fcp {
         if let Some(echo) = acked.echo.filter(|echo| *echo > 0.0) {
             let price = Price::per_byte(f64::from(echo));
             let rtt = flight.srtt.as_secs_f64();
-            if self.price.is_none() && rtt > 0.0 {
-                self.start(price, rtt);
+            // What was sent before links refused speaks of a price that is no more to be had.
+            let sent = flight.now.saturating_sub(acked.rtt.unwrap_or(flight.srtt));
+            if self.refused.is_none_or(|refused| sent >= refused) {
+                if rtt > 0.0 && self.deadline().is_some() && price.get() > 2.0 * Price::MIN.get() {
+                    self.refuse(flight, price, rtt);
+                } else if rtt > 0.0 && self.price.is_none() {
+                    self.start(price, rtt);
+                }
+                self.price = Some(price);
             }
-            self.price = Some(price);
         }
         if let Some(price) = self.price {
             let rate = self.rate(price, flight);
@@ -358,6 +403,9 @@ pub(super) fn least_pause(flight: &Flight) -> f64 {
 const SAME: f64 = 1e-6;
 /// How many times faster less is announced than more.
 const HASTE: f64 = 4.0;
+/// Packets a round trip that a flow with a deadline announces before it asks for its rate: that is what its first packet with
+/// data is for, and room that is promised to nobody in particular is refused to somebody.
+const ASKING: f64 = 0.25;
 /// Packets that may overtake one another before one is taken for lost.
 const REORDERED: usize = 8;
 /// Segments beyond the first that an acknowledgement confirms at most.
@@ -531,6 +579,44 @@ mod tests {
         let rate = law.pacing_rate(&flight(RTT, 0)).unwrap();
         assert_eq!(rate.bytes_per_sec(), 1500.0 / 0.4);
         assert!(law.window() >= 4.0);
+    }
+
+    #[test]
+    fn a_deadline_is_asked_for_at_once_and_if_refused_its_flow_goes_by_its_budget() {
+        let rate = Rate::from_mbps(30.0);
+        let open = || {
+            let mut law = FcpConfig { deadline: Some(rate), ..FcpConfig::default() }.build();
+            let mut toll = Toll::default();
+            law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut toll);
+            assert_eq!(toll.offer, 9.375);
+            law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(0) });
+            law.write_toll(&flight(RTT, 0), &mut toll);
+            // All that is missing to 30 Mb/s, by one packet.
+            let announced = f64::from(toll.offer) * 1500.0 / 0.1;
+            assert!((announced / (rate.bytes_per_sec() - 3_750.0) - 1.0).abs() < 1e-6, "{announced}");
+            let mut next = Toll::default();
+            law.write_toll(&flight(RTT + Time::from_millis(1), 0), &mut next);
+            assert_eq!(next.offer, 0.0);
+            law
+        };
+        let answer = |law: &mut Fcp, ms, echo| {
+            law.on_ack(
+                &flight(Time::from_millis(ms), 0),
+                &Acked { rtt: Some(RTT), echo: Some(echo), ..acked(1) },
+            );
+            law.pacing_rate(&flight(Time::from_millis(ms), 0)).unwrap().mbps()
+        };
+        let mut granted = open();
+        assert!((answer(&mut granted, 200, 1e-18) - 30.0).abs() < 1e-3);
+        assert_eq!(granted.refused(), None);
+        let mut refused = open();
+        assert!((answer(&mut refused, 200, PRICE as f32) - 0.12).abs() < 1e-6);
+        // An older packet's answer does not make it think that all is for nothing again.
+        assert!((answer(&mut refused, 201, 1e-18) - 0.12).abs() < 1e-6);
+        let mut toll = Toll::default();
+        refused.write_toll(&flight(Time::from_millis(202), 0), &mut toll);
+        assert_eq!(toll.stake, PRICE as f32);
+        assert!(toll.offer > 100.0, "{}", toll.offer);
     }
 
     proptest! {

@@ -68,11 +68,12 @@ impl<H: Copy + Default> DualQueue<H> {
         limit: Limit,
         law: &mut L,
     ) -> Offered {
+        let class = pool.class(handle);
         let packet = pool.packet(handle);
         let size = u64::from(packet.size);
         let l4s = packet.flags.l4s();
         let lane = if l4s { &mut self.l4s } else { &mut self.classic };
-        let seen = passing(packet, lane.packets.len(), lane.bytes, Time::ZERO);
+        let seen = passing(packet, class, lane.packets.len(), lane.bytes, Time::ZERO);
         let verdict = law.on_arrival(now, seen, &packet.toll);
         let (packets, bytes) = (self.packets(), self.bytes());
         if packets >= limit.packets || bytes + size > limit.bytes {
@@ -105,8 +106,9 @@ impl<H: Copy + Default> DualQueue<H> {
             let l4s = self.turn()?;
             let lane = if l4s { &mut self.l4s } else { &mut self.classic };
             let (handle, since) = lane.packets.front()?;
+            let class = pool.class(handle);
             let packet: &mut Packet = pool.packet(handle);
-            let seen = passing(packet, lane.packets.len(), lane.bytes, now.saturating_sub(since));
+            let seen = passing(packet, class, lane.packets.len(), lane.bytes, now.saturating_sub(since));
             // Its own mark must not make another kind of packet of it.
             let seen = tollway_law::link::Passing { l4s, ..seen };
             let verdict = law.on_departure(now, seen, &mut packet.toll);

@@ -102,12 +102,13 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
         law: &L,
         dropped: &mut impl FnMut(&mut P, H),
     ) -> Offered {
+        let class = pool.class(handle);
         let packet = pool.packet(handle);
         let (at, size) = (self.queue_of(packet), u64::from(packet.size));
         if limit.packets == 0 || size > limit.bytes {
             return Offered::Full;
         }
-        let passing = self.queues[at].passing(packet, Time::ZERO);
+        let passing = self.queues[at].passing(packet, class, Time::ZERO);
         let verdict =
             self.queues[at].law.get_or_insert_with(|| law.clone()).on_arrival(now, passing, &packet.toll);
         if verdict == Verdict::Drop || verdict == Verdict::Signal && !passing.ect {
@@ -214,8 +215,8 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
 }
 
 impl<L: LinkLaw, H: Copy> Queue<L, H> {
-    fn passing(&self, packet: &Packet, waited: Time) -> Passing {
-        super::passing(packet, self.packets.len() as u32, self.bytes, waited)
+    fn passing(&self, packet: &Packet, class: u8, waited: Time) -> Passing {
+        super::passing(packet, class, self.packets.len() as u32, self.bytes, waited)
     }
 
     /// The next packet that the law lets leave, its size, and whether it was marked.
@@ -226,8 +227,9 @@ impl<L: LinkLaw, H: Copy> Queue<L, H> {
         dropped: &mut impl FnMut(&mut P, H),
     ) -> Option<(H, u32, bool)> {
         while let Some(&handle) = self.packets.front() {
+            let class = pool.class(handle);
             let packet = pool.packet(handle);
-            let passing = self.passing(packet, packet.entered.elapsed(now));
+            let passing = self.passing(packet, class, packet.entered.elapsed(now));
             let verdict = match &mut self.law {
                 Some(law) => law.on_departure(now, passing, &mut packet.toll),
                 None => Verdict::Pass,

@@ -120,7 +120,8 @@ impl<'a> Bench<'a> {
                 super::verdict::number(self.duration)
             ));
         }
-        let Some(span) = self.m.span.map(|s| s.as_secs_f64()).filter(|s| *s > 0.0) else {
+        let slides = matches!(self.m.metric, Metric::SteadyPart | Metric::PriceSwing);
+        let Some(span) = self.m.span.map(|s| s.as_secs_f64()).filter(|s| *s > 0.0 && !slides) else {
             return Ok(vec![window]);
         };
         // A last piece that is not whole is left out, unless it is the only one.
@@ -161,6 +162,16 @@ impl<'a> Bench<'a> {
             Rtt => self.of_flows("rtt_ms", window, |s| s.mean(window)),
             RttMax => self.of_flows("rtt_ms", window, |s| max(s, window)),
             Retransmissions => self.of_flows("retransmissions", window, |s| count(s, window)),
+            SteadyPart => {
+                let (span, fraction) =
+                    (self.span()?, self.m.fraction.ok_or("the claim gives no `fraction`")?);
+                let capacity = self.m.capacity.map(|capacity| capacity.mbps());
+                self.of_flows("rate_mbps", window, |s| steady(s, window, span, fraction, capacity))
+            }
+            PriceSwing => {
+                let span = self.span()?;
+                self.of_flows("price", window, |s| swing(s, window, span))
+            }
             RateVariation => self.of_flows("rate_mbps", window, |s| variation(s, window)),
             TotalRate | TotalGoodput => {
                 let column = if self.m.metric == TotalRate { "rate_mbps" } else { "goodput_mbps" };
@@ -199,6 +210,12 @@ impl<'a> Bench<'a> {
             PacketFeedback => self.of_control("feedback_packets", window),
             Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Extra => Ok(Vec::new()),
         }
+    }
+
+    /// The length of a moving window.
+    fn span(&self) -> Result<f64, String> {
+        let span = self.m.span.map(|span| span.as_secs_f64()).filter(|span| *span > 0.0);
+        span.ok_or_else(|| format!("the claim gives no `span` for `{}`", self.m.metric.name()))
     }
 
     fn of_links(&self, column: &str, value: impl Fn(&Series) -> f64) -> Result<Vec<Sample>, String> {
@@ -421,6 +438,27 @@ fn max(s: &Series, window: Window) -> f64 {
 
 fn count(s: &Series, window: Window) -> f64 {
     s.within(window).map(|(_, v)| v).reduce(|a, b| a + b).unwrap_or(f64::NAN)
+}
+
+/// The part of the windows of `span` in which the mean is within `fraction` of `aim`, or of the mean of all.
+fn steady(s: &Series, window: Window, span: f64, fraction: f64, aim: Option<f64>) -> f64 {
+    let aim = aim.unwrap_or_else(|| s.mean(window));
+    let ends = s.within(window).map(|(time, _)| time).filter(|time| time - span >= window.from - 1e-9);
+    let means: Vec<f64> = ends.map(|until| s.mean(Window { from: until - span, until })).collect();
+    let near = means.iter().filter(|mean| (**mean - aim).abs() <= fraction * aim).count();
+    if means.is_empty() { f64::NAN } else { near as f64 / means.len() as f64 }
+}
+
+/// The greatest ratio of two values at most `span` apart, the larger one to the smaller.
+fn swing(s: &Series, window: Window, span: f64) -> f64 {
+    let points: Vec<(f64, f64)> = s.within(window).collect();
+    let mut worst = f64::NAN;
+    for (i, &(time, value)) in points.iter().enumerate() {
+        for &(_, before) in points[..i].iter().rev().take_while(|(then, _)| time - then <= span + 1e-9) {
+            worst = worst.max((value / before).max(before / value));
+        }
+    }
+    worst
 }
 
 /// Standard deviation over mean.

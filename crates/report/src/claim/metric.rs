@@ -124,6 +124,11 @@ vocabulary! {
         Jain,
         /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
         RateVariation,
+        /// Part of the windows of `span`, one for each interval, in which a flow's mean rate is within `fraction` of `capacity`; or,
+        /// without that, of its mean over the whole window measured in.
+        SteadyPart,
+        /// How many times higher or lower a flow's price ever is than at most `span` before.
+        PriceSwing,
         /// Mean congestion window of a flow in packets.
         Cwnd,
         /// Largest congestion window in packets.

@@ -16,8 +16,8 @@ use tollway_sim::{Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place,
 
 use super::engine::{Engine, Start};
 use crate::plan::{
-    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Request, SenderLaw,
-    TransportId, Trick, XcpForm,
+    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Pricing, Request,
+    SenderLaw, TransportId, Trick, XcpForm,
 };
 
 /// The network and what of the plan became what.
@@ -177,6 +177,7 @@ impl<E: Engine> Built<E> {
             stop: ends.stop,
             encoding: encoding(transport.encoding),
             segment: u32::from(transport.packet_size),
+            class: transport.class,
         };
         self.network.start_flow(start, vacant)
     }
@@ -254,6 +255,17 @@ impl<E: Engine> Built<E> {
                     *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
                 }
             }
+        }
+        let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
+            match (plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
+                (SenderLaw::Fcp(plan::FcpSender { deadline: Some(_), .. }), AnySender::Fcp(law)) => Some(law),
+                _ => None,
+            }
+        });
+        let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
+        if !refused.is_empty() {
+            let count = refused.into_iter().filter(|refused| *refused).count();
+            extra.insert("deadlines-refused".into(), count as f64);
         }
         if plan.links.iter().any(|link| link.meter.is_some()) {
             self.meter_extras(plan, extra);
@@ -373,7 +385,12 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 },
                 ..Default::default()
             };
-            AnyLink::Fcp(Box::new(config.build(link.capacity)))
+            let law = config.build(link.capacity);
+            AnyLink::Fcp(Box::new(if plan.classes.is_empty() {
+                law
+            } else {
+                law.with_classes(&classes(plan))
+            }))
         }
         LinkLaw::Rcp(law) => {
             let config = link::RcpConfig {
@@ -413,6 +430,18 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     }
 }
 
+/// What a link of the law `fcp` does with each class of traffic; first what is of none.
+fn classes(plan: &Plan) -> Vec<link::Class> {
+    let of = |class: &plan::Class| match class.pricing {
+        Pricing::Standard => link::Class::Standard,
+        Pricing::Stable => link::Class::Stable,
+        Pricing::Deadline { share } => link::Class::Deadline { share },
+        Pricing::Priority { times } => link::Class::Priority { times },
+        Pricing::Group { weight } => link::Class::Group { weight },
+    };
+    std::iter::once(link::Class::Standard).chain(plan.classes.iter().map(of)).collect()
+}
+
 fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
     match amount {
         Amount::Packets(n) => (link::ThresholdUnit::Packets, n),
@@ -442,6 +471,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
             budget: Budget::per_sec(fcp.budget),
             initial_packets: fcp.initial_packets,
             max_preload: fcp.max_preload.unwrap_or(f64::INFINITY),
+            deadline: fcp.deadline,
         }
         .build()
         .into(),

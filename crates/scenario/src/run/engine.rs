@@ -84,6 +84,8 @@ pub(super) struct Start<R> {
     pub(super) stop: Time,
     pub(super) encoding: Encoding,
     pub(super) segment: u32,
+    /// The class of traffic of its packets, 0 for none.
+    pub(super) class: u8,
 }
 
 /// The simulator.
@@ -109,15 +111,17 @@ impl Engine for Network<Connection> {
     }
 
     fn start_flow(&mut self, start: Start<RouteId>, vacant: Option<FlowId>) -> FlowId {
-        let Start { client, server, forward, back, start, stop, encoding, segment } = start;
+        let Start { client, server, forward, back, start, stop, encoding, segment, class } = start;
         let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
-        match vacant {
+        let flow = match vacant {
             None => self.add_flow(spec),
             Some(flow) => {
                 self.replace_flow(flow, spec);
                 flow
             }
-        }
+        };
+        self.set_class(flow, class);
+        flow
     }
 
     fn now(&self) -> Time {

@@ -66,6 +66,13 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
         let key = format!("cbr.{}", cbr.section);
         return Err(unsupported(key, "has no constant-rate cross-traffic yet", SIM));
     }
+    if let Some(class) = plan.classes.first() {
+        return Err(unsupported(
+            format!("class.{}", class.name),
+            "tells no classes of traffic apart yet",
+            SIM,
+        ));
+    }
     for link in &plan.links {
         if link.trace.is_some() {
             return Err(unsupported(format!("link.{}.trace", link.section), "replays no traces yet", SIM));

@@ -163,6 +163,7 @@ fn a_toll_leaves_the_router_finite() {
         let passing = Passing {
             size: 1500,
             kind: Kind::Tolled,
+            class: 0,
             ect: false,
             l4s: false,
             backlog_packets: 1,

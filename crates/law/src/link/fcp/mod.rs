@@ -9,7 +9,10 @@
 //!
 //! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
 //! paid·size·preload/rtt, the change of budget it announces, and that is how it is kept here.
+//!
+//! A link may ask some traffic for another price than the rest: [`Class`].
 
+mod classes;
 mod history;
 mod promises;
 #[cfg(test)]
@@ -18,6 +21,8 @@ mod window;
 
 use super::{LinkLaw, Passing, Verdict};
 use crate::{Kind, Price, Rate, Time, Toll};
+pub use classes::Class;
+use classes::Classes;
 use history::History;
 use promises::Promises;
 use window::{Sums, Window};
@@ -68,6 +73,7 @@ impl FcpConfig {
             span_ns: 0,
             engine: PriceEngine::new(),
             error: 1.0,
+            classes: None,
         };
         law.set_avg_rtt(rtt);
         law
@@ -88,6 +94,8 @@ pub struct Fcp {
     engine: PriceEngine,
     /// What the price is multiplied by, 1 but for experiments.
     error: f64,
+    /// Traffic that is asked for another price; `engine` then is of what is asked for the link's own.
+    classes: Option<Box<Classes>>,
 }
 
 /// The budget that comes to a link, and the price that makes of it. A link with classes of traffic has one for each.
@@ -102,6 +110,11 @@ struct PriceEngine {
 }
 
 impl PriceEngine {
+    fn set_avg_rtt(&mut self, span_ns: u64, avg_rtt: f64) {
+        self.promises.set_span(span_ns);
+        self.history.set_rtt((avg_rtt * 1e9) as u64);
+    }
+
     fn new() -> PriceEngine {
         PriceEngine {
             window: Window::new(),
@@ -124,18 +137,38 @@ impl PriceEngine {
         self.history.at(then).map_or(balance, |price| price.min(balance))
     }
 
-    /// Equation 2, with the bound of § 5 on the remaining capacity: `room` is that, bytes/s.
+    /// Equation 4, over a window of so many nanoseconds and seconds.
     #[inline]
-    fn set_price(&mut self, now: u64, span: (u64, f64), room: f64, error: f64) {
+    fn sum_up(&mut self, now: u64, span: (u64, f64)) -> f64 {
         let paid = self.window.sums(now, span.0).paid;
         // Below zero for a moment, when flows take back more than was seen of them yet.
         self.income = (paid / span.1 + self.promises.total(now)).max(0.0);
-        self.price = Price::per_byte(self.income / room * error);
+        self.income
+    }
+
+    /// From `now` on a byte costs `price`, $/byte.
+    #[inline]
+    fn say(&mut self, now: u64, price: f64) {
+        self.price = Price::per_byte(price);
         self.history.note(now, self.price.get());
     }
 }
 
 impl Fcp {
+    /// The law with prices by class of traffic, `classes[i]` being what it does with class i
+    /// ([`Passing::class`]). What is of a class beyond them is asked for the link's own price.
+    pub fn with_classes(mut self, classes: &[Class]) -> Fcp {
+        let mut classes = Classes::new(classes);
+        classes.set_avg_rtt(self.span_ns, self.avg_rtt);
+        self.classes = Some(Box::new(classes));
+        self
+    }
+
+    /// The price it states now to traffic of `class`.
+    pub fn class_price(&self, class: u8) -> Price {
+        self.classes.as_ref().map_or(self.engine.price, |classes| classes.price(class, &self.engine))
+    }
+
     /// The price it states now.
     pub fn price(&self) -> Price {
         self.engine.price
@@ -160,44 +193,94 @@ impl Fcp {
         self.avg_rtt = rtt.clamp(MIN_RTT, MAX_RTT);
         self.span = self.avg_rtt * self.config.window;
         self.span_ns = (self.span * 1e9) as u64;
-        self.engine.promises.set_span(self.span_ns);
-        self.engine.history.set_rtt((self.avg_rtt * 1e9) as u64);
+        self.engine.set_avg_rtt(self.span_ns, self.avg_rtt);
+        if let Some(classes) = &mut self.classes {
+            classes.set_avg_rtt(self.span_ns, self.avg_rtt);
+        }
     }
 
     #[inline]
     fn update(&mut self, now: Time, packet: Passing, toll: &Toll) {
         let now = now.as_nanos();
-        let size = f64::from(packet.size);
-        let stated = f64::from(toll.rtt);
-        let rtt = if stated > 0.0 { stated.min(MAX_RTT) } else { 0.0 };
-        let paid = self.engine.paid(now, toll, rtt) * size;
-        let sums = match rtt > 0.0 {
-            true => Sums { paid, bytes: size, rtt_bytes: size * rtt },
-            false => Sums { paid, ..Sums::default() },
-        };
-        if self.engine.window.add(now, self.span_ns, sums) {
+        let arrival = Arrival::of(packet, toll);
+        if let Some(mut classes) = self.classes.take() {
+            self.update_classes(&mut classes, now, packet.class, &arrival, toll);
+            self.classes = Some(classes);
+            return;
+        }
+        let paid = self.engine.paid(now, toll, arrival.rtt) * arrival.size;
+        self.count(now, &arrival, paid);
+        if let Some((until, change)) = self.promise(now, &arrival, toll.offer, paid) {
+            self.engine.promises.add(until, change);
+        }
+        let room = self.room(&arrival, self.capacity);
+        let income = self.engine.sum_up(now, (self.span_ns, self.span));
+        self.engine.say(now, income / room * self.error);
+    }
+
+    /// Of `capacity`, what is not needed to empty the queue (§ 5): bytes/s.
+    #[inline]
+    fn room(&self, arrival: &Arrival, capacity: f64) -> f64 {
+        let queue = self.config.alpha * arrival.backlog / self.span;
+        (capacity - queue).max(capacity / 2.0)
+    }
+
+    /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.
+    #[inline]
+    fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
+        let fresh = self.engine.window.add(now, self.span_ns, arrival.sums(paid));
+        if fresh {
             let sums = self.engine.window.sums(now, self.span_ns);
             if sums.bytes > 0.0 {
                 self.set_avg_rtt(sums.rtt_bytes / sums.bytes);
             }
         }
-        if toll.offer != 0.0 {
-            self.promise(now, toll.offer, paid, if rtt > 0.0 { rtt } else { self.avg_rtt });
-        }
-        let queue = self.config.alpha * packet.backlog_bytes as f64 / self.span;
-        let room = (self.capacity - queue).max(self.capacity / 2.0);
-        self.engine.set_price(now, (self.span_ns, self.span), room, self.error);
+        fresh
     }
 
-    fn promise(&mut self, now: u64, preload: f32, paid: f64, rtt: f64) {
+    /// The change of budget that a packet announces, which pays `paid` in all, and until when it counts.
+    #[inline]
+    fn promise(&self, now: u64, arrival: &Arrival, preload: f32, paid: f64) -> Option<(u64, f64)> {
+        if preload == 0.0 {
+            return None;
+        }
+        let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
         // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
         let change = paid * f64::from(preload).max(-1.0) / rtt;
-        if change < MOST_CHANGE {
-            let life = match self.config.preload {
-                PreloadSpan::Packet => self.span,
-                PreloadSpan::Flow => rtt + self.span / 2.0,
-            };
-            self.engine.promises.add(now + (life * 1e9) as u64, change);
+        let life = match self.config.preload {
+            PreloadSpan::Packet => self.span,
+            PreloadSpan::Flow => rtt + self.span / 2.0,
+        };
+        (change < MOST_CHANGE).then(|| (now + (life * 1e9) as u64, change))
+    }
+}
+
+/// What a packet says and what it finds.
+struct Arrival {
+    /// Bytes.
+    size: f64,
+    /// Its flow's round-trip time, zero if it knows none yet, s.
+    rtt: f64,
+    /// Bytes queued.
+    backlog: f64,
+}
+
+impl Arrival {
+    #[inline]
+    fn of(packet: Passing, toll: &Toll) -> Arrival {
+        let stated = f64::from(toll.rtt);
+        Arrival {
+            size: f64::from(packet.size),
+            rtt: if stated > 0.0 { stated.min(MAX_RTT) } else { 0.0 },
+            backlog: packet.backlog_bytes as f64,
+        }
+    }
+
+    #[inline]
+    fn sums(&self, paid: f64) -> Sums {
+        match self.rtt > 0.0 {
+            true => Sums { paid, bytes: self.size, rtt_bytes: self.size * self.rtt },
+            false => Sums { paid, ..Sums::default() },
         }
     }
 }
@@ -213,9 +296,13 @@ impl LinkLaw for Fcp {
 
     /// The price added is the one of the moment of departure: the freshest there is.
     #[inline]
-    fn on_departure(&mut self, _: Time, packet: Passing, toll: &mut Toll) -> Verdict {
+    fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         if packet.kind == Kind::Tolled {
-            toll.due = Price::per_byte(toll.due).plus(self.engine.price).get();
+            let price = match &self.classes {
+                None => self.engine.price,
+                Some(_) => self.class_says(now.as_nanos(), packet, toll),
+            };
+            toll.due = Price::per_byte(toll.due).plus(price).get();
         }
         Verdict::Pass
     }

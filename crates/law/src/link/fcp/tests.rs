@@ -8,6 +8,7 @@ fn passing(size: u32, backlog: u64) -> Passing {
     Passing {
         size,
         kind: Kind::Tolled,
+        class: 0,
         ect: false,
         l4s: false,
         backlog_packets: (backlog / 1500) as u32,

@@ -51,6 +51,7 @@ fn pass(mut arrivals: Vec<Arrival>, rate: f64) -> Vec<Event> {
         let packet = Passing {
             size: a.size,
             kind: a.kind,
+            class: 0,
             ect: false,
             l4s: false,
             backlog_packets: packets,
@@ -134,6 +135,7 @@ fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
     let passing = Passing {
         size: packet.size,
         kind: packet.kind,
+        class: 0,
         ect: false,
         l4s: false,
         backlog_packets: 1,
@@ -195,6 +197,7 @@ fn told_nothing() -> Passing {
     Passing {
         size: 40,
         kind: Kind::Plain,
+        class: 0,
         ect: false,
         l4s: false,
         backlog_packets: 0,

@@ -8,7 +8,7 @@ mod network;
 pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW};
 pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
-pub(crate) use network::{LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
+pub(crate) use network::{CLASS, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
 
 use super::Default::{Else, Is, Must};
 use super::{Default, Key, Kind, Section};
@@ -45,6 +45,7 @@ pub(crate) static TOP: Section = Section {
         key("node", Kind::Named(&NODE), Else(""), "Hosts and routers."),
         key("medium", Kind::Named(&MEDIUM), Else(""), "Half-duplex media that links share."),
         key("link", Kind::Named(&LINK), Else(""), "Links between nodes."),
+        key("class", Kind::Named(&CLASS), Else(""), "Classes of traffic."),
         key("flow", Kind::Named(&FLOW), Else(""), "Flows known beforehand."),
         key("workload", Kind::Named(&WORKLOAD), Else(""), "Flows that come by chance."),
         key("host", Kind::Named(&HOST), Else(""), "Owners of budgets, for the law `fcp`."),
@@ -86,7 +87,7 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 30] {
+pub(crate) fn all() -> [&'static Section; 31] {
     [
         &TOP,
         &MEASURE,
@@ -106,6 +107,7 @@ pub(crate) fn all() -> [&'static Section; 30] {
         &STEP,
         &FCP,
         &RCP,
+        &CLASS,
         &FLOW,
         &FRAMES,
         &RTO,

@@ -12,8 +12,8 @@ use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
     Cbr, Cheat, Data, Encoding, Fallback, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss,
-    Path, Plan, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth, Workload,
-    XcpSender,
+    Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth,
+    Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -229,6 +229,7 @@ impl<'a> Resolver<'a> {
                 initial_packets: fcp.number("initial-packets"),
                 max_preload: fcp.number_if("max-preload"),
                 wants: fcp.rate("wants"),
+                deadline: fcp.rate("deadline"),
             }),
             "cubic" => SenderLaw::Cubic,
             "dctcp" => SenderLaw::Dctcp,
@@ -355,6 +356,25 @@ impl<'a> Resolver<'a> {
                 )
                 .help("use it with `law = \"dctcp\"`, or leave it out");
         }
+        let class = self.class(k);
+        let for_deadlines = self.plan.classes.get(usize::from(class).wrapping_sub(1));
+        let for_deadlines =
+            for_deadlines.is_some_and(|class| matches!(class.pricing, Pricing::Deadline { .. }));
+        if fcp.has("deadline") != for_deadlines {
+            let (at, message, help) = match for_deadlines {
+                true => (
+                    k.key_at("class"),
+                    "at the least price a flow would send without end",
+                    "say what rate it needs: `fcp = { deadline = \"10 Mbps\" }`",
+                ),
+                false => (
+                    fcp.key_at("deadline"),
+                    "a rate for a deadline is had by a class for deadlines only",
+                    "give the flow a `class`, and that `pricing = \"deadline\"`",
+                ),
+            };
+            self.mistakes.add(at, message, "here").help(help);
+        }
         let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
         self.plan.transports.push(Transport {
             law,
@@ -372,6 +392,7 @@ impl<'a> Resolver<'a> {
             l4s,
             window_growth,
             rto,
+            class,
             weight: k.number("weight"),
         });
         id

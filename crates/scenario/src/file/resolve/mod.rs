@@ -1,5 +1,6 @@
 //! From a checked tree to a [`Plan`]: names to indices, groups to members, defaults to values.
 
+mod classes;
 mod events;
 mod flows;
 mod hosts;
@@ -42,6 +43,7 @@ pub(crate) fn resolve(
         nodes: Vec::new(),
         links: Vec::new(),
         media: Vec::new(),
+        classes: Vec::new(),
         transports: Vec::new(),
         flows: Vec::new(),
         workloads: Vec::new(),
@@ -66,6 +68,7 @@ pub(crate) fn resolve(
     };
     r.nodes();
     r.links();
+    r.classes();
     r.flows();
     r.workloads();
     r.cbrs();

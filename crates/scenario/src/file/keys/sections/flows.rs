@@ -79,6 +79,12 @@ const TRANSPORT: &[Key] = &[
         "Data packets say by ECT(1) that their sender is scalable (RFC 9331); with the law `dctcp`.",
     ),
     key(
+        "class",
+        Kind::Text,
+        Else("none"),
+        "The class of traffic that it belongs to: a name that `[class.NAME]` gives.",
+    ),
+    key(
         "weight",
         Kind::Over { over: 0.0, most: 1e12 },
         Is("1"),
@@ -282,6 +288,12 @@ pub(crate) static FCP_FLOW: Section = Section {
         ),
         key("max-preload", Kind::Over { over: 0.0, most: 1e30 }, Else("none"), "The largest preload."),
         key("wants", Kind::Rate, Else("none"), "The rate to be kept by a host's strategy `stable`."),
+        key(
+            "deadline",
+            Kind::Rate,
+            Else("none"),
+            "The rate that it needs to meet a deadline: asked for at the least price, of links whose class for it has the pricing `deadline`; refused, it goes by its budget.",
+        ),
     ]],
 };
 

@@ -60,6 +60,38 @@ pub(crate) static MEDIUM: Section = Section {
     parts: &[&[key("rate", Kind::Rate, Else("each link's own"), "Rate of the links on it that give none.")]],
 };
 
+/// `[class.NAME]`.
+pub(crate) static CLASS: Section = Section {
+    header: "[class.NAME]",
+    says: "A class of traffic, for flows to belong to (`class`), and what links make of it.",
+    parts: &[&[
+        key(
+            "pricing",
+            Kind::Word(&["standard", "stable", "deadline", "priority", "group"]),
+            Is("standard"),
+            "What links of the law `fcp` ask it for (see [FCP](fcp.md)): their own price; one that moves by no more than twice in two mean round trips; the least price within `share` of the capacity; `times` their own; or a price in the class's own currency, by its `weight`.",
+        ),
+        key(
+            "share",
+            Kind::Over { over: 0.0, most: 1.0 },
+            Is("0.8"),
+            "With `deadline`: the part of the capacity for it.",
+        ),
+        key(
+            "times",
+            Kind::Number { least: 1.0, most: 1e9 },
+            Is("10"),
+            "With `priority`: how many times the price.",
+        ),
+        key(
+            "weight",
+            Kind::Over { over: 0.0, most: 1e9 },
+            Is("1"),
+            "With `group`: its weight among the groups with traffic, of which what is of no group is one of weight 1.",
+        ),
+    ]],
+};
+
 /// What `law` may be for a link.
 const LAWS: &[&str] =
     &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];

@@ -1,0 +1,60 @@
+//! Classes of traffic.
+
+use super::Resolver;
+use crate::file::keys;
+use crate::file::reader::Reader;
+use crate::plan::{Class, Pricing};
+
+impl<'a> Resolver<'a> {
+    /// Every class.
+    pub(super) fn classes(&mut self) {
+        for (name, keys) in self.top.named("class", &keys::CLASS) {
+            if self.plan.classes.len() == usize::from(u8::MAX) {
+                let message = format!("there are more than {} classes of traffic", u8::MAX);
+                self.mistakes.add(keys.place(), message, "one too many");
+                return;
+            }
+            let pricing = match keys.word("pricing") {
+                "stable" => Pricing::Stable,
+                "deadline" => Pricing::Deadline { share: keys.number("share") },
+                "priority" => Pricing::Priority { times: keys.number("times") },
+                "group" => Pricing::Group { weight: keys.number("weight") },
+                _ => Pricing::Standard,
+            };
+            for (key, pricing) in [("share", "deadline"), ("times", "priority"), ("weight", "group")] {
+                if keys.has(key) && keys.word("pricing") != pricing {
+                    self.mistakes
+                        .add(
+                            keys.key_at(key),
+                            format!("`{key}` is of the pricing `{pricing}` only"),
+                            "of no use",
+                        )
+                        .help(format!("add `pricing = \"{pricing}\"`"));
+                }
+            }
+            let grouped = |class: &Class| matches!(class.pricing, Pricing::Group { .. });
+            let other = |class: &Class| !grouped(class) && class.pricing != Pricing::Standard;
+            self.plan.classes.push(Class { name: name.to_owned(), pricing });
+            if self.plan.classes.iter().any(grouped) && self.plan.classes.iter().any(other) {
+                let message =
+                    "groups have currencies of their own, and other prices hold in one currency only";
+                self.mistakes
+                    .add(keys.at("pricing"), message, "beside groups")
+                    .help("use either groups or the other kinds of pricing");
+            }
+        }
+    }
+
+    /// The number of the class that a flow or workload names, 0 if none.
+    pub(super) fn class(&mut self, keys: &Reader<'a>) -> u8 {
+        let Some(wanted) = keys.text("class") else { return 0 };
+        if let Some(i) = self.plan.classes.iter().position(|class| class.name == wanted) {
+            return i as u8 + 1;
+        }
+        let names = self.plan.classes.iter().map(|class| class.name.as_str());
+        self.mistakes
+            .add(keys.at("class"), format!("there is no class `{wanted}`"), "unknown class")
+            .suggest(&wanted, names);
+        0
+    }
+}
