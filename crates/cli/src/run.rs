@@ -69,6 +69,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         },
         capture,
         watch: watching.scene.clone().map(|scene| scene as Arc<dyn Watch>),
+        rates_only: true,
     };
     let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet && !watching.has_terminal());
     let tell = |i: usize, share: f64| {

@@ -39,6 +39,8 @@ pub struct Session {
     pub capture: Option<Capture>,
     /// Who looks on.
     pub watch: Option<Arc<dyn Watch>>,
+    /// Without a folder, keep of the flows' intervals only the rates ([`Outputs::rates_only`]).
+    pub rates_only: bool,
 }
 
 /// One variant's run.
@@ -127,7 +129,7 @@ impl Session {
             name => out.join(name),
         });
         let outputs = match &dir {
-            None => Outputs::memory(),
+            None => Outputs { rates_only: self.rates_only, ..Outputs::memory() },
             Some(dir) => Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) },
         };
         let tell = progress.map(|progress| move |share| progress(i, share));
