@@ -243,7 +243,10 @@ fn verifies_and_keeps_networks() {
     let outside = tollway(&dir, &["verify", "--random", "1", "--seed", "131"]);
     assert_eq!(outside.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&outside.stdout).contains("--random 1 --seed 131 --keep DIR"));
-    assert!(refuses(&dir, &["verify", "--law", "reno"]).contains("laws that can be verified: `xcp`"));
+    let priced = json(&succeeds(&dir, &["verify", "--law", "fcp", "--random", "2", "--seed", "7", "--json"]));
+    assert_eq!((&priced["aim"], &priced["tolerance"]), (&"proportional".into(), &0.03.into()));
+    let refused = refuses(&dir, &["verify", "--law", "reno"]);
+    assert!(refused.contains("laws that can be verified: `xcp`, `fcp`, `rcp`"), "{refused}");
 }
 
 /// Ctrl-C leaves a table of what is done, and the same command does the rest.

@@ -5,11 +5,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tollway_scenario::file::Variant;
-use tollway_theory::{
-    Aim, Network, max_min, proportional, proportional_by_solver, session_fair, xcp_equilibrium,
-};
+use tollway_theory::{Aim, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
-use crate::deviation::{NoDeviation, aim, seconds, xcp_links};
+use crate::deviation::{NoDeviation, aim, links_of, seconds};
 use crate::ideal::{Steady, steady};
 use crate::text::{Align, TextTable};
 
@@ -62,7 +60,7 @@ impl Allocations {
         let network = &steady.network;
         let undefined = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
         let fair = max_min(network).map_err(undefined)?;
-        let (solver, proportional) = proportional_rates(network).map_err(undefined)?;
+        let (proportional, solver) = proportional_rates(network).map_err(undefined)?;
         let mut sessions: HashMap<&str, usize> = HashMap::new();
         let session: Vec<usize> = steady
             .lanes
@@ -73,7 +71,7 @@ impl Allocations {
             })
             .collect();
         let hierarchical = session_fair(network, &session).map_err(undefined)?.rates;
-        let of_xcp = xcp_links(plan, network);
+        let of_xcp = links_of(plan, network, Aim::XcpEquilibrium);
         let any_xcp = of_xcp.flows.iter().any(|flow| !flow.links.is_empty());
         let xcp = xcp_equilibrium(if any_xcp { &of_xcp } else { network }).ok().map(|x| x.rates);
         let (aim, aimed, allocation) = aim(plan, &steady)?;
@@ -94,7 +92,7 @@ impl Allocations {
             from_s: steady.from.as_secs_f64(),
             until_s: steady.until.as_secs_f64(),
             aim: aimed.then_some(aim),
-            solver,
+            solver: solver.name(),
             flows: flows.collect(),
         })
     }
@@ -135,6 +133,10 @@ impl Allocations {
             ("by session", Align::Right),
             ("XCP", Align::Right),
         ];
+        let by_budget = self.aim == Some(Aim::Proportional);
+        if by_budget {
+            columns.push(("by budget", Align::Right));
+        }
         let range = self.flows.iter().any(|f| f.aimed.is_some_and(|(least, most)| least != most));
         if range {
             columns.push(("XCP at most", Align::Right));
@@ -146,6 +148,9 @@ impl Allocations {
         for f in &self.flows {
             let mut cells = vec![rate(f.max_min), rate(f.proportional), rate(f.session_fair)];
             cells.push(f.xcp.map_or("–".into(), rate));
+            if by_budget {
+                cells.push(f.aimed.map_or("–".into(), |(least, _)| rate(least)));
+            }
             if range {
                 cells.push(f.aimed.map_or("–".into(), |(_, most)| rate(most)));
             }
@@ -178,17 +183,6 @@ impl Allocations {
     }
 }
 
-/// The proportionally fair rates, by the convex solver where the network is small enough, by prices where it is not, or where
-/// a flow can have nothing.
-fn proportional_rates(network: &Network) -> Result<(&'static str, Vec<f64>), tollway_theory::NetworkError> {
-    if network.flows.len() <= MOST_SOLVED
-        && let Ok(rates) = proportional_by_solver(network)
-    {
-        return Ok(("clarabel", rates));
-    }
-    Ok(("prices", proportional(network)?.rates))
-}
-
 /// Where each flow's max–min rate is the largest by weight on a full link.
 fn bottlenecks(steady: &Steady, rates: &[f64]) -> Vec<Option<usize>> {
     let network = &steady.network;
@@ -203,6 +197,3 @@ fn bottlenecks(steady: &Steady, rates: &[f64]) -> Vec<Option<usize>> {
     };
     network.flows.iter().zip(rates).map(held).collect()
 }
-
-/// Flows up to which the solver is the quicker way.
-const MOST_SOLVED: usize = 500;

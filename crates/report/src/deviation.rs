@@ -9,7 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
 use tollway_scenario::plan::{LinkLaw, Plan};
 use tollway_scenario::tables::RunResult;
-use tollway_theory::{Aim, Allocation, Network};
+use tollway_theory::{Aim, Allocation, Network, spend};
 
 use crate::data;
 use crate::ideal::{Steady, Undefined, steady};
@@ -182,21 +182,35 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     });
     let fair = || Ok((Aim::MaxMin, false, Aim::MaxMin.allocation(&steady.network).map_err(network)?));
     let Some(aim) = Aim::of(laws) else { return fair() };
-    if aim != Aim::XcpEquilibrium {
-        return Ok((aim, true, aim.allocation(&steady.network).map_err(network)?));
-    }
-    // Other links say nothing to XCP's senders: they may only carry what the XCP links let through.
-    let Ok(allocation) = aim.allocation(&xcp_links(plan, &steady.network)) else { return fair() };
+    // Other links say nothing to these senders: they may only carry what those of their own law let through.
+    let own = links_of(plan, &steady.network, aim);
+    let own = if aim == Aim::Proportional { spend(&own, &steady.owners) } else { Ok(own) };
+    let Ok(allocation) = own.and_then(|network| aim.allocation(&network)) else { return fair() };
     let loads = steady.network.loads(&allocation.at_least);
-    let overloaded = loads.iter().zip(&steady.network.capacities).any(|(load, c)| *load > c * (1.0 + 1e-9));
+    let overloaded =
+        loads.iter().zip(&steady.network.capacities).any(|(load, c)| *load > c * (1.0 + OVERLOAD));
     if overloaded { fair() } else { Ok((aim, true, allocation)) }
 }
 
-/// `network` with the routes' XCP links only.
-pub(crate) fn xcp_links(plan: &Plan, network: &Network) -> Network {
+/// `network` with those links of the routes only whose law is the one that steers to `aim`, as it sees them.
+pub(crate) fn links_of(plan: &Plan, network: &Network, aim: Aim) -> Network {
     let mut network = network.clone();
     for flow in &mut network.flows {
-        flow.links.retain(|&l| matches!(plan.links[l].law, LinkLaw::Xcp(_)));
+        flow.links.retain(|&l| match plan.links[l].law {
+            LinkLaw::Xcp(_) => aim == Aim::XcpEquilibrium,
+            LinkLaw::Fcp(_) => aim == Aim::Proportional,
+            LinkLaw::Rcp(_) => aim == Aim::MaxMin,
+            _ => false,
+        });
+        // RCP knows one rate for all.
+        if aim == Aim::MaxMin {
+            flow.weight = 1.0;
+        }
+    }
+    for (capacity, link) in network.capacities.iter_mut().zip(&plan.links) {
+        if let LinkLaw::Rcp(rcp) = link.law {
+            *capacity *= rcp.gamma;
+        }
     }
     network
 }
@@ -240,5 +254,7 @@ pub(crate) fn seconds(s: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// By what part of its capacity a link may be overloaded, which is what a solver's last digits come to.
+const OVERLOAD: f64 = 1e-6;
 /// Packets a round trip below which a share is too small for a window of packets to follow.
 const SLOW: f64 = 2.0;

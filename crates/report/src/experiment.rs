@@ -10,6 +10,7 @@ use crate::agreement::Comparison;
 use crate::claim::{Bound, Claim, Context, Distance, Measurement, Side};
 use crate::grid::Cells;
 use crate::plot::{PlotSpec, is_plottable, plottable};
+use crate::verify::RandomNetworks;
 
 /// What an experiment file adds to its scenario. The scenario itself is read from the same text by
 /// `tollway-scenario`.
@@ -25,6 +26,8 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// What to draw.
     pub plots: Vec<PlotSpec>,
+    /// Random networks that are held against theory beside it.
+    pub random: Vec<RandomNetworks>,
     /// What of it runs on real packets too.
     pub live: Vec<Comparison>,
     /// The file's folder, where reference series lie.
@@ -67,6 +70,7 @@ impl Experiment {
             name: file.name,
             title: file.title,
             source: file.source,
+            random: file.random,
             live: file.live,
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
@@ -137,6 +141,8 @@ struct File {
     claim: Vec<Spanned<Table>>,
     #[serde(default)]
     plot: Vec<Spanned<PlotSpec>>,
+    #[serde(default)]
+    random: Vec<RandomNetworks>,
     #[serde(default)]
     live: Vec<Comparison>,
 }

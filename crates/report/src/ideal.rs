@@ -1,8 +1,9 @@
 //! What an ideal allocation gives the flows of a plan.
 
 use tollway_law::Time;
-use tollway_scenario::plan::{Change, Data, Plan, What};
-use tollway_theory::{Flow, Network, max_min};
+use tollway_law::sharing::Background;
+use tollway_scenario::plan::{Change, Data, FcpSender, Plan, SenderLaw, Strategy, What};
+use tollway_theory::{Division, Flow, Network, Owner, max_min};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
 /// join and leave and links that change their rate make phases, each with an allocation of its own.
@@ -81,6 +82,8 @@ pub struct Steady {
     pub lanes: Vec<Lane>,
     /// The links of the plan, in its order, and those flows over them; bits a second.
     pub network: Network,
+    /// Who has which budget to spend on those flows, and how; $ a second. Flows of other laws than FCP's have no owner.
+    pub owners: Vec<Owner>,
 }
 
 /// One direction of data of a flow.
@@ -117,7 +120,8 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
             network.flows.push(Flow { links, ..state.flow(plan, i) });
         }
     }
-    Ok(Steady { from: longest[0], until: longest[1], lanes, network })
+    let owners = state.owners(plan, &lanes);
+    Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners })
 }
 
 fn begin(plan: &Plan, i: usize) -> Time {
@@ -151,6 +155,10 @@ fn instants(plan: &Plan) -> Vec<Time> {
 struct State<'a> {
     rates_bps: Vec<f64>,
     buffers: Vec<u32>,
+    /// What flows without a host may spend, $/s; zero for other laws than FCP's.
+    budgets: Vec<f64>,
+    /// What hosts may spend, and how they divide it.
+    hosts: Vec<(f64, Strategy)>,
     changes: &'a [Change],
     /// What part of a link's bits are those of packets, not of framing.
     packets_part: Vec<f64>,
@@ -172,6 +180,8 @@ impl<'a> State<'a> {
         State {
             rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
             buffers: plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect(),
+            budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
+            hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
             changes: &plan.changes,
             packets_part: part.collect(),
         }
@@ -186,9 +196,49 @@ impl<'a> State<'a> {
                 What::ReceiveBuffer(flow, packets) => {
                     self.buffers[flow.0 as usize] = packets.min(plan.flows[flow.0 as usize].send_buffer);
                 }
+                What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
+                What::HostBudget(host, budget) => self.hosts[host].0 = budget,
+                What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,
                 _ => {}
             }
         }
+    }
+
+    /// Who spends what on `lanes`. A host's budget is for what it sends itself: the other direction of a flow has one of its own.
+    fn owners(&self, plan: &Plan, lanes: &[Lane]) -> Vec<Owner> {
+        let mut host_of = vec![None; plan.flows.len()];
+        for (h, host) in plan.hosts.iter().enumerate() {
+            host.flows.iter().for_each(|flow| host_of[flow.0 as usize] = Some(h));
+        }
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); plan.hosts.len()];
+        let mut owners = Vec::new();
+        for (l, lane) in lanes.iter().enumerate() {
+            let Some(law) = fcp(plan, lane.flow) else { continue };
+            let forward = lane.name == plan.flows[lane.flow].name;
+            match host_of[lane.flow].filter(|_| forward) {
+                Some(host) => members[host].push(l),
+                None => {
+                    let budget = if forward { self.budgets[lane.flow] } else { law.budget };
+                    owners.push(Owner { budget, division: Division::ByWeight, flows: vec![l] });
+                }
+            }
+        }
+        let wants = |&l: &usize| {
+            let wants = fcp(plan, lanes[l].flow).and_then(|law| law.wants);
+            wants.map_or(0.0, |rate| rate.bps())
+        };
+        for ((budget, strategy), flows) in self.hosts.iter().zip(members) {
+            let division = match strategy {
+                Strategy::EqualBudget => Division::ByWeight,
+                Strategy::Fixed => Division::Fixed,
+                Strategy::Background => Division::Part(Background::default().part),
+                Strategy::EqualThroughput => Division::EqualThroughput,
+                Strategy::MaxThroughput => Division::MaxThroughput,
+                Strategy::Stable => Division::Stable(flows.iter().map(wants).collect()),
+            };
+            owners.push(Owner { budget: *budget, division, flows });
+        }
+        owners
     }
 
     /// What packets of the flows that cross each link get of its bits a second, framing and cross-traffic taken off.
@@ -217,6 +267,13 @@ impl<'a> State<'a> {
         };
         let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
         Flow { links, weight: transport.weight, demand }
+    }
+}
+
+fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {
+    match &plan.transports[plan.flows[flow].transport.0 as usize].law {
+        SenderLaw::Fcp(fcp) => Some(fcp),
+        _ => None,
     }
 }
 

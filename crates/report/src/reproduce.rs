@@ -13,6 +13,7 @@ use crate::grid::Cells;
 use crate::html::Page;
 use crate::plot::{Figure, PlotError, write_png};
 use crate::session::{Progress, Ran, Session, SessionError};
+use crate::verify::{Verify, VerifyError};
 
 /// An experiment file, found but not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,10 @@ pub enum ReproduceError {
     /// A run failed.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// Its random networks could not be held against theory.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Random(#[from] VerifyError),
     /// A figure could not be written.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -168,6 +173,12 @@ pub fn reproduce(
         for ran in &mut runs {
             add_codecs(&mut ran.result, &self_check());
         }
+    }
+    for random in &experiment.random {
+        let Some(first) = runs.first_mut() else { break };
+        let verify = Verify::law(&random.law, random.networks, random.seed, jobs)?;
+        let go_on = |_| progress.is_none_or(|progress| progress(0, 1.0));
+        first.result.extra.extend(verify.run(&go_on)?.extras());
     }
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     let report = check(&experiment.claims, &results, &experiment.context(missing.to_vec()));

@@ -1,6 +1,6 @@
 //! Which allocation a law aims at.
 
-use crate::{Network, NetworkError, max_min, proportional, xcp_equilibrium};
+use crate::{Network, NetworkError, max_min, proportional_rates, xcp_equilibrium};
 
 /// An allocation that a control law steers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +9,14 @@ pub enum Aim {
     XcpEquilibrium,
     /// Weighted max–min fairness: [`max_min()`].
     MaxMin,
-    /// Weighted proportional fairness: [`proportional()`].
+    /// Weighted proportional fairness: [`proportional_rates`]. FCP's weights are what flows may spend: [`crate::spend`].
     Proportional,
 }
 
 /// Sender laws whose allocation runs are held against, by their words in scenario files. This is the one place that knows: a
-/// new law is a new row. FCP's, which goes by budgets, and RCP's are not among them yet; laws that go by losses or marks
-/// alone have none, their shares depending on round trips and queues.
-pub const AIMS: &[(&str, Aim)] = &[("xcp", Aim::XcpEquilibrium)];
+/// new law is a new row. Laws that go by losses or marks alone have none, their shares depending on round trips and queues.
+pub const AIMS: &[(&str, Aim)] =
+    &[("xcp", Aim::XcpEquilibrium), ("fcp", Aim::Proportional), ("rcp", Aim::MaxMin)];
 
 impl Aim {
     /// What all flows together aim at, given their laws; `None` if any law has no aim, if two have different ones, or for
@@ -58,7 +58,7 @@ impl Aim {
         let exact = |rates: Vec<f64>| Allocation { at_most: rates.clone(), at_least: rates };
         match self {
             Aim::MaxMin => max_min(network).map(exact),
-            Aim::Proportional => proportional(network).map(|p| exact(p.rates)),
+            Aim::Proportional => proportional_rates(network).map(|(rates, _)| exact(rates)),
             Aim::XcpEquilibrium => xcp_range(network),
         }
     }
@@ -142,7 +142,10 @@ mod tests {
     #[test]
     fn laws_and_their_aims() {
         assert_eq!(Aim::of(["xcp", "xcp"]), Some(Aim::XcpEquilibrium));
+        assert_eq!(Aim::of(["fcp"]), Some(Aim::Proportional));
+        assert_eq!(Aim::of(["rcp", "rcp"]), Some(Aim::MaxMin));
         assert_eq!(Aim::of(["xcp", "cubic"]), None);
+        assert_eq!(Aim::of(["fcp", "rcp"]), None);
         assert_eq!(Aim::of([]), None);
     }
 

@@ -5,6 +5,7 @@
 //!
 //! - [`max_min()`] is the weighted max–min fair allocation, which RCP aims at, and XCP on a single bottleneck;
 //! - [`proportional()`] the weighted proportionally fair one, which FCP aims at;
+//! - [`spend`] what FCP's owners spend on each flow by their strategies, the weights of its allocation;
 //! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
 //! - [`xcp_standing_queue`] the queue that XCP keeps on a link slower than its router believes;
 //! - [`session_fair`] max–min fairness among sessions, and within each among its flows;
@@ -14,6 +15,7 @@
 //! a convex solver.
 
 mod aim;
+mod budgets;
 mod fairness;
 mod max_min;
 mod network;
@@ -23,10 +25,11 @@ mod solver;
 mod xcp;
 
 pub use aim::{AIMS, Aim, Allocation};
+pub use budgets::{Division, Owner, spend};
 pub use fairness::jain;
 pub use max_min::max_min;
 pub use network::{Flow, Network, NetworkError};
-pub use proportional::{Proportional, proportional, proportional_with};
+pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};
 pub use session::{SessionFair, session_fair};
 pub use solver::{SolverError, proportional_by_solver};
 pub use xcp::{XcpEquilibrium, xcp_equilibrium, xcp_standing_queue};

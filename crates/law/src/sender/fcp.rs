@@ -220,7 +220,7 @@ impl Fcp {
     }
 
     /// An acknowledgement of the packet sent at `sent` confirms what that announced, and of `also` more packets.
-    fn confirm(&mut self, sent: Time, also: u32) {
+    fn confirm(&mut self, sent: Time, srtt: Time, also: u32) {
         // Stamps are a little coarser than time. Of a few packets sent just before it may be heard later.
         let later = |promise: &Promise| promise.sent.0 > sent.0 + STAMP_NS;
         let older = self.promises.iter().take_while(|promise| !later(promise)).count();
@@ -240,8 +240,10 @@ impl Fcp {
         for k in older..(older + also as usize).min(self.promises.len()) {
             self.keep(k);
         }
-        // Overtaken by many, a packet is lost, and with it what it announced: another round makes up for it.
-        let lost = older.saturating_sub(REORDERED);
+        // Overtaken by many, or by what left a round trip later, a packet is lost, and with it what it announced: another round
+        // makes up for it.
+        let stale = |promise: &&Promise| promise.sent.saturating_add(srtt) < sent;
+        let lost = older.saturating_sub(REORDERED).max(self.promises.iter().take_while(stale).count());
         for promise in self.promises.drain(..lost) {
             if !promise.kept {
                 self.committed -= promise.change;
@@ -327,7 +329,7 @@ impl SenderLaw for Fcp {
         if let Some(rtt) = acked.rtt
             && !self.promises.is_empty()
         {
-            self.confirm(flight.now.saturating_sub(rtt), acked.segments.saturating_sub(1));
+            self.confirm(flight.now.saturating_sub(rtt), flight.srtt, acked.segments.saturating_sub(1));
         }
         // Nothing at all is what a path says on which no link states a price: the flow then stays at its first packet a
         // round trip.
@@ -534,6 +536,18 @@ mod tests {
         });
         path.run(0.72, |_| false);
         assert!(path.law.spending() > 1.7 && path.law.spending() < 1.85, "{}", path.law.spending());
+        path.run(1.2, |_| false);
+        assert!((path.law.spending() - 2.0).abs() < 1e-4, "{}", path.law.spending());
+    }
+
+    #[test]
+    fn the_last_of_a_round_may_be_lost_too() {
+        let mut path = Path::open(FcpConfig::default());
+        path.run(0.5, |_| false);
+        path.law.set_budget(Budget::per_sec(2.0));
+        path.run(0.6, |at| at > 0.596);
+        path.run(0.75, |_| false);
+        assert!(path.law.spending() < 1.98, "{}", path.law.spending());
         path.run(1.2, |_| false);
         assert!((path.law.spending() - 2.0).abs() < 1e-4, "{}", path.law.spending());
     }

@@ -5,12 +5,13 @@ use std::fmt::Write;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A random network under one law, as the text of a scenario file; the same for a seed on every machine.
+/// A random network under one law (FCP's flows with budgets of 0.5, 1 or 2), as the text of a scenario file; the same for a seed on every machine.
 ///
 /// One to five links of 10 to 100 Mb/s make a line or a tree towards `r0`; two to ten flows climb it, each from a router to
 /// one nearer to `r0`, from a host of its own whose link gives the flow a base round trip of 20 to 200 ms. All data flow
 /// towards `r0` and all acknowledgements away from it, so that neither takes capacity from the other. Half of the time
-/// is for converging, at least 100 of the longest round trips and 5 s; the other half is judged.
+/// is for converging, at least 100 of the longest round trips and 5 s; the other half is judged. Of FCP's it is the last
+/// quarter: a price that has fallen to the least there is while other links were full needs forty doublings to come back.
 pub fn scenario_text(law: &str, seed: u64) -> String {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let links: usize = random.random_range(1..=5);
@@ -35,6 +36,8 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
             libm::ceil(rate * 1e6 * 0.2 / (8.0 * 1500.0)),
         );
     }
+    // Of its own, so that networks are the same for all laws.
+    let mut budgets = Pcg64Mcg::seed_from_u64(seed ^ BUDGETS);
     let own = OWN_KEYS.iter().find(|(name, _)| *name == law).map_or("", |(_, keys)| keys);
     let mut longest = 0.0_f64;
     for f in 1..=flows {
@@ -54,6 +57,10 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
             rtt / 2.0 - hops as f64,
             climbed[hops],
         );
+        if law == "fcp" {
+            let budget = [0.5, 1.0, 2.0][budgets.random_range(0..3)];
+            let _ = writeln!(body, "fcp.budget = {budget:?}");
+        }
     }
     let half = (100.0 * longest * 1e-3).max(5.0);
     let _ = write!(
@@ -64,6 +71,10 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
         if line { "line" } else { "tree" },
         libm::round(1000.0 + 2.0 * half * 1e3),
     );
+    if law == "fcp" {
+        text.truncate(text.len() - 1);
+        let _ = write!(text, "warmup = \"{} ms\"\n\n", libm::round(1000.0 + half * 1e3));
+    }
     text.push_str(&body);
     text
 }
@@ -74,6 +85,9 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
 /// where it states what it sends, as in ns-2, the shares are near those of the theory. And the theory's traffic is fluid: with windows sent
 /// in bursts, shares on links that stall short of their capacity were seen to differ by round trip, so packets are spaced.
 const OWN_KEYS: &[(&str, &str)] = &[("xcp", "xcp = { whole-window = true, pacing = true }\n")];
+
+/// What a network's number is mixed with for the budgets of its flows.
+const BUDGETS: u64 = 0x6275_6467_6574_7321;
 
 /// What the names of links begin with that flows share.
 pub(super) const SHARED: &str = "up";
@@ -86,10 +100,12 @@ mod tests {
 
     #[test]
     fn every_seed_is_a_scenario() {
-        for seed in 0..500 {
-            let text = scenario_text("xcp", seed);
+        for (seed, (law, _)) in
+            (0..500).flat_map(|seed| tollway_theory::AIMS.iter().map(move |aim| (seed, aim)))
+        {
+            let text = scenario_text(law, seed);
             if let Err(error) = Scenario::parse::<&str>("drawn.toml", &text, &[]) {
-                panic!("{seed}: {error}\n{text}");
+                panic!("{law}, {seed}: {error}\n{text}");
             }
         }
         assert_ne!(scenario_text("xcp", 1), scenario_text("xcp", 2));

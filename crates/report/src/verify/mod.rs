@@ -1,24 +1,24 @@
 //! Random networks, run and held against the allocation that a law aims at.
 //!
 //! A network is drawn from a seed, written as a scenario file, and run as any other file is; so a case that fails can be kept and looked at with
-//! `tollway run`. What must hold (an oracle for XCP, checked against ns-2.35): every flow's rate within a tolerance of
-//! [`Aim::allocation`], every link that the allocation loads to four fifths used to 0.78, no drop and no long queue in the
-//! steady state.
+//! `tollway run`. What must hold is in [`Bounds`], by what the law aims at.
 
 mod draw;
 
 use std::fmt::Write;
 
 use rayon::prelude::*;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tollway_scenario::file::Scenario;
+use tollway_scenario::plan::{LinkLaw, Plan};
 use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{Outputs, RunResult};
 use tollway_theory::{AIMS, Aim};
 
 use crate::data::{self, Window};
-use crate::deviation::{Deviation, NoDeviation, aim};
-use crate::ideal::steady;
+use crate::deviation::{Deviation, NoDeviation};
+use crate::ideal::{Steady, steady};
 use crate::text::{Align, TextTable};
 
 pub use draw::scenario_text;
@@ -36,6 +36,19 @@ pub struct Verify {
     pub seed: u64,
     /// How many run at once; zero means as many as there are processors.
     pub jobs: usize,
+}
+
+/// The same, as an experiment file asks for it in `[[random]]`. Claims find what came of it among the `extra` numbers of the
+/// experiment's first run, named `random.LAW.…`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RandomNetworks {
+    /// The law of all senders and links.
+    pub law: String,
+    /// How many networks.
+    pub networks: u64,
+    /// The seed of the first.
+    pub seed: u64,
 }
 
 /// The verdicts on all networks.
@@ -68,6 +81,8 @@ pub struct Case {
     pub drops: f64,
     /// The longest mean queue of a link, in ms of its rate.
     pub queue_ms: f64,
+    /// By what part Σ price · capacity over the links differs from Σ budget over the flows: FCP's budget identity.
+    pub balance: Option<f64>,
     /// What does not hold, in words; empty if all does.
     pub problems: Vec<String>,
 }
@@ -142,7 +157,7 @@ impl Verify {
                 return None;
             }
             let seed = self.seed.wrapping_add(i);
-            let case = judge(self.law, seed, &scenario_text(self.law, seed));
+            let case = judge(self.aim, seed, &scenario_text(self.law, seed));
             go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
             Some(case)
         };
@@ -155,7 +170,7 @@ impl Verify {
 }
 
 /// Runs the network in `text`, drawn from `seed`, and judges it.
-fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
+fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
     let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), text, &[])
         .map_err(|e| VerifyError::File { seed, message: format!("{e}\n{text}") })?;
     let plan = &scenario.variants()[0].plan;
@@ -164,7 +179,8 @@ fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
     let unjudged = |why| VerifyError::Deviation { seed, why };
     let deviation = Deviation::of(plan, &result).map_err(unjudged)?;
     let steady = steady(plan).map_err(|e| unjudged(e.into()))?;
-    let (.., allocation) = aim(plan, &steady).map_err(unjudged)?;
+    let bounds = Bounds::of(aim);
+    let (.., allocation) = crate::deviation::aim(plan, &steady).map_err(unjudged)?;
 
     let window = Window { from: deviation.from_s, until: deviation.until_s };
     let loads = steady.network.loads(&allocation.at_least);
@@ -173,7 +189,7 @@ fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
     let mut queue_ms = (0.0, String::new());
     for (i, link) in plan.links.iter().enumerate() {
         let mean = |column: &str| mean_of(&result, &link.name, column, window);
-        if loads[i] >= FULL * steady.network.capacities[i] && mean("utilisation") < utilisation.0 {
+        if loads[i] >= bounds.full * steady.network.capacities[i] && mean("utilisation") < utilisation.0 {
             utilisation = (mean("utilisation"), link.name.clone());
         }
         let dropped: f64 = data::series(&result.links, "drops")
@@ -189,12 +205,13 @@ fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
             queue_ms = (waits, link.name.clone());
         }
     }
+    let balance = (aim == Aim::Proportional).then(|| balance(plan, &steady, &result, window));
     let worst = deviation.worst();
     let mut problems = Vec::new();
-    if !deviation.aimed || deviation.aim.name() != allocation_name(law) {
+    if !deviation.aimed || deviation.aim != aim {
         problems.push("its flows do not aim at what the law does".to_owned());
     }
-    if worst.deviation.is_nan() || worst.deviation.abs() > TOLERANCE {
+    if worst.deviation.is_nan() || worst.deviation.abs() > bounds.tolerance {
         problems.push(format!(
             "flow {} has {:.3} Mb/s, not {}",
             worst.flow,
@@ -206,14 +223,17 @@ fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
             },
         ));
     }
-    if utilisation.0 < LEAST_USED {
+    if utilisation.0 < bounds.least_used {
         problems.push(format!("link {} is used to {:.1} % only", utilisation.1, 100.0 * utilisation.0));
     }
     if drops.0 > 0.0 {
         problems.push(format!("link {} drops {} packets", drops.1, drops.0));
     }
-    if queue_ms.0 > LONGEST_QUEUE_MS {
+    if queue_ms.0 > bounds.queue_ms {
         problems.push(format!("link {} has a mean queue of {:.1} ms", queue_ms.1, queue_ms.0));
+    }
+    if let Some(balance) = balance.filter(|b| b.is_nan() || b.abs() > bounds.tolerance) {
+        problems.push(format!("links earn {:+.1} % more than what all flows may spend", 100.0 * balance));
     }
     Ok(Case {
         seed,
@@ -230,12 +250,20 @@ fn judge(law: &str, seed: u64, text: &str) -> Result<Case, VerifyError> {
         utilisation: utilisation.0,
         drops: drops.0,
         queue_ms: queue_ms.0,
+        balance,
         problems,
     })
 }
 
-fn allocation_name(law: &str) -> &'static str {
-    AIMS.iter().find(|(name, _)| *name == law).map_or("", |(_, aim)| aim.name())
+/// Σ price · capacity, over Σ budget, less one. What no link asks anything for is not spent, and not to be earned either.
+fn balance(plan: &Plan, steady: &Steady, result: &RunResult, window: Window) -> f64 {
+    let links = plan.links.iter().filter(|link| matches!(link.law, LinkLaw::Fcp(_)));
+    let earned: f64 = links
+        .map(|link| mean_of(result, &link.name, "price", window) * 1e-6 * link.capacity.bytes_per_sec())
+        .filter(|earned| earned.is_finite())
+        .sum();
+    let budgets: f64 = steady.owners.iter().map(|owner| owner.budget).sum();
+    earned / budgets - 1.0
 }
 
 fn mean_of(result: &RunResult, link: &str, column: &str, window: Window) -> f64 {
@@ -254,6 +282,22 @@ impl Verified {
         self.cases.iter().all(|case| case.problems.is_empty())
     }
 
+    /// What claims of an experiment may name.
+    pub fn extras(&self) -> impl Iterator<Item = (String, f64)> {
+        let most = |of: &dyn Fn(&Case) -> f64| self.cases.iter().map(of).fold(0.0, f64::max);
+        let numbers = [
+            ("networks", self.cases.len() as f64),
+            ("flows", self.cases.iter().map(|case| case.judged as f64).sum()),
+            ("outside", self.cases.iter().filter(|case| !case.problems.is_empty()).count() as f64),
+            ("worst", most(&|case| case.deviation.abs())),
+            ("worst-balance", most(&|case| case.balance.unwrap_or(0.0).abs())),
+            ("queue-ms", most(&|case| case.queue_ms)),
+            ("drops", self.cases.iter().map(|case| case.drops).sum()),
+        ];
+        let law = self.verify.law;
+        numbers.into_iter().map(move |(name, number)| (format!("random.{law}.{name}"), number))
+    }
+
     /// As one JSON object.
     pub fn to_json(&self) -> Value {
         json!({
@@ -261,7 +305,7 @@ impl Verified {
             "aim": self.verify.aim.name(),
             "networks": self.cases.len(),
             "seed": self.verify.seed,
-            "tolerance": TOLERANCE,
+            "tolerance": Bounds::of(self.verify.aim).tolerance,
             "within": self.within(),
             "worst": self.worst().map(Case::to_json),
             "cases": self.cases.iter().map(Case::to_json).collect::<Vec<_>>(),
@@ -288,7 +332,7 @@ impl Verified {
             self.cases.len(),
             self.verify.aim.title(),
             match failing.len() {
-                0 => format!("all within {:.0} %", 100.0 * TOLERANCE),
+                0 => format!("all within {:.0} %", 100.0 * Bounds::of(self.verify.aim).tolerance),
                 n => format!("{n} not within bounds"),
             }
         );
@@ -324,6 +368,7 @@ impl Case {
             "utilisation": self.utilisation,
             "drops": self.drops,
             "queue_ms": self.queue_ms,
+            "balance": self.balance,
             "within": self.problems.is_empty(),
             "problems": self.problems,
         })
@@ -334,14 +379,31 @@ fn laws() -> String {
     AIMS.iter().map(|(law, _)| format!("`{law}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// How far a flow may lie outside, as a part.
-pub const TOLERANCE: f64 = 0.05;
-/// Load, as a part of the capacity, from which a link should be full: α ∕ (α + γ), the least at which XCP stalls.
-const FULL: f64 = 0.8;
-/// And how far it must be used then.
-const LEAST_USED: f64 = 0.78;
-/// The longest mean queue that counts as small.
-const LONGEST_QUEUE_MS: f64 = 10.0;
+/// What must hold of a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// How far a flow may lie outside, as a part; and how far what links earn from what flows spend, where there are prices.
+    pub tolerance: f64,
+    /// Load, as a part of the capacity, from which a link should be full.
+    pub full: f64,
+    /// And how far it must be used then.
+    pub least_used: f64,
+    /// The longest mean queue that counts as small.
+    pub queue_ms: f64,
+}
+
+impl Bounds {
+    /// Those of laws that aim at `aim`. XCP's links may stall at α ∕ (α + γ) = 0.8 of their capacity (checked against
+    /// ns-2.35); those that state a rate or a price are full where theory's are.
+    pub const fn of(aim: Aim) -> Bounds {
+        match aim {
+            Aim::XcpEquilibrium => Bounds { tolerance: 0.05, full: 0.8, least_used: 0.78, queue_ms: 10.0 },
+            Aim::Proportional | Aim::MaxMin => {
+                Bounds { tolerance: 0.03, full: 0.999, least_used: 0.97, queue_ms: 10.0 }
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -350,7 +412,7 @@ mod tests {
     #[test]
     fn sees_what_is_wrong() {
         let text = scenario_text("xcp", 1);
-        assert_eq!(judge("xcp", 1, &text).unwrap().problems, [""; 0]);
+        assert_eq!(judge(Aim::XcpEquilibrium, 1, &text).unwrap().problems, [""; 0]);
         // Routers that believe in half of every link leave half of it unused.
         let plan = Scenario::parse::<&str>("", &text, &[]).unwrap();
         let mut lying = text.clone();
@@ -359,14 +421,14 @@ mod tests {
             let half = link.rate.mbps() / 2.0;
             lying = lying.replace(&at, &format!("{at}capacity = \"{half} Mbps\"\n"));
         }
-        let problems = judge("xcp", 1, &lying).unwrap().problems.join("; ");
+        let problems = judge(Aim::XcpEquilibrium, 1, &lying).unwrap().problems.join("; ");
         assert!(problems.contains("flow") && problems.contains("is used to"), "{problems}");
         // Senders that are no XCP's aim at something else, and fill the queues.
         let other = text
             .replace("xcp = { whole-window = true, pacing = true }\n", "")
             .replace("packets\"\nlaw = \"xcp\"", "packets\"\nlaw = \"drop-tail\"")
             .replace("law = \"xcp\"", "law = \"newreno\"");
-        let problems = judge("xcp", 1, &other).unwrap().problems.join("; ");
+        let problems = judge(Aim::XcpEquilibrium, 1, &other).unwrap().problems.join("; ");
         assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
     }
 

@@ -67,6 +67,12 @@ pub(crate) static TOP: Section = Section {
         ),
         key("plot", Kind::Raw, Else(""), "What it draws."),
         key("reference", Kind::Raw, Else(""), "Series of others to lay beside ours."),
+        key(
+            "random",
+            Kind::Raw,
+            Else(""),
+            "Random networks that `tollway reproduce` holds against theory beside it.",
+        ),
         key("live", Kind::Raw, Else(""), "What `tollway reproduce --engine live` runs on real packets too."),
     ]],
 };
