@@ -2,5 +2,6 @@
 
 pub mod codecs;
 pub mod inputs;
+pub mod packets;
 pub mod hosts;
 pub mod scenarios;

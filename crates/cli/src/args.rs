@@ -1,10 +1,16 @@
 //! The command line.
 
+#[cfg(target_os = "linux")]
+mod exec;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use tollway_scenario::run::EngineKind;
+
+#[cfg(target_os = "linux")]
+pub(crate) use exec::{Exec, Over, Shell};
 
 /// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///
@@ -148,6 +154,13 @@ pub(crate) enum Command {
     Compare(Compare),
     Theory(Theory),
     Verify(Verify),
+    #[cfg(target_os = "linux")]
+    Exec(Exec),
+    #[cfg(target_os = "linux")]
+    Shell(Shell),
+    /// End what runs of `tollway exec` that were killed have left behind.
+    #[cfg(target_os = "linux")]
+    Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
 }

@@ -32,6 +32,12 @@ impl Failure {
         Failure { report: report.into(), code: 1 }
     }
 
+    /// Ends with another exit status.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_code(report: impl Into<Report>, code: u8) -> Failure {
+        Failure { report: report.into(), code }
+    }
+
     /// Prints the error, and answers the exit status.
     pub(crate) fn report(self) -> ExitCode {
         // Several mistakes: one after the other, without the word "Error" that miette would put over each.

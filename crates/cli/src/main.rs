@@ -2,6 +2,8 @@
 
 mod args;
 mod compare;
+#[cfg(target_os = "linux")]
+mod exec;
 mod fail;
 mod reproduce;
 mod run;
@@ -27,6 +29,12 @@ fn main() -> ExitCode {
         Command::Compare(compare) => compare::compare(compare),
         Command::Theory(theory) => theory::theory(theory),
         Command::Verify(verify) => verify::verify(verify),
+        #[cfg(target_os = "linux")]
+        Command::Exec(exec) => exec::exec(&exec.over, &exec.program),
+        #[cfg(target_os = "linux")]
+        Command::Shell(shell) => exec::shell(&shell.over),
+        #[cfg(target_os = "linux")]
+        Command::Clean => exec::clean(),
         Command::Schema => {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         from,
         to,
         rate,
+        trace: None,
         delay: Time::ZERO,
         overhead: 0,
         law,

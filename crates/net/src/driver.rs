@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::transport::Connection;
@@ -17,6 +17,7 @@ use crate::clock::{Clock, Standstill};
 use crate::emulator::Link;
 use crate::error::Error;
 use crate::lateness::Lateness;
+use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use crate::wire;
 
@@ -24,15 +25,12 @@ use crate::wire;
 pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) now: Time,
-    /// Other work steps back.
-    pub(crate) real_time: bool,
+    pub(crate) sleeper: Sleeper,
     /// No other thread has a share of the nodes: when this one stands still, the clock may.
     pub(crate) alone: bool,
     standstill: Standstill,
     /// Packets handled when the standstill was last asked about.
     handled: u64,
-    /// When it last slept.
-    rested: Time,
     /// By local node, like `nodes`; apart, so that one thread can wait for all of them.
     sockets: Arc<[Socket]>,
     nodes: Vec<Node>,
@@ -46,8 +44,6 @@ pub(crate) struct Driver {
     /// A train of datagrams that do not lie in one piece.
     train: Vec<u8>,
     sack: SackRanges,
-    /// What the poll's wake-ups usually overshoot, ns: so long before a deadline the thread stops sleeping.
-    overshoot: u64,
     pub(crate) counters: Counters,
     /// Datagrams handed to the kernel after the virtual instant of their arrival at the next node.
     pub(crate) departures: Lateness,
@@ -176,11 +172,10 @@ impl Driver {
         Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
-            real_time: false,
+            sleeper: Sleeper::default(),
             alone: false,
             standstill: Standstill::default(),
             handled: 0,
-            rested: Time::ZERO,
             sockets: sockets.into(),
             nodes: names.into_iter().map(node).collect(),
             links: Vec::new(),
@@ -191,7 +186,6 @@ impl Driver {
             leaving: Vec::new(),
             train: Vec::with_capacity(MOST_BYTES),
             sack: SackRanges::EMPTY,
-            overshoot: 50_000,
             counters: Counters::default(),
             departures: Lateness::default(),
             timeouts: Lateness::default(),
@@ -262,7 +256,9 @@ impl Driver {
                 return Ok(());
             }
             let deadline = self.timers.peek().map_or(end, |next| next.0.0.min(end));
-            let ready = self.wait(&mut fds, if at_once { now } else { deadline })?;
+            let until = if at_once { now } else { deadline };
+            self.standstill.sleep(until);
+            let ready = self.sleeper.wait(&self.clock, &mut fds, until)?;
             at_once = false;
             if ready == 0 {
                 continue;
@@ -290,42 +286,6 @@ impl Driver {
         }
         self.now = now.clamp(self.now, end);
         self.now
-    }
-
-    /// Waits for a datagram, or until shortly before `deadline`; the rest of the time it looks again and again, since no
-    /// sleep ends on the microsecond. Answers how many sockets have something.
-    fn wait(&mut self, fds: &mut [PollFd<'_>], deadline: Time) -> Result<usize, Error> {
-        if self.real_time && self.clock.now().saturating_sub(self.rested) > AWAKE {
-            // A real-time thread that never sleeps is stopped by the kernel for 50 ms in each second: better short
-            // rests than that.
-            std::thread::sleep(REST);
-            self.rested = self.clock.now();
-        }
-        let before = self.clock.now();
-        self.standstill.sleep(deadline.max(before));
-        let span = deadline.saturating_sub(before).0.saturating_sub(self.overshoot + self.overshoot / 2);
-        let timeout =
-            Timespec { tv_sec: (span / 1_000_000_000) as i64, tv_nsec: (span % 1_000_000_000) as _ };
-        let ready = loop {
-            match rustix::event::poll(fds, Some(&timeout)) {
-                Ok(ready) => break ready,
-                // The interrupt handler has done its work; the run's owner asks for its flag.
-                Err(rustix::io::Errno::INTR) => break 0,
-                Err(rustix::io::Errno::AGAIN) => {}
-                Err(error) => return Err(Error::Wait(error.into())),
-            }
-        };
-        if span > 0 && ready == 0 {
-            let now = self.clock.now();
-            let slept = now.saturating_sub(before).0;
-            if slept * 2 > REST.as_nanos() as u64 {
-                self.rested = now;
-            }
-            let over = slept.saturating_sub(span).min(MOST_OVERSHOOT);
-            self.overshoot = (self.overshoot * 15 + over) / 16;
-            self.overshoot = self.overshoot.max(LEAST_OVERSHOOT);
-        }
-        Ok(ready)
     }
 
     /// Everything that is due.
@@ -642,7 +602,7 @@ impl Driver {
 }
 
 /// Processor time of the calling thread so far.
-fn thread_cpu() -> Time {
+pub(crate) fn thread_cpu() -> Time {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Time(spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64)
 }
@@ -661,11 +621,5 @@ fn quantise(end: &Endpoint, packet: &mut Packet) {
 
 /// Bytes that one system call sends at most: what IP can carry.
 const MOST_BYTES: usize = 65_000;
-/// How long a real-time thread goes without sleep at most, and how long it then does.
-const AWAKE: Time = Time::from_millis(1);
-const REST: std::time::Duration = std::time::Duration::from_micros(100);
 /// A train from here on stays in the buffer it was received into.
 const LONG: usize = 16_384;
-/// Bounds of what sleeps are taken to overshoot, ns.
-const LEAST_OVERSHOOT: u64 = 5_000;
-const MOST_OVERSHOOT: u64 = 150_000;

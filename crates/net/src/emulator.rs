@@ -11,9 +11,11 @@ use rand_pcg::Pcg64Mcg;
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlInterval, ControlLog, Limit, Offered, Queues};
+use tollway_proto::trace::{Cursor, Trace};
 use tollway_proto::{Flags, Packet, Port};
 
 use crate::buffers::Buffers;
+use crate::lateness::Lateness;
 
 /// What a link direction is made of.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct LinkSpec {
     pub to: u32,
     /// Bits on the wire a second, framing included.
     pub rate: Rate,
+    /// When it may send, instead of at `rate`.
+    pub trace: Option<Trace>,
     /// One-way propagation delay.
     pub delay: Time,
     /// Framing bytes added to each packet on this wire.
@@ -103,6 +107,10 @@ pub(crate) struct Link {
     losses: Vec<Loss>,
     blackout: bool,
     control: Option<ControlLog>,
+    /// What it replays instead of having a rate.
+    trace: Option<Cursor>,
+    /// How long packets waited until their transmission began, if somebody wants to know.
+    waits: Option<Lateness>,
     queue_since: Time,
     stats: LinkStats,
 }
@@ -121,6 +129,8 @@ impl Link {
             losses: Vec::new(),
             blackout: false,
             control: None,
+            trace: spec.trace.clone().map(Cursor::new),
+            waits: None,
             queue_since: Time::ZERO,
             stats: LinkStats::default(),
         }
@@ -161,20 +171,33 @@ impl Link {
             });
             let Some((handle, marked)) = taken else { return };
             self.stats.marks += u64::from(marked);
-            self.depart(start, handle, buffers);
+            if let Some(waits) = &mut self.waits {
+                waits.note(buffers.get(handle).entered.elapsed(start), 1);
+            }
+            self.depart(start, handle, false, buffers);
         }
     }
 
-    /// Puts a packet on the wire at `start`.
-    fn depart(&mut self, start: Time, handle: u32, buffers: &mut Buffers) {
+    /// Puts a packet on the wire at `start`; `idle` if nothing had waited until it came.
+    fn depart(&mut self, start: Time, handle: u32, idle: bool, buffers: &mut Buffers) {
         if let Some(log) = &mut self.control {
             log.note(&self.port.law, buffers.get(handle));
         }
         buffers.quantise_link(handle);
         let bytes = u64::from(buffers.get(handle).size) + u64::from(self.overhead);
-        let scaled = bytes * self.ns_per_byte + self.carry;
-        self.carry = scaled & ((1 << FRACTION_BITS) - 1);
-        let span = Time(scaled >> FRACTION_BITS);
+        let span = match &mut self.trace {
+            Some(cursor) => {
+                if idle {
+                    cursor.forgo(start);
+                }
+                cursor.deliver(bytes).saturating_sub(start)
+            }
+            None => {
+                let scaled = bytes * self.ns_per_byte + self.carry;
+                self.carry = scaled & ((1 << FRACTION_BITS) - 1);
+                Time(scaled >> FRACTION_BITS)
+            }
+        };
         self.free_at = start + span;
         self.stats.sent_packets += 1;
         self.stats.sent_bytes += bytes;
@@ -196,7 +219,10 @@ impl Link {
         let offered = if self.free_at <= now {
             let offered = self.port.pass(now, handle, buffers);
             if matches!(offered, Offered::Queued | Offered::Marked) {
-                self.depart(now, handle, buffers);
+                if let Some(waits) = &mut self.waits {
+                    waits.note(Time::ZERO, 1);
+                }
+                self.depart(now, handle, true, buffers);
             }
             offered
         } else {
@@ -264,8 +290,23 @@ impl Link {
         self.wire.len() as u64
     }
 
+    /// Every packet at the port, in the transmitter or on the wire.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u32> + '_ {
+        self.port.queued().chain(self.wire.iter().map(|arrival| arrival.1))
+    }
+
     pub(crate) fn drops(&self) -> u64 {
         self.stats.full + self.stats.dropped + self.stats.lost_before + self.stats.lost_after
+    }
+
+    /// From now on how long packets wait is kept.
+    pub(crate) fn note_waits(&mut self) {
+        self.waits = Some(Lateness::default());
+    }
+
+    /// How long packets waited, those that did not among them.
+    pub(crate) fn waits(&self) -> Option<&Lateness> {
+        self.waits.as_ref()
     }
 
     pub(crate) fn log_control(&mut self) {
@@ -282,6 +323,9 @@ impl Link {
     pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, buffers: &mut Buffers) {
         self.catch_up(now, buffers);
         let before = std::mem::replace(&mut self.ns_per_byte, rate.ns_per_byte_fixed());
+        if self.trace.take().is_some() {
+            return; // What the trace has promised stays.
+        }
         if self.free_at > now {
             let left = self.free_at.0 - now.0;
             let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
@@ -334,6 +378,7 @@ mod tests {
             from: 0,
             to: 1,
             rate: Rate::from_mbps(8.0),
+            trace: None,
             delay: Time::from_millis(5),
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
@@ -365,6 +410,21 @@ mod tests {
         assert_eq!(stats.queue_packet_ns, 3_000_000);
         arrivals.iter().for_each(|arrival| buffers.free(arrival.1));
         assert_eq!(buffers.alive(), 0);
+    }
+
+    #[test]
+    fn a_trace_delivers_when_it_says() {
+        let (mut link, mut buffers) = link(10);
+        link.trace = Trace::new(&[2, 4, 4, 10]).ok().map(Cursor::new);
+        for _ in 0..4 {
+            offer(&mut link, &mut buffers, Time::from_millis(1), 1500);
+        }
+        // An opportunity each, and 5 ms of way; the fifth is the first of the next period.
+        offer(&mut link, &mut buffers, Time::from_millis(11), 100);
+        let arrivals: Vec<_> = std::iter::from_fn(|| link.arrive(Time::from_secs(1), &mut buffers)).collect();
+        let at: Vec<f64> = arrivals.iter().map(|arrival| arrival.0.as_millis_f64()).collect();
+        assert_eq!(at, [7.0, 9.0, 9.0, 15.0, 17.0]);
+        arrivals.iter().for_each(|arrival| buffers.free(arrival.1));
     }
 
     #[test]

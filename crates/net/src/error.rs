@@ -62,4 +62,38 @@ pub enum Error {
         /// Datagrams that the kernel had no room for.
         dropped: u64,
     },
+    /// The system lets this user have no network namespaces.
+    #[error("this system does not let you make network namespaces ({source}); {remedy}")]
+    NotAllowed {
+        /// What to enable.
+        remedy: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused something that an emulated network needs.
+    #[error("cannot {action}: {source}")]
+    Namespace {
+        /// `make a network namespace`, …
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program could not be started.
+    #[error("cannot run `{program}`: {source}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A port of a node could not be opened.
+    #[error("cannot publish port {port} at `{node}`: {source}")]
+    Publish {
+        /// The node.
+        node: String,
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: io::Error,
+    },
 }

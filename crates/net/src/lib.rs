@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`Network`] | nodes, links and flows; runs in real time |
 //! | [`LinkSpec`], [`Loss`] | an emulated link direction |
+//! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`host::Host`] | ACP between processes, without emulation |
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
@@ -21,6 +22,8 @@ pub mod cookie;
 mod driver;
 mod emulator;
 mod error;
+#[cfg(target_os = "linux")]
+pub mod exec;
 pub mod host;
 mod lateness;
 pub mod network;

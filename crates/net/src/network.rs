@@ -215,11 +215,11 @@ impl Network {
         let done = std::thread::scope(|scope| {
             let run = |driver: &mut Driver| {
                 let on_time = Punctual::thread();
-                driver.real_time = on_time.is_real_time();
+                driver.sleeper.real_time = on_time.is_real_time();
                 driver.run_until(end)
             };
             let threads: Vec<_> = others.iter_mut().map(|driver| scope.spawn(move || run(driver))).collect();
-            first.real_time = on_time;
+            first.sleeper.real_time = on_time;
             let mut done = first.run_until(end);
             for thread in threads {
                 let other = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -255,7 +255,7 @@ impl Network {
 
     /// Whether the system gave the threads real-time priority, so that other work steps back.
     pub fn real_time(&self) -> bool {
-        self.drivers.iter().all(|driver| driver.real_time)
+        self.drivers.iter().all(|driver| driver.sleeper.real_time)
     }
 
     /// Where a node's socket is.

@@ -1,4 +1,12 @@
-//! What the system can do for a thread that has to be on time.
+//! What the system can do for a thread that has to be on time, and what the thread does itself.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, Timespec};
+use tollway_law::Time;
+
+use crate::clock::Clock;
+use crate::error::Error;
 
 /// While it lives, the calling thread's sleeps end on time and, where the system allows it, other work steps back.
 ///
@@ -54,3 +62,69 @@ fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
     // SAFETY: the kernel reads `parameters`, which outlives the call, and keeps nothing; 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
+
+/// Waits for something to read until deadlines that no sleep would meet.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    /// Other work steps back.
+    pub(crate) real_time: bool,
+    /// When it last slept.
+    rested: Time,
+    /// What the poll's wake-ups usually overshoot, ns: so long before a deadline the thread stops sleeping.
+    overshoot: u64,
+}
+
+impl Default for Sleeper {
+    fn default() -> Sleeper {
+        Sleeper { real_time: false, rested: Time::ZERO, overshoot: 50_000 }
+    }
+}
+
+impl Sleeper {
+    /// Waits for something to read, or until shortly before `deadline`; the rest of the time the caller looks again and
+    /// again, since no sleep ends on the microsecond. Answers how many of `fds` have something.
+    pub(crate) fn wait(
+        &mut self,
+        clock: &Clock,
+        fds: &mut [PollFd<'_>],
+        deadline: Time,
+    ) -> Result<usize, Error> {
+        if self.real_time && clock.now().saturating_sub(self.rested) > AWAKE {
+            // A real-time thread that never sleeps is stopped by the kernel for 50 ms in each second: better short
+            // rests than that.
+            std::thread::sleep(REST);
+            self.rested = clock.now();
+        }
+        let before = clock.now();
+        let span = deadline.saturating_sub(before).0.saturating_sub(self.overshoot + self.overshoot / 2);
+        let timeout =
+            Timespec { tv_sec: (span / 1_000_000_000) as i64, tv_nsec: (span % 1_000_000_000) as _ };
+        let ready = loop {
+            match rustix::event::poll(fds, Some(&timeout)) {
+                Ok(ready) => break ready,
+                // The interrupt handler has done its work; the run's owner asks for its flag.
+                Err(rustix::io::Errno::INTR) => break 0,
+                Err(rustix::io::Errno::AGAIN) => {}
+                Err(error) => return Err(Error::Wait(error.into())),
+            }
+        };
+        if span > 0 && ready == 0 {
+            let now = clock.now();
+            let slept = now.saturating_sub(before).0;
+            if slept * 2 > REST.as_nanos() as u64 {
+                self.rested = now;
+            }
+            let over = slept.saturating_sub(span).min(MOST_OVERSHOOT);
+            self.overshoot = (self.overshoot * 15 + over) / 16;
+            self.overshoot = self.overshoot.max(LEAST_OVERSHOOT);
+        }
+        Ok(ready)
+    }
+}
+
+/// How long a real-time thread goes without sleep at most, and how long it then does.
+const AWAKE: Time = Time::from_millis(1);
+const REST: Duration = Duration::from_micros(100);
+/// Bounds of what sleeps are taken to overshoot, ns.
+const LEAST_OVERSHOOT: u64 = 5_000;
+const MOST_OVERSHOOT: u64 = 150_000;

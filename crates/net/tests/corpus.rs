@@ -1,8 +1,12 @@
-//! The fuzz target's corpus, replayed without a fuzzer.
+//! The fuzz targets' corpora, replayed without a fuzzer.
 
 #[path = "../../../fuzz/src/hosts.rs"]
 #[allow(unreachable_pub)]
 mod hosts;
+#[cfg(target_os = "linux")]
+#[path = "../../../fuzz/src/packets.rs"]
+#[allow(unreachable_pub)]
+mod packets;
 
 use std::path::Path;
 
@@ -12,10 +16,20 @@ fn the_corpus_is_harmless() {
         eprintln!("SKIPPED: no UDP socket on loopback here");
         return;
     }
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/host");
+    replay("host", hosts::strangers);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn packets_of_programs_are_read_or_refused() {
+    replay("ip", packets::ip);
+}
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(files.len() >= 3);
     for file in files {
-        hosts::strangers(&std::fs::read(file).unwrap());
+        run(&std::fs::read(file).unwrap());
     }
 }

@@ -35,6 +35,7 @@ fn path(xcp: bool, threads: usize) -> Network {
             from,
             to,
             rate,
+            trace: None,
             delay: Time::from_millis(delay),
             overhead: 0,
             law: if xcp { XcpConfig::default().build(rate) } else { AnyLink::DropTail(DropTail) },

@@ -11,6 +11,7 @@ pub mod machine;
 pub mod packet;
 pub mod port;
 pub mod stamp;
+pub mod trace;
 pub mod transport;
 
 pub use encoding::Encoding;

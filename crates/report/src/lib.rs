@@ -18,6 +18,8 @@ pub mod claim;
 pub mod compare;
 mod data;
 mod deviation;
+#[cfg(target_os = "linux")]
+pub mod exec;
 mod experiment;
 mod gallery;
 pub mod grid;

@@ -1,8 +1,11 @@
 //! The scenario file, what it resolves to, running it, and the result tables.
 //!
 //! What a user writes ([`mod@file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
-//! ([`run`]); what is measured goes into [`tables`].
+//! ([`run`]); what is measured goes into [`tables`]. Programs run over the network of a
+//! plan by `exec`, on Linux.
 
+#[cfg(target_os = "linux")]
+pub mod exec;
 pub mod file;
 pub mod import;
 pub mod plan;

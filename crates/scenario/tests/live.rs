@@ -103,6 +103,27 @@ fn workloads_changes_losses_and_both_directions_run_live() {
 }
 
 #[test]
+fn a_trace_is_replayed_live() {
+    if !sockets() {
+        return;
+    }
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Two packets every 5 ms: 4.8 Mb/s.
+    std::fs::write(dir.join("five.trace"), "5\n5\n").unwrap();
+    let text = DUMBBELL
+        .replace("rate = \"5 Mbps\"", "trace = \"five.trace\"")
+        .replace("law = \"xcp\"\n    [flow", "[flow")
+        .replace("law = \"xcp\"\n    [flow.f.xcp]\n    pacing = true", "law = \"cubic\"");
+    let file = dir.join("replayed.toml").display().to_string();
+    let scenario = Scenario::parse::<&str>(&file, &text, &[]).unwrap();
+    let options = Options { engine: EngineKind::Live, outputs: Outputs::memory(), ..Options::default() };
+    let finished = run(&scenario.variants()[0].plan, &options).unwrap();
+    // 800 opportunities in two seconds, and no packet without one.
+    let delivered = finished.run.census.delivered;
+    assert!((400..=1700).contains(&delivered), "{delivered}");
+}
+
+#[test]
 fn a_run_can_be_ended_early() {
     if !sockets() {
         return;

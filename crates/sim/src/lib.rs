@@ -19,7 +19,6 @@ mod scheduler;
 mod slab;
 mod source;
 mod tap;
-mod trace;
 
 pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
 pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
@@ -27,4 +26,4 @@ pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};
 pub use tollway_proto::port::ControlInterval;
-pub use trace::{Trace, TraceError};
+pub use tollway_proto::trace::{Trace, TraceError};

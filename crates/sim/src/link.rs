@@ -5,11 +5,11 @@ use rand_pcg::Pcg64Mcg;
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
+use tollway_proto::trace::{Cursor, Trace};
 use tollway_proto::{Fifo, Flags, Packet, Port};
 
 use crate::meter::Watch;
 use crate::slab::Slab;
-use crate::trace::{Cursor, Trace};
 
 /// Names one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

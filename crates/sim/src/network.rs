@@ -6,6 +6,7 @@ use tollway_law::link::AnyLink;
 use tollway_law::meter::{FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlInterval, ControlLog, Limit};
+use tollway_proto::trace::Trace;
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
@@ -14,7 +15,6 @@ use crate::scheduler::Scheduler;
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceId, SourceSpec};
 use crate::tap::{Fate, Origin, Sighting, Tap};
-use crate::trace::Trace;
 
 /// A simulated network: links, flows between machines of kind `M`, cross-traffic.
 ///

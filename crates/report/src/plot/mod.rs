@@ -224,6 +224,25 @@ impl Row {
             }
         }
 
+        // A utilisation's top is 1, whatever is reached.
+        let top = (spec.y == "utilisation").then_some(1.0);
+        row.fill(panels, (from, until), top);
+        for panel in &mut row.panels {
+            // What comes first is drawn last, and a broken line lets the one beneath be seen.
+            panel.curves.sort_by_key(|c| spec.reference.as_ref().is_none_or(|r| r.name != c.name));
+        }
+        row
+    }
+
+    /// One panel of `lines` over time, from the beginning to `until` seconds.
+    pub(crate) fn of_lines(title: &str, lines: Vec<Line>, until: f64) -> Row {
+        let mut row = Row { title: title.into(), x_title: "time (s)".into(), ..Row::default() };
+        row.fill(vec![(String::new(), lines)], (0.0, until), None);
+        row
+    }
+
+    /// Puts the lines of each panel on common scales, each name in one colour.
+    fn fill(&mut self, panels: Vec<(String, Vec<Line>)>, (from, until): (f64, f64), top: Option<f64>) {
         let mut names: Vec<String> = Vec::new();
         for (name, _) in panels.iter().flat_map(|(_, curves)| curves) {
             if !names.contains(name) {
@@ -233,23 +252,18 @@ impl Row {
         let values =
             || panels.iter().flat_map(|(_, c)| c).flat_map(|(_, p)| p).map(|p| p.1).filter(|v| v.is_finite());
         let (low, high) = (values().fold(0.0, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-        // A utilisation's top is 1, whatever is reached.
-        let high = if spec.y == "utilisation" { 1.0 } else { high };
-        row.x = Axis::new(from, until, TIME_TICKS, false);
-        row.y = Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true);
-        row.panels = panels
+        let high = top.unwrap_or(high);
+        self.x = Axis::new(from, until, TIME_TICKS, false);
+        self.y = Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true);
+        self.panels = panels
             .into_iter()
             .map(|(label, curves)| {
                 let colour = |name: &String| names.iter().position(|n| n == name).unwrap_or(0);
                 let curve = |(name, points)| Curve { colour: colour(&name), name, points };
-                let mut curves: Vec<Curve> = curves.into_iter().map(curve).collect();
-                // What comes first is drawn last, and a broken line lets the one beneath be seen.
-                curves.sort_by_key(|c| spec.reference.as_ref().is_none_or(|r| r.name != c.name));
-                Panel { label, curves }
+                Panel { label, curves: curves.into_iter().map(curve).collect() }
             })
             .collect();
-        row.legend = names.into_iter().enumerate().map(|(i, n)| (n, i)).collect();
-        row
+        self.legend = names.into_iter().enumerate().map(|(i, n)| (n, i)).collect();
     }
 }
 

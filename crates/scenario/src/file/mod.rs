@@ -48,6 +48,8 @@ pub use error::{Mistake, ScenarioError};
 pub use grid::Coordinate;
 pub use reference::{reference_markdown, schema};
 pub(crate) use resolve::matches;
+#[cfg(target_os = "linux")]
+pub(crate) use route::Router;
 
 use error::{At, Mistakes, Sources};
 use files::Files;

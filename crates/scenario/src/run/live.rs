@@ -74,9 +74,6 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
         ));
     }
     for link in &plan.links {
-        if link.trace.is_some() {
-            return Err(unsupported(format!("link.{}.trace", link.section), "replays no traces yet", SIM));
-        }
         if link.meter.is_some() {
             return Err(unsupported(format!("link.{}.meter", link.section), "has no meters yet", SIM));
         }
@@ -133,24 +130,26 @@ pub(super) fn no_capture() -> Unsupported {
 /// The live network, with the plan's nodes and links.
 pub(super) fn network(plan: &Plan) -> Result<(Live, Vec<LinkId>), RunError> {
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
-    let specs: Vec<net::LinkSpec> = plan
-        .links
-        .iter()
-        .enumerate()
-        .map(|(i, link)| net::LinkSpec {
-            from: link.from.0,
-            to: link.to.0,
-            rate: link.rate,
-            delay: link.delay,
-            overhead: link.overhead,
-            law: link_law(plan, i),
-            limit: link.limit,
-            queues: queues(plan, i),
-        })
-        .collect();
+    let specs = link_specs(plan);
     let network = net::Network::new(&names, &specs, plan.seed, threads(plan))?;
     let live = Live { network, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
+}
+
+/// The plan's links as the live engine wants them.
+pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
+    let spec = |(i, link): (usize, &crate::plan::Link)| net::LinkSpec {
+        from: link.from.0,
+        to: link.to.0,
+        rate: link.rate,
+        trace: link.trace.clone(),
+        delay: link.delay,
+        overhead: link.overhead,
+        law: link_law(plan, i),
+        limit: link.limit,
+        queues: queues(plan, i),
+    };
+    plan.links.iter().enumerate().map(spec).collect()
 }
 
 /// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.

@@ -21,6 +21,8 @@ use build::Built;
 use engine::Engine;
 
 pub use capture::{Capture, CaptureError, variant_path};
+#[cfg(target_os = "linux")]
+pub(crate) use live::link_specs;
 pub use live::{LiveInfo, Unsupported};
 pub use watch::Watch;
 

@@ -119,7 +119,7 @@ impl Trace {
 
 /// Where a link is in its trace.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     trace: Trace,
     /// The next opportunity: index, and the start of the period it is in.
     next: usize,
@@ -130,12 +130,13 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(trace: Trace) -> Cursor {
+    /// At the beginning of `trace`.
+    pub fn new(trace: Trace) -> Cursor {
         Cursor { trace, next: 0, period_began: 0, used_at: 0, left: 0 }
     }
 
     /// Nothing waited up to and including `now`: the opportunities until then are lost.
-    pub(crate) fn forgo(&mut self, now: Time) {
+    pub fn forgo(&mut self, now: Time) {
         self.left = 0;
         if self.at() > now.0 {
             return;
@@ -148,7 +149,7 @@ impl Cursor {
     }
 
     /// Delivers `bytes` that have waited since before the next opportunity; answers when the last of them leaves.
-    pub(crate) fn deliver(&mut self, mut bytes: u64) -> Time {
+    pub fn deliver(&mut self, mut bytes: u64) -> Time {
         while bytes > self.left {
             bytes -= self.left;
             self.left = Trace::OPPORTUNITY;

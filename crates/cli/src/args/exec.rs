@@ -1,0 +1,106 @@
+//! `tollway exec` and `tollway shell`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXEC_EXAMPLES: &str = "\
+Examples:
+  tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
+  tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
+  tollway exec --link '10Mbps 20ms' --serve 'iperf3 -s' -- iperf3 -c server
+  tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq";
+
+const EXEC_MORE: &str = "\
+Examples:
+  tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
+      `server` is this machine at the other end of the link: what listens for TCP here is found there.
+  tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
+      Towards the program by a recording, from it at a rate. Each way takes 30 ms.
+  tollway exec --link '10Mbps 20ms limit=1BDP loss=0.1%' --serve 'iperf3 -s' -- iperf3 -c server
+      A server of its own at the other end, started before the program and ended after it.
+  tollway exec --link 1Gbps --publish 80:8080 --json -- wget -qO- http://server/
+      Only this machine's port 8080, as `server`'s port 80. What the program prints goes to standard
+      error; standard output has one JSON object.
+  tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
+      What Mahimahi's shells would be.
+  tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq
+      A scenario's network: every node has a name and an address; its own flows do not run.
+
+No privilege is needed where the kernel lets users have namespaces; nothing reaches a network outside.
+More: docs/src/exec.md.
+
+Exit status: the program's; 128 and the signal's number if a signal ended it; 124 after --timeout; 125 if the
+network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command line is wrong.";
+
+/// The network of `tollway exec` and `tollway shell`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Over {
+    /// The scenario file whose network it is, unless links are given in words.
+    #[arg(conflicts_with_all = ["link", "mahimahi"], required_unless_present_any = ["link", "mahimahi"])]
+    pub(crate) file: Option<PathBuf>,
+    /// The link from `server` to the program, and back: rate or trace=FILE, one-way delay, law, key=value.
+    #[arg(long, value_name = "WORDS", conflicts_with = "mahimahi")]
+    pub(crate) link: Option<String>,
+    /// The link from the program to `server`, where it differs.
+    #[arg(long, value_name = "WORDS", requires = "link")]
+    pub(crate) link_up: Option<String>,
+    /// A chain of Mahimahi's shells instead: mm-delay, mm-link, mm-loss.
+    #[arg(long, value_name = "SHELLS")]
+    pub(crate) mahimahi: Option<String>,
+    /// The node of the file where the program runs; its first if left out.
+    #[arg(long, value_name = "NODE", requires = "file")]
+    pub(crate) node: Option<String>,
+    /// The variant of the file, if it has some; its first if left out.
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) variant: Option<String>,
+    /// Set a key of the file, or of the links' (`link.down.…`, `link.up.…`), otherwise. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) sets: Vec<String>,
+    /// Draw every random choice from this seed.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Run this shell command at a node (`server` if none is named) meanwhile. May be given several times.
+    #[arg(long, value_name = "[NODE=]COMMAND")]
+    pub(crate) serve: Vec<String>,
+    /// Let a node's port lead to this machine's: [NODE:]PORT[:PORT HERE][/udp], or `none`, or `all` TCP ports in use, which
+    /// is so if neither this nor --serve is given. May be given several times.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) publish: Vec<String>,
+    /// End the program after so long: `30s`, `5 min`, or a number of seconds.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+    /// Print one JSON object on standard output; what the program prints goes to standard error.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a page, a picture and tables of rates and queues over time to this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the program's packets as a pcap file for Wireshark.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Print no report, only warnings.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Run a program over an emulated network, and say what happened to its packets.
+///
+/// The program is any; its packets are real and the kernel's, the links are the scenario file's with all their laws.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXEC_EXAMPLES, after_long_help = EXEC_MORE)]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) over: Over,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Open a shell at a node of an emulated network.
+///
+/// As `tollway exec`, with your shell for a program.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    pub(crate) over: Over,
+}

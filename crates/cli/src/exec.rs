@@ -1,0 +1,200 @@
+//! `tollway exec`, `tollway shell`, `tollway clean`: programs over emulated networks.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use miette::miette;
+use tollway_law::Time;
+use tollway_report::exec::Account;
+use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Publish, Spec};
+use tollway_scenario::file::Scenario;
+
+use crate::args::Over;
+use crate::fail::Failure;
+use crate::terminal;
+
+pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failure> {
+    let scenario = network(over)?;
+    let variant = match &over.variant {
+        None => &scenario.variants()[0],
+        Some(name) => scenario.variant(name).ok_or_else(|| {
+            let known: Vec<&str> = scenario.variants().iter().map(|v| v.name.as_str()).collect();
+            Failure::input(miette!(
+                help = format!("it has {}", known.join(", ")),
+                "the file has no variant `{name}`"
+            ))
+        })?,
+    };
+    let plan = &variant.plan;
+    let spec = spec(over, plan, program)?;
+    let privilege = Privilege::acquire().map_err(not_set_up)?;
+    let outcome = exec::run(&spec).map_err(not_set_up)?;
+
+    let account = Account::new(plan, &spec, &outcome, privilege);
+    let drawn = match &over.out {
+        Some(folder) => {
+            account.draw(folder).map_err(|error| Failure::with_code(miette!("{error}"), FAILED))?
+        }
+        None => Vec::new(),
+    };
+    if over.json {
+        terminal::say_json(&account);
+    } else if !over.quiet {
+        // The program's output is its own: what is said of it goes to standard error.
+        eprint!("\n{}", account.to_text(terminal::width()));
+        drawn.iter().for_each(|path| eprintln!("wrote {}", path.display()));
+    }
+    if let Some(warning) = account.warning() {
+        eprintln!("{warning}");
+    }
+    Ok(exit_code(&outcome))
+}
+
+pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {
+    let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    exec(over, &[shell])
+}
+
+pub(crate) fn clean() -> Result<ExitCode, Failure> {
+    let ended = exec::clean();
+    if ended.is_empty() {
+        terminal::say("nothing is left of any run\n");
+    }
+    for (pid, name) in ended {
+        terminal::say(format_args!("ended process {pid} ({name})\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The scenario: a file, or what a few words say.
+fn network(over: &Over) -> Result<Scenario, Failure> {
+    let mut sets = over.sets.clone();
+    sets.extend(over.seed.map(|seed| format!("seed={seed}")));
+    if let Some(file) = &over.file {
+        return Ok(Scenario::load(file, &sets)?);
+    }
+    let (option, text) = match (&over.link, &over.mahimahi) {
+        (_, Some(shells)) => ("--mahimahi", exec::chain(shells, 1)),
+        (link, None) => {
+            ("--link", exec::two_nodes(link.as_deref().unwrap_or_default(), over.link_up.as_deref(), 1))
+        }
+    };
+    let text = text.map_err(|error| Failure::input(miette!("`{option}`: {error}")))?;
+    Ok(Scenario::parse(option, &text, &sets)?)
+}
+
+/// What to run over `plan`.
+fn spec(over: &Over, plan: &tollway_scenario::plan::Plan, program: &[OsString]) -> Result<Spec, Failure> {
+    let mesh = exec::mesh(plan).map_err(|error| Failure::input(miette!("{error}")))?;
+    let find = |name: &str| {
+        let at = mesh.nodes.iter().position(|node| node == name).map(|at| at as u32);
+        let known = mesh.nodes.join(", ");
+        at.ok_or_else(|| {
+            Failure::input(miette!(help = format!("there are {known}"), "there is no node `{name}`"))
+        })
+    };
+    let node = over.node.as_deref().map_or(Ok(0), find)?;
+    let in_words = over.file.is_none();
+    // In words, the far end is the last node; a file says itself.
+    let other = if in_words { mesh.nodes.len() as u32 - 1 } else { u32::from(node == 0) };
+    let mut servers = Vec::new();
+    for text in &over.serve {
+        let named = text.split_once('=').and_then(|(name, command)| Some((find(name).ok()?, command)));
+        servers.push(match named {
+            Some((node, command)) => (node, command.to_owned()),
+            None if in_words || mesh.nodes.len() == 2 => (other, text.clone()),
+            None => {
+                let help = "write it like `--serve NODE='iperf3 -s'`";
+                return Err(Failure::input(miette!(
+                    help = help,
+                    "`--serve {text}` names no node of the file"
+                )));
+            }
+        });
+    }
+    let mut published = Vec::new();
+    let mut publish_all = over.publish.is_empty() && over.serve.is_empty();
+    for text in &over.publish {
+        match text.as_str() {
+            "none" => {}
+            "all" => publish_all = true,
+            text => published.push(publish(text, other, &find)?),
+        }
+    }
+    let timeout = over.timeout.as_deref().map(span).transpose()?;
+    let aliases =
+        if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
+    Ok(Spec {
+        mesh,
+        train: exec::longest_train(plan),
+        aliases,
+        program: program.to_vec(),
+        node,
+        servers,
+        published,
+        publish_all,
+        timeout,
+        stdout_aside: over.json,
+        capture: over.pcap.clone(),
+    })
+}
+
+/// `[NODE:]PORT[:PORT HERE][/udp]`.
+fn publish(text: &str, other: u32, find: &dyn Fn(&str) -> Result<u32, Failure>) -> Result<Publish, Failure> {
+    let wrong = || {
+        let help = "write it like `--publish 80`, `--publish 80:8080`, `--publish hq:53:5353/udp`";
+        Failure::input(miette!(help = help, "`--publish {text}` names no port"))
+    };
+    let (ports, udp) = match text.rsplit_once('/') {
+        Some((ports, "udp")) => (ports, true),
+        Some((ports, "tcp")) => (ports, false),
+        Some(_) => return Err(wrong()),
+        None => (text, false),
+    };
+    let mut parts: Vec<&str> = ports.split(':').collect();
+    let node = match parts[0].parse::<u16>() {
+        Err(_) if parts.len() > 1 => find(parts.remove(0))?,
+        _ => other,
+    };
+    let number = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0).ok_or_else(wrong);
+    let (port, host) = match parts[..] {
+        [port] => (number(port)?, number(port)?),
+        [port, host] => (number(port)?, number(host)?),
+        _ => return Err(wrong()),
+    };
+    Ok(Publish { node, port, host, udp })
+}
+
+/// A time, or a number of seconds.
+fn span(text: &str) -> Result<Duration, Failure> {
+    let span = text.parse::<Time>().or_else(|error| match text.parse::<f64>() {
+        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(Time::from_secs_f64(seconds)),
+        _ => Err(Failure::input(miette!("`--timeout`: {error}"))),
+    })?;
+    Ok(Duration::from_nanos(span.0))
+}
+
+fn not_set_up(error: Error) -> Failure {
+    let code = match &error {
+        Error::Program { source, .. } if source.kind() == std::io::ErrorKind::NotFound => NOT_FOUND,
+        Error::Program { .. } => NOT_RUNNABLE,
+        _ => FAILED,
+    };
+    Failure::with_code(miette!("{error}"), code)
+}
+
+/// The program's exit status, as a shell and `timeout` would tell it.
+fn exit_code(outcome: &Outcome) -> ExitCode {
+    ExitCode::from(match outcome.ended {
+        Ended::Exited(code) => code as u8,
+        Ended::Signalled(signal) => 128u8.wrapping_add(signal as u8),
+        Ended::TimedOut => TIMED_OUT,
+    })
+}
+
+/// As with `timeout`, `env` and their like.
+const TIMED_OUT: u8 = 124;
+const FAILED: u8 = 125;
+const NOT_RUNNABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;

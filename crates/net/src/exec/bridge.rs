@@ -1,0 +1,189 @@
+//! The loop between interfaces and emulated links.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use tollway_law::Time;
+
+use super::capture::Tap;
+use super::mesh::{FlowRecord, Mesh, MeshSpec, Strays};
+use super::tun::{self, Tun};
+use crate::clock::Clock;
+use crate::emulator::LinkStats;
+use crate::error::Error;
+use crate::lateness::Lateness;
+use crate::punctual::{Punctual, Sleeper};
+
+/// What one link did.
+#[derive(Clone, Debug)]
+pub struct LinkRecord {
+    /// Totals; the queue's figures are those of the last interval.
+    pub total: LinkStats,
+    /// How long packets waited at its port.
+    pub waits: Lateness,
+    /// Packets that were at the port or on the wire when the run ended.
+    pub held: u64,
+    /// The totals at the end of each interval of [`Mesh::INTERVAL`], the queue's figures for the interval.
+    pub intervals: Vec<LinkStats>,
+}
+
+/// What the emulator saw.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// How long it ran.
+    pub elapsed: Time,
+    /// By link.
+    pub links: Vec<LinkRecord>,
+    /// Every flow, each way by itself.
+    pub flows: Vec<FlowRecord>,
+    /// Packets that were on no link.
+    pub strays: Strays,
+    /// Packets that the kernel would not take back.
+    pub refused: u64,
+    /// Packets handed to the kernel after the instant at which they arrived.
+    pub lateness: Lateness,
+    /// Whether other work stepped back for it.
+    pub real_time: bool,
+    /// Processor time it took.
+    pub cpu: Time,
+}
+
+/// Interfaces with links between them.
+pub(crate) struct Bridge {
+    mesh: Mesh,
+    /// By node.
+    tuns: Vec<Tun>,
+    /// Readable once the run is over.
+    stop: OwnedFd,
+    tap: Option<Tap>,
+    clock: Clock,
+    sleeper: Sleeper,
+    lateness: Lateness,
+    refused: u64,
+    intervals: Vec<Vec<LinkStats>>,
+    /// When the present interval ends.
+    next_interval: Time,
+}
+
+impl Bridge {
+    pub(crate) fn new(spec: &MeshSpec, tuns: Vec<Tun>, stop: OwnedFd, tap: Option<Tap>) -> Bridge {
+        Bridge {
+            mesh: Mesh::new(spec, tun::VNET_LEN),
+            tuns,
+            stop,
+            tap,
+            clock: Clock::starting_at(Time::ZERO),
+            sleeper: Sleeper::default(),
+            lateness: Lateness::default(),
+            refused: 0,
+            intervals: vec![Vec::new(); spec.links.len()],
+            next_interval: Mesh::INTERVAL,
+        }
+    }
+
+    /// Carries packets until `stop` is readable; hands the capture back.
+    pub(crate) fn run(mut self) -> Result<(Record, Option<Tap>), Error> {
+        let punctual = Punctual::thread();
+        self.sleeper.real_time = punctual.is_real_time();
+        self.clock = Clock::starting_at(Time::ZERO);
+        let cpu = crate::driver::thread_cpu();
+        let tuns = std::mem::take(&mut self.tuns);
+        let stop = self.stop.try_clone().map_err(Error::Wait)?;
+        let mut fds: Vec<PollFd<'_>> = tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)).collect();
+        fds.push(PollFd::new(&stop, PollFlags::IN));
+        let mut buffer = vec![0u8; tun::VNET_LEN + (1 << 16)];
+        let mut at_once = false;
+        loop {
+            let now = self.clock.now();
+            while self.next_interval <= now {
+                self.mesh.handle_timeout(self.next_interval);
+                self.close_interval(self.next_interval);
+                self.next_interval += Mesh::INTERVAL;
+            }
+            self.mesh.handle_timeout(now);
+            self.deliver(&tuns);
+            let deadline = if at_once { now } else { self.mesh.poll_timeout().min(self.next_interval) };
+            let ready = self.sleeper.wait(&self.clock, &mut fds, deadline)?;
+            at_once = false;
+            if ready == 0 {
+                continue;
+            }
+            if !fds[tuns.len()].revents().is_empty() {
+                break;
+            }
+            for (node, tun) in tuns.iter().enumerate() {
+                if fds[node].revents().contains(PollFlags::IN) {
+                    at_once |= self.read(node as u32, tun, &mut buffer, &tuns)?;
+                }
+            }
+        }
+        let elapsed = self.clock.now();
+        self.mesh.handle_timeout(elapsed);
+        self.deliver(&tuns);
+        self.close_interval(elapsed);
+        let intervals = std::mem::take(&mut self.intervals);
+        let mut links = Vec::with_capacity(intervals.len());
+        for (i, intervals) in intervals.into_iter().enumerate() {
+            let total = self.mesh.read_link(elapsed, i);
+            let (waits, held) = self.mesh.waits(i);
+            links.push(LinkRecord { total, waits, held, intervals });
+        }
+        let record = Record {
+            elapsed,
+            links,
+            flows: self.mesh.flows(),
+            strays: self.mesh.strays(),
+            refused: self.refused,
+            lateness: self.lateness,
+            real_time: self.sleeper.real_time,
+            cpu: crate::driver::thread_cpu().saturating_sub(cpu),
+        };
+        Ok((record, self.tap))
+    }
+
+    /// Takes what programs at a node have sent; answers whether there may be more.
+    fn read(&mut self, node: u32, tun: &Tun, buffer: &mut [u8], tuns: &[Tun]) -> Result<bool, Error> {
+        for _ in 0..BATCH {
+            if self.clock.now() >= self.next_interval {
+                break; // What comes now belongs to the next.
+            }
+            let read =
+                tun.read(buffer).map_err(|source| Error::Namespace { action: "read packets", source })?;
+            let Some(len) = read else { return Ok(false) };
+            let now = self.clock.now();
+            let frame = &buffer[..len];
+            if let Some(tap) = &mut self.tap {
+                tap.note(now, node, frame.get(tun::VNET_LEN..).unwrap_or_default());
+            }
+            self.mesh.handle_frame(now, node, frame, tun::segment_of(frame));
+            self.deliver(tuns);
+        }
+        Ok(true)
+    }
+
+    /// Hands what has arrived to the kernel.
+    fn deliver(&mut self, tuns: &[Tun]) {
+        while let Some(delivery) = self.mesh.poll_delivery() {
+            let frame = self.mesh.frame(delivery);
+            if let Some(tap) = &mut self.tap {
+                tap.note(delivery.at, delivery.node, &frame[tun::VNET_LEN..]);
+            }
+            let taken = tuns[delivery.node as usize].write(frame).is_ok();
+            self.lateness.note(self.clock.now().saturating_sub(delivery.at), 1);
+            self.refused += u64::from(!taken);
+            self.mesh.release(delivery, taken);
+        }
+    }
+
+    fn close_interval(&mut self, at: Time) {
+        for (link, intervals) in self.intervals.iter_mut().enumerate() {
+            intervals.push(self.mesh.read_link(at, link));
+        }
+    }
+}
+
+/// Packets read from an interface before the others have their turn.
+const BATCH: usize = 64;
+/// How long an end is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);

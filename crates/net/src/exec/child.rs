@@ -1,0 +1,164 @@
+//! Programs in namespaces, and the signals meant for them.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::namespace::{self, Namespace};
+
+/// A program that runs in a namespace.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Its process group's number, which is its own if it was started with one.
+    pub(crate) pid: Pid,
+    handle: OwnedFd,
+    done: Receiver<io::Result<ExitStatus>>,
+    ended: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts `command` in `namespace`, where `names` resolve. It is killed should this process die first.
+    pub(crate) fn start(
+        namespace: &Namespace,
+        names: &[(String, Ipv4Addr)],
+        mut command: Command,
+        signals: &Signals,
+    ) -> io::Result<Running> {
+        let (started, starting) = mpsc::channel::<io::Result<(Pid, OwnedFd)>>();
+        let (ended, done) = mpsc::channel();
+        let (namespace, names) = (namespace.again()?, names.to_vec());
+        prepare(&mut command, signals.before);
+        // The thread lives as long as the program: it is the thread's death that the kernel tells the program of.
+        std::thread::Builder::new().name("tollway-program".into()).spawn(move || {
+            let mut spawn = || -> io::Result<_> {
+                namespace.enter()?;
+                namespace::resolve_names(&names)?;
+                let child = command.spawn()?;
+                let pid = Pid::from_child(&child);
+                Ok((child, pid, rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+            };
+            match spawn() {
+                Err(error) => drop(started.send(Err(error))),
+                Ok((mut child, pid, handle)) => {
+                    let _ = started.send(Ok((pid, handle)));
+                    let _ = ended.send(child.wait());
+                }
+            }
+        })?;
+        let (pid, handle) = starting.recv().map_err(io::Error::other)??;
+        Ok(Running { pid, handle, done, ended: None })
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = match self.done.try_recv() {
+                Ok(Ok(status)) => Some(status),
+                // Whoever can't be waited for is gone.
+                Ok(Err(_)) | Err(mpsc::TryRecvError::Disconnected) => Some(ExitStatus::from_raw(0)),
+                Err(mpsc::TryRecvError::Empty) => None,
+            };
+        }
+        self.ended
+    }
+
+    /// The same, waiting for it for a while.
+    pub(crate) fn await_end(&mut self, most: Duration) -> Option<ExitStatus> {
+        if self.ended.is_none()
+            && let Ok(Ok(status)) = self.done.recv_timeout(most)
+        {
+            self.ended = Some(status);
+        }
+        self.ended()
+    }
+
+    /// Sends it a signal; one that is gone already gets none.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = rustix::process::pidfd_send_signal(&self.handle, signal);
+    }
+
+    /// Ends it and the rest of its process group, which is its own: gently at first.
+    pub(crate) fn end_group(&mut self) {
+        if self.ended().is_none() {
+            let _ = rustix::process::kill_process_group(self.pid, Signal::TERM);
+            if self.await_end(Duration::from_millis(300)).is_none() {
+                let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+                self.await_end(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+/// Has the kernel kill the program when the thread that starts it dies, and gives it the signals that are held from us.
+#[expect(
+    unsafe_code,
+    reason = "the standard library has no safe way to make system calls between fork and exec"
+)]
+fn prepare(command: &mut Command, mask: libc::sigset_t) {
+    let ask = move || {
+        // SAFETY: `mask` is what pthread_sigmask wrote, and the call may be made after fork.
+        unsafe {
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+        }
+        Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+    };
+    // SAFETY: the closure makes two system calls, takes no lock and allocates nothing.
+    unsafe {
+        command.pre_exec(ask);
+    }
+}
+
+/// Signals that would end this process wait here instead, as long as this lives.
+pub(crate) struct Signals {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Keeps interrupt, hang-up and termination from this thread and those it starts, and SIGCHLD for waking up.
+    #[expect(unsafe_code, reason = "no safe wrapper of the calls on signal sets among our dependencies")]
+    pub(crate) fn hold() -> Signals {
+        // SAFETY: a zeroed set is a valid argument of sigemptyset, which makes it empty; the calls write to these two only.
+        unsafe {
+            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+            Signals { set, before }
+        }
+    }
+
+    /// Waits for a signal for at most `most`. A signal that the terminal sent has reached the program by itself, since both are in
+    /// its foreground: such a one is not answered.
+    #[expect(unsafe_code, reason = "no safe wrapper of sigtimedwait(2) among our dependencies")]
+    pub(crate) fn wait(&self, most: Duration) -> Option<Signal> {
+        let most = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
+        // SAFETY: the kernel reads `set` and `most`, writes to `info`, and keeps nothing; all three outlive the call.
+        let (number, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            (libc::sigtimedwait(&raw const self.set, &raw mut info, &raw const most), info)
+        };
+        if number <= 0 || number == libc::SIGCHLD || info.si_code == libc::SI_KERNEL {
+            return None;
+        }
+        Signal::from_named_raw(number)
+    }
+}
+
+impl Drop for Signals {
+    #[expect(unsafe_code, reason = "no safe wrapper of pthread_sigmask(3) among our dependencies")]
+    fn drop(&mut self) {
+        // SAFETY: `before` is what pthread_sigmask itself wrote.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+        }
+    }
+}

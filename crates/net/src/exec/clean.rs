@@ -1,0 +1,89 @@
+//! What a run that was killed leaves behind, and how it is found.
+//!
+//! Namespaces, interfaces and mounts die with the processes that hold them, and a run's own programs are killed with it. What can
+//! stay is what those programs have started themselves. All of it carries the run's mark in its environment.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal};
+
+/// The mark that programs of this process's runs carry: who it is, for as long as anybody may ask.
+pub(crate) fn mark() -> String {
+    let me = std::process::id();
+    format!("{me}.{}", started(me).unwrap_or(0))
+}
+
+/// Ends every process that belongs to a run whose `tollway` is gone, and removes its files; answers who was ended.
+pub fn clean() -> Vec<(u32, String)> {
+    let mut ended = Vec::new();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if !mark_in(&environment).is_some_and(is_over) {
+            continue;
+        }
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if let Some(process) = Pid::from_raw(pid as i32)
+            && rustix::process::kill_process(process, Signal::KILL).is_ok()
+        {
+            ended.push((pid, name.trim().to_owned()));
+        }
+    }
+    // A file of names that a run was killed before it could take back.
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(HOSTS));
+        let owner = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    ended
+}
+
+/// The run that a process's environment says it belongs to.
+fn mark_in(environment: &[u8]) -> Option<&str> {
+    let prefix = format!("{MARK}=").into_bytes();
+    let value = environment.split(|&byte| byte == 0).find_map(|entry| entry.strip_prefix(&prefix[..]))?;
+    std::str::from_utf8(value).ok()
+}
+
+/// Whether nobody is there any more whose mark this is.
+fn is_over(mark: &str) -> bool {
+    let parts = mark.split_once('.').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
+    // What is no mark of ours is nobody's to end.
+    parts.is_some_and(|(pid, at): (u32, u64)| started(pid) != Some(at))
+}
+
+/// When a process was started, in the kernel's ticks (proc_pid_stat(5), field 22).
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold spaces and brackets.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The variable with the mark.
+pub(crate) const MARK: &str = "TOLLWAY_RUN";
+/// How the names of files with hosts begin; the process's number follows.
+pub(crate) const HOSTS: &str = "tollway-hosts-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_over_when_its_process_is() {
+        assert!(!is_over(&mark()));
+        let me = std::process::id();
+        assert!(is_over(&format!("{me}.1")), "another process has had the number");
+        assert!(!is_over("nonsense") && !is_over("7") && !is_over("x.y"));
+    }
+
+    #[test]
+    fn marks_are_found_in_environments() {
+        assert_eq!(mark_in(b"A=1\0TOLLWAY_RUN=17.4\0B=2\0"), Some("17.4"));
+        assert_eq!(mark_in(b"NOT_TOLLWAY_RUN=17.4\0"), None);
+        assert_eq!(mark_in(b""), None);
+    }
+}

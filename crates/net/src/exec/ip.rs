@@ -1,0 +1,261 @@
+//! IPv4 packets as links see them: who talks to whom, how long, how marked. No I/O; nothing here trusts a length it has not
+//! checked.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use tollway_proto::Flags;
+
+/// The addresses, protocol and ports that name a flow; ports are 0 where the protocol has none, or a fragment does not show them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FiveTuple {
+    /// Where it comes from.
+    pub source: Ipv4Addr,
+    /// Where it goes.
+    pub destination: Ipv4Addr,
+    /// IP's number of the protocol: 6 is TCP, 17 UDP, 1 ICMP.
+    pub protocol: u8,
+    /// The port it comes from.
+    pub source_port: u16,
+    /// The port it goes to.
+    pub destination_port: u16,
+}
+
+impl FiveTuple {
+    /// The protocol's name, or its number.
+    pub fn protocol_name(&self) -> String {
+        match self.protocol {
+            ICMP => "icmp".into(),
+            TCP => "tcp".into(),
+            UDP => "udp".into(),
+            other => format!("ip {other}"),
+        }
+    }
+
+    /// The flow the other way.
+    pub fn back(&self) -> FiveTuple {
+        FiveTuple {
+            source: self.destination,
+            destination: self.source,
+            protocol: self.protocol,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+        }
+    }
+}
+
+impl fmt::Display for FiveTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |address: Ipv4Addr, port: u16| match port {
+            0 => address.to_string(),
+            port => format!("{address}:{port}"),
+        };
+        let (from, to) = (end(self.source, self.source_port), end(self.destination, self.destination_port));
+        write!(f, "{} {from} > {to}", self.protocol_name())
+    }
+}
+
+/// What a link needs to know of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whose it is.
+    pub flow: FiveTuple,
+    /// The packet's length by its own header, bytes.
+    pub len: u16,
+    /// Of these, IP's and TCP's or UDP's headers.
+    pub header_len: u16,
+    /// The two bits of the ECN field, as [`Flags`] has them.
+    pub ecn: Flags,
+}
+
+impl Header {
+    /// Bytes of payload.
+    pub fn payload(&self) -> u16 {
+        self.len - self.header_len
+    }
+}
+
+/// Why bytes are no packet that could be carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Another version of IP, or no IP.
+    #[error("not IPv4")]
+    NotIpv4,
+    /// Lengths that contradict each other.
+    #[error("an IPv4 packet cut short")]
+    Truncated,
+}
+
+/// Reads the header of the packet that `bytes` are (RFC 791 § 3.1).
+///
+/// # Errors
+/// [`Malformed`]: it can't be forwarded.
+pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
+    let first = *bytes.first().ok_or(Malformed::Truncated)?;
+    if first >> 4 != 4 {
+        return Err(Malformed::NotIpv4);
+    }
+    let ip: &[u8; MIN_HEADER] = bytes.first_chunk().ok_or(Malformed::Truncated)?;
+    let ip_len = usize::from(first & 15) * 4;
+    let len = u16::from_be_bytes([ip[2], ip[3]]);
+    if ip_len < MIN_HEADER || usize::from(len) < ip_len || usize::from(len) > bytes.len() {
+        return Err(Malformed::Truncated);
+    }
+    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
+    let protocol = ip[9];
+    let body = &bytes[ip_len..usize::from(len)];
+    // Only a first fragment shows its ports.
+    let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x1fff;
+    let ports = match (protocol, body) {
+        (TCP | UDP, &[a, b, c, d, ..]) if fragment == 0 => {
+            (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+        }
+        _ => (0, 0),
+    };
+    let transport_len = match protocol {
+        _ if fragment > 0 => 0,
+        TCP => body.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
+        UDP | ICMP => 8,
+        _ => 0,
+    };
+    Ok(Header {
+        flow: FiveTuple {
+            source: address(12),
+            destination: address(16),
+            protocol,
+            source_port: ports.0,
+            destination_port: ports.1,
+        },
+        len,
+        header_len: (ip_len + transport_len).min(usize::from(len)) as u16,
+        ecn: ecn(ip[1]),
+    })
+}
+
+/// The flags of an ECN field (RFC 3168 § 5).
+fn ecn(tos: u8) -> Flags {
+    match tos & 3 {
+        0b01 => Flags::ECT1,
+        0b10 => Flags::ECT,
+        0b11 => Flags::CE,
+        _ => Flags::NONE,
+    }
+}
+
+/// Marks a packet that [`parse`] has read: congestion experienced, and the header's checksum put right (RFC 1624).
+pub fn mark(bytes: &mut [u8]) {
+    if bytes.len() < MIN_HEADER {
+        return;
+    }
+    let before = u16::from_be_bytes([bytes[0], bytes[1]]);
+    bytes[1] |= 3;
+    let after = u16::from_be_bytes([bytes[0], bytes[1]]);
+    let sum = u16::from_be_bytes([bytes[10], bytes[11]]);
+    bytes[10..12].copy_from_slice(&adjusted(sum, before, after).to_be_bytes());
+}
+
+/// The checksum `sum` once a word under it has changed (RFC 1624, equation 3).
+fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
+    let mut total = u32::from(!sum) + u32::from(!before) + u32::from(after);
+    total = (total & 0xffff) + (total >> 16);
+    total = (total & 0xffff) + (total >> 16);
+    !(total as u16)
+}
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// A header without options.
+const MIN_HEADER: usize = 20;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The sum over a header, which is zero if its checksum is right (RFC 1071).
+    fn sum(header: &[u8]) -> u16 {
+        let words = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let total = words.sum::<u32>();
+        let folded = (total & 0xffff) + (total >> 16);
+        !((folded & 0xffff) + (folded >> 16)) as u16
+    }
+
+    /// A packet with right checksums of IP, and ports.
+    pub(crate) fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, tos: u8, payload: usize) -> Vec<u8> {
+        let body = if protocol == TCP { 20 } else { 8 };
+        let len = (MIN_HEADER + body + payload) as u16;
+        let mut bytes = vec![0u8; usize::from(len)];
+        bytes[0] = 0x45;
+        bytes[1] = tos;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[8] = 64;
+        bytes[9] = protocol;
+        bytes[12..16].copy_from_slice(&from);
+        bytes[16..20].copy_from_slice(&to);
+        bytes[20..24].copy_from_slice(&[0x1f, 0x90, 0, 80]);
+        if protocol == TCP {
+            bytes[32] = 5 << 4;
+        }
+        let checksum = sum(&bytes[..MIN_HEADER]);
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_segment_is_read() {
+        let bytes = packet([10, 77, 0, 1], [10, 77, 0, 2], TCP, 2, 100);
+        let header = parse(&bytes).unwrap();
+        assert_eq!(header.flow.to_string(), "tcp 10.77.0.1:8080 > 10.77.0.2:80");
+        assert_eq!((header.len, header.header_len, header.payload()), (140, 40, 100));
+        assert_eq!(header.ecn, Flags::ECT);
+        assert_eq!(header.flow.back().back(), header.flow);
+    }
+
+    #[test]
+    fn what_is_no_packet_is_told_apart() {
+        assert_eq!(parse(&[]), Err(Malformed::Truncated));
+        assert_eq!(parse(&[0x60; 40]), Err(Malformed::NotIpv4));
+        let bytes = packet([10, 77, 0, 1], [10, 77, 0, 2], UDP, 0, 10);
+        for len in 1..bytes.len() {
+            assert_eq!(parse(&bytes[..len]), Err(Malformed::Truncated), "{len}");
+        }
+    }
+
+    #[test]
+    fn later_fragments_have_no_ports() {
+        let mut bytes = packet([10, 77, 0, 1], [10, 77, 0, 2], UDP, 0, 100);
+        bytes[7] = 1;
+        let header = parse(&bytes).unwrap();
+        assert_eq!((header.flow.source_port, header.flow.destination_port), (0, 0));
+        assert_eq!(header.payload(), 108);
+    }
+
+    proptest! {
+        #[test]
+        fn a_mark_leaves_a_right_checksum(
+            from in any::<[u8; 4]>(), to in any::<[u8; 4]>(), tos in any::<u8>(), payload in 0usize..64,
+        ) {
+            let mut bytes = packet(from, to, TCP, tos, payload);
+            prop_assert_eq!(sum(&bytes[..MIN_HEADER]), 0);
+            let before = parse(&bytes).unwrap();
+            mark(&mut bytes);
+            prop_assert_eq!(sum(&bytes[..MIN_HEADER]), 0);
+            prop_assert_eq!(parse(&bytes).unwrap(), Header { ecn: Flags::CE, ..before });
+            prop_assert_eq!(bytes[1] & !3, tos & !3);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), v4 in any::<bool>()) {
+            if let (true, Some(first)) = (v4, bytes.first_mut()) {
+                *first = 0x40 | (*first & 15);
+            }
+            if let Ok(header) = parse(&bytes) {
+                prop_assert!(header.header_len <= header.len);
+                prop_assert!(usize::from(header.len) <= bytes.len());
+            }
+            mark(&mut bytes);
+        }
+    }
+}

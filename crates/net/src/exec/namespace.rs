@@ -1,0 +1,247 @@
+//! Network namespaces that die with the run: they have no name, only this process and its children hold them.
+//!
+//! An ordinary user gets them inside a user namespace, where the kernel allows that; root needs none.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::mount::MountPropagationFlags;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use super::clean::HOSTS;
+use super::tun::{Tun, TunSpec};
+use crate::error::Error;
+
+/// By what right namespaces are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// The process may administer networks as it is.
+    Root,
+    /// Inside a user namespace of its own.
+    User,
+}
+
+impl Privilege {
+    /// Gets the right to make namespaces, in a user namespace if need be: from then on the process is in it.
+    ///
+    /// Call it before the first thread is started: a process with threads can't move into a user namespace.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`] says what to enable.
+    pub fn acquire() -> Result<Privilege, Error> {
+        // What capabilities promise a container may still deny.
+        if may_administer() && apart(|| unshare(UnshareFlags::NEWNET)).is_ok() {
+            return Ok(Privilege::Root);
+        }
+        let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let entered =
+            enter_user_namespace(user, group).and_then(|()| apart(|| unshare(UnshareFlags::NEWNET)));
+        entered.map(|()| Privilege::User).map_err(|source| Error::NotAllowed { remedy: remedy(), source })
+    }
+}
+
+/// A node's network namespace.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    file: File,
+}
+
+impl Namespace {
+    /// A new namespace, with one interface besides loopback.
+    pub(crate) fn new(spec: TunSpec) -> io::Result<(Namespace, Tun)> {
+        apart(|| {
+            unshare(UnshareFlags::NEWNET)?;
+            let file = File::open("/proc/thread-self/ns/net")?;
+            // Nothing but IPv4 is carried, and nothing else need be tried. Any port is free for whoever runs here, and so is ping.
+            let group = rustix::process::getgid().as_raw();
+            for (key, value) in [
+                ("ipv6/conf/all/disable_ipv6", "1".to_owned()),
+                ("ipv6/conf/default/disable_ipv6", "1".to_owned()),
+                ("ipv4/ip_unprivileged_port_start", "0".to_owned()),
+                ("ipv4/ping_group_range", format!("{group} {group}")),
+            ] {
+                // A kernel without the setting has nothing to set.
+                let _ = fs::write(format!("/proc/sys/net/{key}"), value);
+            }
+            let tun = Tun::open(spec)?;
+            Ok((Namespace { file }, tun))
+        })
+    }
+
+    /// The same namespace, to be held by somebody else too.
+    pub(crate) fn again(&self) -> io::Result<Namespace> {
+        Ok(Namespace { file: self.file.try_clone()? })
+    }
+
+    /// Moves the calling thread there.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        let kind = Some(LinkNameSpaceType::Network);
+        Ok(rustix::thread::move_into_link_name_space(self.file.as_fd(), kind)?)
+    }
+
+    /// Works there, on a thread of its own.
+    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        apart(|| {
+            self.enter()?;
+            work()
+        })
+    }
+
+    /// What the kernel says of interfaces there, as `/proc/net/dev` has it.
+    pub(crate) fn interfaces(&self) -> io::Result<String> {
+        self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
+    }
+
+    /// Waits until somebody there listens for TCP connections, at most for `most`; answers whether anybody does.
+    pub(crate) fn await_listener(
+        &self,
+        most: Duration,
+        mut gone: impl FnMut() -> bool + Send,
+    ) -> io::Result<bool> {
+        self.within(|| {
+            let until = std::time::Instant::now() + most;
+            loop {
+                if !listening(&fs::read_to_string("/proc/thread-self/net/tcp")?).is_empty() {
+                    return Ok(true);
+                }
+                if gone() || std::time::Instant::now() > until {
+                    return Ok(false);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        })
+    }
+}
+
+/// Gives the calling thread, and what it starts, a view of the file system in which `names` resolve.
+pub(crate) fn resolve_names(names: &[(String, Ipv4Addr)]) -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS | UnshareFlags::FS)?;
+    rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    let target = PathBuf::from("/etc/hosts");
+    if !target.exists() {
+        return Ok(()); // Nothing to lay ours over; addresses still work.
+    }
+    let mut text = String::from("127.0.0.1 localhost\n");
+    for (name, address) in names {
+        text += &format!("{address} {name}\n");
+    }
+    let path = std::env::temp_dir().join(format!("{HOSTS}{}-{}", std::process::id(), unique()));
+    let mut file = File::options().write(true).create_new(true).open(&path)?;
+    file.write_all(text.as_bytes())?;
+    let bound = rustix::mount::mount_bind(&path, &target);
+    // Once it is mounted the file needs no name: nothing is left behind, however the run ends.
+    fs::remove_file(&path)?;
+    Ok(bound?)
+}
+
+/// Ports of IPv4 on which somebody listens for TCP connections, by `/proc/net/tcp`: those on any address or on loopback.
+pub(crate) fn listening(table: &str) -> Vec<u16> {
+    let mut ports: Vec<u16> = table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_whitespace();
+            let (address, port) = fields.nth(1)?.split_once(':')?;
+            let state = fields.nth(1)?;
+            let local = address == "00000000" || address.ends_with("7F");
+            (state == LISTEN && local).then(|| u16::from_str_radix(port, 16).ok()).flatten()
+        })
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// A number that no other call in this process gets.
+fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Does `work` on a thread of its own, so that the others stay in the namespaces where they are.
+fn apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let done = scope.spawn(work).join();
+        done.unwrap_or_else(|_| Err(io::Error::other("the thread that sets up a namespace broke off")))
+    })
+}
+
+#[expect(
+    unsafe_code,
+    reason = "rustix has no safe form of unshare(2), since CLONE_FILES would break open files"
+)]
+fn unshare(what: UnshareFlags) -> io::Result<()> {
+    debug_assert!(!what.contains(UnshareFlags::FILES));
+    // SAFETY: file descriptors stay shared, which is the one thing that could be unsafe about it.
+    Ok(unsafe { rustix::thread::unshare_unsafe(what) }?)
+}
+
+/// Moves the process into a user namespace in which it is who it was.
+fn enter_user_namespace(user: u32, group: u32) -> io::Result<()> {
+    // A thread that was joined may still be counted for a moment.
+    let mut tries = 0;
+    while let Err(error) = unshare(UnshareFlags::NEWUSER) {
+        tries += 1;
+        if error.raw_os_error() != Some(libc::EINVAL) || tries > 50 {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // Without this the kernel lets nobody but root map groups (user_namespaces(7)).
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Whether the process has CAP_NET_ADMIN and CAP_SYS_ADMIN.
+fn may_administer() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let both = 1 << CAP_NET_ADMIN | 1 << CAP_SYS_ADMIN;
+    bits & both == both
+}
+
+/// What to enable where namespaces are not to be had, by what this kernel says of itself.
+fn remedy() -> String {
+    let setting = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        return "run it as root, or let users have namespaces: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
+            .into();
+    }
+    if setting("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        return "run it as root, or let users have namespaces: `sysctl kernel.unprivileged_userns_clone=1`"
+            .into();
+    }
+    if setting("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
+        return "run it as root, or let users have namespaces: `sysctl user.max_user_namespaces=10000`"
+            .into();
+    }
+    "run it as root; in a container, start that with `--privileged`, or with `--cap-add NET_ADMIN --cap-add SYS_ADMIN`"
+        .into()
+}
+
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_SYS_ADMIN: u32 = 21;
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_found_on_loopback_and_on_any_address() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0\n\
+            1: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 2 1 0 100 0 0 10 0\n\
+            2: 0200A8C0:0051 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 2 1 0 100 0 0 10 0\n\
+            3: 0100007F:1F91 0100007F:0050 01 00000000:00000000 00:00000000 00000000     0        0 3 1 0 100 0 0 10 0\n";
+        assert_eq!(listening(table), [80, 8080]);
+        assert!(listening("nonsense\n: : :").is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! What of an interface has no older way to be set than netlink, or none that is open to a user namespace.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// A property of an interface, by its number in `linux/if_link.h`.
+#[derive(Clone, Copy, Debug)]
+#[repr(u16)]
+pub(crate) enum Property {
+    /// Packets that wait in it at most.
+    QueueLength = 13,
+    /// Bytes of the longest train of segments that is handed to it as one packet.
+    LongestTrain = 41,
+}
+
+/// Sets properties of the interface `name` of this thread's network namespace.
+pub(crate) fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> {
+    let request = request(name, properties);
+    let socket = Socket::new(
+        Domain::from(libc::AF_NETLINK),
+        Type::from(libc::SOCK_RAW | libc::SOCK_CLOEXEC),
+        Some(Protocol::from(libc::NETLINK_ROUTE)),
+    )?;
+    // A netlink socket that nobody has bound or connected speaks with the kernel.
+    let mut file = std::fs::File::from(OwnedFd::from(socket));
+    file.write_all(&request)?;
+    let mut answer = [0u8; 512];
+    let len = file.read(&mut answer)?;
+    match error_of(&answer[..len]) {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
+        None => Err(io::Error::other("netlink gave no answer")),
+    }
+}
+
+/// `RTM_NEWLINK` with the interface's name and its new properties (rtnetlink(7)).
+fn request(name: &str, properties: &[(Property, u32)]) -> Vec<u8> {
+    let mut message = vec![0u8; HEADER + LINK];
+    attribute(&mut message, libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+    for (property, value) in properties {
+        attribute(&mut message, *property as u16, &value.to_ne_bytes());
+    }
+    let len = message.len() as u32;
+    message[0..4].copy_from_slice(&len.to_ne_bytes());
+    message[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+    message[6..8].copy_from_slice(&flags.to_ne_bytes());
+    message
+}
+
+fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let len = 4 + value.len() as u16;
+    message.extend_from_slice(&len.to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(value);
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+/// The error that the kernel's acknowledgement carries: zero, or a negative number.
+fn error_of(answer: &[u8]) -> Option<i32> {
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    let error = i32::from_ne_bytes(*answer.get(HEADER..)?.first_chunk()?);
+    (i32::from(kind) == libc::NLMSG_ERROR).then_some(error)
+}
+
+/// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`.
+const HEADER: usize = 16;
+const LINK: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_whole_words_and_answers_are_read() {
+        let request = request("tollway", &[(Property::LongestTrain, 60_000), (Property::QueueLength, 9)]);
+        assert_eq!(request.len(), 16 + 16 + 12 + 8 + 8);
+        assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()) as usize, request.len());
+        let mut answer = [0u8; 36];
+        assert_eq!(error_of(&answer), None);
+        answer[4] = 2;
+        assert_eq!(error_of(&answer), Some(0));
+        answer[16..20].copy_from_slice(&(-1i32).to_ne_bytes());
+        assert_eq!((error_of(&answer), error_of(&answer[..12])), (Some(-1), None));
+    }
+}

@@ -1,0 +1,195 @@
+//! A TUN interface: the kernel's end of an emulated network, in whatever network namespace the calling thread is.
+//!
+//! What programs send there is read here as bare IP packets, and what is written here they receive. In front of each stands a
+//! `virtio_net_hdr`: with it checksums are left to whoever needs them, and a train of TCP segments can pass as one.
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::io::Errno;
+
+use super::netlink::{self, Property};
+
+/// An interface that lives as long as this does.
+#[derive(Debug)]
+pub(crate) struct Tun {
+    file: File,
+}
+
+/// How an interface is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TunSpec {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) mask: Ipv4Addr,
+    /// Bytes of the longest train of segments that may pass as one; under two packets none does.
+    pub(crate) train: u32,
+}
+
+impl Tun {
+    /// Makes the interface and brings it up, and the loopback interface with it.
+    pub(crate) fn open(spec: TunSpec) -> io::Result<Tun> {
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+        let mut request = Request::new(NAME);
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        request.set_short(flags as i16);
+        request.ask(&file, libc::TUNSETIFF)?;
+        let trains = spec.train >= 2 * u32::from(MTU);
+        let offload = libc::TUN_F_CSUM | if trains { libc::TUN_F_TSO4 } else { 0 };
+        set_offload(&file, offload)?;
+        // The interface's other properties are asked of any socket of the namespace.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+        let interface = |set: &dyn Fn(&mut Request), what| {
+            let mut request = Request::new(NAME);
+            set(&mut request);
+            request.ask(&socket, what)
+        };
+        interface(&|r| r.set_int(c_int::from(MTU)), libc::SIOCSIFMTU)?;
+        interface(&|r| r.set_address(spec.address), libc::SIOCSIFADDR)?;
+        interface(&|r| r.set_address(spec.mask), libc::SIOCSIFNETMASK)?;
+        let up = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+        interface(&|r| r.set_short(up), libc::SIOCSIFFLAGS)?;
+        let mut loopback = Request::new("lo");
+        loopback.set_short(up);
+        loopback.ask(&socket, libc::SIOCSIFFLAGS)?;
+        let mut properties = vec![(Property::QueueLength, QUEUE)];
+        properties.extend(trains.then_some((Property::LongestTrain, spec.train)));
+        netlink::set(NAME, &properties)?;
+        Ok(Tun { file })
+    }
+
+    /// Reads one packet with its header; `None` if there is none.
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.file, &mut *into) {
+                Ok(len) => return Ok(Some(len)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Writes one packet with its header.
+    pub(crate) fn write(&self, frame: &[u8]) -> io::Result<()> {
+        loop {
+            match rustix::io::write(&self.file, frame) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The payload of each segment of the train that `frame` is; zero if it is a single packet.
+pub(crate) fn segment_of(frame: &[u8]) -> u16 {
+    match frame.first_chunk::<VNET_LEN>() {
+        Some(header) if header[1] != GSO_NONE => u16::from_ne_bytes([header[4], header[5]]),
+        _ => 0,
+    }
+}
+
+/// What the interface's counters say of packets that it had no room for: those sent by programs and never read here, and those written
+/// here and never received. From `/proc/net/dev`, as text.
+pub(crate) fn drops(table: &str) -> Option<(u64, u64)> {
+    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(NAME)?.strip_prefix(':'))?;
+    let mut fields = row.split_whitespace().map(str::parse::<u64>);
+    let received = fields.nth(3)?.ok()?;
+    // Received and sent change places: what a program sends the interface sends.
+    let sent = fields.nth(7)?.ok()?;
+    Some((sent, received))
+}
+
+/// `struct ifreq`, filled by hand: a name and what is asked for.
+#[repr(C, align(8))]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    value: [u8; 24],
+}
+
+impl Request {
+    fn new(name: &str) -> Request {
+        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+        request.name[..name.len()].copy_from_slice(name.as_bytes());
+        request
+    }
+
+    fn set_short(&mut self, value: i16) {
+        self.value[..2].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn set_int(&mut self, value: c_int) {
+        self.value[..4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// A `struct sockaddr_in`.
+    fn set_address(&mut self, address: Ipv4Addr) {
+        self.value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        self.value[4..8].copy_from_slice(&address.octets());
+    }
+
+    /// Unsafe, since none of the crates here wraps these requests.
+    #[expect(unsafe_code, reason = "no safe wrapper of these ioctl(2) requests among our dependencies")]
+    fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
+        // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which `self` is, and keeps nothing.
+        let done = unsafe { libc::ioctl(of.as_raw_fd(), what, std::ptr::from_mut(self)) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+
+/// Says what of the kernel's work programs' packets may come without.
+#[expect(unsafe_code, reason = "no safe wrapper of TUNSETOFFLOAD among our dependencies")]
+fn set_offload(file: &File, what: libc::c_uint) -> io::Result<()> {
+    // SAFETY: the request takes a number and no memory.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(what)) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The interface's name in every namespace.
+pub(crate) const NAME: &str = "tollway";
+/// Bytes of `struct virtio_net_hdr`.
+pub(crate) const VNET_LEN: usize = 10;
+/// The longest packet on it, bytes.
+pub(crate) const MTU: u16 = 1500;
+/// Packets that wait in it at most for the emulator to read them: more than a burst that any sender is allowed.
+const QUEUE: u32 = 10_000;
+/// `VIRTIO_NET_HDR_GSO_NONE`.
+const GSO_NONE: u8 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interfaces_drops_are_read() {
+        let table = "Inter-|   Receive                                                |  Transmit\n\
+             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
+             \x20   lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n\
+             tollway:     100       2    0    3    0     0          0         0      200       4    0    5    0     0       0          0\n";
+        assert_eq!(drops(table), Some((5, 3)));
+        assert_eq!(drops(""), None);
+    }
+
+    #[test]
+    fn a_train_says_how_long_its_segments_are() {
+        let mut frame = [0u8; 30];
+        assert_eq!(segment_of(&frame), 0);
+        frame[1] = 1;
+        frame[4..6].copy_from_slice(&1448u16.to_ne_bytes());
+        assert_eq!(segment_of(&frame), 1448);
+        assert_eq!(segment_of(&frame[..9]), 0);
+    }
+}

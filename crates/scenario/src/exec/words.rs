@@ -1,0 +1,314 @@
+//! A link in a few words: `20Mbps 40ms fq_codel`.
+
+use std::fmt::Write;
+
+use tollway_law::{Rate, Time};
+
+/// A word that says nothing of a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` in `{words}` {why}; {HELP}")]
+pub struct WordError {
+    /// The word.
+    pub word: String,
+    /// All of them.
+    pub words: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+const HELP: &str = "a link is a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law (`fq_codel`), and any key \
+                    of a scenario's `[link]` as `key=value` (`loss=1%`, `limit=100packets`, `codel.target=10ms`)";
+
+/// What was said of one direction of a link, as a scenario file has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Words {
+    /// Keys and values of TOML, in order; each key once.
+    keys: Vec<(String, String)>,
+}
+
+impl Words {
+    /// # Errors
+    /// A word is no rate, delay, law or key.
+    pub(super) fn read(words: &str) -> Result<Words, WordError> {
+        let mut link = Words::default();
+        let mut rest = words.split_whitespace();
+        while let Some(word) = rest.next() {
+            let failed = |why: &str| WordError { word: word.into(), words: words.into(), why: why.into() };
+            // tc's way: a keyword, then its value.
+            let value = match word {
+                "rate" | "delay" | "loss" | "limit" | "rtt" | "trace" => {
+                    Some((word, rest.next().ok_or_else(|| failed("has no value"))?))
+                }
+                _ => word.split_once('='),
+            };
+            let added = match value {
+                Some((key, value)) => link.pair(key, value),
+                None => link.word(word),
+            };
+            added.map_err(|why| failed(&why))?;
+        }
+        Ok(link)
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), String> {
+        if let Some(law) = law(word) {
+            return self.set("law", quoted(law));
+        }
+        if word.ends_with('%') {
+            return self.pair("loss", word);
+        }
+        if rate(word).is_some() {
+            return self.pair("rate", word);
+        }
+        if word.parse::<Time>().is_ok() {
+            return self.pair("delay", word);
+        }
+        Err("is no rate, delay or law".into())
+    }
+
+    fn pair(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let key = key.replace('_', "-");
+        if value.is_empty() {
+            return Err("has no value".into());
+        }
+        match key.as_str() {
+            "rate" => {
+                let rate = rate(value).ok_or("is no rate")?;
+                self.set("rate", quoted(&format!("{} bps", rate.bps())))
+            }
+            "delay" => {
+                value.parse::<Time>().map_err(|error| format!("is no delay ({error})"))?;
+                self.set("delay", quoted(value))
+            }
+            // There and back.
+            "rtt" => {
+                let rtt: Time = value.parse().map_err(|error| format!("is no round-trip time ({error})"))?;
+                self.set("delay", quoted(&format!("{} ns", rtt.0 / 2)))
+            }
+            "loss" => {
+                let share = match value.strip_suffix('%') {
+                    Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+                    None => value.parse(),
+                };
+                let share = share.map_err(|_| "is no probability: write it like `loss=1%`")?;
+                self.set("loss", share.to_string())
+            }
+            // tc counts packets.
+            "limit" if value.parse::<u32>().is_ok() => self.set("limit", quoted(&format!("{value} packets"))),
+            "law" => match law(value) {
+                Some(law) => self.set("law", quoted(law)),
+                None => Err("is no law".into()),
+            },
+            "from" | "to" | "duplex" | "symmetric" | "reverse" | "medium" => {
+                Err("is not for this: `--link` and `--link-up` are the two directions".into())
+            }
+            _ if !key.split('.').all(is_bare) => Err("is no key".into()),
+            _ => {
+                let bare =
+                    value.parse::<f64>().is_ok_and(f64::is_finite) || matches!(value, "true" | "false");
+                self.set(&key, if bare { value.to_owned() } else { quoted(value) })
+            }
+        }
+    }
+
+    pub(super) fn set(&mut self, key: &str, value: String) -> Result<(), String> {
+        if self.has(key) {
+            return Err(format!("says `{key}` a second time"));
+        }
+        self.keys.push((key.to_owned(), value));
+        Ok(())
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|entry| entry.0 == key)
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.keys.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str())
+    }
+
+    /// These, and what `others` say where these say nothing. A rate stands against a trace; constants of laws go with their
+    /// law.
+    fn or(mut self, others: &Words) -> Words {
+        let own_law = self.has("law");
+        let own_rate = self.has("rate") || self.has("trace");
+        for (key, value) in &others.keys {
+            let another_rate = own_rate && matches!(key.as_str(), "rate" | "trace" | "capacity");
+            let another_law = own_law && (key == "limit" || key.contains('.'));
+            if !self.has(key) && !another_rate && !another_law {
+                self.keys.push((key.clone(), value.clone()));
+            }
+        }
+        self
+    }
+
+    /// What is left unsaid: no rate is no limit to it, and a plain queue holds a thousand full packets, counted in bytes.
+    pub(super) fn completed(mut self) -> Words {
+        if !self.has("rate") && !self.has("trace") {
+            self.keys.push(("rate".into(), quoted("1 Tbps")));
+        }
+        let plain = self.get("law").is_none_or(|law| law == quoted("drop-tail"));
+        if plain && !self.has("limit") {
+            self.keys.push(("limit".into(), quoted("1500 kB")));
+        }
+        self
+    }
+
+    /// Writes them as the table of the link `name`.
+    pub(super) fn write(&self, text: &mut String, name: &str, from: &str, to: &str) {
+        let (from, to) = (quoted(from), quoted(to));
+        let _ = writeln!(text, "\n[link.{name}]\nfrom = {from}\nto = {to}\nduplex = false");
+        for (key, value) in &self.keys {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+    }
+}
+
+/// A scenario of two nodes, [`PROGRAM`](super::PROGRAM) and [`SERVER`](super::SERVER), whose links are `down` towards the program and
+/// `up` from it; what `up` leaves out is as `down` says.
+///
+/// # Errors
+/// [`WordError`]: a word says nothing of a link. Whether the values make sense is the scenario's own check.
+pub fn two_nodes(down: &str, up: Option<&str>, seed: u64) -> Result<String, WordError> {
+    let down = Words::read(down)?;
+    let up = Words::read(up.unwrap_or_default())?.or(&down);
+    let mut text = preamble("exec", seed, &[super::PROGRAM, super::SERVER]);
+    down.completed().write(&mut text, "down", super::SERVER, super::PROGRAM);
+    up.completed().write(&mut text, "up", super::PROGRAM, super::SERVER);
+    Ok(text)
+}
+
+/// The start of a scenario for programs: its nodes, and a flow each way from end to end, by which BDPs are reckoned.
+pub(super) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
+    let mut text = format!("name = {}\nduration = \"1 s\"\nseed = {seed}\n", quoted(name));
+    for node in nodes {
+        let _ = writeln!(text, "[node.{node}]");
+    }
+    if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
+        for (flow, from, to) in [("download", last, first), ("upload", first, last)] {
+            let _ = writeln!(text, "[flow.{flow}]\nfrom = \"{from}\"\nto = \"{to}\"\nlaw = \"cubic\"");
+        }
+    }
+    text
+}
+
+/// A law by its name in scenario files, or by tc's.
+fn law(word: &str) -> Option<&'static str> {
+    Some(match word.to_ascii_lowercase().replace('_', "-").as_str() {
+        "drop-tail" | "droptail" | "fifo" | "pfifo" | "bfifo" | "pfifo-fast" => "drop-tail",
+        "red" => "red",
+        "xcp" => "xcp",
+        "codel" => "codel",
+        "fq-codel" => "fq-codel",
+        "pie" => "pie",
+        "dualpi2" => "dualpi2",
+        "step" => "step",
+        "fcp" => "fcp",
+        "rcp" => "rcp",
+        _ => return None,
+    })
+}
+
+/// A rate in our units or in tc's, which are in lower case.
+fn rate(word: &str) -> Option<Rate> {
+    let ours = word.replace("mbit", "Mbit").replace("gbit", "Gbit");
+    word.parse().or_else(|_| ours.parse()).ok()
+}
+
+fn is_bare(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+}
+
+/// A string of TOML.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::file::Scenario;
+    use crate::plan::LinkLaw;
+
+    fn words(text: &str) -> Vec<(String, String)> {
+        Words::read(text).unwrap().keys
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    }
+
+    #[test]
+    fn words_and_tc_s_keywords_say_the_same() {
+        let ours = words("20Mbps 40ms fq_codel 1% limit=100");
+        assert_eq!(ours, words("rate 20mbit delay 40ms fq-codel loss 1% limit 100"));
+        let expected = [
+            ("rate", "\"20000000 bps\""),
+            ("delay", "\"40ms\""),
+            ("law", "\"fq-codel\""),
+            ("loss", "0.01"),
+            ("limit", "\"100 packets\""),
+        ];
+        assert_eq!(ours, pairs(&expected));
+        assert_eq!(words("rtt=80ms"), pairs(&[("delay", "\"40000000 ns\"")]));
+    }
+
+    #[test]
+    fn what_is_no_word_is_named_with_what_would_be() {
+        for (text, says) in [
+            ("20Mbsp", "`20Mbsp` in `20Mbsp` is no rate, delay or law"),
+            ("20Mbps 30Mbps", "`30Mbps` in `20Mbps 30Mbps` says `rate` a second time"),
+            ("5ms loss", "`loss` in `5ms loss` has no value"),
+            ("duplex=true", "is not for this"),
+            ("a b=1", "is no rate"),
+            ("x\"y=1", "is no key"),
+        ] {
+            let error = Words::read(text).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("codel.target"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_way_up_takes_what_it_does_not_say_from_the_way_down() {
+        let text = two_nodes("20Mbps 40ms fq_codel codel.target=9ms loss=1%", Some("5Mbps fifo"), 3).unwrap();
+        let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
+        let [down, up] = &scenario.variants()[0].plan.links[..] else { panic!("{text}") };
+        assert!(matches!(&down.law, LinkLaw::FqCodel(codel, _) if codel.target == Time::from_millis(9)));
+        assert_eq!((&up.law, up.rate.mbps(), up.loss), (&LinkLaw::DropTail, 5.0, 0.01));
+        assert_eq!((down.delay, up.delay, scenario.variants()[0].plan.seed), (up.delay, down.delay, 3));
+    }
+
+    #[test]
+    fn bandwidth_delay_products_are_those_of_the_whole_way() {
+        let text = two_nodes("10Mbps 20ms limit=1BDP", None, 1).unwrap();
+        let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
+        let link = &scenario.variants()[0].plan.links[0];
+        assert!(
+            (49_000..=51_000).contains(&link.limit.bytes) || (33..=34).contains(&link.limit.packets),
+            "{link:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_make_it_panic_and_what_is_read_is_toml(text in "[ -~]{0,40}") {
+            if let Ok(text) = two_nodes(&text, None, 1) {
+                // It may make no sense, but it is a file.
+                let _ = Scenario::parse::<&str>("--link", &text, &[]);
+                prop_assert!(toml::from_str::<toml::Value>(&text).is_ok(), "{text}");
+            }
+        }
+    }
+}
