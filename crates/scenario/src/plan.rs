@@ -369,6 +369,8 @@ pub struct Transport {
     pub sack_blocks: u8,
     /// How losses are found.
     pub loss_detection: LossDetection,
+    /// How many times more a retransmission leaves where the receiver's window would not last until its loss is repaired.
+    pub repair_copies: u8,
     /// How long an acknowledgement may wait for a second packet; `None` acknowledges every packet.
     pub delayed_ack: Option<Time>,
     /// Whether a connection is opened before data flow.

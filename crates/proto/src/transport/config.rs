@@ -30,6 +30,9 @@ pub struct Config {
     pub sack_ranges: u8,
     /// How losses are found. Without `sack` it is [`Detection::NewReno`] whatever is said here.
     pub detection: Detection,
+    /// How many times more a retransmission leaves if the receiver's window would not last until the loss of it is found and repaired;
+    /// with [`Detection::Rack`] only. Default 0.
+    pub repair_copies: u8,
     /// Whether the first duplicate acknowledgements let new segments leave (RFC 3042). Default yes.
     pub limited_transmit: bool,
     /// Longest wait of an acknowledgement for a second segment (RFC 1122: 500 ms, Linux 40 ms); `None`
@@ -60,6 +63,7 @@ impl Default for Config {
             sack: true,
             sack_ranges: 3,
             detection: Detection::Rfc6675,
+            repair_copies: 0,
             limited_transmit: true,
             delayed_ack: None,
             rto: Rto::default(),

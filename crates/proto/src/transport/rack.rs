@@ -19,6 +19,8 @@ pub(super) struct Rack {
     /// Retransmissions in the order sent; those heard of since are skipped when their turn comes. Originals need no
     /// such list: they were sent in the order of their numbers.
     resent: VecDeque<(u32, Stamp)>,
+    /// A retransmission that is to leave once more, and how often.
+    copy: Option<(u32, u8)>,
     tail_probe: bool,
     /// `rack_at` is the probe's, not the reordering timer's.
     probe_armed: bool,
@@ -28,7 +30,7 @@ pub(super) struct Rack {
 
 impl Rack {
     pub(super) fn new(tail_probe: bool) -> Rack {
-        Rack { resent: VecDeque::new(), tail_probe, probe_armed: false, probe: None }
+        Rack { resent: VecDeque::new(), copy: None, tail_probe, probe_armed: false, probe: None }
     }
 
     pub(super) fn on_resent(&mut self, seq: u32, sent: Stamp) {
@@ -43,6 +45,7 @@ impl Rack {
     /// After a timeout everything starts over.
     pub(super) fn clear(&mut self) {
         self.resent.clear();
+        self.copy = None;
         self.probe = None;
         self.probe_armed = false;
     }
@@ -90,6 +93,29 @@ impl Sender {
         }
         rack.probe_armed = false;
         self.rack_at = due;
+    }
+
+    /// A retransmission of `seq` has left. That it is lost too is found a round trip later and repaired in another; in these two the
+    /// receiver's window is used up, unless it has room for two windows more, and then nothing can be sent. Where it has not, the
+    /// retransmission leaves more than once. (No RFC has this; it is what a proactive sender does, for repairs only: Flach et al.,
+    /// *Reducing Web Latency*, SIGCOMM 2013.)
+    pub(super) fn consider_copies(&mut self, seq: u32, config: &Config) {
+        let needed = self.board.outstanding().saturating_add(self.window.saturating_mul(2));
+        let short = config.repair_copies > 0 && self.limit(config) < needed;
+        if let Some(rack) = self.rack.as_mut().filter(|_| short) {
+            rack.copy = Some((seq, config.repair_copies));
+        }
+    }
+
+    /// The retransmission that is to leave once more, if nothing was heard of it yet.
+    pub(super) fn next_copy(&mut self) -> Option<u32> {
+        let rack = self.rack.as_mut()?;
+        let (seq, left) = rack.copy.take()?;
+        if !self.board.is_resent(seq) {
+            return None;
+        }
+        rack.copy = left.checked_sub(2).map(|more| (seq, more + 1));
+        Some(seq)
     }
 
     /// RFC 8985 § 7.2: after two quiet round trips the last segment is probed for. Only with nothing else going on.

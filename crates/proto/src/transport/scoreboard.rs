@@ -323,11 +323,12 @@ impl Scoreboard {
 
     /// Whether `seq`'s last transmission was the one at `sent`, a repeated one, and nothing was heard of it.
     pub(super) fn awaits(&self, seq: u32, sent: Stamp) -> bool {
-        if seq.wrapping_sub(self.una) >= self.outstanding() {
-            return false;
-        }
-        let slot = self.slots.get(seq);
-        slot.has(Slot::RESENT) && slot.sent == sent
+        self.is_resent(seq) && self.slots.get(seq).sent == sent
+    }
+
+    /// Whether `seq` was sent again, and nothing was heard of it.
+    pub(super) fn is_resent(&self, seq: u32) -> bool {
+        seq.wrapping_sub(self.una) < self.outstanding() && self.slots.get(seq).has(Slot::RESENT)
     }
 
     /// The timer expired: nothing but what was reported received is in the network (RFC 6675 § 5.1). A receiver

@@ -84,6 +84,8 @@ enum Pick {
     Nothing,
     Fresh,
     Again(u32),
+    /// The last one again, once more.
+    Copy(u32),
 }
 
 impl Sender {
@@ -143,7 +145,7 @@ impl Sender {
 
     /// Segments that the receiver and the send buffer allow in flight.
     #[inline]
-    fn limit(&self, config: &Config) -> u32 {
+    pub(super) fn limit(&self, config: &Config) -> u32 {
         self.edge.wrapping_sub(self.board.una).min(config.send_buffer)
     }
 
@@ -200,6 +202,11 @@ impl Sender {
     #[cold]
     fn pick_repairing(&mut self, now: Time, config: &Config) -> Pick {
         let pipe = self.board.pipe();
+        if pipe < self.window
+            && let Some(seq) = self.next_copy()
+        {
+            return Pick::Copy(seq);
+        }
         let force = std::mem::replace(&mut self.force, Force::Nothing);
         if let Some(seq) = self.board.first_pending() {
             if force == Force::Lost || (pipe < self.window && !self.held_by_pacing(now, config)) {
@@ -274,8 +281,13 @@ impl Sender {
                 if self.phase == Phase::Recovery && seq == self.board.una && self.rack.is_some() {
                     self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
                 }
-                (seq, self.resend(now, seq, stats), true)
+                let slot = self.resend(now, seq, stats);
+                if self.phase == Phase::Recovery {
+                    self.consider_copies(seq, config);
+                }
+                (seq, slot, true)
             }
+            Pick::Copy(seq) => (seq, self.resend(now, seq, stats), true),
         };
         if self.rto_at == Time::NEVER {
             self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));

@@ -563,6 +563,7 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
             LossDetection::Rfc6675 => Detection::Rfc6675,
             LossDetection::Rack => Detection::Rack { tail_probe: true },
         },
+        repair_copies: transport.repair_copies,
         limited_transmit: true,
         delayed_ack: transport.delayed_ack,
         rto: Rto {

@@ -220,3 +220,20 @@ fn a_little_reordering_is_no_loss_to_rack() {
     assert!(run(RACK) <= 3, "{}", run(RACK));
     assert!(run(Detection::Rfc6675) >= 20, "{}", run(Detection::Rfc6675));
 }
+
+#[test]
+fn copies_of_a_repair_leave_only_where_the_window_would_not_last() {
+    let run = |receive_buffer, repair_copies| {
+        let config = Config { detection: RACK, receive_buffer, repair_copies, ..Config::default() };
+        let mut pair = transfer(&config, 20.0, 200, &[30, 30]);
+        let stats = *pair.client().stats();
+        assert_eq!(stats.timeouts, 0);
+        (stats.retransmissions, stats.lost_retransmissions, pair.server().stats().duplicates, pair.now)
+    };
+    let (small, ample) = (30 * 1460, 1 << 30);
+    let (slow, fast) = (run(small, 0), run(small, 2));
+    assert_eq!((slow.0, slow.1, slow.2), (2, 1, 0));
+    assert_eq!((fast.0, fast.1, fast.2), (3, 0, 1));
+    assert!(fast.3 < slow.3, "{fast:?} {slow:?}");
+    assert_eq!(run(ample, 2), run(ample, 0));
+}

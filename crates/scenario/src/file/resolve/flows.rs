@@ -303,6 +303,16 @@ impl<'a> Resolver<'a> {
                 .add(k.at("loss-detection"), "this way of finding losses needs SACK", "without SACK")
                 .help("leave out `sack = false`, or choose \"newreno\"");
         }
+        let repair_copies = k.count("repair-copies").unwrap_or(0) as u8;
+        if repair_copies > 0 && loss_detection != LossDetection::Rack {
+            self.mistakes
+                .add(
+                    k.key_at("repair-copies"),
+                    "repairs are sent more than once with `rack` only",
+                    "of no use",
+                )
+                .help("add `loss-detection = \"rack\"`");
+        }
         // What 40 bytes of options leave beside timestamps (12) and XCP's forward (8) and return (4) options.
         let room = match (law, encoding, both_ways) {
             (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, true) => 1,
@@ -384,6 +394,7 @@ impl<'a> Resolver<'a> {
             initial_window: k.count("initial-window").map_or(initial_window, |n| n as u32),
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,
+            repair_copies,
             delayed_ack: k.time("delayed-ack"),
             handshake: k.truth("handshake"),
             encoding,

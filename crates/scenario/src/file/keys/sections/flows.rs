@@ -47,6 +47,12 @@ const TRANSPORT: &[Key] = &[
         "How losses are found: RFC 6582, RFC 6675 or RFC 8985.",
     ),
     key(
+        "repair-copies",
+        Kind::Count { least: 0, most: 4 },
+        Is("0"),
+        "With `rack`: how many times more a retransmission is sent where the receive window would not last until its loss is repaired.",
+    ),
+    key(
         "delayed-ack",
         Kind::TimeOrNone,
         Is("none"),
