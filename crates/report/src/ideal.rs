@@ -1,7 +1,7 @@
 //! What an ideal allocation gives the flows of a plan.
 
 use tollway_law::Time;
-use tollway_scenario::plan::{Change, Data, Plan, What};
+use tollway_scenario::plan::{Change, Data, Plan, Pricing, What};
 use tollway_theory::{Flow, Network, max_min};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -50,6 +50,12 @@ pub enum Undefined {
     /// There are shared media.
     #[error("a half-duplex medium has no capacity of its own for each direction")]
     Medium,
+    /// A flow has several receivers.
+    #[error("a flow with several receivers takes of several paths at once")]
+    Multicast,
+    /// Traffic is asked for other prices than the rest.
+    #[error("its classes of traffic are asked for prices of their own")]
+    Classes,
     /// A flow ends when its data do.
     #[error("flows end when their data do")]
     Sized,
@@ -63,6 +69,10 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
         Some(Undefined::Chance)
     } else if !plan.media.is_empty() {
         Some(Undefined::Medium)
+    } else if !plan.trees.is_empty() {
+        Some(Undefined::Multicast)
+    } else if plan.classes.iter().any(|class| !matches!(class.pricing, Pricing::Standard | Pricing::Stable)) {
+        Some(Undefined::Classes)
     } else if plan.flows.iter().any(|flow| flow.data != Data::Endless) {
         Some(Undefined::Sized)
     } else {
