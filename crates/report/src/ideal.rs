@@ -2,7 +2,7 @@
 
 use tollway_law::Time;
 use tollway_law::sharing::Background;
-use tollway_scenario::plan::{Change, Data, FcpSender, Plan, SenderLaw, Strategy, What};
+use tollway_scenario::plan::{Change, Data, FcpSender, Plan, Pricing, SenderLaw, Strategy, What};
 use tollway_theory::{Division, Flow, Network, Owner, max_min};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -51,6 +51,12 @@ pub enum Undefined {
     /// There are shared media.
     #[error("a half-duplex medium has no capacity of its own for each direction")]
     Medium,
+    /// A flow has several receivers.
+    #[error("a flow with several receivers takes of several paths at once")]
+    Multicast,
+    /// Traffic is asked for other prices than the rest.
+    #[error("its classes of traffic are asked for prices of their own")]
+    Classes,
     /// A flow ends when its data do.
     #[error("flows end when their data do")]
     Sized,
@@ -64,6 +70,10 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
         Some(Undefined::Chance)
     } else if !plan.media.is_empty() {
         Some(Undefined::Medium)
+    } else if !plan.trees.is_empty() {
+        Some(Undefined::Multicast)
+    } else if plan.classes.iter().any(|class| !matches!(class.pricing, Pricing::Standard | Pricing::Stable)) {
+        Some(Undefined::Classes)
     } else if plan.flows.iter().any(|flow| flow.data != Data::Endless) {
         Some(Undefined::Sized)
     } else {

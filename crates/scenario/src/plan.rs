@@ -60,6 +60,8 @@ pub struct Plan {
     pub transports: Vec<Transport>,
     /// Every flow that is known beforehand.
     pub flows: Vec<Flow>,
+    /// Flows with several receivers.
+    pub trees: Vec<Tree>,
     /// Flows that come by chance.
     pub workloads: Vec<Workload>,
     /// Owners of budgets.
@@ -649,6 +651,34 @@ pub struct Flow {
     pub receive_buffer: u32,
     /// The sender's buffer, likewise.
     pub send_buffer: u32,
+}
+
+/// One sender and several receivers: a flow of [`Plan::flows`] for each receiver, one after the other, of which the first's
+/// sender is the only one. Its packets are copied where the flows' routes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// The first of the flows.
+    pub first: FlowId,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Tree {
+    /// Its flows.
+    pub fn flows(&self) -> std::ops::Range<usize> {
+        self.first.0 as usize..(self.first.0 + self.count) as usize
+    }
+}
+
+impl Plan {
+    /// The flow whose sender sends what `flow` receives: itself, but for a receiver of a [`Tree`].
+    pub fn sender_of(&self, flow: usize) -> usize {
+        self.trees
+            .iter()
+            .map(Tree::flows)
+            .find(|flows| flows.contains(&flow))
+            .map_or(flow, |flows| flows.start)
+    }
 }
 
 /// What a flow has to send.

@@ -7,7 +7,7 @@ use tollway_law::meter::{FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlInterval, ControlLog, Limit};
 use tollway_proto::trace::Trace;
-use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
+use tollway_proto::{AnyMiddle, Encoding, Flags, Gate, Machine, Middle, Packet, SackRanges};
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::meter::{Meters, Watch};
@@ -29,11 +29,14 @@ pub struct Network<M> {
     meters: Meters,
     sources: Vec<Source>,
     endpoints: Vec<Endpoint<M>>,
-    /// All routes one after the other: links, then an end.
+    /// All routes one after the other: links, then an end or a gate of a middle.
     routes: Vec<u32>,
     /// By link, where every route goes from it, [`VARIES`] if they part there: what a packet's next step is can mostly be
     /// told before the packet has come from memory, and without its route.
     onward: Vec<u32>,
+    middles: Vec<Crossing>,
+    /// The gates that routes end at.
+    gates: Vec<(MiddleId, Gate)>,
     sack_scratch: SackRanges,
     sealed: bool,
     seed: u64,
@@ -56,6 +59,24 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId(u32);
 
+/// Names a middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MiddleId(u32);
+
+/// A middle, and where what it sends goes by each of its gates.
+#[derive(Debug)]
+struct Crossing {
+    machine: AnyMiddle,
+    outlets: Vec<Outlet>,
+}
+
+/// The route on which a packet leaves, and the flow that it is of from then on.
+#[derive(Clone, Copy, Debug)]
+struct Outlet {
+    route: u32,
+    flow: u32,
+}
+
 /// What is at the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteEnd {
@@ -65,6 +86,8 @@ pub enum RouteEnd {
     Client,
     /// The sink of the packet's source of cross-traffic.
     Sink,
+    /// A gate of a middle, which makes other packets of it.
+    Middle(MiddleId, Gate),
 }
 
 /// One of the two machines of a flow.
@@ -104,7 +127,7 @@ pub struct Census {
     pub created: u64,
     /// Packets that reached a machine or a sink.
     pub delivered: u64,
-    /// Packets that ended at a flow that is gone.
+    /// Packets that ended at a middle, or at a flow that is gone.
     pub absorbed: u64,
     /// Packets lost in queues and on wires.
     pub dropped: u64,
@@ -166,6 +189,8 @@ impl<M: Machine> Network<M> {
             endpoints: Vec::new(),
             routes: Vec::new(),
             onward: Vec::new(),
+            middles: Vec::new(),
+            gates: Vec::new(),
             sack_scratch: SackRanges::EMPTY,
             sealed: false,
             seed,
@@ -239,12 +264,31 @@ impl<M: Machine> Network<M> {
             RouteEnd::Client => END_CLIENT,
             RouteEnd::Server => END_SERVER,
             RouteEnd::Sink => END_SINK,
+            RouteEnd::Middle(middle, gate) => {
+                self.gates.push((middle, gate));
+                GATES + self.gates.len() as u32 - 1
+            }
         });
         for step in self.routes[route.0 as usize..].windows(2) {
             let onward = &mut self.onward[step[0] as usize];
             *onward = if [UNUSED, step[1]].contains(onward) { step[1] } else { VARIES };
         }
         route
+    }
+
+    /// Adds a machine that absorbs the packets of routes which [end](RouteEnd::Middle) at its gates, and makes others.
+    pub fn add_middle(&mut self, middle: AnyMiddle) -> MiddleId {
+        self.middles.push(Crossing { machine: middle, outlets: Vec::new() });
+        MiddleId(self.middles.len() as u32 - 1)
+    }
+
+    /// Where packets go that a middle sends by `gate`: on `route`, which has a link at least, as packets of `flow`.
+    pub fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId) {
+        assert!(self.routes[route.0 as usize] < GATES, "an outlet's route has a link");
+        let outlet = Outlet { route: route.0, flow: flow.0 };
+        let outlets = &mut self.middles[middle.0 as usize].outlets;
+        outlets.resize(outlets.len().max(gate.0 as usize + 1), outlet);
+        outlets[gate.0 as usize] = outlet;
     }
 
     /// Adds a source of cross-traffic.
@@ -541,7 +585,9 @@ pub(crate) const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0
 const VARIES: u32 = u32::MAX;
 const UNUSED: u32 = END - 1;
 
-/// Route entries from here on are ends, below it links.
+/// Route entries below are links, from here on gates of middles …
+const GATES: u32 = 1 << 31;
+/// … and from here on ends.
 const END: u32 = u32::MAX - 3;
 const END_SINK: u32 = END;
 const END_CLIENT: u32 = END + 1;

@@ -15,6 +15,7 @@ use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth}
 use tollway_sim::{Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, SourceId};
 
 use super::engine::{Engine, Start};
+use super::trees;
 use crate::plan::{
     self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Pricing, Request,
     SenderLaw, TransportId, Trick, XcpForm,
@@ -107,20 +108,24 @@ impl<E: Engine> Built<E> {
             let routes = workload.paths.iter().map(|path| built.routes(path)).collect();
             built.workload_routes.push(routes);
         }
-        for flow in &plan.flows {
+        let mut planted = trees::plant(plan, &mut built);
+        for (i, flow) in plan.flows.iter().enumerate() {
+            // A receiver that is not the first of its tree has a sender in name only.
+            let silent = plan.sender_of(i) != i;
             let ends = FlowEnds {
                 transport: flow.transport,
-                route: built.routes(&flow.path),
+                route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
                 routers: routers(plan, &flow.path),
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
-                start: flow.start,
-                stop: flow.stop,
+                start: if silent { Time::NEVER } else { flow.start },
+                stop: if silent { Time::NEVER } else { flow.stop },
             };
             let id = built.start_flow(plan, ends, None);
             built.flows.push(id);
         }
+        planted.connect(&mut built);
         built
     }
 
@@ -128,7 +133,7 @@ impl<E: Engine> Built<E> {
         (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client))
     }
 
-    fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> E::Route {
+    pub(super) fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> E::Route {
         let links: Vec<LinkId> = links.iter().map(|link| self.links[link.0 as usize]).collect();
         self.network.add_route(&links, end)
     }
@@ -255,6 +260,13 @@ impl<E: Engine> Built<E> {
                     *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
                 }
             }
+        }
+        for tree in &plan.trees {
+            let flow = &plan.flows[tree.first.0 as usize];
+            let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
+            let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
+            let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
+            extra.insert(format!("answers-per-packet.{}", flow.section), up as f64 / down.max(1) as f64);
         }
         let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
             match (plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {

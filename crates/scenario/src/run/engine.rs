@@ -5,12 +5,13 @@
 use tollway_law::link::AnyLink;
 use tollway_law::meter::FlowMeter;
 use tollway_law::{Rate, Time};
-use tollway_proto::Encoding;
+use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Limit};
 use tollway_proto::transport::Connection;
+use tollway_proto::{AnyMiddle, Encoding, Gate};
 use tollway_sim::{
-    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, Network, RouteEnd, RouteId, SinkStats,
-    SourceId, SourceSpec,
+    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, MiddleId, Network, RouteEnd, RouteId,
+    SinkStats, SourceId, SourceSpec,
 };
 
 use super::RunError;
@@ -22,6 +23,12 @@ pub(super) trait Engine {
     type Route: Copy;
 
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> Self::Route;
+    /// Adds a node where packets for several receivers are copied; `None` if the engine has no such thing.
+    fn add_branch(&mut self, _branches: u32) -> Option<MiddleId> {
+        None
+    }
+    /// Where packets go that such a node sends by `gate`.
+    fn set_outlet(&mut self, _middle: MiddleId, _gate: Gate, _route: Self::Route, _flow: FlowId) {}
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -94,6 +101,14 @@ impl Engine for Network<Connection> {
 
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         Network::add_route(self, links, end)
+    }
+
+    fn add_branch(&mut self, branches: u32) -> Option<MiddleId> {
+        Some(self.add_middle(AnyMiddle::Branch(Branch::new(branches))))
+    }
+
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId) {
+        Network::set_outlet(self, middle, gate, route, flow);
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {

@@ -50,6 +50,9 @@ impl Hosts {
         let mut events = Vec::new();
         for (i, flow) in plan.flows.iter().enumerate() {
             let SenderLaw::Fcp(fcp) = plan.transports[flow.transport.0 as usize].law else { continue };
+            if plan.sender_of(i) != i {
+                continue;
+            }
             if owner(plan, i).is_none() {
                 hosts.push(Owner::new(flow.name.clone(), None, fcp.budget));
             }

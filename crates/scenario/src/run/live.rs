@@ -66,6 +66,10 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
         let key = format!("cbr.{}", cbr.section);
         return Err(unsupported(key, "has no constant-rate cross-traffic yet", SIM));
     }
+    if let Some(tree) = plan.trees.first() {
+        let section = &plan.flows[tree.first.0 as usize].section;
+        return Err(unsupported(format!("flow.{section}.multicast"), "makes no copies of packets yet", SIM));
+    }
     if let Some(class) = plan.classes.first() {
         return Err(unsupported(
             format!("class.{}", class.name),

@@ -41,6 +41,8 @@ pub(super) struct Meter {
 struct Lane {
     name: String,
     flow: FlowId,
+    /// Where its data come from: another flow, for a receiver of copies.
+    sender: FlowId,
     plan_flow: usize,
     /// From client to server, or back.
     forward: bool,
@@ -60,7 +62,7 @@ struct Counters {
 
 impl Lane {
     fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
-        let (client, server) = (built.network.client(self.flow), built.network.server(self.flow));
+        let (client, server) = (built.network.client(self.sender), built.network.server(self.flow));
         if self.forward { (client, server) } else { (server, client) }
     }
 
@@ -140,10 +142,12 @@ impl Meter {
         for (i, flow) in plan.flows.iter().enumerate() {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
-                lanes_of.entry(built.flows[i]).or_default().push(lanes.len());
+                let sender = built.flows[plan.sender_of(i)];
+                lanes_of.entry(sender).or_default().push(lanes.len());
                 lanes.push(Lane {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
+                    sender,
                     plan_flow: i,
                     forward,
                     start: flow.start,

@@ -8,6 +8,7 @@ mod engine;
 mod hosts;
 mod live;
 mod measure;
+mod trees;
 mod watch;
 mod workload;
 

@@ -296,7 +296,7 @@ pub(crate) fn assert_finite(finished: &Finished) {
 }
 
 /// Flows that finished, their sizes and what was delivered of them.
-fn finished_flows(batches: &[RecordBatch]) -> Vec<(u64, u64)> {
+pub(crate) fn finished_flows(batches: &[RecordBatch]) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for batch in batches {
         let counts =

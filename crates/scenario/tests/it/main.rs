@@ -5,6 +5,7 @@ mod determinism;
 mod effects;
 mod faults;
 mod meters;
+mod multicast;
 mod scenes;
 
 use tollway_scenario::file::Scenario;

@@ -82,7 +82,7 @@ impl<M: Machine> Network<M> {
                 seen.fate = Fate::Lost;
             }
             self.lose(slot);
-        } else if next < END {
+        } else if next < GATES {
             self.offer(next, slot, size);
         } else {
             self.deliver(next, slot);
@@ -195,7 +195,7 @@ impl<M: Machine> Network<M> {
             let heard_rtt = sender.heard_rtt;
             (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, sender.route)
         };
-        let rest = self.routes[packet.cursor as usize..].iter().take_while(|&&entry| entry < END);
+        let rest = self.routes[packet.cursor as usize..].iter().take_while(|&&entry| entry < GATES);
         let last = rest.last().copied().unwrap_or(id);
         tap.seen.push(Sighting {
             at: self.now,
@@ -221,6 +221,10 @@ impl<M: Machine> Network<M> {
     /// A packet reaches the end of its route.
     #[inline]
     fn deliver(&mut self, end: u32, slot: u32) {
+        if end < END {
+            self.cross(end, slot);
+            return;
+        }
         let flow = self.slab.get(slot).flow as usize;
         if end == END_SINK {
             let stats = &mut self.sources[flow].stats;
@@ -246,6 +250,31 @@ impl<M: Machine> Network<M> {
         endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
         self.slab.free(slot);
         self.pump(at);
+    }
+
+    /// A packet comes to a gate of a middle, and ends there; what the middle makes of it leaves.
+    #[cold]
+    fn cross(&mut self, gate: u32, slot: u32) {
+        let (at, gate) = self.gates[(gate - GATES) as usize];
+        let packet = self.slab.get(slot);
+        if !packet.flags.has(PLAIN) {
+            self.endpoints[packet.flow as usize * 2].balance -= 1;
+        }
+        self.absorbed += 1;
+        let sack = self.slab.sack(packet);
+        self.middles[at.0 as usize].machine.handle_packet(self.now, gate, packet, sack);
+        self.slab.free(slot);
+        loop {
+            let crossing = &mut self.middles[at.0 as usize];
+            let out = self.slab.draft();
+            let Some(gate) = crossing.machine.poll_transmit(self.now, out) else { return };
+            let Outlet { route, flow } = crossing.outlets[gate.0 as usize];
+            (out.flow, out.cursor) = (flow, route);
+            self.endpoints[flow as usize * 2].balance += 1;
+            let (first, size) = (self.routes[route as usize], out.size);
+            let slot = self.slab.launch();
+            self.offer(first, slot, size);
+        }
     }
 
     /// Sends what a machine has to send, and notes its timer if it has come nearer.

@@ -71,6 +71,9 @@ impl<'a> Resolver<'a> {
                     send_buffer: u32::MAX,
                 });
             }
+            if keys.truth("multicast") {
+                self.tree(&keys, transport, first, n);
+            }
             let target = Target::Flows { first, each: each as usize };
             self.requests.push(Request { keys, pairs, target });
         }

@@ -5,6 +5,7 @@ mod events;
 mod flows;
 mod hosts;
 mod links;
+mod trees;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -46,6 +47,7 @@ pub(crate) fn resolve(
         classes: Vec::new(),
         transports: Vec::new(),
         flows: Vec::new(),
+        trees: Vec::new(),
         workloads: Vec::new(),
         hosts: Vec::new(),
         cbrs: Vec::new(),
@@ -65,6 +67,7 @@ pub(crate) fn resolve(
         ports: Vec::new(),
         requests: Vec::new(),
         crossing: None,
+        trees: Vec::new(),
     };
     r.nodes();
     r.links();
@@ -78,6 +81,7 @@ pub(crate) fn resolve(
         return None;
     }
     r.routes();
+    r.trees();
     if !r.mistakes.is_empty() {
         return None;
     }
@@ -99,6 +103,8 @@ struct Resolver<'a> {
     ports: Vec<links::Ports<'a>>,
     /// Sections whose paths wait for routes.
     requests: Vec<flows::Request<'a>>,
+    /// Where the file asks for each of the plan's trees.
+    trees: Vec<At>,
     /// Sum and number of the base RTTs of the flows whose data cross each link, once that is asked for.
     crossing: Option<Vec<(u128, u64)>>,
 }

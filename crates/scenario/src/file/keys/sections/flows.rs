@@ -123,6 +123,12 @@ pub(crate) static FLOW: Section = Section {
                 "So many between each pair of nodes.",
             ),
             key(
+                "multicast",
+                Kind::Truth,
+                Is("false"),
+                "One sender for a whole group `to`, whose members receive copies that are made where their routes part; with the law `fcp`.",
+            ),
+            key(
                 "start",
                 Kind::When,
                 Is("0 s"),
