@@ -6,6 +6,15 @@ use tollway_net::exec::ip;
 pub fn ip(data: &[u8]) {
     let Ok(header) = ip::parse(data) else { return };
     assert!(header.header_len <= header.len && usize::from(header.len) <= data.len());
+    if let Some((at, forward)) = ip::xcp_option(data, &header) {
+        let mut rewritten = data.to_vec();
+        ip::store_feedback(&mut rewritten, at, !forward.feedback, false);
+        let (_, again) = ip::xcp_option(&rewritten, &header).expect("the option stays where it is");
+        assert_eq!(
+            (again.feedback, again.rtt_ms, again.cwnd),
+            (!forward.feedback, forward.rtt_ms, forward.cwnd)
+        );
+    }
     let mut marked = data.to_vec();
     ip::mark(&mut marked);
     let again = ip::parse(&marked).expect("a mark leaves a packet a packet");

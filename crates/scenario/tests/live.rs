@@ -112,8 +112,8 @@ fn a_trace_is_replayed_live() {
     std::fs::write(dir.join("five.trace"), "5\n5\n").unwrap();
     let text = DUMBBELL
         .replace("rate = \"5 Mbps\"", "trace = \"five.trace\"")
-        .replace("law = \"xcp\"\n    [flow", "[flow")
-        .replace("law = \"xcp\"\n    [flow.f.xcp]\n    pacing = true", "law = \"cubic\"");
+        .replace("law = \"xcp\"\n    [flow.f.xcp]\n    pacing = true", "law = \"cubic\"")
+        .replace("law = \"xcp\"\n", "");
     let file = dir.join("replayed.toml").display().to_string();
     let scenario = Scenario::parse::<&str>(&file, &text, &[]).unwrap();
     let options = Options { engine: EngineKind::Live, outputs: Outputs::memory(), ..Options::default() };

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use tollway_proto::Flags;
+use tollway_proto::encoding::tcp_option::{self, Forward};
 
 /// The addresses, protocol and ports that name a flow; ports are 0 where the protocol has none, or a fragment does not show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -154,6 +155,40 @@ pub fn mark(bytes: &mut [u8]) {
     bytes[10..12].copy_from_slice(&adjusted(sum, before, after).to_be_bytes());
 }
 
+/// What an XCP sender says in the options of a TCP segment that [`parse`] has read, and where the option begins; `None` of packets that
+/// say nothing, or nothing that makes sense.
+pub fn xcp_option(bytes: &[u8], header: &Header) -> Option<(usize, Forward)> {
+    let (start, options) = tcp_options(bytes, header)?;
+    let at = tcp_option::locate(options).ok()?.forward?;
+    Some((start + at, Forward::read(options, at)?))
+}
+
+/// Where the options of a whole TCP header begin, and they themselves.
+fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])> {
+    let start = usize::from(bytes.first()? & 15) * 4 + TCP_HEADER;
+    let shows_ports = header.flow.protocol == TCP && header.flow.source_port > 0;
+    let options = bytes.get(start..usize::from(header.len).min(bytes.len())).filter(|_| shows_ports)?;
+    let len = usize::from(header.header_len).checked_sub(start)?;
+    Some((start, options.get(..len)?))
+}
+
+/// Writes `feedback` over that of the option at `at`, as [`xcp_option`] has found it. The segment's checksum is put right, unless it is
+/// `unfinished`: the kernel has left it to whoever receives the packet, and will reckon it over what stands there then.
+pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bool) {
+    let tcp = usize::from(bytes[0] & 15) * 4;
+    // The option may begin anywhere, a checksum is over words.
+    let first = (at + 2 - tcp) / 2;
+    let word = |bytes: &[u8], i: usize| u16::from_be_bytes([bytes[tcp + 2 * i], bytes[tcp + 2 * i + 1]]);
+    let before = [word(bytes, first), word(bytes, first + 1)];
+    if !tcp_option::store_feedback(bytes, at, feedback) || unfinished {
+        return;
+    }
+    let sum = word(bytes, TCP_CHECKSUM / 2);
+    let after = [word(bytes, first), word(bytes, first + 1)];
+    let sum = adjusted(adjusted(sum, before[0], after[0]), before[1], after[1]);
+    bytes[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
 /// The checksum `sum` once a word under it has changed (RFC 1624, equation 3).
 fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
     let mut total = u32::from(!sum) + u32::from(!before) + u32::from(after);
@@ -167,6 +202,9 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// A header without options.
 const MIN_HEADER: usize = 20;
+const TCP_HEADER: usize = 20;
+/// Where in TCP's header its checksum stands.
+const TCP_CHECKSUM: usize = 16;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -223,6 +261,40 @@ pub(crate) mod tests {
         }
     }
 
+    /// A segment with XCP's option, `shift` bytes into its options, and a right checksum; its pseudo-header is left out of that,
+    /// since no router changes it.
+    pub(crate) fn xcp_segment(from: [u8; 4], to: [u8; 4], shift: usize, forward: Forward) -> Vec<u8> {
+        let mut bytes = packet(from, to, TCP, 0, 12 + 100);
+        let tcp = MIN_HEADER;
+        bytes[tcp + 12] = 8 << 4;
+        bytes[tcp + 20..tcp + 32].fill(1);
+        bytes[tcp + 20 + shift..tcp + 28 + shift].copy_from_slice(&forward.to_bytes());
+        bytes[tcp + 16..tcp + 18].fill(0);
+        let checksum = sum(&bytes[tcp..]);
+        bytes[tcp + 16..tcp + 18].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn feedback_is_rewritten_wherever_the_option_stands() {
+        let forward = Forward { feedback: 0x1234, rtt_ms: 40, cwnd: 10 };
+        for shift in 0..=4 {
+            let mut bytes = xcp_segment([10, 77, 0, 1], [10, 77, 0, 2], shift, forward);
+            let header = parse(&bytes).unwrap();
+            let (at, read) = xcp_option(&bytes, &header).unwrap();
+            assert_eq!((at, read), (40 + shift, forward));
+            assert_eq!(sum(&bytes[MIN_HEADER..]), 0);
+            store_feedback(&mut bytes, at, 0xfedc, false);
+            assert_eq!(sum(&bytes[MIN_HEADER..]), 0, "{shift}");
+            assert_eq!(xcp_option(&bytes, &header).unwrap().1, Forward { feedback: 0xfedc, ..forward });
+            let checksum = [bytes[36], bytes[37]];
+            store_feedback(&mut bytes, at, 1, true);
+            assert_eq!([bytes[36], bytes[37]], checksum);
+        }
+        let plain = packet([10, 77, 0, 1], [10, 77, 0, 2], TCP, 0, 40);
+        assert_eq!(xcp_option(&plain, &parse(&plain).unwrap()), None);
+    }
+
     #[test]
     fn later_fragments_have_no_ports() {
         let mut bytes = packet([10, 77, 0, 1], [10, 77, 0, 2], UDP, 0, 100);
@@ -252,6 +324,9 @@ pub(crate) mod tests {
                 *first = 0x40 | (*first & 15);
             }
             if let Ok(header) = parse(&bytes) {
+                if let Some((at, _)) = xcp_option(&bytes, &header) {
+                    store_feedback(&mut bytes, at, 7, false);
+                }
                 prop_assert!(header.header_len <= header.len);
                 prop_assert!(usize::from(header.len) <= bytes.len());
             }

@@ -8,10 +8,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use tollway_law::Time;
-use tollway_proto::{Flags, Packet, Stamp};
+use tollway_law::{Time, Toll};
+use tollway_proto::encoding::tcp_option::{self, Feedback};
+use tollway_proto::{Encoding, Flags, Packet, Stamp};
 
 use super::ip::{self, FiveTuple, Malformed};
+use super::tun;
 use crate::buffers::Buffers;
 use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
 use crate::lateness::Lateness;
@@ -118,6 +120,8 @@ pub struct Mesh {
     strays: Strays,
     /// Bytes in front of each packet that are none of it.
     prefix: usize,
+    /// Some link speaks to packets that carry XCP's header.
+    explicit: bool,
 }
 
 #[derive(Debug)]
@@ -154,6 +158,7 @@ impl Mesh {
             arrived: VecDeque::new(),
             strays: Strays::default(),
             prefix,
+            explicit: spec.links.iter().any(|link| link.law.xcp().is_some()),
         }
     }
 
@@ -191,11 +196,21 @@ impl Mesh {
         record.bytes += u64::from(size);
         record.last = now;
         let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
+        let mut flags = header.ecn.with(data);
+        let mut toll = Toll::default();
+        if self.explicit
+            && let Some((_, forward)) = ip::xcp_option(packet, &header)
+        {
+            flags.set(Flags::TOLLED);
+            toll = forward.toll(size, FEEDBACK);
+            self.buffers.set_encoding(flow, Encoding::TcpOption { feedback: FEEDBACK });
+        }
         let handle = self.buffers.alloc(
             Packet {
+                toll,
                 flow,
                 size: size.min(u32::from(u16::MAX)) as u16,
-                flags: header.ecn.with(data),
+                flags,
                 sent: Stamp::at(now),
                 // The engine's own fields: nobody else reads them here.
                 seq: segments,
@@ -338,9 +353,25 @@ impl Mesh {
                     self.flows[packet.flow as usize].marks += u64::from(packet.seq);
                 }
             }
+            if packet.flags.has(Flags::TOLLED) {
+                self.store_toll(handle, &packet);
+            }
             self.arrived.push_back(Delivery { at, node, handle });
         }
         self.arm(link);
+    }
+
+    /// Writes what links said into the packet's option.
+    fn store_toll(&mut self, handle: u32, packet: &Packet) {
+        let frame = self.buffers.bytes_mut(handle);
+        let unfinished = self.prefix > 0 && tun::is_unfinished(frame);
+        let bytes = &mut frame[self.prefix..];
+        let found = ip::parse(bytes).ok().and_then(|header| ip::xcp_option(bytes, &header));
+        if let Some((at, forward)) = found {
+            let size = u32::from(packet.size);
+            let feedback = tcp_option::encode_due(packet.toll.due, forward.rtt_ms, size, FEEDBACK);
+            ip::store_feedback(bytes, at, feedback, unfinished);
+        }
     }
 
     fn arm(&mut self, link: u32) {
@@ -353,14 +384,18 @@ impl Mesh {
     }
 }
 
+/// How XCP's senders write their feedback.
+const FEEDBACK: Feedback = Feedback::Split;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use tollway_law::Rate;
-    use tollway_law::link::{AnyLink, DropTail, StepConfig};
+    use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+    use tollway_proto::encoding::tcp_option::Forward;
     use tollway_proto::port::{Limit, Queues};
 
-    use super::super::ip::tests::packet;
+    use super::super::ip::tests::{packet, xcp_segment};
     use super::*;
 
     fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
@@ -456,6 +491,33 @@ mod tests {
         }
         assert!(marked > 0);
         assert_eq!(mesh.flows()[0].marks, u64::from(marked));
+    }
+
+    #[test]
+    fn an_xcp_link_answers_packets_that_carry_its_header_and_no_others() {
+        let mut spec = row();
+        spec.links[0].law = XcpConfig::default().build(Rate::from_mbps(8.0));
+        spec.links[0].limit = Limit { packets: 1000, bytes: u64::MAX };
+        let mut mesh = Mesh::new(&spec, 0);
+        let asks = Forward { feedback: Feedback::Split.encode(50.0), rtt_ms: 40, cwnd: 10 };
+        let (a, b) = (address(0).octets(), address(1).octets());
+        let mut got = Vec::new();
+        // Half as much again as the link carries, for most of a second: there is nothing to give.
+        for i in 0..10_000u64 {
+            let now = Time::from_micros(76 * i);
+            let bytes = if i % 2 == 0 { xcp_segment(a, b, 0, asks) } else { packet(a, b, 17, 0, 40) };
+            mesh.handle_frame(now, 0, &bytes, 0);
+            while let Some(delivery) = mesh.poll_delivery() {
+                let bytes = mesh.frame(delivery);
+                let header = ip::parse(bytes).unwrap();
+                got.extend(
+                    ip::xcp_option(bytes, &header).map(|found| Feedback::Split.decode(found.1.feedback)),
+                );
+                mesh.release(delivery, true);
+            }
+        }
+        assert!(got.len() > 500, "{}", got.len());
+        assert!(got[400..].iter().all(|&feedback| feedback < 1.0), "{:?}", &got[400..410]);
     }
 
     proptest! {

@@ -100,6 +100,11 @@ pub(crate) fn segment_of(frame: &[u8]) -> u16 {
     }
 }
 
+/// Whether the checksum of the packet that `frame` is is left to whoever receives it.
+pub(crate) fn is_unfinished(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|flags| flags & NEEDS_CSUM != 0)
+}
+
 /// What the interface's counters say of packets that it had no room for: those sent by programs and never read here, and those written
 /// here and never received. From `/proc/net/dev`, as text.
 pub(crate) fn drops(table: &str) -> Option<(u64, u64)> {
@@ -166,8 +171,9 @@ pub(crate) const VNET_LEN: usize = 10;
 pub(crate) const MTU: u16 = 1500;
 /// Packets that wait in it at most for the emulator to read them: more than a burst that any sender is allowed.
 const QUEUE: u32 = 10_000;
-/// `VIRTIO_NET_HDR_GSO_NONE`.
+/// `VIRTIO_NET_HDR_GSO_NONE` and `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const GSO_NONE: u8 = 0;
+const NEEDS_CSUM: u8 = 1;
 
 #[cfg(test)]
 mod tests {
