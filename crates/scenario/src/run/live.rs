@@ -70,6 +70,9 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
         if link.trace.is_some() {
             return Err(unsupported(format!("link.{}.trace", link.section), "replays no traces yet", SIM));
         }
+        if link.exchange.is_some() {
+            return Err(unsupported(format!("link.{}.exchange", link.section), "has no borders yet", SIM));
+        }
         if link.meter.is_some() {
             return Err(unsupported(format!("link.{}.meter", link.section), "has no meters yet", SIM));
         }

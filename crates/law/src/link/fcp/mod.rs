@@ -10,6 +10,7 @@
 //! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
 //! paid·size·preload/rtt, the change of budget it announces, and that is how it is kept here.
 
+mod exchange;
 mod history;
 mod promises;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod window;
 
 use super::{LinkLaw, Passing, Verdict};
 use crate::{Kind, Price, Rate, Time, Toll};
+pub use exchange::{Exchange, ExchangeRate};
 use history::History;
 use promises::Promises;
 use window::{Sums, Window};

@@ -6,9 +6,11 @@ mod laws;
 mod network;
 
 pub(crate) use events::{CBR, CHANGE, LOSS};
-pub(crate) use flows::{CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW};
+pub(crate) use flows::{
+    CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
+};
 pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
-pub(crate) use network::{LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
+pub(crate) use network::{EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
 
 use super::Default::{Else, Is, Must};
 use super::{Default, Key, Kind, Section};
@@ -92,7 +94,7 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 30] {
+pub(crate) fn all() -> [&'static Section; 32] {
     [
         &TOP,
         &MEASURE,
@@ -103,6 +105,7 @@ pub(crate) fn all() -> [&'static Section; 30] {
         &LINK,
         &REVERSE,
         &METER,
+        &EXCHANGE,
         &XCP,
         &RED,
         &CODEL,
@@ -119,6 +122,7 @@ pub(crate) fn all() -> [&'static Section; 30] {
         &XCP_FLOW,
         &CHEAT,
         &FCP_FLOW,
+        &FCP_CHEAT,
         &WORKLOAD,
         &HOST,
         &CBR,
