@@ -376,6 +376,7 @@ const NO_EFFECT: &[&str] = &[
     "plot",
     "reference",
     "live",
+    "random",
     // `measuring_changes_no_packet`.
     "measure.interval",
     "measure.warmup",
