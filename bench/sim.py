@@ -34,6 +34,8 @@ SIMULATED_S = 60.0
 # What a run must reach, as a multiple of the peer on the same machine.
 NS2_TARGETS = {10: 5.0, 100: 5.0, 1000: 12.0}
 NS3_TARGET = 100.0
+# FCP's rate over TCP's: each packet of the bottleneck makes a new price.
+FCP_TARGET = 0.6
 # ns-3 simulates a thousand flows at about the speed of a clock, so its runs are short; ours beside it are as short.
 NS3_SIMULATED_S = {10: 10.0, 100: 10.0, 1000: 4.0}
 HUGE_FLOWS = 100_000
@@ -46,6 +48,7 @@ QUICK_BUDGET_S = 50.0
 TIMEOUT_S = 900.0
 
 XCP = {"link.bottleneck.law": "xcp", "flow.bulk.law": "xcp"}
+FCP = {"link.bottleneck.law": "fcp", "flow.bulk.law": "fcp"}
 MEASURED = {"measure.interval": "100 ms"}
 UNMEASURED = {"measure.interval": "none"}
 
@@ -188,10 +191,11 @@ def quietly(run: Callable[[], dict[str, float]], into: Runs, peer: str) -> None:
 
 
 def beside_ns2(programs: Programs, rounds: int, budget_s: float | None) -> dict[str, dict[str, float | None]]:
-    """Ours (TCP and XCP) and ns-2 at each size, in turn; with a budget, another round only if it fits."""
+    """Ours (TCP, XCP and FCP) and ns-2 at each size, in turn; with a budget, another round only if it fits."""
     began = time.monotonic()
     ours = {flows: Runs() for flows in SIZES}
     ours_xcp = {flows: Runs() for flows in SIZES}
+    ours_fcp = {flows: Runs() for flows in SIZES}
     ns2 = {flows: Runs() for flows in SIZES}
     ns2_xcp = {flows: Runs() for flows in SIZES}
     longest = 0.0
@@ -204,6 +208,7 @@ def beside_ns2(programs: Programs, rounds: int, budget_s: float | None) -> dict[
             for turn in range(OURS_PER_ROUND):
                 ours[flows].samples.append(programs.run_tollway(flows, SIMULATED_S, {}))
                 ours_xcp[flows].samples.append(programs.run_tollway(flows, SIMULATED_S, XCP))
+                ours_fcp[flows].samples.append(programs.run_tollway(flows, SIMULATED_S, FCP))
                 if turn != 0 or programs.ns2 is None:
                     continue
                 left = TIMEOUT_S if budget_s is None else max(1.0, budget_s - (time.monotonic() - began))
@@ -226,6 +231,8 @@ def beside_ns2(programs: Programs, rounds: int, budget_s: float | None) -> dict[
             "ns2_peak_rss_bytes": ns2[flows].median("peak_rss_bytes"),
             "tollway_xcp_hops_per_s": ours_xcp[flows].hops_per_s(),
             "xcp_of_tcp": over(ours_xcp[flows].hops_per_s(), mine),
+            "tollway_fcp_hops_per_s": ours_fcp[flows].hops_per_s(),
+            "fcp_of_tcp": over(ours_fcp[flows].hops_per_s(), mine),
             "rounds": len(ours[flows].samples) // OURS_PER_ROUND,
         }
         if budget_s is None:
@@ -336,7 +343,7 @@ def show_all(report: dict[str, dict]) -> None:
     rows = [(key[1:], report[key]) for key in (f"n{flows}" for flows in SIZES)]
     show(
         "M packet-hops per CPU second of the run phase: TCP NewReno + SACK, 60 s",
-        ["N", "tollway", "ns-2", "ratio", "target", "XCP", "XCP/TCP"],
+        ["N", "tollway", "ns-2", "ratio", "target", "XCP", "XCP/TCP", "FCP", "FCP/TCP"],
         [
             [
                 n,
@@ -346,6 +353,8 @@ def show_all(report: dict[str, dict]) -> None:
                 times(row["ratio_target"]),
                 million(row["tollway_xcp_hops_per_s"]),
                 times(row["xcp_of_tcp"]),
+                million(row["tollway_fcp_hops_per_s"]),
+                times(row["fcp_of_tcp"], FCP_TARGET),
             ]
             for n, row in rows
         ],

@@ -182,6 +182,10 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     });
     let fair = || Ok((Aim::MaxMin, false, Aim::MaxMin.allocation(&steady.network).map_err(network)?));
     let Some(aim) = Aim::of(laws) else { return fair() };
+    // What a budget is worth beyond a border is no affair of the flow's alone.
+    if plan.links.iter().any(|link| link.exchange.is_some()) {
+        return fair();
+    }
     // Other links say nothing to these senders: they may only carry what those of their own law let through.
     let own = links_of(plan, &steady.network, aim);
     let own = if aim == Aim::Proportional { spend(&own, &steady.owners) } else { Ok(own) };

@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use tollway_law::link::ExchangeRate;
+use tollway_law::meter::Duty;
+use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_sim::Trace;
@@ -125,9 +128,11 @@ pub struct Link {
     pub loss: f64,
     /// The meter at its far end; only of a link that has a way back.
     pub meter: Option<Meter>,
+    /// The border at its far end; only of a link that has a way back and no meter.
+    pub exchange: Option<ExchangeRate>,
 }
 
-/// A meter for flows that enter there ([`tollway_law::meter`]).
+/// A meter for flows that enter, or leave, there ([`tollway_law::meter`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meter {
     /// How far what is stated may be from what is measured, as a part of it.
@@ -138,6 +143,8 @@ pub struct Meter {
     pub patience: f64,
     /// Accused flows are held to their allotment, not only reported.
     pub enforce: bool,
+    /// What it looks after.
+    pub duty: Duty,
 }
 
 /// Which way along a link.
@@ -421,12 +428,16 @@ pub struct FcpSender {
     pub budget: f64,
     /// Packets that its first packet announces for the next round trip.
     pub initial_packets: f64,
+    /// It announces them also where there is less to send.
+    pub initial_always: bool,
     /// The largest preload.
     pub max_preload: Option<f64>,
     /// The rate to be kept by [`Strategy::Stable`].
     pub wants: Option<Rate>,
     /// The rate that it asks for at the least price to meet a deadline.
     pub deadline: Option<Rate>,
+    /// What it does wrong on purpose, and when.
+    pub cheat: Option<(FcpTrick, CheatTimes)>,
 }
 
 /// An owner of a budget.

@@ -3,7 +3,8 @@
 mod events;
 
 use tollway_law::link::AnyLink;
-use tollway_law::meter::{FlowMeter, MeterConfig, Passage};
+use tollway_law::link::Exchange;
+use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlInterval, ControlLog, Limit};
 use tollway_proto::trace::Trace;
@@ -236,13 +237,46 @@ impl<M: Machine> Network<M> {
         self.links[link.0 as usize].set_trace(trace);
     }
 
-    /// Puts a meter at the far end of `link`, for flows that enter there; their acknowledgements come `back`. Meters come
-    /// before the flows. A flow is metered where its data first pass a meter, and only once.
-    pub fn add_meter(&mut self, link: LinkId, back: LinkId, config: MeterConfig) {
+    /// Puts a meter at the far end of `link`, for what comes over it; acknowledgements come `back`. Meters come
+    /// before the flows. A flow's windows, or its host's budget, are metered where its data first pass a meter for them, and only once.
+    pub fn add_meter(&mut self, link: LinkId, back: LinkId, config: MeterConfig, duty: Duty) {
         assert!(self.endpoints.is_empty(), "meters are added before flows");
-        let post = self.meters.add_post(config);
+        let post = self.meters.add_post(config, duty);
+        self.watch(link, back, post);
+    }
+
+    /// Makes the far end of `link` a border between domains, for data that come over it and acknowledgements that come `back`.
+    pub fn add_border(&mut self, link: LinkId, back: LinkId, exchange: Exchange) {
+        assert!(self.endpoints.is_empty(), "borders are added before flows");
+        let post = self.meters.add_border(exchange);
+        self.watch(link, back, post);
+    }
+
+    fn watch(&mut self, link: LinkId, back: LinkId, post: u32) {
         self.faults(link).watch = Some(Watch::Entry(post));
         self.faults(back).watch = Some(Watch::Exit(post));
+    }
+
+    fn post(&self, link: LinkId) -> Option<u32> {
+        match self.links[link.0 as usize].watch() {
+            Some(Watch::Entry(post)) => Some(post),
+            _ => None,
+        }
+    }
+
+    /// The account of the host whose packets come over `link`, if one is kept there.
+    pub fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
+        self.meters.account(self.post(link)?)
+    }
+
+    /// The border at the far end of `link`, if there is one.
+    pub fn border(&self, link: LinkId) -> Option<&Exchange> {
+        self.meters.border(self.post(link)?)
+    }
+
+    /// What a flow is accused of where it leaves the network.
+    pub fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
+        self.meters.balance(flow.0)
     }
 
     /// What a meter knows of a flow; `None` if its data never passed one.

@@ -20,7 +20,7 @@ pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
 pub use dualpi2::{DualPi2, DualPi2Config};
-pub use fcp::{Class, Fcp, FcpConfig, PreloadSpan};
+pub use fcp::{Class, Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan};
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};

@@ -17,11 +17,13 @@
 //!
 //! Nothing is allocated; a packet costs a few operations.
 
+mod budget;
 mod probes;
 #[cfg(test)]
 mod tests;
 
-use crate::{Time, Toll};
+use crate::{Budget, Time, Toll};
+pub use budget::{BalanceMeter, BudgetAccusation, BudgetMeter};
 use probes::Probes;
 
 /// How a meter judges.
@@ -54,6 +56,41 @@ pub enum Offence {
     RttUnderstated,
     /// It sends more than all its feedback allows: it does not take back what it is told to.
     Overdrawn,
+    /// A host spends more than its budget.
+    Overspent,
+    /// It announces what it does not spend.
+    Overpromised,
+    /// It takes back what it goes on spending.
+    TakenBack,
+    /// A flow states that it pays less than it is asked.
+    Underpaid,
+}
+
+impl Offence {
+    /// Its word in results: `window-understated`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Offence::WindowUnderstated => "window-understated",
+            Offence::RttOverstated => "rtt-overstated",
+            Offence::RttUnderstated => "rtt-understated",
+            Offence::Overdrawn => "overdrawn",
+            Offence::Overspent => "overspent",
+            Offence::Overpromised => "overpromised",
+            Offence::TakenBack => "taken-back",
+            Offence::Underpaid => "underpaid",
+        }
+    }
+}
+
+/// What a meter looks after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Duty {
+    /// What XCP's senders say and do: a [`FlowMeter`] each.
+    Windows,
+    /// What a host spends and announces, that may spend so much: a [`BudgetMeter`] for all that enters there.
+    Budget(Budget),
+    /// What FCP's flows pay, where they leave the network: a [`BalanceMeter`] each.
+    Balance,
 }
 
 /// An offence, when it was found, and on what evidence.

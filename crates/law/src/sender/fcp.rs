@@ -61,6 +61,8 @@ pub struct FcpConfig {
     pub budget: Budget,
     /// Packets that the first packet announces for the next round trip. Default 10 (§ 4.1, "Start-up behavior").
     pub initial_packets: f64,
+    /// It announces them also where there is less to send, as printed. Default: no more than there is.
+    pub initial_always: bool,
     /// The largest preload. Default none; stability flows have 1 (§ 4.2).
     pub max_preload: f64,
     /// The rate that the flow needs to meet its deadline. It asks for it at the least price, all at once, and goes by its
@@ -73,6 +75,7 @@ impl Default for FcpConfig {
         FcpConfig {
             budget: Budget::per_sec(1.0),
             initial_packets: 10.0,
+            initial_always: false,
             max_preload: f64::INFINITY,
             deadline: None,
         }
@@ -311,9 +314,12 @@ impl SenderLaw for Fcp {
             // Nothing is known yet: it announces a rate, whatever the price turns out to be.
             toll.rtt = 0.0;
             toll.stake = 0.0;
-            // Of a flow that is shorter it is all there is.
             let packets = self.config.initial_packets.min(self.deadline().map_or(f64::INFINITY, |_| ASKING));
-            self.first = (packets * f64::from(flight.segment)).min(flight.unsent as f64);
+            self.first = packets * f64::from(flight.segment);
+            if !self.config.initial_always {
+                // Of a flow that is shorter it is all there is.
+                self.first = self.first.min(flight.unsent as f64);
+            }
             toll.offer = (self.first / size) as f32;
             return;
         };

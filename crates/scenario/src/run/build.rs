@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tollway_law::link::{self, AnyLink, DropTail, xcp};
-use tollway_law::meter::{MeterConfig, Offence};
+use tollway_law::meter::MeterConfig;
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
 use tollway_law::{Budget, Bytes, Time};
@@ -77,7 +77,10 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
     }
     for (i, link) in plan.links.iter().enumerate() {
         if let (Some(meter), Some(twin)) = (link.meter, link.twin) {
-            network.add_meter(links[i], links[twin.0 as usize], meter_config(meter));
+            network.add_meter(links[i], links[twin.0 as usize], meter_config(meter), meter.duty);
+        }
+        if let (Some(rate), Some(twin)) = (link.exchange, link.twin) {
+            network.add_border(links[i], links[twin.0 as usize], link::Exchange::new(rate));
         }
     }
     (network, links)
@@ -282,10 +285,34 @@ impl<E: Engine> Built<E> {
         if plan.links.iter().any(|link| link.meter.is_some()) {
             self.meter_extras(plan, extra);
         }
+        self.account_extras(plan, extra);
         for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
             let stats = self.network.read_source(id);
             extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);
             extra.insert(format!("cbr-arrived.{}", cbr.name), stats.arrived_packets as f64);
+        }
+    }
+
+    /// What meters of budgets found, by the link that a host is behind, or by flow, and what borders make of money.
+    fn account_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        for (link, &id) in plan.links.iter().zip(&self.links) {
+            let name = &link.name;
+            if let Some(account) = self.network.account(id)
+                && let Some(found) = account.accusation()
+            {
+                let offence = found.offence.name();
+                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.as_secs_f64());
+                extra.insert(format!("over-budget.{name}"), account.dropped() as f64);
+            }
+            if let Some(border) = self.network.border(id) {
+                extra.insert(format!("exchange-rate.{name}"), border.factor());
+            }
+        }
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            if let Some(found) = self.network.balance(id) {
+                let (name, offence) = (&flow.name, found.offence.name());
+                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.as_secs_f64());
+            }
         }
     }
 
@@ -297,13 +324,7 @@ impl<E: Engine> Built<E> {
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
             let Some(meter) = self.network.meter(id) else { continue };
             let Some(accusation) = meter.accusation() else { continue };
-            let offence = match accusation.offence {
-                Offence::WindowUnderstated => "window-understated",
-                Offence::RttOverstated => "rtt-overstated",
-                Offence::RttUnderstated => "rtt-understated",
-                Offence::Overdrawn => "overdrawn",
-            };
-            let name = &flow.name;
+            let (name, offence) = (&flow.name, accusation.offence.name());
             extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.as_secs_f64());
             extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
         }
@@ -468,6 +489,10 @@ fn sender(transport: &plan::Transport, seed: u64) -> AnySender {
         SenderLaw::Xcp(plan::XcpSender { cheat: Some(cheat), .. }) => {
             AnySender::custom(sender::Cheat::new(law, trick(cheat), cheat.from))
         }
+        SenderLaw::Fcp(plan::FcpSender { cheat: Some((trick, when)), .. }) => match law {
+            AnySender::Fcp(law) => AnySender::custom(sender::FcpCheat::new(*law, trick, when)),
+            law => law,
+        },
         _ => law,
     }
 }
@@ -482,6 +507,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
         SenderLaw::Fcp(fcp) => sender::FcpConfig {
             budget: Budget::per_sec(fcp.budget),
             initial_packets: fcp.initial_packets,
+            initial_always: fcp.initial_always,
             max_preload: fcp.max_preload.unwrap_or(f64::INFINITY),
             deadline: fcp.deadline,
         }
@@ -515,7 +541,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
 }
 
 fn meter_config(meter: plan::Meter) -> MeterConfig {
-    let plan::Meter { tolerance, burst, patience, enforce } = meter;
+    let plan::Meter { tolerance, burst, patience, enforce, .. } = meter;
     MeterConfig { tolerance, burst, patience, enforce }
 }
 

@@ -3,7 +3,8 @@
 //! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
 
 use tollway_law::link::AnyLink;
-use tollway_law::meter::FlowMeter;
+use tollway_law::link::Exchange;
+use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
 use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Limit};
@@ -64,6 +65,18 @@ pub(super) trait Engine {
     /// Flows that meters have seen, and how many of them they accuse.
     fn metered(&self) -> (u64, u64) {
         (0, 0)
+    }
+    /// The account of the host behind a link, if one is kept.
+    fn account(&self, _link: LinkId) -> Option<&BudgetMeter> {
+        None
+    }
+    /// The border at a link's far end.
+    fn border(&self, _link: LinkId) -> Option<&Exchange> {
+        None
+    }
+    /// What a flow is accused of where it leaves the network.
+    fn balance(&self, _flow: FlowId) -> Option<BudgetAccusation> {
+        None
     }
     fn log_control(&mut self, link: LinkId);
     fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
@@ -210,6 +223,18 @@ impl Engine for Network<Connection> {
 
     fn metered(&self) -> (u64, u64) {
         Network::metered(self)
+    }
+
+    fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
+        Network::account(self, link)
+    }
+
+    fn border(&self, link: LinkId) -> Option<&Exchange> {
+        Network::border(self, link)
+    }
+
+    fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
+        Network::balance(self, flow)
     }
 
     fn log_control(&mut self, link: LinkId) {

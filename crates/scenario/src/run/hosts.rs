@@ -14,9 +14,12 @@ use crate::plan::{Plan, SenderLaw, Strategy, TransportId};
 
 /// Every host of a plan; flows of the law `fcp` without a host are hosts of their own that divide nothing.
 pub(super) struct Hosts {
+    /// Those of the file, then those of flows on their own.
     hosts: Vec<Owner>,
-    /// Starts and stops of the flows of the file, by time.
-    events: Vec<(Time, usize, bool)>,
+    /// How many there are of the former.
+    named: usize,
+    /// Starts (with whose the flow is) and stops of the flows of the file, by time.
+    events: Vec<(Time, usize, Option<usize>)>,
     at: usize,
     /// The host of each flow that runs, by its place in the network.
     members: BTreeMap<FlowId, usize>,
@@ -24,7 +27,6 @@ pub(super) struct Hosts {
 }
 
 struct Owner {
-    name: String,
     /// `None` for a flow on its own.
     machine: Option<Host>,
     flows: Vec<FlowId>,
@@ -44,55 +46,53 @@ impl Hosts {
             .iter()
             .map(|host| {
                 let machine = Host::new(Budget::per_sec(host.budget), law(host.strategy));
-                Owner::new(host.name.clone(), Some(machine), host.budget)
+                Owner::new(Some(machine), host.budget)
             })
             .collect();
+        let mut owner_of = vec![None; plan.flows.len()];
+        for (h, host) in plan.hosts.iter().enumerate() {
+            host.flows.iter().for_each(|flow| owner_of[flow.0 as usize] = Some(h));
+        }
         let mut events = Vec::new();
         for (i, flow) in plan.flows.iter().enumerate() {
             let SenderLaw::Fcp(fcp) = plan.transports[flow.transport.0 as usize].law else { continue };
             if plan.sender_of(i) != i {
                 continue;
             }
-            if owner(plan, i).is_none() {
-                hosts.push(Owner::new(flow.name.clone(), None, fcp.budget));
-            }
-            events.push((flow.start, i, true));
+            let owner = owner_of[i].unwrap_or_else(|| {
+                hosts.push(Owner::new(None, fcp.budget));
+                hosts.len() - 1
+            });
+            events.push((flow.start, i, Some(owner)));
             if flow.stop < plan.duration {
-                events.push((flow.stop, i, false));
+                events.push((flow.stop, i, None));
             }
         }
         events.sort_by_key(|event| event.0);
         let next_audit = if hosts.is_empty() { Time::NEVER } else { SECOND };
-        Hosts { hosts, events, at: 0, members: BTreeMap::new(), next_audit }
+        Hosts { hosts, named: plan.hosts.len(), events, at: 0, members: BTreeMap::new(), next_audit }
     }
 
     /// When something is to be done.
     pub(super) fn next(&self) -> Time {
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
-        let machines = self.hosts.iter().filter_map(|owner| owner.machine.as_ref());
+        let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_ref());
         machines.map(Host::poll_timeout).min().unwrap_or(Time::NEVER).min(event).min(self.next_audit)
     }
 
     /// Does what is due.
     pub(super) fn tick<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
         let now = built.network.now();
-        while let Some(&(at, flow, starts)) = self.events.get(self.at).filter(|event| event.0 <= now) {
+        while let Some(&(at, flow, owner)) = self.events.get(self.at).filter(|event| event.0 <= now) {
             self.at += 1;
             debug_assert!(at <= now);
             let place = built.flows[flow];
-            if starts {
-                // Those on their own stand behind the hosts of the file, in the order of the flows.
-                let host = owner(plan, flow).or_else(|| {
-                    self.hosts.iter().position(|o| o.machine.is_none() && o.name == plan.flows[flow].name)
-                });
-                if let Some(host) = host {
-                    self.join(plan, now, host, place, plan.flows[flow].transport);
-                }
-            } else {
-                self.left(built, place);
+            match owner {
+                Some(owner) => self.join(plan, now, owner, place, plan.flows[flow].transport),
+                None => self.left(built, place),
             }
         }
-        for owner in &mut self.hosts {
+        for owner in &mut self.hosts[..self.named] {
             let Some(machine) = &mut owner.machine else { continue };
             if machine.poll_timeout() > now {
                 continue;
@@ -174,10 +174,11 @@ impl Hosts {
 
     /// How near each owner came to its budget: the worst second of each.
     pub(super) fn extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
-        for owner in self.hosts.iter().take(plan.hosts.len()) {
-            extra.insert(format!("budget-use-max.{}", owner.name), owner.worst);
+        let (named, alone) = self.hosts.split_at(self.named);
+        for (owner, host) in named.iter().zip(&plan.hosts) {
+            extra.insert(format!("budget-use-max.{}", host.name), owner.worst);
         }
-        let alone = self.hosts.iter().skip(plan.hosts.len()).map(|owner| owner.worst);
+        let alone = alone.iter().map(|owner| owner.worst);
         if let Some(worst) = alone.reduce(f64::max) {
             extra.insert("budget-use-max".into(), worst);
         }
@@ -185,8 +186,8 @@ impl Hosts {
 }
 
 impl Owner {
-    fn new(name: String, machine: Option<Host>, budget: f64) -> Owner {
-        Owner { name, machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
+    fn new(machine: Option<Host>, budget: f64) -> Owner {
+        Owner { machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
     }
 
     /// A second is over (equation 1). What a budget was lowered to counts from the next second on.
@@ -204,11 +205,6 @@ impl Owner {
         }
         (self.before, self.allowed) = (spent, present);
     }
-}
-
-/// The host of a flow of the file.
-fn owner(plan: &Plan, flow: usize) -> Option<usize> {
-    plan.hosts.iter().position(|host| host.flows.iter().any(|id| id.0 as usize == flow))
 }
 
 fn fcp<E: Engine>(network: &E, flow: FlowId) -> Option<&Fcp> {

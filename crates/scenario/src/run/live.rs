@@ -78,6 +78,9 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
         ));
     }
     for link in &plan.links {
+        if link.exchange.is_some() {
+            return Err(unsupported(format!("link.{}.exchange", link.section), "has no borders yet", SIM));
+        }
         if link.meter.is_some() {
             return Err(unsupported(format!("link.{}.meter", link.section), "has no meters yet", SIM));
         }

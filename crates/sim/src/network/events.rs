@@ -98,7 +98,7 @@ impl<M: Machine> Network<M> {
         match watch {
             None => {}
             // The meter stands where the wire begins, and doesn't see what is lost on it.
-            Some(Watch::Exit(post)) => self.meters.on_exit(self.now, post, self.slab.get(slot)),
+            Some(Watch::Exit(post)) => self.meters.on_exit(self.now, post, self.slab.get_mut(slot)),
             Some(Watch::Entry(post)) => {
                 self.meters.on_wire(self.now, post, link.wire_time(self.slab.get(slot).size));
             }

@@ -13,6 +13,7 @@
 //! A link may ask some traffic for another price than the rest: [`Class`].
 
 mod classes;
+mod exchange;
 mod history;
 mod promises;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use super::{LinkLaw, Passing, Verdict};
 use crate::{Kind, Price, Rate, Time, Toll};
 pub use classes::Class;
 use classes::Classes;
+pub use exchange::{Exchange, ExchangeRate};
 use history::History;
 use promises::Promises;
 use window::{Sums, Window};

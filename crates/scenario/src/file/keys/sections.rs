@@ -6,9 +6,11 @@ mod laws;
 mod network;
 
 pub(crate) use events::{CBR, CHANGE, LOSS};
-pub(crate) use flows::{CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW};
+pub(crate) use flows::{
+    CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
+};
 pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
-pub(crate) use network::{CLASS, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
+pub(crate) use network::{CLASS, EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
 
 use super::Default::{Else, Is, Must};
 use super::{Default, Key, Kind, Section};
@@ -93,7 +95,7 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 31] {
+pub(crate) fn all() -> [&'static Section; 33] {
     [
         &TOP,
         &MEASURE,
@@ -104,6 +106,7 @@ pub(crate) fn all() -> [&'static Section; 31] {
         &LINK,
         &REVERSE,
         &METER,
+        &EXCHANGE,
         &XCP,
         &RED,
         &CODEL,
@@ -121,6 +124,7 @@ pub(crate) fn all() -> [&'static Section; 31] {
         &XCP_FLOW,
         &CHEAT,
         &FCP_FLOW,
+        &FCP_CHEAT,
         &WORKLOAD,
         &HOST,
         &CBR,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tollway_law::Time;
+use tollway_law::sender::{CheatTimes, FcpTrick};
 
 use super::{Pairs, Resolver};
 use crate::file::keys;
@@ -45,7 +46,7 @@ impl<'a> Resolver<'a> {
         for (name, keys) in self.top.named("flow", &keys::FLOW) {
             let transport = self.transport(&keys);
             let data = self.data(&keys);
-            let Some(pairs) = self.pairs(&keys) else { continue };
+            let Some(pairs) = self.ends("flow", name, &keys) else { continue };
             let count = keys.count("count");
             let each = count.unwrap_or(1);
             let n = u64::from(pairs.count()) * each;
@@ -89,7 +90,7 @@ impl<'a> Resolver<'a> {
                 let message = format!("workload `{name}` stops at {stop}, before it starts at {start}");
                 self.mistakes.add(keys.at("stop"), message, "too early");
             }
-            let pairs = self.workload_pairs(name, &keys);
+            let pairs = self.ends("workload", name, &keys);
             let (Some(pairs), Some(sizes), Some(arrivals)) = (pairs, sizes, keys.arrivals("arrivals")) else {
                 continue;
             };
@@ -110,13 +111,13 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The pairs of a workload: `from` and `to`, or `between`.
-    fn workload_pairs(&mut self, name: &str, keys: &Reader<'a>) -> Option<Pairs> {
+    /// The pairs of a flow or workload, as `kind` says: `from` and `to`, or `between`.
+    fn ends(&mut self, kind: &str, name: &str, keys: &Reader<'a>) -> Option<Pairs> {
         let ends = ["from", "to"].into_iter().find(|key| keys.has(key));
         match (keys.has("between"), ends) {
             (true, None) => self.pairs_between(keys, name),
             (true, Some(end)) => {
-                let message = format!("a workload has either `{end}` or `between`");
+                let message = format!("a {kind} has either `{end}` or `between`");
                 self.mistakes
                     .add(keys.key_at(end), message, "beside `between`")
                     .help("leave out one of them");
@@ -129,7 +130,7 @@ impl<'a> Resolver<'a> {
                 }
                 for key in ["from", "to"].into_iter().filter(|key| keys.lacks(key)) {
                     if keys.lacks("between") {
-                        let message = format!("`[workload.{name}]` needs `{key}`");
+                        let message = format!("`[{kind}.{name}]` needs `{key}`");
                         self.mistakes
                             .add(keys.place(), message, format!("no `{key}`"))
                             .help("or `between`, such as `between = \"*\"`");
@@ -200,6 +201,34 @@ impl<'a> Resolver<'a> {
         None
     }
 
+    /// What an FCP sender does wrong on purpose.
+    fn fcp_cheat(&mut self, fcp: &Reader<'a>) -> Option<(FcpTrick, CheatTimes)> {
+        let keys = fcp.table("cheat", &keys::FCP_CHEAT);
+        if !keys.is_there() {
+            return None;
+        }
+        let factor = keys.number("factor");
+        let trick = match keys.word("trick") {
+            "understate-balance" => FcpTrick::UnderstateBalance(factor),
+            "overspend" => FcpTrick::Overspend(factor),
+            "over-preload" => FcpTrick::OverPreload(factor),
+            "false-leave" => FcpTrick::FalseLeave(factor),
+            "vanish" => FcpTrick::Vanish,
+            _ => return None,
+        };
+        let on_off = match (keys.time("on"), keys.time("off")) {
+            (Some(on), Some(off)) => Some((on, off)),
+            (None, None) => None,
+            (on, _) => {
+                let (have, lack) = if on.is_some() { ("on", "off") } else { ("off", "on") };
+                let message = format!("`{have}` needs `{lack}` beside it");
+                self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
+                None
+            }
+        };
+        Some((trick, CheatTimes { from: keys.span("from"), on_off }))
+    }
+
     fn data(&mut self, keys: &Reader<'a>) -> Data {
         let size = keys.bytes("size");
         let frames = keys.table("frames", &keys::FRAMES);
@@ -230,9 +259,11 @@ impl<'a> Resolver<'a> {
             "fcp" => SenderLaw::Fcp(FcpSender {
                 budget: fcp.number("budget"),
                 initial_packets: fcp.number("initial-packets"),
+                initial_always: fcp.truth("initial-always"),
                 max_preload: fcp.number_if("max-preload"),
                 wants: fcp.rate("wants"),
                 deadline: fcp.rate("deadline"),
+                cheat: self.fcp_cheat(&fcp),
             }),
             "cubic" => SenderLaw::Cubic,
             "dctcp" => SenderLaw::Dctcp,

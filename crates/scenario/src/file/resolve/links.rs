@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollway_law::{Rate, Time};
+use tollway_law::link::ExchangeRate;
+use tollway_law::meter::Duty;
+use tollway_law::{Budget, Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_sim::Trace;
 
@@ -44,6 +46,7 @@ struct Side<'a> {
     capacity: Rate,
     loss: f64,
     meter: Option<Meter>,
+    exchange: Option<ExchangeRate>,
     laws: Laws<'a>,
 }
 
@@ -172,6 +175,7 @@ impl<'a> Resolver<'a> {
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
             meter: self.meter(&keys),
+            exchange: self.exchange(&keys),
             laws: Laws::of(&keys),
         };
         let back_rate = match &back_trace {
@@ -190,6 +194,7 @@ impl<'a> Resolver<'a> {
             capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
             loss: side_of("loss").number("loss"),
             meter: None,
+            exchange: None,
             laws: Laws::of(&reverse).or(there.laws),
         };
         let first = self.plan.links.len() as u32;
@@ -222,6 +227,7 @@ impl<'a> Resolver<'a> {
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
                     meter: side.meter,
+                    exchange: side.exchange,
                 });
             };
             make(&there, &there_law, Direction::Forward, name_k.clone());
@@ -287,6 +293,18 @@ impl<'a> Resolver<'a> {
                 )
                 .help("leave out `duplex = false`, or put the meter on another link");
         }
+        let duty = match keys.number_if("budget") {
+            Some(budget) => Duty::Budget(Budget::per_sec(budget)),
+            None if keys.truth("balance") => Duty::Balance,
+            None => Duty::Windows,
+        };
+        if keys.has("budget") && keys.truth("balance") {
+            let message =
+                "a meter looks after a `budget`, where packets enter, or the `balance`, where they leave";
+            self.mistakes
+                .add(keys.key_at("balance"), message, "beside `budget`")
+                .help("leave out one of them");
+        }
         if link.has("medium") {
             self.mistakes
                 .add(
@@ -306,7 +324,42 @@ impl<'a> Resolver<'a> {
             burst: keys.number("burst"),
             patience: keys.number("patience"),
             enforce: keys.truth("enforce"),
+            duty,
         })
+    }
+
+    /// The border at a link's end.
+    fn exchange(&mut self, link: &Reader<'a>) -> Option<ExchangeRate> {
+        let keys = link.table("exchange", &keys::EXCHANGE);
+        if !keys.is_there() {
+            return None;
+        }
+        if !link.truth("duplex") {
+            self.mistakes
+                .add(
+                    keys.place(),
+                    "a border turns the prices that go back too, and this link has no way back",
+                    "here",
+                )
+                .help("leave out `duplex = false`, or put the border on another link");
+        }
+        if link.has("meter") {
+            self.mistakes
+                .add(keys.place(), "a link's end is a border or has a meter", "beside `meter`")
+                .help("put the meter on the host's own link");
+        }
+        match (keys.number_if("rate"), keys.number_if("weight")) {
+            (Some(rate), None) => Some(ExchangeRate::Fixed(rate)),
+            (None, Some(weight)) => Some(ExchangeRate::Weight(weight)),
+            (rate, _) => {
+                let message = match rate {
+                    Some(_) => "a border has a `rate` or a `weight`, not both",
+                    None => "a border needs a `rate` or a `weight`",
+                };
+                self.mistakes.add(keys.place(), message, "here").help("`exchange.weight = 1`, say");
+                None
+            }
+        }
     }
 
     /// The limits of all queues, now that it is known what crosses them, and what hangs on them.

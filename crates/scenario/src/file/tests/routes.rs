@@ -26,6 +26,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         medium: None,
         loss: 0.0,
         meter: None,
+        exchange: None,
     }
 }
 

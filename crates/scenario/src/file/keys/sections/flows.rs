@@ -107,15 +107,33 @@ const TRANSPORT: &[Key] = &[
     key("fcp", Kind::Table(&FCP_FLOW), Else(""), "Options of the law `fcp`."),
 ];
 
+// The nodes of flows and workloads.
+const FROM: Key = key("from", Kind::Node, Else("`between`"), "Where data come from.");
+const TO: Key = key("to", Kind::Node, Else("`between`"), "Where they go.");
+const BETWEEN: Key = key(
+    "between",
+    Kind::Nodes,
+    Else("`from` and `to`"),
+    "Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to any other.",
+);
+const PAIRS: Key = key(
+    "pairs",
+    Kind::Count { least: 1, most: 1_000_000 },
+    Else("all, or 10 000 if there are more"),
+    "With `between`: so many ordered pairs, drawn by chance.",
+);
+
 /// `[flow.NAME]`.
 pub(crate) static FLOW: Section = Section {
     header: "[flow.NAME]",
     says: "A flow, or one for each member of a group: groups of one size go member by member, a group and a node \
-           many to one. Where that makes several they are `NAME.1`, `NAME.2`, …",
+           many to one; or between any nodes. Where that makes several they are `NAME.1`, `NAME.2`, …",
     parts: &[
         &[
-            key("from", Kind::Node, Must, "Where data come from."),
-            key("to", Kind::Node, Must, "Where they go."),
+            FROM,
+            TO,
+            BETWEEN,
+            PAIRS,
             key(
                 "count",
                 Kind::Count { least: 1, most: 1_000_000 },
@@ -298,6 +316,12 @@ pub(crate) static FCP_FLOW: Section = Section {
             Is("10"),
             "Packets that its first packet announces for the next round trip.",
         ),
+        key(
+            "initial-always",
+            Kind::Truth,
+            Is("false"),
+            "It announces them also where there is less to send, as the report does.",
+        ),
         key("max-preload", Kind::Over { over: 0.0, most: 1e30 }, Else("none"), "The largest preload."),
         key("wants", Kind::Rate, Else("none"), "The rate to be kept by a host's strategy `stable`."),
         key(
@@ -306,6 +330,37 @@ pub(crate) static FCP_FLOW: Section = Section {
             Else("none"),
             "The rate that it needs to meet a deadline: asked for at the least price, of links whose class for it has the pricing `deadline`; refused, it goes by its budget.",
         ),
+        key(
+            "cheat",
+            Kind::Table(&FCP_CHEAT),
+            Else("an honest sender"),
+            "What the sender does wrong on purpose.",
+        ),
+    ]],
+};
+
+/// `[flow.NAME.fcp.cheat]`.
+pub(crate) static FCP_CHEAT: Section = Section {
+    header: "[flow.NAME.fcp.cheat]",
+    says: "A sender that cheats, for meters to find; `[workload.NAME.fcp.cheat]` likewise. It is no host's: it has its own budget.",
+    parts: &[&[
+        key(
+            "trick",
+            Kind::Word(&["understate-balance", "overspend", "over-preload", "false-leave", "vanish"]),
+            Must,
+            "States that it pays less than it does; spends more than its budget; announces with each packet what it never \
+             spends; takes back what it goes on spending; or announces its whole budget and falls silent.",
+        ),
+        key(
+            "factor",
+            Kind::Over { over: 1.0, most: 1e6 },
+            Is("2"),
+            "How many times too little it states, or too much it spends; it announces `factor` − 1 times what it pays, or takes \
+             back 1 − 1/`factor` times that.",
+        ),
+        key("from", TIME, Is("0 s"), "Since when."),
+        key("on", SPAN, Else("always"), "For how long it cheats before it is honest for a while."),
+        key("off", SPAN, Else("never"), "For how long it is honest then, before it cheats again."),
     ]],
 };
 
@@ -334,20 +389,10 @@ pub(crate) static WORKLOAD: Section = Section {
     says: "Flows that come by chance, each on one of the pairs of nodes that `from` and `to`, or `between`, make.",
     parts: &[
         &[
-            key("from", Kind::Node, Else("`between`"), "Where data come from."),
-            key("to", Kind::Node, Else("`between`"), "Where they go."),
-            key(
-                "between",
-                Kind::Nodes,
-                Else("`from` and `to`"),
-                "Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to any other.",
-            ),
-            key(
-                "pairs",
-                Kind::Count { least: 1, most: 1_000_000 },
-                Else("all, or 10 000 if there are more"),
-                "With `between`: so many ordered pairs, drawn by chance.",
-            ),
+            FROM,
+            TO,
+            BETWEEN,
+            PAIRS,
             key(
                 "arrivals",
                 Kind::Arrivals,

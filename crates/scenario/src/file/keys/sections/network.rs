@@ -159,7 +159,13 @@ const LINK_KEYS: &[Key] = &[
         "meter",
         Kind::Table(&METER),
         Else("none"),
-        "A meter at its far end, for the flows that enter there.",
+        "A meter at its far end, for the flows that enter there, or leave.",
+    ),
+    key(
+        "exchange",
+        Kind::Table(&EXCHANGE),
+        Else("none"),
+        "A border between domains at its far end, for prices and budgets.",
     ),
     key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
     key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
@@ -211,7 +217,7 @@ pub(crate) static REVERSE: Section = Section {
 /// `[link.NAME.meter]`.
 pub(crate) static METER: Section = Section {
     header: "[link.NAME.meter]",
-    says: "A meter where a host's own link ends. It checks what XCP senders state and do against what it measures, reports \
+    says: "A meter where a host's own link ends. Without `budget` and `balance` it checks what XCP senders state and do against what it measures, reports \
            those it accuses, and holds them to their allotment. A flow is metered where its data first pass one.",
     parts: &[&[
         key(
@@ -237,6 +243,41 @@ pub(crate) static METER: Section = Section {
             Kind::Truth,
             Is("true"),
             "Whether accused flows are held to their allotment, or only reported.",
+        ),
+        key(
+            "budget",
+            Kind::Number { least: 0.0, most: 1e12 },
+            Else("XCP's windows are metered"),
+            "Instead: what the host behind the link may spend in FCP, $/s, all its flows together. What it spends is held against \
+             that, and what it announces against what it spends then; who is accused is held to the budget and announces nothing more.",
+        ),
+        key(
+            "balance",
+            Kind::Truth,
+            Is("false"),
+            "Instead: what FCP's flows that leave over this link state to pay is held against what they are asked. Meters with a \
+             `budget` learn whom it accuses with the next acknowledgement.",
+        ),
+    ]],
+};
+
+/// `[link.NAME.exchange]`.
+pub(crate) static EXCHANGE: Section = Section {
+    header: "[link.NAME.exchange]",
+    says: "A border where a customer's packets enter its provider's network (the FCP report, § 4.3): budgets and prices are turned \
+           from one unit into the other. It has a `rate` or a `weight`.",
+    parts: &[&[
+        key(
+            "rate",
+            Kind::Over { over: 0.0, most: 1e12 },
+            Else("by `weight`"),
+            "What a $ of the customer's is worth to the provider.",
+        ),
+        key(
+            "weight",
+            Kind::Over { over: 0.0, most: 1e12 },
+            Else("by `rate`"),
+            "What all that the customer spends beyond the border is worth together, the provider's $/s.",
         ),
     ]],
 };

@@ -1,0 +1,190 @@
+//! What one domain's money is worth in another (the FCP report, CMU-CS-12-125, § 4.3, "Inter-domain budget management").
+
+use super::promises::Promises;
+use super::window::{Sums, Window};
+use crate::{Price, Time, Toll};
+
+/// How a customer's money is turned into the provider's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ExchangeRate {
+    /// Always the same: the provider's units for one of the customer's.
+    Fixed(f64),
+    /// All that the customer spends beyond the border is worth this together, in the provider's $/s, whatever the customer
+    /// calls it: its weight among the provider's customers.
+    Weight(f64),
+}
+
+/// A border between two domains, where the customer's packets enter the provider's network and their acknowledgements leave it.
+///
+/// What a packet states to pay, and what it has been asked so far, go from the customer's unit to the provider's; the price that goes back
+/// is turned the other way. (In the report packets carry the rate, for links to divide by; turned back at the border where it was made the
+/// same is had without a field.) With [`ExchangeRate::Weight`] the rate is weight ∕ I, I being what the customer's packets pay beyond
+/// the border over the last two mean round trips, promises included, as a link reckons it (equations 2 and 4). A customer that
+/// makes its budgets a thousand times larger makes its money a thousand times less worth.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    rate: ExchangeRate,
+    /// Provider's units for one of the customer's.
+    factor: f64,
+    window: Window,
+    promises: Promises,
+    /// The window's length, s and ns.
+    span: f64,
+    span_ns: u64,
+}
+
+impl Exchange {
+    /// A border with this rate.
+    pub fn new(rate: ExchangeRate) -> Exchange {
+        let factor = match rate {
+            ExchangeRate::Fixed(factor) => factor,
+            ExchangeRate::Weight(_) => 1.0,
+        };
+        let mut exchange = Exchange {
+            rate,
+            factor,
+            window: Window::new(),
+            promises: Promises::new(1 << 30),
+            span: 0.0,
+            span_ns: 0,
+        };
+        exchange.set_rtt(INITIAL_RTT);
+        exchange
+    }
+
+    /// The provider's units for one of the customer's, now.
+    pub fn factor(&self) -> f64 {
+        self.factor
+    }
+
+    /// A tolled packet of `size` bytes enters the provider's network.
+    pub fn on_data(&mut self, now: Time, size: u32, toll: &mut Toll) {
+        if let ExchangeRate::Weight(weight) = self.rate {
+            self.weigh(now.as_nanos(), f64::from(size), toll, weight);
+        }
+        toll.stake = (f64::from(toll.stake) * self.factor) as f32;
+        toll.due = turn(toll.due, self.factor);
+    }
+
+    /// An acknowledgement goes back to the customer with the price `echo`.
+    pub fn on_ack(&self, echo: f32) -> f32 {
+        // Not beyond what a float holds: that would be no price.
+        turn(f64::from(echo), 1.0 / self.factor).min(f64::from(f32::MAX)) as f32
+    }
+
+    fn weigh(&mut self, now: u64, size: f64, toll: &Toll, weight: f64) {
+        let rtt = f64::from(toll.rtt);
+        let (stake, asked) = (f64::from(toll.stake), toll.due);
+        if !(rtt > 0.0 && rtt.is_finite() && stake > 0.0 && stake.is_finite()) {
+            return;
+        }
+        let rtt = rtt.min(LONGEST);
+        let beyond = if asked > Price::MIN.get() { (stake - asked).max(0.0) } else { stake };
+        let paid = beyond * size;
+        if self.window.add(now, self.span_ns, Sums { paid, bytes: size, rtt_bytes: size * rtt }) {
+            let sums = self.window.sums(now, self.span_ns);
+            self.set_rtt(sums.rtt_bytes / sums.bytes);
+        }
+        let change = paid * f64::from(toll.offer).max(-1.0) / rtt;
+        if change != 0.0 && change < MOST_CHANGE {
+            self.promises.add(now + ((rtt + self.span / 2.0) * 1e9) as u64, change);
+        }
+        let income = self.window.sums(now, self.span_ns).paid / self.span + self.promises.total(now);
+        if income > 0.0 {
+            self.factor = (weight / income).clamp(1.0 / MOST_FACTOR, MOST_FACTOR);
+        }
+    }
+
+    fn set_rtt(&mut self, rtt: f64) {
+        if rtt > 0.0 {
+            self.span = 2.0 * rtt.clamp(SHORTEST, LONGEST);
+            self.span_ns = (self.span * 1e9) as u64;
+            self.promises.set_span(self.span_ns);
+        }
+    }
+}
+
+/// A price in the other unit; the least one is the same in all.
+fn turn(price: f64, factor: f64) -> f64 {
+    if price <= LEAST { price } else { Price::per_byte(price * factor).get() }
+}
+
+/// The least price as a float of 32 bits may have it.
+const LEAST: f64 = 1.000_001e-18;
+const INITIAL_RTT: f64 = 0.1;
+const SHORTEST: f64 = 1e-6;
+const LONGEST: f64 = 10.0;
+const MOST_CHANGE: f64 = 1e60;
+const MOST_FACTOR: f64 = 1e30;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn packet(stake: f32, offer: f32) -> Toll {
+        Toll { due: 0.0, rtt: 0.1, offer, stake, echo: 0.0 }
+    }
+
+    #[test]
+    fn a_fixed_rate_turns_what_goes_in_and_back_what_comes_out() {
+        let mut border = Exchange::new(ExchangeRate::Fixed(4.0));
+        let mut toll = Toll { due: 1e-9, ..packet(2e-8, 0.5) };
+        border.on_data(Time::ZERO, 1500, &mut toll);
+        assert!((toll.due - 4e-9).abs() < 1e-20 && (toll.stake - 8e-8).abs() < 1e-14 && toll.offer == 0.5);
+        assert!((border.on_ack(8e-8) - 2e-8).abs() < 1e-14);
+        // What is not scarce is so in all money.
+        assert_eq!(border.on_ack(1e-18), 1e-18);
+    }
+
+    #[test]
+    fn a_customer_s_money_is_worth_its_weight_however_much_of_it_there_is() {
+        for inflation in [1.0, 1000.0] {
+            let mut border = Exchange::new(ExchangeRate::Weight(2.0));
+            // Spends `inflation` a second: a packet each millisecond; what it is worth beyond the border is two.
+            let stake = (inflation / 1500.0 * 1e-3) as f32;
+            let mut worth = 0.0;
+            for i in 1..5000 {
+                let mut toll = packet(stake, 0.0);
+                border.on_data(Time::from_millis(i), 1500, &mut toll);
+                worth += if i > 4000 { f64::from(toll.stake) * 1500.0 } else { 0.0 };
+            }
+            assert!((worth - 2.0).abs() < 0.02, "{inflation}: {worth}");
+        }
+    }
+
+    #[test]
+    fn what_is_announced_counts_before_it_is_spent() {
+        let mut border = Exchange::new(ExchangeRate::Weight(1.0));
+        for i in 1..1000 {
+            border.on_data(Time::from_millis(i), 1500, &mut packet(6e-7, 0.0));
+        }
+        let before = border.factor();
+        // Twice as much from the next round trip on.
+        for i in 1000..1100 {
+            border.on_data(Time::from_millis(i), 1500, &mut packet(6e-7, 1.0));
+        }
+        assert!((before / border.factor() - 2.0).abs() < 0.05, "{before} {}", border.factor());
+    }
+
+    proptest! {
+        #[test]
+        fn prices_stay_prices(
+            packets in prop::collection::vec(
+                (0u64..100_000_000, any::<f32>(), any::<f32>(), any::<f32>(), 0.0f64..1e30, any::<f32>()), 1..200),
+        ) {
+            let mut border = Exchange::new(ExchangeRate::Weight(1.0));
+            let mut now = 0;
+            for (gap, rtt, offer, stake, due, echo) in packets {
+                now += gap;
+                let mut toll = Toll { due, rtt, offer, stake, echo: 0.0 };
+                border.on_data(Time(now), 1500, &mut toll);
+                prop_assert!(toll.due.is_finite() && toll.due >= 0.0);
+                prop_assert!(border.factor().is_finite() && border.factor() > 0.0);
+                let told = border.on_ack(echo);
+                prop_assert!(echo.is_nan() || told.is_finite() || echo.is_infinite());
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Enforcement of budgets, where a host's packets enter (the FCP report, CMU-CS-12-125, § 5 and § 6.1.3, "Misbehaving users").
+
+use super::{MeterConfig, Offence, Passage};
+use crate::{Budget, Time, Toll};
+
+/// The account of one host, whatever number of flows it spreads its packets over.
+///
+/// Two things are checked, each by itself:
+///
+/// - **What is spent**, Σ paid · size, against the budget: a bucket that fills at the budget's rate and holds what it
+///   buys in `burst` round trips. (The report's inequality multiplies by the preload, which is zero for a steady flow; its
+///   text, "operating within its budget", is what is done here.)
+/// - **What was announced** against what is spent a round trip later. Spending less all that was announced until a round trip ago
+///   is a constant for who keeps its promises, whatever flows come and go. A host whose announcements are not followed lets it fall, one that
+///   gives back what it goes on spending lets it rise; either without end. A slow drift, `tolerance` budgets a round trip, is forgiven:
+///   announcements get lost.
+///
+/// A host that is accused is held: it announces nothing any more, the price that goes back to it is raised until what it spends is its budget
+/// ([`BudgetMeter::answer`]), and what exceeds that nevertheless is dropped.
+#[derive(Clone, Debug)]
+pub struct BudgetMeter {
+    config: MeterConfig,
+    /// $/s.
+    budget: f64,
+    /// Mean round trip as stated, s; 0 until one was.
+    rtt: f64,
+    /// $ spent beyond what the budget has bought since, and when that was.
+    spent: f64,
+    settled: Time,
+    /// Σ of announced changes, $/s.
+    announced: f64,
+    round: Round,
+    /// Spending less announcements: what it has been of late, $/s.
+    usual: Option<f64>,
+    accusation: Option<BudgetAccusation>,
+    /// Of a host that is held: what it would have spent in this round, $, and by how much its price is raised.
+    wanted: f64,
+    raised: f64,
+    dropped: u64,
+}
+
+/// An offence against a budget, and when it was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetAccusation {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub offence: Offence,
+}
+
+/// A round trip of the account.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    begins: Time,
+    /// $ paid in it.
+    paid: f64,
+    /// The integral over it of what had been announced, $, and up to when.
+    promised: f64,
+    at: Time,
+    /// The mean announced in the round before, and in the one before that, $/s.
+    before: Option<f64>,
+}
+
+impl BudgetMeter {
+    /// The account of a host that may spend `budget`. Of `config`, the tolerance and the burst count, and whether it is enforced.
+    pub fn new(config: MeterConfig, budget: Budget) -> BudgetMeter {
+        BudgetMeter {
+            config,
+            budget: budget.get(),
+            rtt: 0.0,
+            spent: 0.0,
+            settled: Time::ZERO,
+            announced: 0.0,
+            round: Round::default(),
+            usual: None,
+            accusation: None,
+            wanted: 0.0,
+            raised: 1.0,
+            dropped: 0,
+        }
+    }
+
+    /// Whether the host is held.
+    pub fn holds(&self) -> bool {
+        self.accusation.is_some() && self.config.enforce
+    }
+
+    /// What goes back to the host of a price `echo`.
+    pub fn answer(&self, echo: f32) -> f32 {
+        if self.holds() { (f64::from(echo) * self.raised).min(f64::from(f32::MAX)) as f32 } else { echo }
+    }
+
+    /// What the host is accused of, if it is: the first offence found.
+    pub fn accusation(&self) -> Option<BudgetAccusation> {
+        self.accusation
+    }
+
+    /// Packets dropped since it is held.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Somebody further on has found that the host commits `offence`.
+    pub fn accuse(&mut self, at: Time, offence: Offence) {
+        if self.accusation.is_none() {
+            self.accusation = Some(BudgetAccusation { at, offence });
+            // It is to hear of its new price before anything is dropped.
+            self.spent = 0.0;
+        }
+    }
+
+    /// A packet of `size` bytes passes. Of its bytes, the flow's first packet has announced `opening`: what passes of them in its
+    /// first round trip. `price` is what its path asked last: of a host that is held, the packet is
+    /// charged that, whatever it states.
+    pub fn on_data(
+        &mut self,
+        now: Time,
+        size: u32,
+        toll: &mut Toll,
+        opening: f32,
+        price: Option<f64>,
+    ) -> Passage {
+        let held = self.holds();
+        let price = price.filter(|_| held);
+        let rtt = f64::from(toll.rtt);
+        if !(rtt > 0.0 && rtt.is_finite()) {
+            // What a first packet announces is bounded by what budgets buy, but not in price: of one who is held it is not believed.
+            return if held && toll.offer > 0.0 { silence(toll) } else { Passage::Untouched };
+        }
+        let rtt = rtt.clamp(SHORTEST, LONGEST);
+        self.rtt = if self.rtt == 0.0 { rtt } else { self.rtt + (rtt - self.rtt) * RTT_GAIN };
+        let stated = f64::from(toll.stake);
+        let stated = if stated > 0.0 && stated.is_finite() { stated } else { 0.0 };
+        let paid = price.unwrap_or(stated) * f64::from(size);
+
+        let gone = now.saturating_sub(self.settled).as_secs_f64();
+        self.settled = now;
+        let slack = if held { 1.0 } else { 1.0 + self.config.tolerance };
+        self.spent = (self.spent - gone * self.budget * slack).max(0.0);
+        let most = self.budget * self.config.burst * self.rtt;
+        self.wanted += paid;
+        if held && self.spent + paid > most.max(paid) {
+            self.dropped += 1;
+            return Passage::Dropped;
+        }
+        self.spent += paid;
+        if self.spent > most + paid && self.accusation.is_none() {
+            self.accuse(now, Offence::Overspent);
+        }
+        let first = f64::from(opening) * stated / rtt;
+        let change = f64::from(toll.offer) * stated * f64::from(size) / rtt;
+        self.follow(now, stated * f64::from(size), [first, change]);
+        if !held {
+            return Passage::Untouched;
+        }
+        let mut changed = Passage::Untouched;
+        if let Some(price) = price
+            && price > stated
+        {
+            toll.stake = price as f32;
+            changed = Passage::Rewritten;
+        }
+        if toll.offer != 0.0 { silence(toll) } else { changed }
+    }
+
+    /// Keeps the account of what is announced and what comes of it.
+    fn follow(&mut self, now: Time, paid: f64, changes: [f64; 2]) {
+        if self.round.at == Time::ZERO {
+            self.round = Round { begins: now, at: now, ..Round::default() };
+        }
+        self.round.promised += self.announced * now.saturating_sub(self.round.at).as_secs_f64();
+        self.round.at = now;
+        self.round.paid += paid;
+        for change in changes.into_iter().filter(|change| change.is_finite()) {
+            self.announced += change.clamp(-MOST, MOST);
+        }
+        let length = now.saturating_sub(self.round.begins).as_secs_f64();
+        if length >= self.rtt {
+            self.end_round(now, length);
+        }
+    }
+
+    fn end_round(&mut self, now: Time, length: f64) {
+        if self.holds() && self.budget > 0.0 {
+            // Half of the way up, since a change takes a round trip to be answered; and slowly down, since who was held may pause.
+            let over = self.wanted / length / self.budget;
+            let step = if over > 1.0 { over.min(4.0).sqrt() } else { over.max(LEAST_STEP) };
+            self.raised = (self.raised * step).clamp(1.0, MOST_RAISED);
+        }
+        self.wanted = 0.0;
+        let promised = self.round.promised / length;
+        let spending = self.round.paid / length;
+        // After a pause the round before says nothing about this one.
+        let fresh = length < 4.0 * self.rtt;
+        if let Some(before) = self.round.before.filter(|_| fresh) {
+            let kept = spending - before;
+            let usual = self.usual.get_or_insert(kept);
+            let forgiven = self.config.tolerance * self.budget;
+            *usual += (kept - *usual).clamp(-forgiven, forgiven);
+            let off = kept - *usual;
+            // A sender that hears nothing any more starts anew, and announces once more what it had announced.
+            let most = self.config.burst * self.budget;
+            if off < -2.0 * most {
+                self.accuse(now, Offence::Overpromised);
+            } else if off > most {
+                self.accuse(now, Offence::TakenBack);
+            }
+        } else {
+            self.usual = None;
+        }
+        self.round = Round { begins: now, at: now, before: Some(promised), ..Round::default() };
+    }
+}
+
+fn silence(toll: &mut Toll) -> Passage {
+    toll.offer = 0.0;
+    Passage::Rewritten
+}
+
+/// What a flow pays, where its packets leave the network.
+///
+/// The report lets each link subtract its price of a round trip ago from the balance; what is left at the egress is
+/// on the average nothing. Here the egress remembers what the links asked a round trip ago, which is the same sum and needs no
+/// writing: a sender pays too little if it states less than the *least* price that its path has asked over the last eight round
+/// trips, or a second if that is more: packets may have waited long since their price was told. By how
+/// much it does is added up over time; a part of `tolerance` is forgiven, `burst` half round trips unpaid are an accusation. Of
+/// what is sent again nothing is held against anybody: who hears nothing any more can't know the price.
+#[derive(Clone, Debug)]
+pub struct BalanceMeter {
+    config: MeterConfig,
+    /// The least price in this turn of eight round trips, and in the one before.
+    least: f64,
+    before: f64,
+    turns: Time,
+    last: Time,
+    /// Round trips not paid for.
+    missing: f64,
+    accusation: Option<BudgetAccusation>,
+}
+
+impl BalanceMeter {
+    /// A meter for a flow.
+    pub fn new(config: MeterConfig) -> BalanceMeter {
+        BalanceMeter {
+            config,
+            least: f64::INFINITY,
+            before: 0.0,
+            turns: Time::ZERO,
+            last: Time::ZERO,
+            missing: 0.0,
+            accusation: None,
+        }
+    }
+
+    /// What the flow is accused of, if it is.
+    pub fn accusation(&self) -> Option<BudgetAccusation> {
+        self.accusation
+    }
+
+    /// A packet leaves, sent for the first time if `fresh`, having been asked for `toll.due` on its way.
+    pub fn on_data(&mut self, now: Time, fresh: bool, toll: &Toll) {
+        let rtt = f64::from(toll.rtt);
+        if !(rtt > 0.0 && rtt.is_finite()) {
+            return;
+        }
+        let rtt = rtt.clamp(SHORTEST, LONGEST);
+        if now >= self.turns {
+            // Until a whole turn was seen nothing is known of what was asked before it.
+            self.before = if self.turns == Time::ZERO { 0.0 } else { self.least };
+            self.least = f64::INFINITY;
+            self.turns = now + Time::from_secs_f64((MEMORY * rtt).clamp(SHORTEST_MEMORY, LONGEST_MEMORY));
+        }
+        let asked = self.least.min(self.before);
+        self.least = self.least.min(toll.due);
+        let gone = now.saturating_sub(self.last).as_secs_f64() / rtt;
+        self.last = now;
+        if fresh && asked > 0.0 && asked.is_finite() {
+            let part = (1.0 - f64::from(toll.stake).max(0.0) / asked).clamp(-1.0, 1.0);
+            let more = gone.min(1.0) * (part - self.config.tolerance);
+            self.missing = if more.is_finite() { (self.missing + more).max(0.0) } else { self.missing };
+        }
+        if self.missing > self.config.burst / 2.0 {
+            let accusation = BudgetAccusation { at: now, offence: Offence::Underpaid };
+            self.accusation.get_or_insert(accusation);
+        }
+    }
+}
+
+/// Round trips that are believed, s.
+const SHORTEST: f64 = 1e-3;
+const LONGEST: f64 = 1.0;
+/// Round trips that prices are remembered for, and the shortest and the longest time, s.
+const MEMORY: f64 = 8.0;
+const SHORTEST_MEMORY: f64 = 1.0;
+const LONGEST_MEMORY: f64 = 4.0;
+const MOST_RAISED: f64 = 1e6;
+const LEAST_STEP: f64 = 0.98;
+const RTT_GAIN: f64 = 1.0 / 16.0;
+/// No announcement counts for more, $/s.
+const MOST: f64 = 1e60;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PRICE: f32 = 8e-8;
+
+    fn packet(offer: f32) -> Toll {
+        Toll { due: f64::from(PRICE), rtt: 0.1, offer, stake: PRICE, echo: 0.0 }
+    }
+
+    /// Spends `spending(t)` for `seconds`, announcing `offer(t)`; a packet each millisecond.
+    fn run(
+        meter: &mut BudgetMeter,
+        seconds: f64,
+        spending: impl Fn(f64) -> f64,
+        offer: impl Fn(f64) -> f32,
+    ) -> (f64, u64) {
+        let (mut passed, mut dropped) = (0.0, 0);
+        for i in 1..(seconds * 1000.0) as u64 {
+            let t = i as f64 * 1e-3;
+            let size = (spending(t) / f64::from(PRICE) * 1e-3) as u32;
+            let mut toll = packet(offer(t));
+            match meter.on_data(Time::from_millis(i), size, &mut toll, 0.0, None) {
+                Passage::Dropped => dropped += 1,
+                _ => passed += f64::from(PRICE) * f64::from(size),
+            }
+        }
+        (passed, dropped)
+    }
+
+    fn meter() -> BudgetMeter {
+        BudgetMeter::new(MeterConfig::default(), Budget::per_sec(1.0))
+    }
+
+    #[test]
+    fn who_keeps_budget_and_promises_is_not_accused() {
+        let mut steady = meter();
+        run(&mut steady, 20.0, |_| 1.0, |_| 0.0);
+        assert_eq!(steady.accusation(), None);
+        // Half a second at a tenth, half a second at all of it, each change announced over the round trip before it.
+        let mut moving = meter();
+        let spending = |t: f64| if t % 1.0 < 0.5 { 0.1 } else { 1.0 };
+        let offer = |t: f64| match t % 1.0 {
+            p if (0.4..0.5).contains(&p) => 9.0,
+            p if (0.9..1.0).contains(&p) => -0.9,
+            _ => 0.0,
+        };
+        run(&mut moving, 20.0, spending, offer);
+        assert_eq!(moving.accusation(), None);
+    }
+
+    #[test]
+    fn who_spends_too_much_is_found_and_held_to_its_budget() {
+        let mut meter = meter();
+        let (passed, dropped) = run(&mut meter, 10.0, |t| if t < 2.0 { 1.0 } else { 2.0 }, |_| 0.0);
+        let found = meter.accusation().unwrap();
+        assert_eq!(found.offence, Offence::Overspent);
+        assert!(found.at.as_secs_f64() < 2.0 + 10.0 * 0.1, "{found:?}");
+        assert!(dropped > 0 && passed < 10.0 + 0.5, "{passed}");
+    }
+
+    #[test]
+    fn the_price_of_who_is_held_rises_until_its_budget_comes_out() {
+        let mut meter = meter();
+        meter.accuse(Time::ZERO, Offence::Overspent);
+        // Would spend three times its budget at the price it is told, a round trip ago.
+        let mut told = [PRICE; 100];
+        for i in 1..10_000u64 {
+            let price = told[i as usize % 100];
+            told[i as usize % 100] = meter.answer(PRICE);
+            let size = (3.0 / f64::from(price) * 1e-3) as u32;
+            let mut toll = Toll { stake: price, ..packet(0.0) };
+            meter.on_data(Time::from_millis(i), size, &mut toll, 0.0, Some(f64::from(PRICE)));
+        }
+        assert!((meter.answer(PRICE) / PRICE - 3.0).abs() < 0.1, "{}", meter.answer(PRICE) / PRICE);
+        let before = meter.dropped();
+        assert!(before < 1000, "{before}");
+    }
+
+    #[test]
+    fn words_without_deeds_are_found_and_silenced() {
+        for (offer, offence) in [(1.0, Offence::Overpromised), (-0.5, Offence::TakenBack)] {
+            let mut meter = meter();
+            run(&mut meter, 5.0, |_| 1.0, |t| if t < 2.0 { 0.0 } else { offer });
+            let found = meter.accusation().unwrap();
+            assert_eq!(found.offence, offence);
+            assert!(found.at.as_secs_f64() < 2.0 + 10.0 * 0.1, "{found:?}");
+            let mut toll = packet(offer);
+            let passage = meter.on_data(Time::from_secs(6), 100, &mut toll, 0.0, None);
+            assert_eq!((passage, toll.offer), (Passage::Rewritten, 0.0));
+        }
+    }
+
+    #[test]
+    fn who_pays_too_little_is_found_even_if_it_sometimes_does_not() {
+        for duty in [1.0, 0.6] {
+            let mut meter = BalanceMeter::new(MeterConfig::default());
+            for i in 1..5000 {
+                let cheats = i > 1000 && f64::from(i % 500) < 500.0 * duty;
+                let stake = if cheats { PRICE / 4.0 } else { PRICE };
+                meter.on_data(Time::from_millis(i as u64), true, &Toll { stake, ..packet(0.0) });
+                assert!(i > 1000 || meter.accusation().is_none());
+            }
+            let found = meter.accusation().unwrap();
+            assert!(found.at < Time::from_secs(2), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn who_pays_the_price_of_a_round_trip_ago_pays_enough() {
+        // The price doubles and halves each half second; what is stated is 0.1 s old.
+        let price = |ms: u32| if (ms / 500).is_multiple_of(2) { PRICE } else { PRICE * 2.0 };
+        let mut meter = BalanceMeter::new(MeterConfig::default());
+        for i in 101..20_000u32 {
+            let toll = Toll { due: f64::from(price(i)), stake: price(i - 100), ..packet(0.0) };
+            meter.on_data(Time::from_millis(u64::from(i)), true, &toll);
+        }
+        assert_eq!(meter.accusation(), None);
+    }
+
+    proptest! {
+        /// Whatever packets say, and whoever is held, no more passes than the budget buys.
+        #[test]
+        fn a_held_host_spends_no_more_than_its_budget(
+            packets in prop::collection::vec((0u64..20, any::<f32>(), any::<f32>(), 0.0f32..1e-6, 40u32..9000), 1..300),
+        ) {
+            let mut meter = meter();
+            meter.accuse(Time::ZERO, Offence::Overspent);
+            let (mut now, mut passed, mut largest) = (Time::ZERO, 0.0, 0.0_f64);
+            for (gap, rtt, offer, stake, size) in packets {
+                now += Time::from_millis(gap);
+                let mut toll = Toll { due: 0.0, rtt, offer, stake, echo: 0.0 };
+                let passage = meter.on_data(now, size, &mut toll, offer, None);
+                if passage != Passage::Dropped && rtt > 0.0 && rtt.is_finite() {
+                    passed += f64::from(stake) * f64::from(size);
+                    largest = largest.max(f64::from(stake) * f64::from(size));
+                }
+            }
+            let most = now.as_secs_f64() + 2.0 * LONGEST + largest;
+            prop_assert!(passed <= most * (1.0 + 1e-9), "{passed} of {most}");
+        }
+    }
+}
