@@ -8,8 +8,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use tollway_law::{Time, Toll};
+use tollway_law::link::AnyLink;
+use tollway_law::{Rate, Time, Toll};
 use tollway_proto::encoding::tcp_option::{self, Feedback};
+use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Packet, Stamp};
 
 use super::ip::{self, FiveTuple, Malformed};
@@ -27,10 +29,42 @@ pub struct MeshSpec {
     pub links: Vec<LinkSpec>,
     /// What is lost at random on each of them.
     pub losses: Vec<Vec<Loss>>,
+    /// What happens to links on the way, by time.
+    pub changes: Vec<Change>,
     /// By node and destination, the link that leads there: `next[node * nodes + destination]`.
     pub next: Vec<Option<u32>>,
     /// What chance is drawn from.
     pub seed: u64,
+}
+
+/// Something that happens to a link.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When, counted from the run's beginning.
+    pub at: Time,
+    /// To which.
+    pub link: u32,
+    /// What.
+    pub what: LinkChange,
+}
+
+/// What happens to a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkChange {
+    /// Another rate.
+    Rate(Rate),
+    /// Another delay, for packets that leave from then on.
+    Delay(Time),
+    /// Its law is told another capacity.
+    Capacity(Rate),
+    /// Its queue has another limit.
+    Limit(Limit),
+    /// Whether everything that comes is lost.
+    Blackout(bool),
+    /// What is lost at random.
+    Losses(Vec<Loss>),
+    /// Its law is wrong by this part of its price.
+    PriceError(f64),
 }
 
 /// The address of a node in every network that programs run over: 10.77.0.1 is the first.
@@ -112,6 +146,8 @@ pub struct Mesh {
     hops: Vec<Hop>,
     nodes: u32,
     next: Vec<Option<u32>>,
+    /// What is still to happen, by time.
+    changes: VecDeque<Change>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     buffers: Buffers,
     flows: Vec<FlowRecord>,
@@ -151,6 +187,7 @@ impl Mesh {
             hops: spec.links.iter().enumerate().map(hop).collect(),
             nodes: spec.nodes.len() as u32,
             next: spec.next.clone(),
+            changes: spec.changes.clone().into(),
             timers: BinaryHeap::new(),
             buffers: Buffers::default(),
             flows: Vec::new(),
@@ -223,13 +260,19 @@ impl Mesh {
         self.offer(now, link, handle);
     }
 
-    /// Everything that is due by `now`.
+    /// Everything that is due by `now`. What happens to links comes before the packets of its instant.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        while let Some(&Reverse((at, link))) = self.timers.peek() {
-            if at > now {
-                break;
+        loop {
+            let arrival = self.timers.peek().map_or(Time::NEVER, |next| next.0.0);
+            let due = self.changes.front().is_some_and(|change| change.at <= arrival.min(now));
+            if let Some(change) = due.then(|| self.changes.pop_front()).flatten() {
+                self.change(change);
+                continue;
             }
-            self.timers.pop();
+            if arrival > now {
+                return;
+            }
+            let Some(Reverse((at, link))) = self.timers.pop() else { return };
             if self.hops[link as usize].armed == at {
                 self.hops[link as usize].armed = Time::NEVER;
                 self.arrive(at, link);
@@ -237,9 +280,32 @@ impl Mesh {
         }
     }
 
+    fn change(&mut self, change: Change) {
+        let (now, buffers) = (change.at, &mut self.buffers);
+        let link = &mut self.hops[change.link as usize].link;
+        match change.what {
+            LinkChange::Rate(rate) => link.set_rate(now, rate, buffers),
+            LinkChange::Delay(delay) => link.set_delay(now, delay, buffers),
+            LinkChange::Capacity(capacity) => link.set_capacity(now, capacity, buffers),
+            LinkChange::Limit(limit) => link.set_limit(now, limit, buffers),
+            LinkChange::Blackout(on) => link.set_blackout(on),
+            LinkChange::Losses(losses) => link.set_losses(losses),
+            LinkChange::PriceError(error) => {
+                link.catch_up(now, buffers);
+                if let AnyLink::Fcp(router) = &mut link.port.law {
+                    router.set_price_error(error);
+                }
+            }
+        }
+        // What was due may be due at another time now.
+        self.hops[change.link as usize].armed = Time::NEVER;
+        self.arm(change.link);
+    }
+
     /// When [`handle_timeout`](Mesh::handle_timeout) has something to do next.
     pub(crate) fn poll_timeout(&self) -> Time {
-        self.timers.peek().map_or(Time::NEVER, |next| next.0.0)
+        let change = self.changes.front().map_or(Time::NEVER, |change| change.at);
+        self.timers.peek().map_or(Time::NEVER, |next| next.0.0).min(change)
     }
 
     /// The next packet that has arrived; to be handed to [`release`](Mesh::release) once its bytes are out.
@@ -390,10 +456,9 @@ const FEEDBACK: Feedback = Feedback::Split;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollway_law::Rate;
-    use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+    use tollway_law::link::{DropTail, StepConfig, XcpConfig};
     use tollway_proto::encoding::tcp_option::Forward;
-    use tollway_proto::port::{Limit, Queues};
+    use tollway_proto::port::Queues;
 
     use super::super::ip::tests::{packet, xcp_segment};
     use super::*;
@@ -418,6 +483,7 @@ mod tests {
             nodes: ["a", "r", "b"].map(String::from).to_vec(),
             links: vec![link(0, 1, 5), link(1, 2, 10), link(2, 1, 10), link(1, 0, 5)],
             losses: Vec::new(),
+            changes: Vec::new(),
             next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
             seed: 1,
         }
@@ -456,6 +522,30 @@ mod tests {
             (Time(17_000_000 >> 6 << 6), Time(18_000_000 >> 6 << 6))
         );
         assert_eq!(mesh.buffers.alive(), 0);
+    }
+
+    #[test]
+    fn what_happens_to_links_happens_at_its_instant() {
+        let mut spec = row();
+        let change = |at, what| Change { at: Time::from_millis(at), link: 0, what };
+        spec.changes = vec![
+            // Half of the packet in transmission is still to go, at half the rate.
+            change(1, LinkChange::Rate(Rate::from_mbps(4.0))),
+            change(10, LinkChange::Delay(Time::from_millis(1))),
+            change(20, LinkChange::Blackout(true)),
+            change(30, LinkChange::Blackout(false)),
+        ];
+        let mut mesh = Mesh::new(&spec, 0);
+        assert_eq!(mesh.poll_timeout(), Time::from_millis(1));
+        for sent in [0.5, 10.0, 25.0, 31.0] {
+            mesh.handle_frame(Time::from_secs_f64(sent * 1e-3), 0, &from_to(0, 1, 972), 0);
+        }
+        let seen = deliveries(&mut mesh, Time::from_secs(1));
+        assert_eq!(seen, [(7.0, 1), (13.0, 1), (34.0, 1)]);
+        assert_eq!(
+            (mesh.read_link(Time::from_secs(1), 0).lost_before, mesh.poll_timeout()),
+            (1, Time::NEVER)
+        );
     }
 
     #[test]
