@@ -8,8 +8,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use tollway_law::{Time, Toll};
+use tollway_law::link::AnyLink;
+use tollway_law::{Rate, Time, Toll};
 use tollway_proto::encoding::tcp_option::{self, Feedback};
+use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Packet, Stamp};
 
 use super::ip::{self, FiveTuple, Malformed};
@@ -27,10 +29,42 @@ pub struct MeshSpec {
     pub links: Vec<LinkSpec>,
     /// What is lost at random on each of them.
     pub losses: Vec<Vec<Loss>>,
+    /// What happens to links on the way, by time.
+    pub changes: Vec<Change>,
     /// By node and destination, the link that leads there: `next[node * nodes + destination]`.
     pub next: Vec<Option<u32>>,
     /// What chance is drawn from.
     pub seed: u64,
+}
+
+/// Something that happens to a link.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When, counted from the run's beginning.
+    pub at: Time,
+    /// To which.
+    pub link: u32,
+    /// What.
+    pub what: LinkChange,
+}
+
+/// What happens to a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkChange {
+    /// Another rate.
+    Rate(Rate),
+    /// Another delay, for packets that leave from then on.
+    Delay(Time),
+    /// Its law is told another capacity.
+    Capacity(Rate),
+    /// Its queue has another limit.
+    Limit(Limit),
+    /// Whether everything that comes is lost.
+    Blackout(bool),
+    /// What is lost at random.
+    Losses(Vec<Loss>),
+    /// Its law is wrong by this part of its price.
+    PriceError(f64),
 }
 
 /// The address of a node in every network that programs run over: 10.77.0.1 is the first.
@@ -112,6 +146,8 @@ pub struct Mesh {
     hops: Vec<Hop>,
     nodes: u32,
     next: Vec<Option<u32>>,
+    /// What is still to happen, by time.
+    changes: VecDeque<Change>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     buffers: Buffers,
     flows: Vec<FlowRecord>,
@@ -151,6 +187,7 @@ impl Mesh {
             hops: spec.links.iter().enumerate().map(hop).collect(),
             nodes: spec.nodes.len() as u32,
             next: spec.next.clone(),
+            changes: spec.changes.clone().into(),
             timers: BinaryHeap::new(),
             buffers: Buffers::default(),
             flows: Vec::new(),
@@ -223,13 +260,19 @@ impl Mesh {
         self.offer(now, link, handle);
     }
 
-    /// Everything that is due by `now`.
+    /// Everything that is due by `now`. What happens to links comes before the packets of its instant.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        while let Some(&Reverse((at, link))) = self.timers.peek() {
-            if at > now {
-                break;
+        loop {
+            let arrival = self.timers.peek().map_or(Time::NEVER, |next| next.0.0);
+            let due = self.changes.front().is_some_and(|change| change.at <= arrival.min(now));
+            if let Some(change) = due.then(|| self.changes.pop_front()).flatten() {
+                self.change(change);
+                continue;
             }
-            self.timers.pop();
+            if arrival > now {
+                return;
+            }
+            let Some(Reverse((at, link))) = self.timers.pop() else { return };
             if self.hops[link as usize].armed == at {
                 self.hops[link as usize].armed = Time::NEVER;
                 self.arrive(at, link);
@@ -237,9 +280,32 @@ impl Mesh {
         }
     }
 
+    fn change(&mut self, change: Change) {
+        let (now, buffers) = (change.at, &mut self.buffers);
+        let link = &mut self.hops[change.link as usize].link;
+        match change.what {
+            LinkChange::Rate(rate) => link.set_rate(now, rate, buffers),
+            LinkChange::Delay(delay) => link.set_delay(now, delay, buffers),
+            LinkChange::Capacity(capacity) => link.set_capacity(now, capacity, buffers),
+            LinkChange::Limit(limit) => link.set_limit(now, limit, buffers),
+            LinkChange::Blackout(on) => link.set_blackout(on),
+            LinkChange::Losses(losses) => link.set_losses(losses),
+            LinkChange::PriceError(error) => {
+                link.catch_up(now, buffers);
+                if let AnyLink::Fcp(router) = &mut link.port.law {
+                    router.set_price_error(error);
+                }
+            }
+        }
+        // What was due may be due at another time now.
+        self.hops[change.link as usize].armed = Time::NEVER;
+        self.arm(change.link);
+    }
+
     /// When [`handle_timeout`](Mesh::handle_timeout) has something to do next.
     pub(crate) fn poll_timeout(&self) -> Time {
-        self.timers.peek().map_or(Time::NEVER, |next| next.0.0)
+        let change = self.changes.front().map_or(Time::NEVER, |change| change.at);
+        self.timers.peek().map_or(Time::NEVER, |next| next.0.0).min(change)
     }
 
     /// The next packet that has arrived; to be handed to [`release`](Mesh::release) once its bytes are out.
@@ -388,167 +454,4 @@ impl Mesh {
 const FEEDBACK: Feedback = Feedback::Split;
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use tollway_law::Rate;
-    use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
-    use tollway_proto::encoding::tcp_option::Forward;
-    use tollway_proto::port::{Limit, Queues};
-
-    use super::super::ip::tests::{packet, xcp_segment};
-    use super::*;
-
-    fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
-        LinkSpec {
-            from,
-            to,
-            rate: Rate::from_mbps(8.0),
-            trace: None,
-            delay: Time::from_millis(delay),
-            overhead: 0,
-            law: AnyLink::DropTail(DropTail),
-            limit: Limit { packets: 3, bytes: u64::MAX },
-            queues: Queues::One,
-        }
-    }
-
-    /// Three nodes in a row, 8 Mb/s and 5 and 10 ms apart.
-    fn row() -> MeshSpec {
-        MeshSpec {
-            nodes: ["a", "r", "b"].map(String::from).to_vec(),
-            links: vec![link(0, 1, 5), link(1, 2, 10), link(2, 1, 10), link(1, 0, 5)],
-            losses: Vec::new(),
-            next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
-            seed: 1,
-        }
-    }
-
-    fn from_to(from: u32, to: u32, payload: usize) -> Vec<u8> {
-        packet(address(from).octets(), address(to).octets(), 17, 2, payload)
-    }
-
-    fn deliveries(mesh: &mut Mesh, until: Time) -> Vec<(f64, u32)> {
-        mesh.handle_timeout(until);
-        std::iter::from_fn(|| {
-            let delivery = mesh.poll_delivery()?;
-            mesh.release(delivery, true);
-            Some((delivery.at.as_millis_f64(), delivery.node))
-        })
-        .collect()
-    }
-
-    #[test]
-    fn packets_cross_hop_by_hop_at_virtual_instants() {
-        let mut mesh = Mesh::new(&row(), 0);
-        // 1000 bytes take 1 ms on each link; the second one waits for the first.
-        mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 2, 972), 0);
-        mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 2, 972), 0);
-        mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 1, 472), 0);
-        let seen = deliveries(&mut mesh, Time::from_secs(1));
-        assert_eq!(seen, [(8.5, 1), (18.0, 2), (19.0, 2)]);
-        let flow = &mesh.flows()[0];
-        assert_eq!(
-            (flow.packets, flow.delivered, flow.delivered_bytes, flow.payload_bytes),
-            (2, 2, 2000, 1944)
-        );
-        assert_eq!(
-            (flow.delay_min, flow.delay_max),
-            (Time(17_000_000 >> 6 << 6), Time(18_000_000 >> 6 << 6))
-        );
-        assert_eq!(mesh.buffers.alive(), 0);
-    }
-
-    #[test]
-    fn what_cannot_be_carried_is_counted_by_why() {
-        let mut spec = row();
-        spec.next[2] = None;
-        let mut mesh = Mesh::new(&spec, 4);
-        let framed = |bytes: Vec<u8>| [vec![0; 4], bytes].concat();
-        mesh.handle_frame(Time(1), 0, &framed(from_to(0, 2, 10)), 0);
-        mesh.handle_frame(Time(1), 0, &framed(from_to(0, 3, 10)), 0);
-        mesh.handle_frame(Time(1), 0, &framed(from_to(1, 2, 10)), 0);
-        mesh.handle_frame(Time(1), 0, &framed(vec![0x60; 40]), 0);
-        mesh.handle_frame(Time(1), 0, &[0; 3], 0);
-        let strays = Strays { not_ipv4: 1, malformed: 1, no_such_address: 2, no_route: 1 };
-        assert_eq!(mesh.strays(), strays);
-        assert_eq!(mesh.poll_timeout(), Time::NEVER);
-    }
-
-    #[test]
-    fn a_mark_is_written_into_the_packet() {
-        let mut spec = row();
-        spec.links[0].law =
-            AnyLink::Step(Box::new(StepConfig { threshold: 1.0, ..Default::default() }.build()));
-        let mut mesh = Mesh::new(&spec, 0);
-        for _ in 0..4 {
-            mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 1, 972), 0);
-        }
-        mesh.handle_timeout(Time::from_secs(1));
-        let mut marked = 0;
-        while let Some(delivery) = mesh.poll_delivery() {
-            marked += u32::from(ip::parse(mesh.frame(delivery)).unwrap().ecn == Flags::CE);
-            mesh.release(delivery, true);
-        }
-        assert!(marked > 0);
-        assert_eq!(mesh.flows()[0].marks, u64::from(marked));
-    }
-
-    #[test]
-    fn an_xcp_link_answers_packets_that_carry_its_header_and_no_others() {
-        let mut spec = row();
-        spec.links[0].law = XcpConfig::default().build(Rate::from_mbps(8.0));
-        spec.links[0].limit = Limit { packets: 1000, bytes: u64::MAX };
-        let mut mesh = Mesh::new(&spec, 0);
-        let asks = Forward { feedback: Feedback::Split.encode(50.0), rtt_ms: 40, cwnd: 10 };
-        let (a, b) = (address(0).octets(), address(1).octets());
-        let mut got = Vec::new();
-        // Half as much again as the link carries, for most of a second: there is nothing to give.
-        for i in 0..10_000u64 {
-            let now = Time::from_micros(76 * i);
-            let bytes = if i % 2 == 0 { xcp_segment(a, b, 0, asks) } else { packet(a, b, 17, 0, 40) };
-            mesh.handle_frame(now, 0, &bytes, 0);
-            while let Some(delivery) = mesh.poll_delivery() {
-                let bytes = mesh.frame(delivery);
-                let header = ip::parse(bytes).unwrap();
-                got.extend(
-                    ip::xcp_option(bytes, &header).map(|found| Feedback::Split.decode(found.1.feedback)),
-                );
-                mesh.release(delivery, true);
-            }
-        }
-        assert!(got.len() > 500, "{}", got.len());
-        assert!(got[400..].iter().all(|&feedback| feedback < 1.0), "{:?}", &got[400..410]);
-    }
-
-    proptest! {
-        #[test]
-        fn every_packet_is_somewhere(
-            sent in prop::collection::vec((0u64..3_000, 0u32..3, 0u32..3, 0usize..1400), 1..200),
-            loss in 0.0..0.5f64,
-        ) {
-            let mut spec = row();
-            let random = Loss { before: false, only: crate::Only::All, probability: loss };
-            spec.losses = vec![vec![random]; 4];
-            let mut mesh = Mesh::new(&spec, 0);
-            let mut now = Time::ZERO;
-            let mut delivered = 0;
-            for (gap, from, to, payload) in sent {
-                now += Time(gap * 1000);
-                mesh.handle_frame(now, from, &from_to(from, to, payload), 0);
-                delivered += deliveries(&mut mesh, now).len() as u64;
-            }
-            let entered: u64 = mesh.flows().iter().map(|flow| flow.packets).sum();
-            let dropped: u64 = (0..4)
-                .map(|link| {
-                    let stats = mesh.read_link(now, link);
-                    stats.full + stats.dropped + stats.lost_before + stats.lost_after
-                })
-                .sum();
-            let held: u64 = (0..4).map(|link| mesh.waits(link).1).sum();
-            prop_assert_eq!(entered, delivered + dropped + held);
-            prop_assert_eq!(mesh.buffers.alive(), held);
-            prop_assert_eq!(held, mesh.flows().iter().map(|flow| flow.in_flight).sum::<u64>());
-            prop_assert_eq!(delivered, mesh.flows().iter().map(|flow| flow.delivered).sum::<u64>());
-        }
-    }
-}
+mod tests;

@@ -37,7 +37,7 @@ use rustix::process::Signal;
 pub use bridge::{LinkRecord, Record};
 pub use clean::clean;
 pub use ip::FiveTuple;
-pub use mesh::{FlowRecord, Mesh, MeshSpec, Strays, address};
+pub use mesh::{Change, FlowRecord, LinkChange, Mesh, MeshSpec, Strays, address};
 pub use namespace::Privilege;
 pub use relay::Publish;
 

@@ -3,24 +3,25 @@
 //!
 //! A file's own flows do not run: the traffic is the programs'.
 
+mod changes;
 mod mahimahi;
 mod words;
 
 use tollway_law::Time;
-use tollway_net as net;
 use tollway_net::exec::MeshSpec;
 
 pub use mahimahi::chain;
 pub use tollway_net::exec::{
-    Ended, FiveTuple, FlowRecord, LinkRecord, Mesh, Outcome, Privilege, Publish, Record, Spec, Strays,
-    address, clean, run,
+    Change, Ended, FiveTuple, FlowRecord, LinkChange, LinkRecord, Mesh, Outcome, Privilege, Publish, Record,
+    Spec, Strays, address, clean, run,
 };
 pub use tollway_net::{Error, Lateness, LinkStats};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;
-use crate::plan::{LinkLaw, NodeId, Plan};
+use crate::plan::{LinkId, LinkLaw, NodeId, Plan};
 use crate::run::{Unsupported, link_specs};
+use changes::{Losses, changes};
 
 /// The node at which a program runs, if links are all that is given.
 pub const PROGRAM: &str = "program";
@@ -44,15 +45,6 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
     if let Some(link) = plan.links.iter().find(|link| link.meter.is_some()) {
         return unsupported(format!("link.{}.meter", link.section), "has no meters");
     }
-    if !plan.changes.is_empty() {
-        return unsupported("change".into(), "changes no links on the way under a program yet");
-    }
-    if !plan.losses.is_empty() {
-        return unsupported(
-            "loss".into(),
-            "knows no losses but a link's own, `link.NAME.loss`, under a program yet",
-        );
-    }
     if plan.nodes.len() > MOST_NODES {
         return unsupported("node".into(), "makes a network namespace of every node, and takes at most 200");
     }
@@ -60,15 +52,12 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
     let pairs: Vec<(NodeId, NodeId)> =
         (0..nodes).flat_map(|from| (0..nodes).map(move |to| (NodeId(from), NodeId(to)))).collect();
     let routes = Router::new(plan.nodes.len(), &plan.links).routes(&pairs);
-    let random = |probability| net::Loss { before: false, only: net::Only::All, probability };
+    let losses = Losses::of(plan);
     Ok(MeshSpec {
         nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
         links: link_specs(plan),
-        losses: plan
-            .links
-            .iter()
-            .map(|link| if link.loss > 0.0 { vec![random(link.loss)] } else { Vec::new() })
-            .collect(),
+        losses: (0..plan.links.len() as u32).map(|link| losses.on(LinkId(link))).collect(),
+        changes: changes(plan),
         next: routes.iter().map(|route| route.first().map(|link| link.0)).collect(),
         seed: plan.seed,
     })
@@ -97,6 +86,7 @@ pub fn longest_train(plan: &Plan) -> u32 {
             && link.trace.is_none()
             && link.limit.packets == u32::MAX
     });
+    let whole = whole && plan.losses.is_empty() && plan.changes.is_empty();
     let slowest = plan.links.iter().map(|link| link.rate.bytes_per_sec()).fold(f64::INFINITY, f64::min);
     let bytes = (slowest * TRAIN.as_secs_f64()).min(f64::from(LONGEST)) as u32;
     if whole && bytes >= SHORTEST { bytes } else { 0 }
@@ -160,9 +150,26 @@ mod tests {
         assert_eq!((route(&row, 0, 2), route(&row, 2, 0)), (vec![0, 2], vec![3, 1]));
         let refused = mesh(&plan("[cbr.c]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbps\"\n")).unwrap_err();
         assert!(refused.to_string().contains("cbr.c"), "{refused}");
-        let refused =
-            mesh(&plan("[[change]]\nat = \"500 ms\"\nlink = \"one\"\nrate = \"1 Mbps\"\n")).unwrap_err();
-        assert!(refused.to_string().contains("change"), "{refused}");
+    }
+
+    #[test]
+    fn what_happens_to_links_happens_in_order() {
+        let text = two_nodes("10Mbps loss=1%", None, 1).unwrap()
+            + "[[change]]\nat = \"300 ms\"\nlink = \"down\"\nrate = \"1 Mbps\"\n\
+               [[change]]\nat = \"500 ms\"\nlink = \"down\"\nloss = 0.5\n\
+               [[loss]]\nlink = \"down\"\nprobability = 0.25\nfrom = \"200 ms\"\nuntil = \"400 ms\"\n";
+        let plan = Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone();
+        let changes = mesh(&plan).unwrap().changes;
+        let at: Vec<f64> = changes.iter().map(|change| change.at.as_millis_f64()).collect();
+        assert_eq!(at, [200.0, 300.0, 400.0, 500.0]);
+        assert!(changes.iter().all(|change| change.link == 0));
+        let lost = |i: usize| match &changes[i].what {
+            LinkChange::Losses(losses) => losses.iter().map(|loss| loss.probability).collect(),
+            other => panic!("{other:?}"),
+        };
+        let (both, one, other): (Vec<f64>, Vec<f64>, Vec<f64>) = (lost(0), lost(2), lost(3));
+        assert_eq!((both, one, other), (vec![0.01, 0.25], vec![0.01], vec![0.5]));
+        assert!(matches!(changes[1].what, LinkChange::Rate(rate) if rate.mbps() == 1.0));
     }
 
     #[test]

@@ -1,0 +1,174 @@
+use proptest::prelude::*;
+use tollway_law::link::{DropTail, StepConfig, XcpConfig};
+use tollway_proto::encoding::tcp_option::Forward;
+use tollway_proto::port::Queues;
+
+use super::super::ip::tests::{packet, xcp_segment};
+use super::*;
+
+fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
+    LinkSpec {
+        from,
+        to,
+        rate: Rate::from_mbps(8.0),
+        trace: None,
+        delay: Time::from_millis(delay),
+        overhead: 0,
+        law: AnyLink::DropTail(DropTail),
+        limit: Limit { packets: 3, bytes: u64::MAX },
+        queues: Queues::One,
+    }
+}
+
+/// Three nodes in a row, 8 Mb/s and 5 and 10 ms apart.
+fn row() -> MeshSpec {
+    MeshSpec {
+        nodes: ["a", "r", "b"].map(String::from).to_vec(),
+        links: vec![link(0, 1, 5), link(1, 2, 10), link(2, 1, 10), link(1, 0, 5)],
+        losses: Vec::new(),
+        changes: Vec::new(),
+        next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
+        seed: 1,
+    }
+}
+
+fn from_to(from: u32, to: u32, payload: usize) -> Vec<u8> {
+    packet(address(from).octets(), address(to).octets(), 17, 2, payload)
+}
+
+fn deliveries(mesh: &mut Mesh, until: Time) -> Vec<(f64, u32)> {
+    mesh.handle_timeout(until);
+    std::iter::from_fn(|| {
+        let delivery = mesh.poll_delivery()?;
+        mesh.release(delivery, true);
+        Some((delivery.at.as_millis_f64(), delivery.node))
+    })
+    .collect()
+}
+
+#[test]
+fn packets_cross_hop_by_hop_at_virtual_instants() {
+    let mut mesh = Mesh::new(&row(), 0);
+    // 1000 bytes take 1 ms on each link; the second one waits for the first.
+    mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 2, 972), 0);
+    mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 2, 972), 0);
+    mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 1, 472), 0);
+    let seen = deliveries(&mut mesh, Time::from_secs(1));
+    assert_eq!(seen, [(8.5, 1), (18.0, 2), (19.0, 2)]);
+    let flow = &mesh.flows()[0];
+    assert_eq!((flow.packets, flow.delivered, flow.delivered_bytes, flow.payload_bytes), (2, 2, 2000, 1944));
+    assert_eq!((flow.delay_min, flow.delay_max), (Time(17_000_000 >> 6 << 6), Time(18_000_000 >> 6 << 6)));
+    assert_eq!(mesh.buffers.alive(), 0);
+}
+
+#[test]
+fn what_happens_to_links_happens_at_its_instant() {
+    let mut spec = row();
+    let change = |at, what| Change { at: Time::from_millis(at), link: 0, what };
+    spec.changes = vec![
+        // Half of the packet in transmission is still to go, at half the rate.
+        change(1, LinkChange::Rate(Rate::from_mbps(4.0))),
+        change(10, LinkChange::Delay(Time::from_millis(1))),
+        change(20, LinkChange::Blackout(true)),
+        change(30, LinkChange::Blackout(false)),
+    ];
+    let mut mesh = Mesh::new(&spec, 0);
+    assert_eq!(mesh.poll_timeout(), Time::from_millis(1));
+    for sent in [0.5, 10.0, 25.0, 31.0] {
+        mesh.handle_frame(Time::from_secs_f64(sent * 1e-3), 0, &from_to(0, 1, 972), 0);
+    }
+    let seen = deliveries(&mut mesh, Time::from_secs(1));
+    assert_eq!(seen, [(7.0, 1), (13.0, 1), (34.0, 1)]);
+    assert_eq!((mesh.read_link(Time::from_secs(1), 0).lost_before, mesh.poll_timeout()), (1, Time::NEVER));
+}
+
+#[test]
+fn what_cannot_be_carried_is_counted_by_why() {
+    let mut spec = row();
+    spec.next[2] = None;
+    let mut mesh = Mesh::new(&spec, 4);
+    let framed = |bytes: Vec<u8>| [vec![0; 4], bytes].concat();
+    mesh.handle_frame(Time(1), 0, &framed(from_to(0, 2, 10)), 0);
+    mesh.handle_frame(Time(1), 0, &framed(from_to(0, 3, 10)), 0);
+    mesh.handle_frame(Time(1), 0, &framed(from_to(1, 2, 10)), 0);
+    mesh.handle_frame(Time(1), 0, &framed(vec![0x60; 40]), 0);
+    mesh.handle_frame(Time(1), 0, &[0; 3], 0);
+    let strays = Strays { not_ipv4: 1, malformed: 1, no_such_address: 2, no_route: 1 };
+    assert_eq!(mesh.strays(), strays);
+    assert_eq!(mesh.poll_timeout(), Time::NEVER);
+}
+
+#[test]
+fn a_mark_is_written_into_the_packet() {
+    let mut spec = row();
+    spec.links[0].law = AnyLink::Step(Box::new(StepConfig { threshold: 1.0, ..Default::default() }.build()));
+    let mut mesh = Mesh::new(&spec, 0);
+    for _ in 0..4 {
+        mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 1, 972), 0);
+    }
+    mesh.handle_timeout(Time::from_secs(1));
+    let mut marked = 0;
+    while let Some(delivery) = mesh.poll_delivery() {
+        marked += u32::from(ip::parse(mesh.frame(delivery)).unwrap().ecn == Flags::CE);
+        mesh.release(delivery, true);
+    }
+    assert!(marked > 0);
+    assert_eq!(mesh.flows()[0].marks, u64::from(marked));
+}
+
+#[test]
+fn an_xcp_link_answers_packets_that_carry_its_header_and_no_others() {
+    let mut spec = row();
+    spec.links[0].law = XcpConfig::default().build(Rate::from_mbps(8.0));
+    spec.links[0].limit = Limit { packets: 1000, bytes: u64::MAX };
+    let mut mesh = Mesh::new(&spec, 0);
+    let asks = Forward { feedback: Feedback::Split.encode(50.0), rtt_ms: 40, cwnd: 10 };
+    let (a, b) = (address(0).octets(), address(1).octets());
+    let mut got = Vec::new();
+    // Half as much again as the link carries, for most of a second: there is nothing to give.
+    for i in 0..10_000u64 {
+        let now = Time::from_micros(76 * i);
+        let bytes = if i % 2 == 0 { xcp_segment(a, b, 0, asks) } else { packet(a, b, 17, 0, 40) };
+        mesh.handle_frame(now, 0, &bytes, 0);
+        while let Some(delivery) = mesh.poll_delivery() {
+            let bytes = mesh.frame(delivery);
+            let header = ip::parse(bytes).unwrap();
+            got.extend(ip::xcp_option(bytes, &header).map(|found| Feedback::Split.decode(found.1.feedback)));
+            mesh.release(delivery, true);
+        }
+    }
+    assert!(got.len() > 500, "{}", got.len());
+    assert!(got[400..].iter().all(|&feedback| feedback < 1.0), "{:?}", &got[400..410]);
+}
+
+proptest! {
+    #[test]
+    fn every_packet_is_somewhere(
+        sent in prop::collection::vec((0u64..3_000, 0u32..3, 0u32..3, 0usize..1400), 1..200),
+        loss in 0.0..0.5f64,
+    ) {
+        let mut spec = row();
+        let random = Loss { before: false, only: crate::Only::All, probability: loss };
+        spec.losses = vec![vec![random]; 4];
+        let mut mesh = Mesh::new(&spec, 0);
+        let mut now = Time::ZERO;
+        let mut delivered = 0;
+        for (gap, from, to, payload) in sent {
+            now += Time(gap * 1000);
+            mesh.handle_frame(now, from, &from_to(from, to, payload), 0);
+            delivered += deliveries(&mut mesh, now).len() as u64;
+        }
+        let entered: u64 = mesh.flows().iter().map(|flow| flow.packets).sum();
+        let dropped: u64 = (0..4)
+            .map(|link| {
+                let stats = mesh.read_link(now, link);
+                stats.full + stats.dropped + stats.lost_before + stats.lost_after
+            })
+            .sum();
+        let held: u64 = (0..4).map(|link| mesh.waits(link).1).sum();
+        prop_assert_eq!(entered, delivered + dropped + held);
+        prop_assert_eq!(mesh.buffers.alive(), held);
+        prop_assert_eq!(held, mesh.flows().iter().map(|flow| flow.in_flight).sum::<u64>());
+        prop_assert_eq!(delivered, mesh.flows().iter().map(|flow| flow.delivered).sum::<u64>());
+    }
+}
