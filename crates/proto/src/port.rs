@@ -349,6 +349,7 @@ fn passing(packet: &Packet, backlog_packets: u32, backlog_bytes: u64, waited: Ti
         kind: packet.kind(),
         ect: packet.flags.ecn_capable(),
         l4s: packet.flags.l4s(),
+        in_profile: packet.in_profile(),
         backlog_packets,
         backlog_bytes,
         waited,

@@ -22,7 +22,7 @@ mod tap;
 mod trace;
 
 pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
-pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId};
+pub use network::{Census, End, FlowId, FlowSpec, Network, RouteEnd, RouteId, ShaperId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};

@@ -1,6 +1,10 @@
 //! The network and its event loop.
 
 mod events;
+mod gates;
+
+pub(crate) use gates::OPEN;
+pub use gates::ShaperId;
 
 use tollway_law::link::AnyLink;
 use tollway_law::meter::{FlowMeter, MeterConfig, Passage};
@@ -28,6 +32,7 @@ pub struct Network<M> {
     mediums: Vec<Medium>,
     meters: Meters,
     sources: Vec<Source>,
+    gates: gates::Gates,
     endpoints: Vec<Endpoint<M>>,
     /// All routes one after the other: links, then an end.
     routes: Vec<u32>,
@@ -135,6 +140,8 @@ struct Endpoint<M> {
     armed: Time,
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     heard_rtt: f32,
+    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    gate: u32,
     machine: M,
 }
 
@@ -158,6 +165,7 @@ impl<M: Machine> Network<M> {
             mediums: Vec::new(),
             meters: Meters::default(),
             sources: Vec::new(),
+            gates: gates::Gates::default(),
             endpoints: Vec::new(),
             routes: Vec::new(),
             sack_scratch: SackRanges::EMPTY,
@@ -275,6 +283,9 @@ impl<M: Machine> Network<M> {
             self.endpoints[at].live = false;
             if self.sealed {
                 self.arm(at, Time::NEVER);
+            }
+            if self.endpoints[at].gate != OPEN {
+                self.dismiss(at);
             }
         }
     }
@@ -502,6 +513,7 @@ impl<M: Machine> Endpoint<M> {
             stop_at: spec.stop,
             armed: Time::NEVER,
             heard_rtt: 0.0,
+            gate: OPEN,
             machine,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))

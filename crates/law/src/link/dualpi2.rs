@@ -193,6 +193,7 @@ mod tests {
             kind: Kind::Plain,
             ect: l4s,
             l4s,
+            in_profile: false,
             backlog_packets: backlog,
             backlog_bytes: u64::from(backlog) * 1000,
             waited,

@@ -170,6 +170,7 @@ mod tests {
             kind: Kind::Tolled,
             ect: false,
             l4s: false,
+            in_profile: false,
             backlog_packets,
             backlog_bytes: u64::from(backlog_packets) * PACKET,
             waited: Time::ZERO,

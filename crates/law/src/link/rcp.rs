@@ -191,6 +191,7 @@ mod tests {
             kind,
             ect: false,
             l4s: false,
+            in_profile: false,
             backlog_packets: 0,
             backlog_bytes: backlog,
             waited: Time::ZERO,

@@ -63,6 +63,7 @@ mod tests {
             kind: Kind::Plain,
             ect,
             l4s: false,
+            in_profile: false,
             backlog_packets: packets,
             backlog_bytes: u64::from(packets) * 1000,
             waited: Time::ZERO,

@@ -230,6 +230,31 @@ impl Sender {
         fresh
     }
 
+    /// Size of the data packet that would leave now, which stays where it is.
+    pub(super) fn next_size(&mut self, now: Time, config: &Config) -> Option<u16> {
+        let force = self.force;
+        let pick = self.pick(now, config);
+        self.force = force;
+        let payload = match pick {
+            Pick::Nothing => return None,
+            Pick::Fresh if self.source.control() => return None,
+            Pick::Fresh => self.source.next_payload(config.payload()),
+            Pick::Again(seq) => {
+                let slot = self.board.slot(seq);
+                if slot.has(Slot::SYN | Slot::FIN) {
+                    return None;
+                }
+                slot.payload
+            }
+        };
+        Some(config.header.saturating_add(payload))
+    }
+
+    /// Data is held back by somebody else than the law: the window is not what limits.
+    pub(super) fn hold(&mut self) {
+        self.app_limited = true;
+    }
+
     /// Whether the law spaces packets and the next one's time has not come.
     #[inline]
     fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
