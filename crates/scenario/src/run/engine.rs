@@ -7,10 +7,11 @@ use tollway_law::meter::FlowMeter;
 use tollway_law::{Rate, Time};
 use tollway_proto::Encoding;
 use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_sim::{
-    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, Network, RouteEnd, RouteId, SinkStats,
-    SourceId, SourceSpec,
+    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, Network, RouteEnd, RouteId, ShaperId,
+    SinkStats, SourceId, SourceSpec,
 };
 
 use super::RunError;
@@ -57,6 +58,19 @@ pub(super) trait Engine {
     /// Flows that meters have seen, and how many of them they accuse.
     fn metered(&self) -> (u64, u64) {
         (0, 0)
+    }
+    /// Adds a host's shaper; `None` if the engine has none, and what follows is of no effect.
+    fn add_shaper(&mut self, _shaper: Shaper) -> Option<ShaperId> {
+        None
+    }
+    /// Has a flow's client ask a shaper before it sends.
+    fn gate_flow(&mut self, _flow: FlowId, _shaper: ShaperId, _class: ClassId) {}
+    /// Has cross-traffic ask a shaper, where `room` packets may wait.
+    fn gate_source(&mut self, _source: SourceId, _shaper: ShaperId, _class: ClassId, _room: u32) {}
+    /// Works on a shaper at the present instant.
+    fn with_shaper(&mut self, _shaper: ShaperId, _work: impl FnOnce(&mut Shaper)) {}
+    fn shaper(&self, _shaper: ShaperId) -> Option<&Shaper> {
+        None
     }
     fn log_control(&mut self, link: LinkId);
     fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
@@ -191,6 +205,26 @@ impl Engine for Network<Connection> {
 
     fn metered(&self) -> (u64, u64) {
         Network::metered(self)
+    }
+
+    fn add_shaper(&mut self, shaper: Shaper) -> Option<ShaperId> {
+        Some(Network::add_shaper(self, shaper))
+    }
+
+    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
+        Network::gate_flow(self, flow, shaper, class);
+    }
+
+    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
+        Network::gate_source(self, source, shaper, class, room);
+    }
+
+    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
+        Network::with_shaper(self, shaper, work);
+    }
+
+    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper> {
+        Some(Network::shaper(self, shaper))
     }
 
     fn log_control(&mut self, link: LinkId) {

@@ -66,6 +66,10 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
         let key = format!("cbr.{}", cbr.section);
         return Err(unsupported(key, "has no constant-rate cross-traffic yet", SIM));
     }
+    if let Some(aggregate) = plan.aggregates.first() {
+        let key = format!("aggregate.{}", aggregate.name);
+        return Err(unsupported(key, "has no shapers yet", SIM));
+    }
     for link in &plan.links {
         if link.trace.is_some() {
             return Err(unsupported(format!("link.{}.trace", link.section), "replays no traces yet", SIM));

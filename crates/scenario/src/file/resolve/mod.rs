@@ -1,5 +1,6 @@
 //! From a checked tree to a [`Plan`]: names to indices, groups to members, defaults to values.
 
+mod aggregates;
 mod events;
 mod flows;
 mod hosts;
@@ -46,6 +47,8 @@ pub(crate) fn resolve(
         flows: Vec::new(),
         workloads: Vec::new(),
         hosts: Vec::new(),
+        aggregates: Vec::new(),
+        shapers: Vec::new(),
         cbrs: Vec::new(),
         changes: Vec::new(),
         losses: Vec::new(),
@@ -79,6 +82,7 @@ pub(crate) fn resolve(
         return None;
     }
     r.buffers();
+    r.aggregates();
     r.limits();
     r.changes();
     r.losses();
