@@ -54,6 +54,7 @@ fn pass(law: &mut AnyLink, first: u64) -> f64 {
             class: 0,
             ect: false,
             l4s: false,
+            in_profile: false,
             backlog_packets: queued,
             backlog_bytes: u64::from(queued) * 1500,
             waited: Time::ZERO,

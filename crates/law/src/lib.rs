@@ -12,8 +12,11 @@
 //! | [`sender`] | how fast may I go? |
 //! | [`meter`] | does a sender do as it says, and as it is told? |
 //! | [`sharing`] | who of an owner's flows gets how much? |
+//! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
 
+pub mod aggregate;
+pub mod bucket;
 pub mod link;
 pub mod meter;
 pub mod price;

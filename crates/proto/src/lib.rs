@@ -1,4 +1,4 @@
-//! The sans-I/O machines of Tollway: packet, encodings, transport, output port.
+//! The sans-I/O machines of Tollway: packet, encodings, transport, output port, shaper.
 //!
 //! A machine here never opens a socket, spawns, sleeps or reads a clock: time is an argument, randomness is handed
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
@@ -11,6 +11,7 @@ pub mod machine;
 pub mod middle;
 pub mod packet;
 pub mod port;
+pub mod shaper;
 pub mod stamp;
 pub mod trace;
 pub mod transport;
@@ -22,5 +23,6 @@ pub use machine::Machine;
 pub use middle::{AnyMiddle, Gate, Middle};
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
+pub use shaper::Shaper;
 pub use stamp::Stamp;
 pub use transport::Connection;

@@ -34,4 +34,26 @@ pub trait Machine {
     /// Builds the next packet to send into `out`, a recycled slot of which the machine writes every field of its
     /// own, and its SACK ranges into `sack`, which comes empty. Answers false, `out` untouched, if there is none.
     fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool;
+
+    /// Bytes on the wire of the data packet that [`poll_transmit`](Machine::poll_transmit) would build now; `None` if it would
+    /// build none, or one without data. What a [shaper](crate::shaper) asks for before it lets the packet leave.
+    fn poll_size(&mut self, _now: Time) -> Option<u16> {
+        None
+    }
+
+    /// [`poll_transmit`](Machine::poll_transmit) while a shaper holds data back: only what carries none.
+    fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        self.poll_transmit(now, out, sack)
+    }
+
+    /// The least and the smoothed round trip, zero while they are unknown.
+    fn round_trips(&self) -> (Time, Time) {
+        (Time::ZERO, Time::ZERO)
+    }
+
+    /// The window is to grow by so many segments a round trip ([`NewReno::set_increase`]); of no effect on laws that have no such
+    /// thing.
+    ///
+    /// [`NewReno::set_increase`]: tollway_law::sender::NewReno::set_increase
+    fn set_increase(&mut self, _segments: f64) {}
 }

@@ -45,6 +45,19 @@ impl Packet {
     pub fn kind(&self) -> Kind {
         if self.flags.has(Flags::TOLLED) { Kind::Tolled } else { Kind::Plain }
     }
+
+    /// Marks a packet without a toll as in its sender's profile, as a codepoint of IP would (RFC 2474). The mark stands where
+    /// other senders say of their rate, which this one doesn't.
+    pub fn mark_in_profile(&mut self) {
+        debug_assert_eq!(self.kind(), Kind::Plain, "a toll has no room for the mark");
+        self.toll.offer = 1.0;
+    }
+
+    /// Whether it is [marked](Packet::mark_in_profile) as in profile.
+    #[inline]
+    pub fn in_profile(&self) -> bool {
+        self.kind() == Kind::Plain && self.toll.offer != 0.0
+    }
 }
 
 /// What a packet is and carries: a set of bits.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
 use tollway_law::sender::{CheatTimes, FcpTrick};
-use tollway_law::{Rate, Time};
+use tollway_law::{Bytes, Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_sim::Trace;
 
@@ -69,6 +69,10 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     /// Owners of budgets.
     pub hosts: Vec<Host>,
+    /// Policies for aggregates of flows.
+    pub aggregates: Vec<Aggregate>,
+    /// Hosts that have any.
+    pub shapers: Vec<Shaper>,
     /// Constant-rate cross-traffic.
     pub cbrs: Vec<Cbr>,
     /// What happens on the way, by time, in the file's order where times are equal.
@@ -263,6 +267,8 @@ pub struct Red {
     pub weight: f64,
     /// Climb from `max_probability` to one between the upper threshold and twice it.
     pub gentle: bool,
+    /// What the probability is divided by for packets in profile (ERED).
+    pub in_profile: f64,
 }
 
 /// An amount of queue.
@@ -453,6 +459,109 @@ pub struct Host {
     pub flows: Vec<FlowId>,
     /// Its workloads, indices into [`Plan::workloads`].
     pub workloads: Vec<usize>,
+}
+
+/// A policy for the flows that its filter matches, together (the aggregates paper, § 2 to § 6).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// Its name.
+    pub name: String,
+    /// r.
+    pub rate: Rate,
+    /// B.
+    pub depth: Bytes,
+    /// p.
+    pub peak: Option<Rate>,
+    /// L, bytes.
+    pub largest: Option<u32>,
+    /// How tokens are shared.
+    pub scheme: AggregateScheme,
+    /// Partitions have depths by round trip, not equal ones.
+    pub by_rtt: bool,
+    /// Who goes first.
+    pub order: AggregateOrder,
+    /// What is done to packets that don't conform.
+    pub action: AggregateAction,
+    /// Packets of cross-traffic that may wait, of each source.
+    pub queue: u32,
+    /// How windows grow.
+    pub window: WindowIncrease,
+    /// In force from this instant.
+    pub install: Time,
+    /// Until this one; [`Time::NEVER`] for good.
+    pub remove: Time,
+}
+
+/// How tokens are shared (the aggregates paper, § 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateScheme {
+    /// A bucket each.
+    Partitioned,
+    /// One for whoever comes.
+    Common,
+    /// One with a partition each.
+    Logical,
+}
+
+/// Who of those that wait goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateOrder {
+    /// Who came first of all.
+    Sequential,
+    /// Who has waited longest.
+    Fcfs,
+    /// Whose last packet is longest ago.
+    Lru,
+}
+
+/// What is done to a packet that doesn't conform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateAction {
+    /// It waits.
+    Shape,
+    /// It goes unmarked.
+    Mark,
+    /// It is dropped.
+    Drop,
+}
+
+/// How windows under a policy grow a round trip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WindowIncrease {
+    /// As their law has it.
+    Standard,
+    /// By rtt²/rtt_av².
+    AggregateFair,
+    /// By `k` packets from a round trip on.
+    ByK {
+        /// Packets.
+        k: f64,
+        /// From this round trip on.
+        long: Time,
+    },
+}
+
+/// A host with policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shaper {
+    /// The host.
+    pub node: NodeId,
+    /// Period of its timer.
+    pub timer: Time,
+    /// Each flow that waits has one instead.
+    pub flow_timers: bool,
+    /// For each kind of flow that policies tell apart, those that are for it, indices into [`Plan::aggregates`], the most
+    /// specific first.
+    pub classes: Vec<Vec<usize>>,
+}
+
+/// Where a flow asks before it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Index into [`Plan::shapers`].
+    pub shaper: usize,
+    /// Index into its classes.
+    pub class: u32,
 }
 
 /// How a budget is divided (the FCP report, § 4.2).
@@ -662,6 +771,8 @@ pub struct Flow {
     pub receive_buffer: u32,
     /// The sender's buffer, likewise.
     pub send_buffer: u32,
+    /// Where it asks before it sends, if any policy is for it.
+    pub gate: Option<Gate>,
 }
 
 /// One sender and several receivers: a flow of [`Plan::flows`] for each receiver, one after the other, of which the first's
@@ -731,6 +842,8 @@ pub struct Workload {
     pub receive_buffers: Vec<u32>,
     /// Send buffer of each flow, as in [`Flow`], one a path.
     pub send_buffers: Vec<u32>,
+    /// As in [`Flow`], one a path; empty if there are no policies.
+    pub gates: Vec<Option<Gate>>,
 }
 
 /// When flows come.
@@ -798,6 +911,8 @@ pub struct Cbr {
     pub stop: Time,
     /// It sends for the first span, is silent for the second, and so on; `None` always sends.
     pub on_off: Option<(Time, Time)>,
+    /// As in [`Flow`].
+    pub gate: Option<Gate>,
 }
 
 /// Something that happens on the way.

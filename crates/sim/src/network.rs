@@ -1,6 +1,10 @@
 //! The network and its event loop.
 
 mod events;
+mod gates;
+
+pub(crate) use gates::OPEN;
+pub use gates::ShaperId;
 
 use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
@@ -29,6 +33,7 @@ pub struct Network<M> {
     mediums: Vec<Medium>,
     meters: Meters,
     sources: Vec<Source>,
+    gates: gates::Gates,
     endpoints: Vec<Endpoint<M>>,
     /// All routes one after the other: links, then an end or a gate of a middle.
     routes: Vec<u32>,
@@ -37,7 +42,7 @@ pub struct Network<M> {
     onward: Vec<u32>,
     middles: Vec<Crossing>,
     /// The gates that routes end at.
-    gates: Vec<(MiddleId, Gate)>,
+    openings: Vec<(MiddleId, Gate)>,
     sack_scratch: SackRanges,
     sealed: bool,
     seed: u64,
@@ -164,6 +169,8 @@ struct Endpoint<M> {
     armed: Time,
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     heard_rtt: f32,
+    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    gate: u32,
     machine: M,
 }
 
@@ -187,11 +194,12 @@ impl<M: Machine> Network<M> {
             mediums: Vec::new(),
             meters: Meters::default(),
             sources: Vec::new(),
+            gates: gates::Gates::default(),
             endpoints: Vec::new(),
             routes: Vec::new(),
             onward: Vec::new(),
             middles: Vec::new(),
-            gates: Vec::new(),
+            openings: Vec::new(),
             sack_scratch: SackRanges::EMPTY,
             sealed: false,
             seed,
@@ -299,8 +307,8 @@ impl<M: Machine> Network<M> {
             RouteEnd::Server => END_SERVER,
             RouteEnd::Sink => END_SINK,
             RouteEnd::Middle(middle, gate) => {
-                self.gates.push((middle, gate));
-                GATES + self.gates.len() as u32 - 1
+                self.openings.push((middle, gate));
+                GATES + self.openings.len() as u32 - 1
             }
         });
         for step in self.routes[route.0 as usize..].windows(2) {
@@ -371,6 +379,9 @@ impl<M: Machine> Network<M> {
             if self.sealed {
                 self.arm(at, Time::NEVER);
             }
+            if self.endpoints[at].gate != OPEN {
+                self.dismiss(at);
+            }
         }
     }
 
@@ -400,6 +411,7 @@ impl<M: Machine> Network<M> {
             stop_at: spec.stop,
             armed: Time::NEVER,
             heard_rtt: 0.0,
+            gate: OPEN,
             machine,
         };
         (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))

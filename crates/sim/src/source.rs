@@ -2,7 +2,7 @@
 
 use tollway_law::{Rate, Time};
 
-use crate::network::RouteId;
+use crate::network::{OPEN, RouteId};
 
 /// Names a source of cross-traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct SinkStats {
 pub(crate) struct Source {
     pub(crate) spec: SourceSpec,
     pub(crate) stats: SinkStats,
+    /// Where it asks before it sends.
+    pub(crate) gate: u32,
     /// Packets that left in the present on-period (or since the start), whose start is `period`.
     in_period: u64,
     period: Time,
@@ -47,7 +49,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(spec: SourceSpec) -> Source {
-        Source { spec, stats: SinkStats::default(), in_period: 0, period: spec.start }
+        Source { spec, stats: SinkStats::default(), gate: OPEN, in_period: 0, period: spec.start }
     }
 
     /// A packet left; when does the next one? Computed from the period's start, so that rounding doesn't add up.

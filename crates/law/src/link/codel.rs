@@ -157,6 +157,7 @@ mod tests {
             class: 0,
             ect,
             l4s: false,
+            in_profile: false,
             backlog_packets: behind as u32 + 1,
             backlog_bytes: (behind + 1) * 1500,
             waited: Time::from_millis(waited_ms),

@@ -194,6 +194,7 @@ mod tests {
             class: 0,
             ect: l4s,
             l4s,
+            in_profile: false,
             backlog_packets: backlog,
             backlog_bytes: u64::from(backlog) * 1000,
             waited,

@@ -171,6 +171,7 @@ mod tests {
             class: 0,
             ect: false,
             l4s: false,
+            in_profile: false,
             backlog_packets,
             backlog_bytes: u64::from(backlog_packets) * PACKET,
             waited: Time::ZERO,

@@ -45,6 +45,8 @@ pub struct Passing {
     pub ect: bool,
     /// Whether it is to be taken for one of a scalable sender (ECT(1) or CE, RFC 9331 § 5.1).
     pub l4s: bool,
+    /// Whether its sender has marked it as in profile (ERED lets more of those pass).
+    pub in_profile: bool,
     /// Packets in the queue: without the one in transmission, without an arriving one, with a departing one.
     pub backlog_packets: u32,
     /// The same in bytes.

@@ -206,6 +206,7 @@ mod tests {
             class: 0,
             ect,
             l4s: false,
+            in_profile: false,
             backlog_packets: backlog,
             backlog_bytes: u64::from(backlog) * 1000,
             waited: Time::from_secs_f64(waited_ms * 1e-3),

@@ -192,6 +192,7 @@ mod tests {
             class: 0,
             ect: false,
             l4s: false,
+            in_profile: false,
             backlog_packets: 0,
             backlog_bytes: backlog,
             waited: Time::ZERO,

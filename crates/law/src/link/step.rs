@@ -64,6 +64,7 @@ mod tests {
             class: 0,
             ect,
             l4s: false,
+            in_profile: false,
             backlog_packets: packets,
             backlog_bytes: u64::from(packets) * 1000,
             waited: Time::ZERO,

@@ -14,6 +14,8 @@ pub struct NewReno {
     reduced_until: Time,
     /// Losses until then belong to the window already reduced for marks.
     eased_until: Time,
+    /// Segments that the window grows by in a round trip of congestion avoidance.
+    increase: f64,
 }
 
 /// The parameters of [`NewReno`], and its factory.
@@ -40,11 +42,18 @@ impl NewRenoConfig {
             resting: false,
             reduced_until: Time::ZERO,
             eased_until: Time::ZERO,
+            increase: 1.0,
         }
     }
 }
 
 impl NewReno {
+    /// From now on the window grows by `segments` a round trip in congestion avoidance, instead of 1: g(rtt) of the aggregates
+    /// paper, § 5.
+    pub fn set_increase(&mut self, segments: f64) {
+        self.increase = segments.max(0.0);
+    }
+
     /// The slow-start threshold, segments.
     pub fn ssthresh(&self) -> f64 {
         self.ssthresh
@@ -90,7 +99,9 @@ impl SenderLaw for NewReno {
             let grown = if acked.recovering { 1.0 } else { f64::from(acked.segments) };
             self.window = (self.window + grown).min(self.ssthresh.max(self.window));
         } else {
-            self.window += f64::from(acked.segments) / self.window;
+            // By no more than in slow start: an aggressive increase must not burst (the aggregates paper, § 5).
+            let segments = f64::from(acked.segments);
+            self.window += (self.increase * segments / self.window).min(segments);
         }
     }
 
@@ -135,6 +146,18 @@ mod tests {
             law.on_ack(&flight(NOW, 8), &acked(1));
         }
         assert!((law.window() - 9.0).abs() < 0.06, "{}", law.window());
+    }
+
+    #[test]
+    fn another_increase_is_bounded_by_slow_starts() {
+        let config = NewRenoConfig { initial_window: 8.0, initial_ssthresh: 8.0 };
+        let grown = |increase| {
+            let mut law = config.build();
+            law.set_increase(increase);
+            law.on_ack(&flight(NOW, 8), &acked(1));
+            law.window()
+        };
+        assert_eq!([grown(1.0), grown(0.5), grown(4.0), grown(1000.0)], [8.125, 8.0625, 8.5, 9.0]);
     }
 
     #[test]

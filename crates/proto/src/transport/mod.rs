@@ -293,6 +293,34 @@ impl Connection {
         true
     }
 
+    /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now; `None` if it would build none,
+    /// or one without data.
+    pub fn poll_size(&mut self, now: Time) -> Option<u16> {
+        if self.state == State::Reset { None } else { self.send.next_size(now, &self.config) }
+    }
+
+    /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is due. A window that is not used
+    /// does not grow (RFC 7661).
+    pub fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        if self.state == State::Reset {
+            return self.transmit_reset(now, out, sack);
+        }
+        self.send.hold();
+        if !self.receive.ack_now {
+            return false;
+        }
+        out.toll = Toll::default();
+        out.flow = self.flow;
+        out.seq = self.send.board.next;
+        out.size = self.config.ack_size;
+        out.sent = Stamp::at(now);
+        out.sent_echo = Stamp(0);
+        out.flags = Flags::NONE;
+        self.stats.acks_sent += 1;
+        self.receive.write(out, sack, &self.config);
+        true
+    }
+
     #[cold]
     fn transmit_reset(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         if !std::mem::take(&mut self.receive.ack_now) {
@@ -512,6 +540,25 @@ impl Machine for Connection {
     #[inline]
     fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         Connection::poll_transmit(self, now, out, sack)
+    }
+
+    fn poll_size(&mut self, now: Time) -> Option<u16> {
+        Connection::poll_size(self, now)
+    }
+
+    fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        Connection::poll_control(self, now, out, sack)
+    }
+
+    fn round_trips(&self) -> (Time, Time) {
+        let least = self.min_rtt();
+        (if least == Time::NEVER { Time::ZERO } else { least }, self.srtt())
+    }
+
+    fn set_increase(&mut self, segments: f64) {
+        if let AnySender::NewReno(law) = &mut self.send.law {
+            law.set_increase(segments);
+        }
     }
 }
 

@@ -108,14 +108,16 @@ impl Sender {
     }
 
     /// The retransmission that is to leave once more, if nothing was heard of it yet.
-    pub(super) fn next_copy(&mut self) -> Option<u32> {
-        let rack = self.rack.as_mut()?;
-        let (seq, left) = rack.copy.take()?;
-        if !self.board.is_resent(seq) {
-            return None;
-        }
-        rack.copy = left.checked_sub(2).map(|more| (seq, more + 1));
-        Some(seq)
+    pub(super) fn next_copy(&self) -> Option<u32> {
+        let (seq, _) = self.rack.as_ref()?.copy?;
+        self.board.is_resent(seq).then_some(seq)
+    }
+
+    /// It has left.
+    pub(super) fn copy_left(&mut self) {
+        let Some(rack) = &mut self.rack else { return };
+        rack.copy =
+            rack.copy.and_then(|(seq, left)| Some((seq, left.checked_sub(1).filter(|&more| more > 0)?)));
     }
 
     /// RFC 8985 § 7.2: after two quiet round trips the last segment is probed for. Only with nothing else going on.

@@ -237,6 +237,31 @@ impl Sender {
         fresh
     }
 
+    /// Size of the data packet that would leave now, which stays where it is.
+    pub(super) fn next_size(&mut self, now: Time, config: &Config) -> Option<u16> {
+        let force = self.force;
+        let pick = self.pick(now, config);
+        self.force = force;
+        let payload = match pick {
+            Pick::Nothing => return None,
+            Pick::Fresh if self.source.control() => return None,
+            Pick::Fresh => self.source.next_payload(config.payload()),
+            Pick::Again(seq) | Pick::Copy(seq) => {
+                let slot = self.board.slot(seq);
+                if slot.has(Slot::SYN | Slot::FIN) {
+                    return None;
+                }
+                slot.payload
+            }
+        };
+        Some(config.header.saturating_add(payload))
+    }
+
+    /// Data is held back by somebody else than the law: the window is not what limits.
+    pub(super) fn hold(&mut self) {
+        self.app_limited = true;
+    }
+
     /// Whether the law spaces packets and the next one's time has not come.
     #[inline]
     fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
@@ -287,7 +312,10 @@ impl Sender {
                 }
                 (seq, slot, true)
             }
-            Pick::Copy(seq) => (seq, self.resend(now, seq, stats), true),
+            Pick::Copy(seq) => {
+                self.copy_left();
+                (seq, self.resend(now, seq, stats), true)
+            }
         };
         if self.rto_at == Time::NEVER {
             self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));

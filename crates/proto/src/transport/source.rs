@@ -191,6 +191,11 @@ impl Source {
         Cut { payload: bytes as u16, flags }
     }
 
+    /// Payload of the segment that [`Source::cut`] would cut next, if that is data.
+    pub(super) fn next_payload(&self, payload: u16) -> u16 {
+        self.left.min(u64::from(payload)) as u16
+    }
+
     #[cold]
     fn cut_control(&mut self) -> Cut {
         if std::mem::take(&mut self.syn) {

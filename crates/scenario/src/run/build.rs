@@ -11,9 +11,13 @@ use tollway_law::{Budget, Bytes, Time};
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{DualQueueConfig, FlowQueuesConfig, Queues};
+use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
-use tollway_sim::{Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, SourceId};
+use tollway_sim::{
+    Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, ShaperId, SourceId,
+};
 
+use super::aggregates;
 use super::engine::{Engine, Start};
 use super::trees;
 use crate::plan::{
@@ -31,6 +35,8 @@ pub(super) struct Built<E: Engine> {
     /// There and back, by workload and path.
     pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
     sources: Vec<SourceId>,
+    /// By index in the plan.
+    pub(super) shapers: Vec<ShaperId>,
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
     losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
     configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
@@ -95,6 +101,7 @@ impl<E: Engine> Built<E> {
             flows: Vec::with_capacity(plan.flows.len()),
             workload_routes: Vec::new(),
             sources: Vec::new(),
+            shapers: Vec::new(),
             losses: BTreeMap::new(),
             configs: HashMap::new(),
             started: 0,
@@ -102,10 +109,20 @@ impl<E: Engine> Built<E> {
         for (i, link) in plan.links.iter().enumerate().filter(|(_, link)| link.loss > 0.0) {
             built.set_base_loss(plan::LinkId(i as u32), link.loss);
         }
+        for shaper in &plan.shapers {
+            built.shapers.extend(built.network.add_shaper(aggregates::shaper(shaper)));
+        }
         for cbr in &plan.cbrs {
             let route = built.route(&cbr.route, RouteEnd::Sink);
             let source = built.network.add_source(cbr, route);
             built.sources.extend(source);
+            if let (Some(source), Some((shaper, class))) = (source, built.gate(cbr.gate)) {
+                // One queue for the source, whatever policy it is under: the shortest.
+                let policies =
+                    plan.shapers[cbr.gate.map_or(0, |gate| gate.shaper)].classes[class.0 as usize].iter();
+                let room = policies.map(|&policy| plan.aggregates[policy].queue).min().unwrap_or(0);
+                built.network.gate_source(source, shaper, class, room);
+            }
         }
         for workload in &plan.workloads {
             let routes = workload.paths.iter().map(|path| built.routes(path)).collect();
@@ -126,6 +143,7 @@ impl<E: Engine> Built<E> {
                 stop: if silent { Time::NEVER } else { flow.stop },
             };
             let id = built.start_flow(plan, ends, None);
+            built.gate_flow(id, flow.gate);
             built.flows.push(id);
         }
         planted.connect(&mut built);
@@ -188,6 +206,18 @@ impl<E: Engine> Built<E> {
             class: transport.class,
         };
         self.network.start_flow(start, vacant)
+    }
+
+    /// Puts a flow that has not started behind its host's shaper, if it has a gate.
+    pub(super) fn gate_flow(&mut self, flow: FlowId, gate: Option<plan::Gate>) {
+        if let Some((shaper, class)) = self.gate(gate) {
+            self.network.gate_flow(flow, shaper, class);
+        }
+    }
+
+    fn gate(&self, gate: Option<plan::Gate>) -> Option<(ShaperId, ClassId)> {
+        let gate = gate?;
+        Some((*self.shapers.get(gate.shaper)?, ClassId(gate.class)))
     }
 
     /// Lets a flow spend `budget` from now on.
@@ -371,6 +401,7 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
                 max_probability: red.max_probability,
                 weight: red.weight,
                 gentle: red.gentle,
+                in_profile: red.in_profile,
                 seed: port_seed(plan, index),
                 ..Default::default()
             };

@@ -8,11 +8,12 @@ use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
 use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_proto::{AnyMiddle, Encoding, Gate};
 use tollway_sim::{
     Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, MiddleId, Network, RouteEnd, RouteId,
-    SinkStats, SourceId, SourceSpec,
+    ShaperId, SinkStats, SourceId, SourceSpec,
 };
 
 use super::RunError;
@@ -76,6 +77,19 @@ pub(super) trait Engine {
     }
     /// What a flow is accused of where it leaves the network.
     fn balance(&self, _flow: FlowId) -> Option<BudgetAccusation> {
+        None
+    }
+    /// Adds a host's shaper; `None` if the engine has none, and what follows is of no effect.
+    fn add_shaper(&mut self, _shaper: Shaper) -> Option<ShaperId> {
+        None
+    }
+    /// Has a flow's client ask a shaper before it sends.
+    fn gate_flow(&mut self, _flow: FlowId, _shaper: ShaperId, _class: ClassId) {}
+    /// Has cross-traffic ask a shaper, where `room` packets may wait.
+    fn gate_source(&mut self, _source: SourceId, _shaper: ShaperId, _class: ClassId, _room: u32) {}
+    /// Works on a shaper at the present instant.
+    fn with_shaper(&mut self, _shaper: ShaperId, _work: impl FnOnce(&mut Shaper)) {}
+    fn shaper(&self, _shaper: ShaperId) -> Option<&Shaper> {
         None
     }
     fn log_control(&mut self, link: LinkId);
@@ -235,6 +249,26 @@ impl Engine for Network<Connection> {
 
     fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
         Network::balance(self, flow)
+    }
+
+    fn add_shaper(&mut self, shaper: Shaper) -> Option<ShaperId> {
+        Some(Network::add_shaper(self, shaper))
+    }
+
+    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
+        Network::gate_flow(self, flow, shaper, class);
+    }
+
+    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
+        Network::gate_source(self, source, shaper, class, room);
+    }
+
+    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
+        Network::with_shaper(self, shaper, work);
+    }
+
+    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper> {
+        Some(Network::shaper(self, shaper))
     }
 
     fn log_control(&mut self, link: LinkId) {

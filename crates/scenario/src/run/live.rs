@@ -77,6 +77,10 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
             SIM,
         ));
     }
+    if let Some(aggregate) = plan.aggregates.first() {
+        let key = format!("aggregate.{}", aggregate.name);
+        return Err(unsupported(key, "has no shapers yet", SIM));
+    }
     for link in &plan.links {
         if link.exchange.is_some() {
             return Err(unsupported(format!("link.{}.exchange", link.section), "has no borders yet", SIM));

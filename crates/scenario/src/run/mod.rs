@@ -1,6 +1,7 @@
 //! Runs a [`Plan`] in either engine: builds the network, applies what happens on the way, measures.
 
 mod agenda;
+mod aggregates;
 mod build;
 mod capture;
 mod digest;
@@ -210,6 +211,7 @@ fn drive<E: Engine>(
     let mut meter = measure::Meter::new(plan, network, options)?;
     let mut workloads = workload::Generator::new(plan);
     let mut hosts = hosts::Hosts::new(plan);
+    let mut policies = aggregates::Policies::new(plan);
     let setup_s = begun.elapsed().as_secs_f64();
 
     let (wall, cpu_before) = (Instant::now(), cpu());
@@ -222,7 +224,8 @@ fn drive<E: Engine>(
     let mut next_tick = Time::ZERO;
     let mut stopped = false;
     loop {
-        let timers = agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next());
+        let timers =
+            agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next()).min(policies.next());
         let mut next = timers.min(plan.duration);
         if options.capture.is_some() {
             // What was seen waits in memory until it is written.
@@ -244,6 +247,7 @@ fn drive<E: Engine>(
             break;
         }
         agenda.apply(plan, network, &mut hosts);
+        policies.apply(plan, network);
         workloads.arrive(plan, network, &mut hosts);
         hosts.tick(plan, network);
     }
@@ -254,6 +258,7 @@ fn drive<E: Engine>(
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
     hosts.extras(plan, &mut result.extra);
+    policies.extras(plan, network, &mut result.extra);
     let run = RunInfo {
         duration: network.network.now(),
         stopped,

@@ -112,6 +112,7 @@ impl Generator {
                     _ => None,
                 };
                 let flow = built.start_flow(plan, ends, vacant);
+                built.gate_flow(flow, workload.gates.get(path).copied().flatten());
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 built.network.retire_when_done(flow, both);
                 let running = Running {

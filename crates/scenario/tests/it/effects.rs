@@ -111,6 +111,13 @@ macro_rules! topology {
     };
 }
 
+/// A policy, slow enough to hold back what is under it.
+macro_rules! aggregate {
+    ($more:literal) => {
+        concat!("[aggregate.a]\nrate = \"800 kbps\"\n", $more, "\n")
+    };
+}
+
 const CASES: &[Case] = cases! {
     "duration": [] "duration=5s",
     "seed": [] "seed=4",
@@ -187,6 +194,7 @@ const CASES: &[Case] = cases! {
     "link.exchange.weight": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp", "link.access.exchange.weight=3"] "link.access.exchange.weight=5",
     "link.meter.enforce": ["link.mid.law=xcp", "flow.f.law=xcp", "flow.f.xcp.cheat={ trick = \"understate-window\" }", "link.access.meter={}"] "link.access.meter.enforce=false",
     "link.red": ["link.mid.law=red"] "link.mid.red={ weight = 0.02 }",
+    "link.red.in-profile": ["link.mid.law=red"] + aggregate!("action = \"mark\""); "link.mid.red.in-profile=20",
     "link.red.min-threshold": ["link.mid.law=red"] "link.mid.red.min-threshold=0.1",
     "link.red.max-threshold": ["link.mid.law=red"] "link.mid.red.max-threshold=0.5",
     "link.red.max-probability": ["link.mid.law=red"] "link.mid.red.max-probability=0.3",
@@ -356,6 +364,24 @@ const CASES: &[Case] = cases! {
     "change.budget": ["link.mid.law=fcp", "flow.f.law=fcp"] + "[[change]]\nat = \"2 s\"\nflow = \"f.1\"\nbudget = 2\n"; "change.1.budget=3",
     "change.host": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"f\"\n[host.i]\nflows = \"w\"\n[[change]]\nat = \"2 s\"\nhost = \"h\"\nbudget = 2\n"; "change.1.host=i",
     "change.strategy": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"*\"\n[[change]]\nat = \"2 s\"\nhost = \"h\"\nbudget = 2\n"; "change.1.strategy=background",
+    "aggregate.from": [] + aggregate!("from = \"s\""); "aggregate.a.from=s.1",
+    "aggregate.to": [] + aggregate!("to = \"d\""); "aggregate.a.to=*",
+    "aggregate.flows": [] + aggregate!("flows = \"*\""); "aggregate.a.flows=f",
+    "aggregate.rate": [] + aggregate!(""); "aggregate.a.rate=1200kbps",
+    "aggregate.depth": [] + aggregate!(""); "aggregate.a.depth=9kB",
+    "aggregate.peak": [] + aggregate!(""); "aggregate.a.peak=3Mbps",
+    "aggregate.scheme": [] + aggregate!(""); "aggregate.a.scheme=common",
+    "aggregate.depths": ["node.s.count=1", "flow.f.count=2"] + aggregate!("scheme = \"partitioned\"") ; "aggregate.a.depths=equal",
+    "aggregate.order": ["flow.f.count=2"] + aggregate!("scheme = \"common\""); "aggregate.a.order=sequential",
+    "aggregate.action": [] + aggregate!(""); "aggregate.a.action=drop",
+    "aggregate.timer": [] + aggregate!(""); "aggregate.a.timer=40ms",
+    "aggregate.flow-timers": [] + aggregate!(""); "aggregate.a.flow-timers=true",
+    "aggregate.queue": [] + aggregate!("flows = \"c\"\nfrom = \"q\""); "aggregate.a.queue=3",
+    "aggregate.window": [] + aggregate!(""); "aggregate.a.window=increase-by-k",
+    "aggregate.k": [] + aggregate!("window = \"increase-by-k\"\nlong-rtt = \"1 ms\""); "aggregate.a.k=9",
+    "aggregate.long-rtt": [] + aggregate!("window = \"increase-by-k\"\nlong-rtt = \"1 ms\""); "aggregate.a.long-rtt=10s",
+    "aggregate.install": [] + aggregate!(""); "aggregate.a.install=2s",
+    "aggregate.remove": [] + aggregate!(""); "aggregate.a.remove=3s",
     "loss.link": [] "loss.0.link=last",
     "loss.direction": [] "loss.0.direction=reverse",
     "loss.probability": [] "loss.0.probability=0.02",
@@ -367,6 +393,9 @@ const CASES: &[Case] = cases! {
 
 /// Keys that are there for people, for theory or for `reproduce`, or whose parts are listed above.
 const NO_EFFECT: &[&str] = &[
+    "aggregate",
+    // A packet that is larger is a mistake in the file.
+    "aggregate.largest",
     "topology",
     "name",
     "title",

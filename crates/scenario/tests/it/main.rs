@@ -1,5 +1,6 @@
 //! Whole scenarios, from their text to the numbers in the tables.
 
+mod aggregates;
 mod captures;
 mod determinism;
 mod effects;

@@ -9,17 +9,20 @@ impl<M: Machine> Network<M> {
         let links = self.links.len() as u32;
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
+        let shapers = sources + self.gates.hosts.len() as u32;
         while let Some((at, id)) = self.scheduler.next_before(end) {
             self.now = at;
             self.events += 1;
             if id < links {
                 self.arrive(id);
-            } else if id >= sources {
-                self.wake((id - sources) as usize);
+            } else if id >= shapers {
+                self.wake((id - shapers) as usize);
             } else if id < media {
                 self.take_turn((id - links) as usize);
-            } else {
+            } else if id < sources {
                 self.emit((id - media) as usize);
+            } else {
+                self.tick_shaper((id - sources) as usize);
             }
         }
         self.now = end;
@@ -31,7 +34,7 @@ impl<M: Machine> Network<M> {
             return;
         }
         self.sealed = true;
-        let fixed = self.links.len() + self.mediums.len() + self.sources.len();
+        let fixed = self.endpoint_entity(0) as usize;
         self.scheduler = Scheduler::new(self.links.len(), fixed + self.endpoints.len());
         for (i, source) in self.sources.iter().enumerate() {
             let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
@@ -44,7 +47,7 @@ impl<M: Machine> Network<M> {
     }
 
     pub(super) fn endpoint_entity(&self, at: usize) -> u32 {
-        (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
+        self.shaper_entity(self.gates.hosts.len() + at)
     }
 
     /// Sets an endpoint's pending event.
@@ -255,7 +258,7 @@ impl<M: Machine> Network<M> {
     /// A packet comes to a gate of a middle, and ends there; what the middle makes of it leaves.
     #[cold]
     fn cross(&mut self, gate: u32, slot: u32) {
-        let (at, gate) = self.gates[(gate - GATES) as usize];
+        let (at, gate) = self.openings[(gate - GATES) as usize];
         let packet = self.slab.get(slot);
         if !packet.flags.has(PLAIN) {
             self.endpoints[packet.flow as usize * 2].balance -= 1;
@@ -300,6 +303,10 @@ impl<M: Machine> Network<M> {
         self.done.push((flow, end, self.now));
         let endpoint = &mut self.endpoints[at];
         endpoint.done = true;
+        if endpoint.gate != OPEN {
+            self.dismiss(at);
+        }
+        let endpoint = &mut self.endpoints[at];
         if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
             self.retire_flow(flow);
         }
@@ -307,38 +314,50 @@ impl<M: Machine> Network<M> {
 
     #[inline]
     fn send_all(&mut self, at: usize) {
+        if self.endpoints[at].gate != OPEN {
+            return self.send_gated(at);
+        }
         loop {
-            let endpoint = &mut self.endpoints[at];
-            let packet = self.slab.draft();
-            if !endpoint.machine.poll_transmit(self.now, packet, &mut self.sack_scratch) {
+            let machine = &mut self.endpoints[at].machine;
+            if !machine.poll_transmit(self.now, self.slab.draft(), &mut self.sack_scratch) {
                 return;
             }
-            endpoint.balance += 1;
-            packet.flow = (at / 2) as u32;
-            packet.cursor = endpoint.route;
-            let (first, size) = (endpoint.first, packet.size);
-            let heard_rtt = endpoint.heard_rtt;
-            let sacks = packet.flags.has(Flags::SACK);
-            let slot = self.slab.launch();
-            if sacks {
-                self.slab.attach(slot, self.sack_scratch);
-                self.sack_scratch.clear();
-            }
-            if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
-                quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
-            }
-            self.offer(first, slot, size);
+            self.launch(at);
         }
+    }
+
+    /// The packet that a machine has built goes on its way.
+    #[inline]
+    pub(super) fn launch(&mut self, at: usize) {
+        let endpoint = &mut self.endpoints[at];
+        let packet = self.slab.draft();
+        endpoint.balance += 1;
+        packet.flow = (at / 2) as u32;
+        packet.cursor = endpoint.route;
+        let (first, size) = (endpoint.first, packet.size);
+        let heard_rtt = endpoint.heard_rtt;
+        let sacks = packet.flags.has(Flags::SACK);
+        let slot = self.slab.launch();
+        if sacks {
+            self.slab.attach(slot, self.sack_scratch);
+            self.sack_scratch.clear();
+        }
+        if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
+            quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
+        }
+        self.offer(first, slot, size);
     }
 
     /// A machine's timer.
     fn wake(&mut self, at: usize) {
         let now = self.now;
         let endpoint = &mut self.endpoints[at];
+        let mut opens = false;
         if endpoint.live && endpoint.deadline() <= now {
             if endpoint.open_at <= now {
                 endpoint.open_at = Time::NEVER;
                 endpoint.machine.open(now);
+                opens = endpoint.gate != OPEN;
             }
             if endpoint.stop_at <= now {
                 endpoint.stop_at = Time::NEVER;
@@ -346,6 +365,9 @@ impl<M: Machine> Network<M> {
             }
             if endpoint.machine.poll_timeout() <= now {
                 endpoint.machine.handle_timeout(now);
+            }
+            if opens {
+                self.admit(at);
             }
             self.send_all(at);
         }
@@ -356,12 +378,24 @@ impl<M: Machine> Network<M> {
     /// A source of cross-traffic sends its next packet.
     fn emit(&mut self, at: usize) {
         let source = &mut self.sources[at];
-        let (route, size) = (source.spec.route, source.spec.size);
+        let gate = source.gate;
         let next = source.next();
         let id = (self.links.len() + self.mediums.len() + at) as u32;
         self.scheduler.set(id, next);
-        *self.slab.draft() =
-            Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
+        if gate != OPEN {
+            return self.emit_gated(at);
+        }
+        self.launch_plain(at, false);
+    }
+
+    /// A packet of a source goes on its way.
+    pub(super) fn launch_plain(&mut self, at: usize, in_profile: bool) {
+        let SourceSpec { route, size, .. } = self.sources[at].spec;
+        let packet = self.slab.draft();
+        *packet = Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
+        if in_profile {
+            packet.mark_in_profile();
+        }
         let slot = self.slab.launch();
         self.offer(self.routes[route.0 as usize], slot, size);
     }

@@ -166,6 +166,7 @@ fn a_toll_leaves_the_router_finite() {
             class: 0,
             ect: false,
             l4s: false,
+            in_profile: false,
             backlog_packets: 1,
             backlog_bytes: 1500,
             waited: Time::ZERO,

@@ -11,6 +11,7 @@ fn passing(size: u32, backlog: u64) -> Passing {
         class: 0,
         ect: false,
         l4s: false,
+        in_profile: false,
         backlog_packets: (backlog / 1500) as u32,
         backlog_bytes: backlog,
         waited: Time::ZERO,

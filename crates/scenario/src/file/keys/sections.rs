@@ -1,10 +1,12 @@
 //! The sections of a scenario file and their keys.
 
+mod aggregates;
 mod events;
 mod flows;
 mod laws;
 mod network;
 
+pub(crate) use aggregates::AGGREGATE;
 pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{
     CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
@@ -51,6 +53,12 @@ pub(crate) static TOP: Section = Section {
         key("flow", Kind::Named(&FLOW), Else(""), "Flows known beforehand."),
         key("workload", Kind::Named(&WORKLOAD), Else(""), "Flows that come by chance."),
         key("host", Kind::Named(&HOST), Else(""), "Owners of budgets, for the law `fcp`."),
+        key(
+            "aggregate",
+            Kind::Named(&AGGREGATE),
+            Else(""),
+            "Policies: flows that share a token bucket at their host.",
+        ),
         key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
         key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
         key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
@@ -95,7 +103,7 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 33] {
+pub(crate) fn all() -> [&'static Section; 34] {
     [
         &TOP,
         &MEASURE,
@@ -127,6 +135,7 @@ pub(crate) fn all() -> [&'static Section; 33] {
         &FCP_CHEAT,
         &WORKLOAD,
         &HOST,
+        &AGGREGATE,
         &CBR,
         &CHANGE,
         &LOSS,

@@ -70,6 +70,7 @@ impl<'a> Resolver<'a> {
                     data,
                     receive_buffer: u32::MAX,
                     send_buffer: u32::MAX,
+                    gate: None,
                 });
             }
             if keys.truth("multicast") {
@@ -106,6 +107,7 @@ impl<'a> Resolver<'a> {
                 max_flows: keys.count("max-flows").unwrap_or(u64::MAX),
                 receive_buffers: Vec::new(),
                 send_buffers: Vec::new(),
+                gates: Vec::new(),
             });
             self.requests.push(Request { keys, pairs, target });
         }
@@ -173,6 +175,7 @@ impl<'a> Resolver<'a> {
                     start,
                     stop,
                     on_off,
+                    gate: None,
                 });
             }
             self.requests.push(Request { keys, pairs, target: Target::Cbrs { first } });

@@ -495,6 +495,7 @@ impl Side<'_> {
                     max_probability: k.number("max-probability"),
                     weight: k.number("weight"),
                     gentle: k.truth("gentle"),
+                    in_profile: k.number("in-profile"),
                 })
             }
             "codel" => LinkLaw::Codel(self.codel()),

@@ -1,5 +1,6 @@
 //! From a checked tree to a [`Plan`]: names to indices, groups to members, defaults to values.
 
+mod aggregates;
 mod classes;
 mod events;
 mod flows;
@@ -50,6 +51,8 @@ pub(crate) fn resolve(
         trees: Vec::new(),
         workloads: Vec::new(),
         hosts: Vec::new(),
+        aggregates: Vec::new(),
+        shapers: Vec::new(),
         cbrs: Vec::new(),
         changes: Vec::new(),
         losses: Vec::new(),
@@ -86,6 +89,7 @@ pub(crate) fn resolve(
         return None;
     }
     r.buffers();
+    r.aggregates();
     r.limits();
     r.changes();
     r.losses();

@@ -60,4 +60,15 @@ answers! {
     nobody_answers_back: answer_to(&BASE.replace("law = \"newreno\"", "law = \"xcp\"\nboth-ways = true"), &["link.bottleneck.law=xcp"]);
     held_by_its_buffer: answer_to(&BASE.replace("law = \"newreno\"", "law = \"xcp\""), &["flow.f.receive-buffer=20 packets"]);
     sizes_file_missing: answer_to(&format!("{BASE}[workload.w]\nfrom = \"s\"\nto = \"d\"\nlaw = \"xcp\"\narrivals = {{ poisson = 5 }}\nsizes = {{ empirical = \"none.txt\" }}\n"), &[]);
+    policy_for_nobody: answer_to(&policy("flows = \"g*\""), &[]);
+    policies_as_close: answer_to(&format!("{}[aggregate.b]\nrate = \"2 Mbps\"\nflows = \"?\"\n", policy("to = \"d*\"")), &[]);
+    policy_for_smaller_packets: answer_to(&policy("largest = \"1000 B\""), &[]);
+    policy_with_a_shallow_bucket: answer_to(&policy("depth = \"1 kB\""), &[]);
+    policy_marks_a_toll: answer_to(&policy("action = \"mark\""), &["flow.f.law=xcp", "link.bottleneck.law=xcp"]);
+    policy_goes_before_it_comes: answer_to(&policy("install = \"4 s\"\nremove = \"3 s\""), &[]);
+}
+
+/// The base scenario with a policy.
+fn policy(more: &str) -> String {
+    format!("{BASE}[aggregate.a]\nrate = \"1 Mbps\"\n{more}\n")
 }

@@ -442,3 +442,27 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     assert!(Scenario::parse("t.toml", &text.replace("newreno", "dctcp"), &["flow.f.l4s=true"]).is_ok());
     assert!(error.mistakes()[0].message.contains("RFC 9331"), "{:?}", error.mistakes());
 }
+
+#[test]
+fn the_most_specific_policy_is_a_flows() {
+    let text = format!(
+        "{BASE}[aggregate.all]\nrate = \"5 Mbps\"\n[aggregate.one]\nrate = \"1 Mbps\"\nflows = \"f.1\"\n\
+         [aggregate.some]\nrate = \"2 Mbps\"\nto = \"*\"\nflows = \"f*\"\n"
+    );
+    let plan = plan(&text, &["node.s.count=2"]);
+    let classes: Vec<(String, Vec<&str>)> = plan
+        .flows
+        .iter()
+        .map(|flow| {
+            let gate = flow.gate.expect("all are under a policy");
+            let class = &plan.shapers[gate.shaper].classes[gate.class as usize];
+            (flow.name.clone(), class.iter().map(|&i| plan.aggregates[i].name.as_str()).collect())
+        })
+        .collect();
+    let expected = [("f.1".to_owned(), vec!["one", "some", "all"]), ("f.2".to_owned(), vec!["some", "all"])];
+    assert_eq!(classes, expected);
+    // One shaper a host.
+    assert_eq!(plan.shapers.len(), 2);
+    // B = r · rtt_av (§ 4.2.1): 5 Mb/s × 22 ms for the near sender, 28 for the far one.
+    assert_eq!(plan.aggregates[0].depth.get(), 15_625);
+}

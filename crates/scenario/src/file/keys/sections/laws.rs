@@ -84,6 +84,12 @@ pub(crate) static RED: Section = Section {
             Is("false"),
             "Lets the probability climb to 1 at twice the upper threshold instead of jumping there.",
         ),
+        key(
+            "in-profile",
+            Kind::Number { least: 1.0, most: 1e6 },
+            Is("1"),
+            "A packet that its host has marked as in profile (`[aggregate.NAME]`) is dropped with the probability over this: ERED has 1.5.",
+        ),
     ]],
 };
 

@@ -1,0 +1,52 @@
+//! Whether what left kept its profile, found out from departures alone.
+
+use tollway_law::Time;
+use tollway_law::bucket::Profile;
+
+/// Watches the packets that leave as conforming, knowing nothing of who was promised what.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    /// Bytes a nanosecond, as the bucket counts them.
+    rate: f64,
+    has_peak: bool,
+    last: Time,
+    last_size: u16,
+    /// What has left beyond the rate, bytes: the level of a leaky bucket.
+    beyond: f64,
+    burst: f64,
+    peak: f64,
+}
+
+impl Audit {
+    pub(super) fn new(now: Time, profile: &Profile) -> Audit {
+        Audit {
+            rate: profile.rate.bytes_per_sec().round().max(1.0) * 1e-9,
+            has_peak: profile.peak.is_some(),
+            last: now,
+            last_size: 0,
+            beyond: 0.0,
+            burst: 0.0,
+            peak: 0.0,
+        }
+    }
+
+    pub(super) fn on_packet(&mut self, now: Time, size: u16) {
+        let gap = now.saturating_sub(self.last);
+        self.beyond = (self.beyond - self.rate * gap.0 as f64).max(0.0) + f64::from(size);
+        self.burst = self.burst.max(self.beyond);
+        if self.has_peak && self.last_size > 0 {
+            self.peak = self.peak.max(f64::from(self.last_size) / gap.as_secs_f64().max(1e-9));
+        }
+        (self.last, self.last_size) = (now, size);
+    }
+
+    /// The most that left in any span t beyond r·t, bytes.
+    pub(super) fn burst(&self) -> f64 {
+        self.burst
+    }
+
+    /// The highest rate between two packets, bytes/s.
+    pub(super) fn peak(&self) -> f64 {
+        self.peak
+    }
+}

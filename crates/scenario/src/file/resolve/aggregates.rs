@@ -1,0 +1,256 @@
+//! Policies for aggregates: which flows each is for, and which of several is a flow's.
+
+use tollway_law::{Bytes, Time};
+
+use super::{Resolver, matches};
+use crate::file::keys;
+use crate::file::reader::Reader;
+use crate::plan::{
+    Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, SenderLaw, Shaper,
+    TransportId, WindowIncrease,
+};
+
+/// What of a connection policies look at.
+struct Subject {
+    name: String,
+    section: String,
+    from: NodeId,
+    to: NodeId,
+    packet: u16,
+    rtt: Time,
+    /// `None` for cross-traffic.
+    law: Option<SenderLaw>,
+}
+
+/// A mistake in a policy: its key, what is wrong, in short, and what to do.
+type Wrong = (&'static str, String, &'static str, &'static str);
+
+impl Resolver<'_> {
+    /// Every policy, the hosts that have it, and the flows that are under it.
+    pub(super) fn aggregates(&mut self) {
+        let sections: Vec<_> = self.top.named("aggregate", &keys::AGGREGATE).collect();
+        if sections.is_empty() {
+            return;
+        }
+        let subjects = subjects(&self.plan);
+        // By policy and subject, how closely the one names the other.
+        let mut closeness: Vec<Vec<u32>> = Vec::new();
+        for (name, keys) in &sections {
+            let scores: Vec<u32> =
+                subjects.iter().map(|subject| score(keys, &self.plan, subject).unwrap_or(0)).collect();
+            let mine: Vec<&Subject> =
+                subjects.iter().zip(&scores).filter(|(_, score)| **score > 0).map(|(s, _)| s).collect();
+            let aggregate = aggregate(name, keys, &mine);
+            if let Some((key, message, label, help)) = check(&aggregate, keys, &mine) {
+                let at = if keys.has(key) { keys.at(key) } else { keys.place() };
+                self.mistakes.add(at, message, label).help(help);
+            }
+            self.plan.aggregates.push(aggregate);
+            closeness.push(scores);
+        }
+        for (i, subject) in subjects.iter().enumerate() {
+            if let Some((a, b)) = tie(&self.plan.aggregates, &closeness, i) {
+                let names = [a, b].map(|at| self.plan.aggregates[at].name.clone());
+                let message =
+                    format!("policies `{}` and `{}` are both for `{}`", names[0], names[1], subject.name);
+                self.mistakes
+                    .add(sections[b].1.place(), message, "as close as the other")
+                    .help("the most specific counts: name more of `from`, `to` and `flows` in one of them");
+                return;
+            }
+        }
+        let timers: Vec<(Time, bool)> =
+            sections.iter().map(|(_, keys)| (keys.span("timer"), keys.truth("flow-timers"))).collect();
+        self.gate(&subjects, &closeness, &timers);
+    }
+
+    /// Puts each subject that any policy is for behind its host's shaper, in the class of those under the same policies.
+    fn gate(&mut self, subjects: &[Subject], closeness: &[Vec<u32>], timers: &[(Time, bool)]) {
+        let shapers = &mut self.plan.shapers;
+        let mut gates = subjects.iter().enumerate().map(|(i, subject)| {
+            let mut policies: Vec<usize> = (0..closeness.len()).filter(|&p| closeness[p][i] > 0).collect();
+            policies.sort_by_key(|&p| std::cmp::Reverse(closeness[p][i]));
+            if policies.is_empty() {
+                return None;
+            }
+            let host = shapers.iter().position(|shaper| shaper.node == subject.from).unwrap_or_else(|| {
+                let timer = Time::NEVER;
+                shapers.push(Shaper { node: subject.from, timer, flow_timers: false, classes: Vec::new() });
+                shapers.len() - 1
+            });
+            let shaper = &mut shapers[host];
+            for &policy in &policies {
+                shaper.timer = shaper.timer.min(timers[policy].0);
+                shaper.flow_timers |= timers[policy].1;
+            }
+            let class = shaper.classes.iter().position(|other| *other == policies).unwrap_or_else(|| {
+                shaper.classes.push(policies);
+                shaper.classes.len() - 1
+            });
+            Some(Gate { shaper: host, class: class as u32 })
+        });
+        let mut next = || gates.next().flatten();
+        self.plan.flows.iter_mut().for_each(|flow| flow.gate = next());
+        for workload in &mut self.plan.workloads {
+            workload.gates = workload.paths.iter().map(|_| next()).collect();
+        }
+        self.plan.cbrs.iter_mut().for_each(|cbr| cbr.gate = next());
+    }
+}
+
+/// Flows, paths of workloads and cross-traffic, in this order.
+fn subjects(plan: &Plan) -> Vec<Subject> {
+    let ends = |name: &str, section: &str, path: &crate::plan::Path, transport: TransportId| {
+        let transport = &plan.transports[transport.0 as usize];
+        Subject {
+            name: name.to_owned(),
+            section: section.to_owned(),
+            from: path.from,
+            to: path.to,
+            packet: transport.packet_size,
+            rtt: path.base_rtt,
+            law: Some(transport.law),
+        }
+    };
+    let flows = plan.flows.iter().map(|flow| ends(&flow.name, &flow.section, &flow.path, flow.transport));
+    let workloads = plan
+        .workloads
+        .iter()
+        .flat_map(|w| w.paths.iter().map(|path| ends(&w.name, &w.name, path, w.transport)));
+    let cbrs = plan.cbrs.iter().map(|cbr| Subject {
+        name: cbr.name.clone(),
+        section: cbr.section.to_string(),
+        from: cbr.from,
+        to: cbr.to,
+        packet: cbr.packet_size,
+        rtt: Time::ZERO,
+        law: None,
+    });
+    flows.chain(workloads).chain(cbrs).collect()
+}
+
+/// How closely a policy's filter names a subject: one, and two for each full name, one for each pattern or group that leaves
+/// something out; `None` if it doesn't match.
+fn score(keys: &Reader<'_>, plan: &Plan, subject: &Subject) -> Option<u32> {
+    let node = |id: NodeId| plan.nodes[id.0 as usize].name.as_str();
+    let mut score = 1;
+    for (key, name) in [("from", node(subject.from)), ("to", node(subject.to))] {
+        if keys.has(key) {
+            let group = name.split('.').next().unwrap_or(name);
+            let patterns = keys.patterns(key);
+            score += patterns.iter().filter_map(|(pattern, _)| one(pattern, name, group)).max()?;
+        }
+    }
+    if let Some(pattern) = keys.text("flows") {
+        score += one(&pattern, &subject.name, &subject.section)?;
+    }
+    Some(score)
+}
+
+fn one(pattern: &str, name: &str, group: &str) -> Option<u32> {
+    match pattern {
+        _ if pattern == name => Some(2),
+        "*" => Some(0),
+        _ if matches(pattern, name) || matches(pattern, group) => Some(1),
+        _ => None,
+    }
+}
+
+/// Two policies that are as close to a subject, closer than which none is, and in force at the same time.
+fn tie(aggregates: &[Aggregate], closeness: &[Vec<u32>], subject: usize) -> Option<(usize, usize)> {
+    for (b, scores) in closeness.iter().enumerate() {
+        for (a, others) in closeness.iter().enumerate().take(b) {
+            let together =
+                aggregates[a].install < aggregates[b].remove && aggregates[b].install < aggregates[a].remove;
+            if scores[subject] > 0 && scores[subject] == others[subject] && together {
+                return Some((a, b));
+            }
+        }
+    }
+    None
+}
+
+fn aggregate(name: &str, keys: &Reader<'_>, subjects: &[&Subject]) -> Aggregate {
+    let rate = keys.rate("rate").unwrap_or_default();
+    let packet = subjects.iter().map(|subject| u64::from(subject.packet)).max().unwrap_or_default();
+    let rtts = subjects.iter().filter(|subject| subject.law.is_some()).map(|s| u128::from(s.rtt.0));
+    let (sum, count) = rtts.fold((0, 0), |(sum, count), rtt| (sum + rtt, count + 1));
+    let mean = Time((sum / u128::from(count.max(1u32))) as u64);
+    let depth = keys.bytes("depth").unwrap_or((rate.bytes_in(mean).ceil() as u64).max(packet));
+    Aggregate {
+        name: name.to_owned(),
+        rate,
+        depth: Bytes(depth),
+        peak: keys.rate("peak"),
+        largest: keys.bytes("largest").map(|bytes| bytes as u32),
+        scheme: match keys.word("scheme") {
+            "partitioned" => AggregateScheme::Partitioned,
+            "common" => AggregateScheme::Common,
+            _ => AggregateScheme::Logical,
+        },
+        by_rtt: keys.word("depths") == "rtt",
+        order: match keys.word("order") {
+            "sequential" => AggregateOrder::Sequential,
+            "lru" => AggregateOrder::Lru,
+            _ => AggregateOrder::Fcfs,
+        },
+        action: match keys.word("action") {
+            "mark" => AggregateAction::Mark,
+            "drop" => AggregateAction::Drop,
+            _ => AggregateAction::Shape,
+        },
+        queue: keys.count("queue").unwrap_or_default() as u32,
+        window: match keys.word("window") {
+            "aggregate-fair" => WindowIncrease::AggregateFair,
+            "increase-by-k" => WindowIncrease::ByK { k: keys.number("k"), long: keys.span("long-rtt") },
+            _ => WindowIncrease::Standard,
+        },
+        install: keys.span("install"),
+        remove: keys.time("remove").unwrap_or(Time::NEVER),
+    }
+}
+
+/// What is wrong with a policy.
+fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Option<Wrong> {
+    if subjects.is_empty() {
+        let key = ["flows", "from", "to"].into_iter().find(|key| keys.has(key)).unwrap_or("rate");
+        let message = format!("no flow is under policy `{}`", aggregate.name);
+        return Some((key, message, "none", "`from`, `to` and `flows` have to match the same flow"));
+    }
+    if aggregate.remove <= aggregate.install {
+        let message = format!("policy `{}` goes before it comes at {}", aggregate.name, aggregate.install);
+        return Some(("remove", message, "too early", "it comes with `install`"));
+    }
+    for subject in subjects {
+        let (name, size) = (&subject.name, u32::from(subject.packet));
+        if aggregate.largest.is_some_and(|largest| size > largest) {
+            let message = format!("packets of `{name}` have {size} B: none would ever leave");
+            return Some((
+                "largest",
+                message,
+                "too small",
+                "give it a smaller `packet-size`, or allow larger ones",
+            ));
+        }
+        if u64::from(size) > aggregate.depth.get() {
+            let message = format!("packets of `{name}` have {size} B, more than the bucket holds");
+            return Some(("depth", message, "too small", "let it hold a packet at least"));
+        }
+        let tolled = matches!(subject.law, Some(SenderLaw::Xcp(_) | SenderLaw::Fcp(_) | SenderLaw::Rcp));
+        if aggregate.action == AggregateAction::Mark && tolled {
+            let message = format!("packets of `{name}` carry a toll, and have no room for a mark");
+            return Some((
+                "action",
+                message,
+                "of no use",
+                "shape it, or choose one of TCP's laws for the flow",
+            ));
+        }
+        let grows = matches!(subject.law, None | Some(SenderLaw::NewReno));
+        if aggregate.window != WindowIncrease::Standard && !grows {
+            let message = format!("the window of `{name}` can't be told to grow otherwise");
+            return Some(("window", message, "of no use", "that is for the law `newreno`"));
+        }
+    }
+    None
+}

@@ -1,0 +1,135 @@
+//! Policies while a run is on: shapers are built, policies come into force and go, and what they did is told.
+
+use std::collections::BTreeMap;
+
+use tollway_law::Time;
+use tollway_law::aggregate::{Depths, Scheme};
+use tollway_law::bucket::Profile;
+use tollway_proto::shaper::{Action, ClassId, Increase, Order, PolicyConfig, PolicyId, Shaper, Timer};
+
+use super::build::Built;
+use super::engine::Engine;
+use crate::plan::{self, Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Plan, WindowIncrease};
+
+/// When policies come and go, and which are in force.
+pub(super) struct Policies {
+    /// By time: a policy, and whether it comes.
+    events: Vec<(Time, usize, bool)>,
+    at: usize,
+    /// By host and policy.
+    installed: Vec<BTreeMap<usize, Installed>>,
+}
+
+struct Installed {
+    id: PolicyId,
+    since: Time,
+    until: Option<Time>,
+}
+
+impl Policies {
+    pub(super) fn new(plan: &Plan) -> Policies {
+        let mut events = Vec::new();
+        for (i, aggregate) in plan.aggregates.iter().enumerate() {
+            events.push((aggregate.install, i, true));
+            events.push((aggregate.remove, i, false));
+        }
+        // One that goes makes way for one that comes.
+        events.sort_by_key(|&(at, _, comes)| (at, comes));
+        Policies { events, at: 0, installed: plan.shapers.iter().map(|_| BTreeMap::new()).collect() }
+    }
+
+    /// When a policy comes or goes.
+    pub(super) fn next(&self) -> Time {
+        self.events.get(self.at).map_or(Time::NEVER, |event| event.0)
+    }
+
+    /// Does what is due.
+    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
+        let now = built.network.now();
+        while let Some(&(_, policy, comes)) = self.events.get(self.at).filter(|event| event.0 <= now) {
+            self.at += 1;
+            for ((shaper, installed), &id) in plan.shapers.iter().zip(&mut self.installed).zip(&built.shapers)
+            {
+                if !shaper.classes.iter().any(|class| class.contains(&policy)) {
+                    continue;
+                }
+                built.network.with_shaper(id, |machine| {
+                    if comes {
+                        let id = machine.install(now, config(&plan.aggregates[policy]));
+                        installed.insert(policy, Installed { id, since: now, until: None });
+                    } else if let Some(gone) = installed.get_mut(&policy) {
+                        gone.until = Some(now);
+                    }
+                    for (class, policies) in shaper.classes.iter().enumerate() {
+                        let best = policies.iter().filter_map(|policy| installed.get(policy));
+                        let best = best.filter(|entry| entry.until.is_none()).map(|entry| entry.id).next();
+                        machine.classify(now, ClassId(class as u32), best);
+                    }
+                });
+            }
+        }
+    }
+
+    /// What policies did.
+    pub(super) fn extras<E: Engine>(&self, plan: &Plan, built: &Built<E>, extra: &mut BTreeMap<String, f64>) {
+        let now = built.network.now();
+        for ((shaper, installed), &id) in plan.shapers.iter().zip(&self.installed).zip(&built.shapers) {
+            let Some(machine) = built.network.shaper(id) else { continue };
+            let host = &plan.nodes[shaper.node.0 as usize].name;
+            extra.insert(format!("shaper-timers.{host}"), machine.timer_events() as f64);
+            for (&policy, entry) in installed {
+                let name = &plan.aggregates[policy].name;
+                let hosts = plan.shapers.iter().filter(|s| s.classes.iter().any(|c| c.contains(&policy)));
+                let name = if hosts.count() > 1 { format!("{name}@{host}") } else { name.clone() };
+                let stats = machine.stats(entry.id);
+                let seconds = entry.until.unwrap_or(now).saturating_sub(entry.since).as_secs_f64();
+                let mbps = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
+                let mut tell = |what: &str, value: f64| extra.insert(format!("{what}.{name}"), value);
+                tell("conforming-mbps", mbps(stats.bytes));
+                tell("excess-mbps", mbps(stats.excess_bytes));
+                tell("conforming-packets", stats.packets as f64);
+                tell("policed-drops", stats.dropped as f64);
+                tell("burst-bytes", stats.burst);
+                tell("peak-mbps", stats.peak * 8e-6);
+                tell("most-members", stats.members as f64);
+            }
+        }
+    }
+}
+
+/// A host's shaper, without policies.
+pub(super) fn shaper(shaper: &plan::Shaper) -> Shaper {
+    Shaper::new(if shaper.flow_timers { Timer::PerFlow } else { Timer::Coarse(shaper.timer) })
+}
+
+fn config(aggregate: &Aggregate) -> PolicyConfig {
+    let depths = if aggregate.by_rtt { Depths::ByRtt } else { Depths::Equal };
+    PolicyConfig {
+        profile: Profile {
+            depth: aggregate.depth,
+            rate: aggregate.rate,
+            peak: aggregate.peak,
+            largest: aggregate.largest,
+        },
+        scheme: match aggregate.scheme {
+            AggregateScheme::Partitioned => Scheme::Partitioned(depths),
+            AggregateScheme::Common => Scheme::Common,
+            AggregateScheme::Logical => Scheme::Logical(depths),
+        },
+        order: match aggregate.order {
+            AggregateOrder::Sequential => Order::Sequential,
+            AggregateOrder::Fcfs => Order::Fcfs,
+            AggregateOrder::Lru => Order::Lru,
+        },
+        action: match aggregate.action {
+            AggregateAction::Shape => Action::Shape,
+            AggregateAction::Mark => Action::Mark,
+            AggregateAction::Drop => Action::Drop,
+        },
+        increase: match aggregate.window {
+            WindowIncrease::Standard => Increase::Standard,
+            WindowIncrease::AggregateFair => Increase::AggregateFair,
+            WindowIncrease::ByK { k, long } => Increase::ByK { k, long },
+        },
+    }
+}

@@ -1,0 +1,115 @@
+//! Aggregates under load: flows that come and go, cross-traffic beside them, policies that come and go.
+
+use std::collections::BTreeMap;
+
+use tollway_scenario::run::DigestMode;
+
+use crate::{finish, parse};
+
+/// A server that many clients load from, two hosts in all.
+const BASE: &str = r#"
+name = "aggregates"
+duration = "20 s"
+
+[measure]
+interval = "none"
+
+[node.a]
+[node.b]
+[node.r]
+[node.c]
+count = 4
+
+[link.a]
+from = "a"
+to = "r"
+rate = "20 Mbps"
+delay = "2 ms"
+
+[link.b]
+from = "b"
+to = "r"
+rate = "20 Mbps"
+delay = "2 ms"
+
+[link.c]
+from = "r"
+to = "c"
+rate = "10 Mbps"
+delay = { first = "5 ms", last = "100 ms" }
+
+[flow.f]
+from = "a"
+to = "c"
+law = "newreno"
+
+[workload.w]
+from = "a"
+to = "c"
+law = "newreno"
+arrivals = { poisson = 20 }
+sizes = "20 kB"
+
+[cbr.u]
+from = "a"
+to = "c.1"
+rate = "500 kbps"
+
+[flow.g]
+from = "b"
+to = "c"
+law = "cubic"
+
+[aggregate.p]
+rate = "4 Mbps"
+depth = "20 kB"
+"#;
+
+fn extras(more: &str, sets: &[&str]) -> BTreeMap<String, f64> {
+    let scenario = parse(&format!("{BASE}{more}"), sets);
+    finish(&scenario.variants()[0].plan, DigestMode::Results).result.extra
+}
+
+/// agg.conservation, in whole runs: a depth of thirteen packets, and dozens of connections that come and go.
+#[test]
+fn no_burst_is_longer_than_the_bucket_is_deep() {
+    for scheme in ["partitioned", "common", "logical"] {
+        for action in ["shape", "mark", "drop"] {
+            let sets = [&format!("aggregate.p.scheme={scheme}"), &format!("aggregate.p.action={action}")];
+            let extra = extras("", &sets.map(String::as_str));
+            for host in ["a", "b"] {
+                let of = |what: &str| extra[&format!("{what}.p@{host}")];
+                assert!(of("burst-bytes") <= 20_000.0, "{scheme}, {action}, {host}: {extra:?}");
+                assert!(of("conforming-mbps") > 1.0, "{scheme}, {action}, {host}: {extra:?}");
+                assert!(of("conforming-mbps") <= 4.01, "{scheme}, {action}, {host}: {extra:?}");
+                assert_eq!(of("excess-mbps") > 0.0, action == "mark", "{scheme}, {host}: {extra:?}");
+            }
+            // Four flows, cross-traffic, and what the workload has on its way.
+            assert!(extra["most-members.p@a"] > 5.0, "{extra:?}");
+            assert_eq!(extra["most-members.p@b"], 4.0);
+        }
+    }
+}
+
+/// agg.policies: from the instant of its installation what connections send keeps the profile of the new policy, and when
+/// it is gone that of the old one again.
+#[test]
+fn a_policy_is_in_force_from_the_instant_it_is_installed() {
+    let late = "[aggregate.late]\nflows = \"g\"\nrate = \"1 Mbps\"\ndepth = \"3 kB\"\ninstall = \"10 s\"\nremove = \"15 s\"\n";
+    let extra = extras(late, &[]);
+    assert!(extra["burst-bytes.late"] <= 3000.0, "{extra:?}");
+    assert!((0.98..=1.01).contains(&extra["conforming-mbps.late"]), "{extra:?}");
+    assert_eq!(extra["most-members.late"], 4.0);
+    // 4 Mb/s for three quarters of the time.
+    assert!((2.9..=3.01).contains(&extra["conforming-mbps.p@b"]), "{extra:?}");
+}
+
+/// What waits when its policy goes is sent.
+#[test]
+fn nobody_waits_for_a_policy_that_is_gone() {
+    let extra = extras("", &["aggregate.p.remove=5s", "duration=10s"]);
+    assert!(extra["cbr-arrived.u"] > 400.0, "{extra:?}");
+    // But for those on their way.
+    let missing = extra["cbr-sent.u"] - extra["cbr-arrived.u"] - extra["policed-drops.p@a"];
+    assert!((0.0..=3.0).contains(&missing), "{extra:?}");
+}
