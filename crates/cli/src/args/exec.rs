@@ -62,9 +62,9 @@ pub(crate) struct Over {
     /// Run this shell command at a node (`server` if none is named) meanwhile. May be given several times.
     #[arg(long, value_name = "[NODE=]COMMAND")]
     pub(crate) serve: Vec<String>,
-    /// Let a node's port lead to this machine's: [NODE:]PORT[:PORT HERE][/udp], or `none`, or `all` TCP ports in use, which
-    /// is so if neither this nor --serve is given. May be given several times.
-    #[arg(long, value_name = "PORT")]
+    /// Let a node's port lead to one of this machine; or `none`, or `all` TCP ports in use, which is so if neither this nor
+    /// --serve is given. May be given several times.
+    #[arg(long, value_name = "[NODE:]PORT[:PORT HERE][/udp]")]
     pub(crate) publish: Vec<String>,
     /// End the program after so long: `30s`, `5 min`, or a number of seconds.
     #[arg(long, value_name = "TIME")]
