@@ -31,6 +31,9 @@ pub struct Network<M> {
     endpoints: Vec<Endpoint<M>>,
     /// All routes one after the other: links, then an end.
     routes: Vec<u32>,
+    /// By link, where every route goes from it, [`VARIES`] if they part there: what a packet's next step is can mostly be
+    /// told before the packet has come from memory, and without its route.
+    onward: Vec<u32>,
     sack_scratch: SackRanges,
     sealed: bool,
     seed: u64,
@@ -127,6 +130,8 @@ struct Endpoint<M> {
     /// The flow is retired once neither end has this any more.
     awaited: bool,
     route: u32,
+    /// The route's first link.
+    first: u32,
     /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
     balance: i64,
     open_at: Time,
@@ -160,6 +165,7 @@ impl<M: Machine> Network<M> {
             sources: Vec::new(),
             endpoints: Vec::new(),
             routes: Vec::new(),
+            onward: Vec::new(),
             sack_scratch: SackRanges::EMPTY,
             sealed: false,
             seed,
@@ -227,12 +233,17 @@ impl<M: Machine> Network<M> {
     /// Adds a route over `links`, in order.
     pub fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         let route = RouteId(self.routes.len() as u32);
+        self.onward.resize(self.links.len(), UNUSED);
         self.routes.extend(links.iter().map(|link| link.0));
         self.routes.push(match end {
             RouteEnd::Client => END_CLIENT,
             RouteEnd::Server => END_SERVER,
             RouteEnd::Sink => END_SINK,
         });
+        for step in self.routes[route.0 as usize..].windows(2) {
+            let onward = &mut self.onward[step[0] as usize];
+            *onward = if [UNUSED, step[1]].contains(onward) { step[1] } else { VARIES };
+        }
         route
     }
 
@@ -248,7 +259,7 @@ impl<M: Machine> Network<M> {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.meters.announce(flow.0, spec.segment);
-        let (client, server) = Endpoint::pair(spec);
+        let (client, server) = self.endpoints_of(spec);
         self.endpoints.push(client);
         self.endpoints.push(server);
         self.schedule_start(flow);
@@ -262,7 +273,7 @@ impl<M: Machine> Network<M> {
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.slab.forget_lost(flow.0);
         self.meters.announce(flow.0, spec.segment);
-        let (client, server) = Endpoint::pair(spec);
+        let (client, server) = self.endpoints_of(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;
         self.endpoints[at + 1] = server;
@@ -291,6 +302,23 @@ impl<M: Machine> Network<M> {
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
         !pair[0].live && pair[0].balance + pair[1].balance == self.slab.lost(flow.0)
+    }
+
+    fn endpoints_of(&self, spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
+        let end = |machine, route: RouteId, open_at| Endpoint {
+            live: true,
+            done: false,
+            awaited: false,
+            route: route.0,
+            first: self.routes[route.0 as usize],
+            balance: 0,
+            open_at,
+            stop_at: spec.stop,
+            armed: Time::NEVER,
+            heard_rtt: 0.0,
+            machine,
+        };
+        (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
     }
 
     fn schedule_start(&mut self, flow: FlowId) {
@@ -491,22 +519,6 @@ impl<M: Machine> Network<M> {
 }
 
 impl<M: Machine> Endpoint<M> {
-    fn pair(spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
-        let end = |machine, route: RouteId, open_at| Endpoint {
-            live: true,
-            done: false,
-            awaited: false,
-            route: route.0,
-            balance: 0,
-            open_at,
-            stop_at: spec.stop,
-            armed: Time::NEVER,
-            heard_rtt: 0.0,
-            machine,
-        };
-        (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
-    }
-
     #[inline]
     fn deadline(&self) -> Time {
         if !self.live {
@@ -518,6 +530,10 @@ impl<M: Machine> Endpoint<M> {
 
 /// A packet of cross-traffic: its `flow` numbers a source. No machine sets this combination.
 pub(crate) const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
+
+/// Where routes part, and where none has come yet: no entries of routes.
+const VARIES: u32 = u32::MAX;
+const UNUSED: u32 = END - 1;
 
 /// Route entries from here on are ends, below it links.
 const END: u32 = u32::MAX - 3;

@@ -15,6 +15,8 @@ pub struct Scheduler {
     bits: u32,
     /// Entities below this are busy ones.
     busy: u32,
+    /// The bits of a key that hold the id.
+    ids: u64,
     links: Lively,
     timers: Calm,
 }
@@ -25,7 +27,13 @@ impl Scheduler {
     pub fn new(busy: usize, entities: usize) -> Scheduler {
         let entities = entities.max(busy).max(2);
         let bits = usize::BITS - (entities - 1).leading_zeros();
-        Scheduler { bits, busy: busy as u32, links: Lively::new(busy), timers: Calm::new(entities - busy) }
+        Scheduler {
+            bits,
+            busy: busy as u32,
+            ids: (1 << bits) - 1,
+            links: Lively::new(busy),
+            timers: Calm::new(entities - busy),
+        }
     }
 
     /// How many entities there is room for.
@@ -67,18 +75,31 @@ impl Scheduler {
     /// Sets the pending event of `id`, in place of the one it had; [`Time::NEVER`] or anything past the horizon is
     /// none.
     pub fn set(&mut self, id: u32, time: Time) {
-        if id < self.busy {
-            self.set_busy(id, time);
+        let key = self.key(id, time);
+        if id >= self.busy {
+            self.timers.set((id - self.busy) as usize, key);
+        } else if key == IDLE {
+            self.links.end(id as usize);
         } else {
-            self.timers.set((id - self.busy) as usize, self.key(id, time));
+            self.links.set(id as usize, key);
         }
     }
 
-    /// [`set`](Scheduler::set) for one of the busy entities.
+    /// [`set`](Scheduler::set) for a busy entity that has no pending event.
     #[inline]
-    pub fn set_busy(&mut self, id: u32, time: Time) {
+    pub fn begin_busy(&mut self, id: u32, time: Time) {
         let key = self.key(id, time);
-        self.links.set(id as usize, key);
+        self.links.begin(id as usize, key);
+    }
+
+    /// [`set`](Scheduler::set) for a busy entity whose event is the one that [`next_before`](Scheduler::next_before)
+    /// answered last.
+    #[inline]
+    pub fn advance_busy(&mut self, id: u32, time: Time) {
+        match self.key(id, time) {
+            IDLE => self.links.end(id as usize),
+            key => self.links.set(id as usize, key),
+        }
     }
 
     #[inline]
@@ -90,8 +111,9 @@ impl Scheduler {
     #[inline]
     pub fn next_before(&mut self, end: Time) -> Option<(Time, u32)> {
         let key = self.links.peek().min(self.timers.keys[1]);
-        let time = Time(key >> self.bits);
-        (key != IDLE && time < end).then_some((time, (key & ((1 << self.bits) - 1)) as u32))
+        // All keys of an instant lie below the first of the next.
+        let end = if end.0 > u64::MAX >> self.bits { IDLE } else { end.0 << self.bits };
+        (key < end).then_some((Time(key >> self.bits), (key & self.ids) as u32))
     }
 }
 
@@ -133,39 +155,46 @@ impl Lively {
         }
     }
 
+    /// The event of `id` is at `key` now, whether there was one or not.
     #[inline]
     fn set(&mut self, id: usize, key: u64) {
-        let at = &mut self.leaf_of[id];
-        let leaf = *at;
-        if leaf < BESIDE {
-            if key != IDLE {
-                return replay(&mut self.keys, leaf, key);
-            }
-            *at = NO_LEAF;
-            if self.hole != NO_LEAF {
-                self.close();
-            }
-            self.hole = leaf;
-        } else if leaf == BESIDE {
-            self.beside = key;
-            if key == IDLE {
-                *at = NO_LEAF;
-            }
-        } else if key != IDLE {
-            // One half of the tree has nothing as early: that is soon enough. Were it wrong, nothing would be lost
-            // but the place.
-            if self.beside == IDLE && key < self.keys[2].max(self.keys[3]) {
-                self.beside = key;
-                *at = BESIDE;
-            } else {
-                self.begin(id, key);
+        match self.leaf_of[id] {
+            NO_LEAF => self.begin(id, key),
+            BESIDE => self.beside = key,
+            leaf => replay(&mut self.keys, leaf, key),
+        }
+    }
+
+    /// There is no event of `id` any more.
+    #[inline]
+    fn end(&mut self, id: usize) {
+        match std::mem::replace(&mut self.leaf_of[id], NO_LEAF) {
+            NO_LEAF => {}
+            BESIDE => self.beside = IDLE,
+            leaf => {
+                if self.hole != NO_LEAF {
+                    self.close();
+                }
+                self.hole = leaf;
             }
         }
     }
 
-    /// The event of `id` gets a leaf.
-    #[inline(never)]
+    /// There is an event of `id`, which had none.
+    #[inline]
     fn begin(&mut self, id: usize, key: u64) {
+        // One half of the tree has nothing as early: that is soon enough. Were it wrong, nothing would be lost but the
+        // place.
+        if self.beside == IDLE && key < self.keys[2].max(self.keys[3]) {
+            self.beside = key;
+            self.leaf_of[id] = BESIDE;
+        } else {
+            self.take_leaf(id, key);
+        }
+    }
+
+    #[inline(never)]
+    fn take_leaf(&mut self, id: usize, key: u64) {
         let leaf = self.open();
         self.leaf_of[id] = leaf;
         replay(&mut self.keys, leaf, key);

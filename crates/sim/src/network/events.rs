@@ -63,16 +63,18 @@ impl<M: Machine> Network<M> {
             self.scheduler.set(id, Time::NEVER);
             return;
         };
-        self.scheduler.set_busy(id, link.next_arrival());
+        self.scheduler.advance_busy(id, link.next_arrival());
         self.hops += 1;
+        let faulty = !link.is_plain() && link.is_faulty();
         if self.watched {
             self.witness(id, slot);
         }
-        let link = &mut self.links[id as usize];
+        let onward = self.onward[id as usize];
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
-        let (next, size) = (self.routes[packet.cursor as usize], packet.size);
-        if !link.is_plain() && link.is_faulty() && self.ends_on_wire(id, slot) {
+        let size = packet.size;
+        let next = if onward == VARIES { self.routes[packet.cursor as usize] } else { onward };
+        if faulty && self.ends_on_wire(id, slot) {
             if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
                 && seen.link.0 == id
                 && seen.at == now
@@ -135,8 +137,7 @@ impl<M: Machine> Network<M> {
             self.sight(id, slot, Fate::Dropped);
             self.lose(slot);
         } else if was_idle {
-            let at = link.next_arrival();
-            self.scheduler.set_busy(id, at);
+            self.scheduler.begin_busy(id, link.next_arrival());
         }
     }
 
@@ -286,7 +287,7 @@ impl<M: Machine> Network<M> {
             endpoint.balance += 1;
             packet.flow = (at / 2) as u32;
             packet.cursor = endpoint.route;
-            let (first, size) = (self.routes[endpoint.route as usize], packet.size);
+            let (first, size) = (endpoint.first, packet.size);
             let heard_rtt = endpoint.heard_rtt;
             let sacks = packet.flags.has(Flags::SACK);
             let slot = self.slab.launch();
