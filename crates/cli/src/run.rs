@@ -64,6 +64,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
             Digest::Packets => DigestMode::Packets,
         },
         capture,
+        rates_only: true,
     };
     let interrupted = terminal::interrupt_flag();
     let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet);

@@ -35,6 +35,8 @@ pub struct Session {
     pub digest: DigestMode,
     /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
     pub capture: Option<Capture>,
+    /// Without a folder, keep of the flows' intervals only the rates ([`Outputs::rates_only`]).
+    pub rates_only: bool,
 }
 
 /// One variant's run.
@@ -123,7 +125,7 @@ impl Session {
             name => out.join(name),
         });
         let outputs = match &dir {
-            None => Outputs::memory(),
+            None => Outputs { rates_only: self.rates_only, ..Outputs::memory() },
             Some(dir) => Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) },
         };
         let tell = progress.map(|progress| move |share| progress(i, share));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollway_law::link::AnyLink;
 use tollway_law::sender::{AnySender, Fcp};
-use tollway_law::{Price, Time};
+use tollway_law::{Price, Rate, Time};
 use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId, LinkStats};
 
@@ -26,6 +26,8 @@ pub(super) struct Meter {
     warmed: bool,
     last: Time,
     lanes: Vec<Lane>,
+    /// Kept for its memory.
+    readings: Vec<Reading>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
     /// What each link had sent by the end of the warm-up.
@@ -65,6 +67,42 @@ impl Lane {
     fn counters<E: Engine>(&self, built: &Built<E>) -> Counters {
         let (sender, receiver) = self.ends(built);
         Counters::of(sender.stats(), receiver.stats())
+    }
+
+    /// Whether there was anything of it since `last`.
+    fn lived(&self, last: Time, now: Time) -> bool {
+        self.start < now && self.done.is_none_or(|done| done > last)
+    }
+}
+
+/// What a flow's two machines say at the end of an interval.
+///
+/// They lie apart and in no near cache: read by a loop that does little else, several are waited for at once.
+struct Reading {
+    lane: usize,
+    counters: Counters,
+    cwnd: f64,
+    srtt: Time,
+    pacing: Option<Rate>,
+    in_flight: u32,
+    spending: Option<f64>,
+    price: Option<Price>,
+}
+
+impl Reading {
+    #[inline]
+    fn of(lane: usize, sender: &Connection, receiver: &Connection, now: Time) -> Reading {
+        let fcp = fcp(sender);
+        Reading {
+            lane,
+            counters: Counters::of(sender.stats(), receiver.stats()),
+            cwnd: sender.cwnd(),
+            srtt: sender.srtt(),
+            pacing: sender.pacing_rate(now),
+            in_flight: sender.in_flight(),
+            spending: fcp.map(Fcp::spending),
+            price: fcp.and_then(Fcp::price),
+        }
     }
 }
 
@@ -137,6 +175,7 @@ impl Meter {
             warmed: false,
             last: Time::ZERO,
             lanes,
+            readings: Vec::with_capacity(READ_AHEAD),
             links,
             at_warmup: vec![Sent::default(); plan.links.len()],
             lanes_of,
@@ -186,30 +225,36 @@ impl Meter {
         let span = now - self.last;
         let seconds = span.as_secs_f64();
         let time_s = now.as_secs_f64();
-        for lane in &mut self.lanes {
-            if lane.start >= now || lane.done.is_some_and(|done| done <= self.last) {
-                continue;
+        for first in (0..self.lanes.len()).step_by(READ_AHEAD) {
+            let lanes = &mut self.lanes[first..];
+            self.readings.clear();
+            for (i, lane) in lanes.iter().enumerate().take(READ_AHEAD) {
+                if lane.lived(self.last, now) {
+                    let (sender, receiver) = lane.ends(built);
+                    self.readings.push(Reading::of(i, sender, receiver, now));
+                }
             }
-            let (sender, receiver) = lane.ends(built);
-            let counters = Counters::of(sender.stats(), receiver.stats());
-            let srtt = sender.srtt();
-            let row = FlowRow {
-                time_s,
-                flow: &lane.name,
-                rate_mbps: (counters.received - lane.last.received) as f64 * 8e-6 / seconds,
-                goodput_mbps: (counters.delivered - lane.last.delivered) as f64 * 8e-6 / seconds,
-                cwnd_packets: sender.cwnd(),
-                rtt_ms: (srtt > Time::ZERO).then(|| srtt.as_millis_f64()),
-                pacing_mbps: sender.pacing_rate(now).map(|rate| rate.mbps()),
-                in_flight_packets: f64::from(sender.in_flight()),
-                retransmissions: counters.retransmissions - lane.last.retransmissions,
-                spending: fcp(sender).map(Fcp::spending),
-                price: fcp(sender).and_then(Fcp::price).map(Price::per_megabyte),
-            };
-            self.digest.word(counters.received);
-            self.digest.number(row.cwnd_packets);
-            lane.last = counters;
-            self.writer.flow(&row)?;
+            for reading in &self.readings {
+                let lane = &mut lanes[reading.lane];
+                let counters = reading.counters;
+                let row = FlowRow {
+                    time_s,
+                    flow: &lane.name,
+                    rate_mbps: (counters.received - lane.last.received) as f64 * 8e-6 / seconds,
+                    goodput_mbps: (counters.delivered - lane.last.delivered) as f64 * 8e-6 / seconds,
+                    cwnd_packets: reading.cwnd,
+                    rtt_ms: (reading.srtt > Time::ZERO).then(|| reading.srtt.as_millis_f64()),
+                    pacing_mbps: reading.pacing.map(|rate| rate.mbps()),
+                    in_flight_packets: f64::from(reading.in_flight),
+                    retransmissions: counters.retransmissions - lane.last.retransmissions,
+                    spending: reading.spending,
+                    price: reading.price.map(Price::per_megabyte),
+                };
+                self.digest.word(counters.received);
+                self.digest.number(row.cwnd_packets);
+                lane.last = counters;
+                self.writer.flow(&row)?;
+            }
         }
         for meter in &mut self.links {
             let i = meter.link;
@@ -473,6 +518,9 @@ fn shown_links(plan: &Plan) -> Vec<bool> {
     let reverse = |i: usize| plan.links[i].direction == Direction::Reverse;
     (0..plan.links.len()).map(|i| shared(i) || reverse(i) && twin(i)).collect()
 }
+
+/// How many flows are read before their rows are written.
+const READ_AHEAD: usize = 64;
 
 /// Up to how many link directions each gets rows.
 const FEW_LINKS: usize = 64;

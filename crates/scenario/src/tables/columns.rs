@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow_array::builder::StringBuilder;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt64Type};
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, StringArray};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Fields, Schema, SchemaRef};
 
 use super::TableError;
 use super::rows::Row;
-use super::schema::{ColumnKind, Table};
+use super::schema::{ColumnKind, ColumnSpec, Table};
 
 /// The columns of one table being filled row by row.
 pub(super) struct Columns {
@@ -21,9 +21,13 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn new(table: Table) -> Columns {
-        let builders = table.columns().iter().map(|c| Builder::new(c.kind)).collect();
-        Columns { table, schema: table.schema(), builders, rows: 0 }
+    /// All columns of `table` for which `wanted` holds; the cells of others are dropped.
+    pub(super) fn new(table: Table, wanted: impl Fn(&str) -> bool) -> Columns {
+        let builder = |c: &ColumnSpec| if wanted(c.name) { Builder::new(c.kind) } else { Builder::Unwanted };
+        let builders = table.columns().iter().map(builder).collect();
+        let schema = table.schema();
+        let fields = schema.fields().iter().filter(|field| wanted(field.name())).cloned();
+        Columns { table, schema: Arc::new(Schema::new(fields.collect::<Fields>())), builders, rows: 0 }
     }
 
     /// Rows since the last [`Columns::take`].
@@ -40,10 +44,11 @@ impl Columns {
     }
 
     /// The rows so far as a batch; the columns are empty again. Dictionaries keep their values, so that each batch's
-    /// begins with the one before it, as the IPC file format demands.
-    pub(super) fn take(&mut self) -> Result<RecordBatch, TableError> {
+    /// begins with the one before it, as the IPC file format demands. With room for `next` rows at once.
+    pub(super) fn take(&mut self, next: usize) -> Result<RecordBatch, TableError> {
         self.rows = 0;
-        let arrays: Result<_, _> = self.builders.iter_mut().map(Builder::take).collect();
+        let arrays: Result<_, _> =
+            self.builders.iter_mut().filter_map(|builder| builder.take(next)).collect();
         arrays
             .and_then(|arrays| RecordBatch::try_new(self.schema.clone(), arrays))
             .map_err(|e| TableError::Batch { table: self.table.name(), message: e.to_string() })
@@ -61,6 +66,7 @@ impl Cells<'_> {
         match self.left.next() {
             Some(Builder::Name(names)) => names.append(value),
             Some(Builder::Text(b)) => b.append_value(value),
+            Some(Builder::Unwanted) => {}
             _ => debug_assert!(false, "a text where the table has none"),
         }
     }
@@ -69,6 +75,7 @@ impl Cells<'_> {
     pub(super) fn number(&mut self, value: impl Into<Option<f64>>) {
         match self.left.next() {
             Some(Builder::Number(b)) => b.append(value.into()),
+            Some(Builder::Unwanted) => {}
             _ => debug_assert!(false, "a number where the table has none"),
         }
     }
@@ -77,6 +84,7 @@ impl Cells<'_> {
     pub(super) fn count(&mut self, value: impl Into<Option<u64>>) {
         match self.left.next() {
             Some(Builder::Count(b)) => b.append(value.into()),
+            Some(Builder::Unwanted) => {}
             _ => debug_assert!(false, "a count where the table has none"),
         }
     }
@@ -87,6 +95,7 @@ enum Builder {
     Text(StringBuilder),
     Number(Values<Float64Type>),
     Count(Values<UInt64Type>),
+    Unwanted,
 }
 
 impl Builder {
@@ -99,27 +108,33 @@ impl Builder {
         }
     }
 
-    fn take(&mut self) -> Result<ArrayRef, ArrowError> {
-        Ok(match self {
-            Builder::Name(names) => Arc::new(names.take()?),
-            Builder::Text(b) => Arc::new(b.finish()),
-            Builder::Number(b) => Arc::new(b.take()?),
-            Builder::Count(b) => Arc::new(b.take()?),
+    /// The rows so far, unless nobody wants them.
+    fn take(&mut self, next: usize) -> Option<Result<ArrayRef, ArrowError>> {
+        Some(match self {
+            Builder::Name(names) => names.take(next).map(|array| Arc::new(array) as ArrayRef),
+            Builder::Text(b) => Ok(Arc::new(b.finish()) as ArrayRef),
+            Builder::Number(b) => b.take(next).map(|array| Arc::new(array) as ArrayRef),
+            Builder::Count(b) => b.take(next).map(|array| Arc::new(array) as ArrayRef),
+            Builder::Unwanted => return None,
         })
     }
 }
 
 /// A column of numbers: plain vectors, which Arrow takes over as they are. A cell costs a store, not a builder's
-/// bookkeeping.
+/// bookkeeping; a missing one only a count while no row has a value, as in most columns that can lack one.
 struct Values<T: ArrowPrimitiveType> {
     rows: Vec<T::Native>,
     /// Which rows have a value; shorter than `rows` while all that follow have one.
     there: Vec<bool>,
+    /// Rows without a value; `rows` begins after them, when they are made up for.
+    missing: usize,
+    /// The last batch without any value: others of its length share it.
+    blank: PrimitiveArray<T>,
 }
 
 impl<T: ArrowPrimitiveType> Default for Values<T> {
     fn default() -> Values<T> {
-        Values { rows: Vec::new(), there: Vec::new() }
+        Values { rows: Vec::new(), there: Vec::new(), missing: 0, blank: PrimitiveArray::new_null(0) }
     }
 }
 
@@ -127,7 +142,13 @@ impl<T: ArrowPrimitiveType> Values<T> {
     #[inline]
     fn append(&mut self, value: Option<T::Native>) {
         match value {
-            Some(value) => self.rows.push(value),
+            Some(value) => {
+                if self.missing > 0 {
+                    self.make_up();
+                }
+                self.rows.push(value);
+            }
+            None if self.rows.is_empty() => self.missing += 1,
             None => self.append_null(),
         }
     }
@@ -139,8 +160,23 @@ impl<T: ArrowPrimitiveType> Values<T> {
         self.rows.push(T::Native::default());
     }
 
-    fn take(&mut self) -> Result<PrimitiveArray<T>, ArrowError> {
-        let rows = std::mem::take(&mut self.rows);
+    /// The first value comes after rows that have none.
+    #[cold]
+    fn make_up(&mut self) {
+        let missing = std::mem::take(&mut self.missing);
+        self.rows.resize(missing, T::Native::default());
+        self.there.resize(missing, false);
+    }
+
+    fn take(&mut self, next: usize) -> Result<PrimitiveArray<T>, ArrowError> {
+        if self.missing > 0 {
+            let missing = std::mem::take(&mut self.missing);
+            if self.blank.len() != missing {
+                self.blank = PrimitiveArray::new_null(missing);
+            }
+            return Ok(self.blank.clone());
+        }
+        let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(next));
         let mut there = std::mem::take(&mut self.there);
         if there.is_empty() {
             return PrimitiveArray::try_new(rows.into(), None);
@@ -156,7 +192,7 @@ impl<T: ArrowPrimitiveType> Values<T> {
 struct Names {
     rows: Vec<i32>,
     last: i32,
-    known: Vec<String>,
+    known: Known,
     /// By name, the one that followed it last.
     next: Vec<i32>,
     keys: HashMap<String, i32>,
@@ -168,9 +204,9 @@ impl Names {
     #[inline]
     fn append(&mut self, name: &str) {
         let guess = self.next.get(self.last as usize).copied().unwrap_or(0);
-        let key = match self.known.get(guess as usize) {
-            Some(known) if known == name => guess,
-            _ => self.look_up(name),
+        let key = match self.known.is(guess, name) {
+            true => guess,
+            false => self.look_up(name),
         };
         self.rows.push(key);
         self.last = key;
@@ -186,20 +222,50 @@ impl Names {
     }
 
     fn learn(&mut self, name: &str) -> i32 {
-        let key = self.known.len() as i32;
-        self.known.push(name.to_string());
+        let key = self.known.push(name);
         self.next.push(0);
         self.keys.insert(name.to_string(), key);
         self.values = None;
         key
     }
 
-    fn take(&mut self) -> Result<DictionaryArray<Int32Type>, ArrowError> {
+    fn take(&mut self, next: usize) -> Result<DictionaryArray<Int32Type>, ArrowError> {
         let values = match &self.values {
             Some(values) => Arc::clone(values),
-            None => Arc::new(StringArray::from_iter_values(&self.known)),
+            None => Arc::new(StringArray::from_iter_values(self.known.iter())),
         };
         self.values = Some(Arc::clone(&values));
-        DictionaryArray::try_new(Int32Array::from(std::mem::take(&mut self.rows)), values)
+        let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(next));
+        DictionaryArray::try_new(Int32Array::from(rows), values)
+    }
+}
+
+/// Texts one after the other, as they are looked at.
+#[derive(Default)]
+struct Known {
+    text: String,
+    /// Where each begins and ends.
+    spans: Vec<(u32, u32)>,
+}
+
+impl Known {
+    /// Adds a text; answers its number.
+    fn push(&mut self, text: &str) -> i32 {
+        let begin = self.text.len() as u32;
+        self.text.push_str(text);
+        self.spans.push((begin, self.text.len() as u32));
+        self.spans.len() as i32 - 1
+    }
+
+    /// Whether the text `number` is there and is `text`.
+    #[inline]
+    fn is(&self, number: i32, text: &str) -> bool {
+        self.spans.get(number as usize).is_some_and(|&(begin, end)| {
+            self.text.as_bytes()[begin as usize..end as usize] == *text.as_bytes()
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        self.spans.iter().map(|&(begin, end)| &self.text[begin as usize..end as usize])
     }
 }

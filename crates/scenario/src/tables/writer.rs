@@ -113,6 +113,9 @@ pub struct Outputs {
     pub parquet: bool,
     /// Keep all batches in memory.
     pub memory: bool,
+    /// Of a row a flow an interval keep only time, flow and rate: what it takes to hold a run against theory, a third of
+    /// the memory.
+    pub rates_only: bool,
 }
 
 impl Outputs {
@@ -150,19 +153,24 @@ impl Stream {
             }
         }
         let memory = outputs.memory.then(Vec::new);
-        let columns = (memory.is_some() || !files.is_empty()).then(|| Columns::new(table));
+        let wanted = |column: &str| {
+            !(outputs.rates_only && table == Table::Flows)
+                || ["time_s", "flow", "rate_mbps"].contains(&column)
+        };
+        let columns = (memory.is_some() || !files.is_empty()).then(|| Columns::new(table, wanted));
         Ok(Stream { columns, files, memory })
     }
 
     fn push<R: Row>(&mut self, row: &R) -> Result<(), TableError> {
         let Some(columns) = &mut self.columns else { return Ok(()) };
         columns.push(row);
-        if columns.rows() >= BATCH_ROWS { self.flush() } else { Ok(()) }
+        if columns.rows() >= BATCH_ROWS { self.flush(BATCH_ROWS) } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), TableError> {
+    /// Hands the rows on; about as many as `next` will follow.
+    fn flush(&mut self, next: usize) -> Result<(), TableError> {
         let Some(columns) = self.columns.as_mut().filter(|c| c.rows() > 0) else { return Ok(()) };
-        let batch = columns.take()?;
+        let batch = columns.take(next)?;
         for file in &mut self.files {
             file.write(&batch)?;
         }
@@ -173,7 +181,7 @@ impl Stream {
     }
 
     fn finish(mut self) -> Result<Vec<RecordBatch>, TableError> {
-        self.flush()?;
+        self.flush(0)?;
         for file in self.files {
             file.finish()?;
         }
@@ -259,6 +267,8 @@ const BATCH_ROWS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::cast::AsArray;
+
     use super::*;
 
     /// A folder of its own for each test, gone at the end.
@@ -337,6 +347,42 @@ mod tests {
             ]
         );
         assert_eq!(lines[4], "0.2,f.1,0.30000000000000004,0,0,100.33333333333333,,0,0,,");
+    }
+
+    #[test]
+    fn rates_alone_are_kept_as_they_are() {
+        let batches = |rates_only| {
+            let mut writer = TableWriter::new(&Outputs { rates_only, ..Outputs::memory() }).unwrap();
+            fill(&mut writer, 3);
+            writer.finish("").unwrap()
+        };
+        let (all, few) = (batches(false), batches(true));
+        assert_eq!(
+            few.flows[0].schema().fields().iter().map(|f| f.name()).collect::<Vec<_>>(),
+            ["time_s", "flow", "rate_mbps"]
+        );
+        for field in few.flows[0].schema().fields() {
+            assert_eq!(few.flows[0].column_by_name(field.name()), all.flows[0].column_by_name(field.name()));
+        }
+        assert_eq!((few.links, few.summary), (all.links, all.summary));
+    }
+
+    #[test]
+    fn missing_numbers_stay_missing_before_and_after_those_there_are() {
+        let mut writer = TableWriter::new(&Outputs::memory()).unwrap();
+        let rows = 2 * BATCH_ROWS + 10;
+        let has = |i: usize| i > BATCH_ROWS + 7 && !i.is_multiple_of(3);
+        for i in 0..rows {
+            let row = FlowRow { flow: "f", rtt_ms: has(i).then_some(i as f64), ..FlowRow::default() };
+            writer.flow(&row).unwrap();
+        }
+        let kept = writer.finish("").unwrap().flows;
+        let cells = kept.iter().flat_map(|batch| {
+            let column: &arrow_array::Float64Array = batch.column_by_name("rtt_ms").unwrap().as_primitive();
+            column.iter().collect::<Vec<_>>()
+        });
+        let expected = (0..rows).map(|i| has(i).then_some(i as f64));
+        assert!(cells.eq(expected));
     }
 
     #[test]
