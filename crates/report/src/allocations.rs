@@ -45,8 +45,8 @@ pub struct FlowShares {
     pub session_fair: f64,
     /// Where XCP would come to rest over the links that are XCP's, or over all if none is.
     pub xcp: Option<f64>,
-    /// What it should have at least by its laws' aim, and at most.
-    pub aimed: Option<(f64, f64)>,
+    /// What it should have by its laws' aim.
+    pub aimed: Option<f64>,
     /// The link that holds it under max–min fairness; `None` if its buffers do.
     pub bottleneck: Option<String>,
 }
@@ -86,7 +86,7 @@ impl Allocations {
             proportional: mbps(proportional[f]),
             session_fair: mbps(hierarchical[f]),
             xcp: xcp.as_ref().map(|rates| mbps(rates[f])),
-            aimed: aimed.then(|| (mbps(allocation.at_least[f]), mbps(allocation.at_most[f]))),
+            aimed: aimed.then(|| mbps(allocation.rates[f])),
             bottleneck: bottlenecks[f].map(|l| plan.links[l].name.clone()),
         });
         Ok(Allocations {
@@ -109,7 +109,7 @@ impl Allocations {
                 "proportional_mbps": f.proportional,
                 "session_fair_mbps": f.session_fair,
                 "xcp_mbps": f.xcp,
-                "aimed_mbps": f.aimed.map(|(least, most)| [least, most]),
+                "aimed_mbps": f.aimed,
                 "bottleneck": f.bottleneck,
             })
         };
@@ -128,27 +128,20 @@ impl Allocations {
         if !self.variant.is_empty() {
             let _ = writeln!(text, "{}", self.variant);
         }
-        let mut columns = vec![
+        let columns = vec![
             ("flow", Align::Left),
             ("max–min", Align::Right),
             ("proportional", Align::Right),
             ("by session", Align::Right),
             ("XCP", Align::Right),
+            ("held at", Align::Left),
         ];
-        let range = self.flows.iter().any(|f| f.aimed.is_some_and(|(least, most)| least != most));
-        if range {
-            columns.push(("XCP at most", Align::Right));
-        }
-        columns.push(("held at", Align::Left));
         let mut table = TextTable::new(&columns);
         let rate = |v: f64| format!("{v:.3}");
         let mut rows: Vec<(&FlowShares, Vec<String>, usize)> = Vec::new();
         for f in &self.flows {
             let mut cells = vec![rate(f.max_min), rate(f.proportional), rate(f.session_fair)];
             cells.push(f.xcp.map_or("–".into(), rate));
-            if range {
-                cells.push(f.aimed.map_or("–".into(), |(_, most)| rate(most)));
-            }
             cells.push(f.bottleneck.clone().unwrap_or_else(|| "its buffers".into()));
             match rows.last_mut().filter(|(first, before, _)| first.session == f.session && *before == cells)
             {
