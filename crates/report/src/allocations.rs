@@ -43,8 +43,8 @@ pub struct FlowShares {
     pub session_fair: f64,
     /// Where XCP would come to rest over the links that are XCP's, or over all if none is.
     pub xcp: Option<f64>,
-    /// What it should have at least by its laws' aim, and at most.
-    pub aimed: Option<(f64, f64)>,
+    /// What it should have by its laws' aim.
+    pub aimed: Option<f64>,
     /// The link that holds it under max–min fairness; `None` if its buffers do.
     pub bottleneck: Option<String>,
 }
@@ -84,7 +84,7 @@ impl Allocations {
             proportional: mbps(proportional[f]),
             session_fair: mbps(hierarchical[f]),
             xcp: xcp.as_ref().map(|rates| mbps(rates[f])),
-            aimed: aimed.then(|| (mbps(allocation.at_least[f]), mbps(allocation.at_most[f]))),
+            aimed: aimed.then(|| mbps(allocation.rates[f])),
             bottleneck: bottlenecks[f].map(|l| plan.links[l].name.clone()),
         });
         Ok(Allocations {
@@ -107,7 +107,7 @@ impl Allocations {
                 "proportional_mbps": f.proportional,
                 "session_fair_mbps": f.session_fair,
                 "xcp_mbps": f.xcp,
-                "aimed_mbps": f.aimed.map(|(least, most)| [least, most]),
+                "aimed_mbps": f.aimed,
                 "bottleneck": f.bottleneck,
             })
         };
@@ -137,10 +137,6 @@ impl Allocations {
         if by_budget {
             columns.push(("by budget", Align::Right));
         }
-        let range = self.flows.iter().any(|f| f.aimed.is_some_and(|(least, most)| least != most));
-        if range {
-            columns.push(("XCP at most", Align::Right));
-        }
         columns.push(("held at", Align::Left));
         let mut table = TextTable::new(&columns);
         let rate = |v: f64| format!("{v:.3}");
@@ -149,10 +145,7 @@ impl Allocations {
             let mut cells = vec![rate(f.max_min), rate(f.proportional), rate(f.session_fair)];
             cells.push(f.xcp.map_or("–".into(), rate));
             if by_budget {
-                cells.push(f.aimed.map_or("–".into(), |(least, _)| rate(least)));
-            }
-            if range {
-                cells.push(f.aimed.map_or("–".into(), |(_, most)| rate(most)));
+                cells.push(f.aimed.map_or("–".into(), rate));
             }
             cells.push(f.bottleneck.clone().unwrap_or_else(|| "its buffers".into()));
             match rows.last_mut().filter(|(first, before, _)| first.session == f.session && *before == cells)

@@ -36,11 +36,9 @@ pub struct FlowDeviation {
     pub flow: String,
     /// Its mean rate, headers included, in Mb/s.
     pub rate_mbps: f64,
-    /// The least that it should have, in Mb/s.
-    pub at_least_mbps: f64,
-    /// The most, mostly the same.
-    pub at_most_mbps: f64,
-    /// How far outside it is, as a part: 0.1 is 10 % too much.
+    /// What it should have, in Mb/s.
+    pub ideal_mbps: f64,
+    /// How far from that it is, as a part: 0.1 is 10 % too much.
     pub deviation: f64,
 }
 
@@ -106,15 +104,14 @@ impl Deviation {
             let Some(&rate_mbps) = rates.get(&lane.name) else { continue };
             let flow = &plan.flows[lane.flow];
             let packet = f64::from(plan.transports[flow.transport.0 as usize].packet_size) * 8.0;
-            if allocation.at_least[f] * flow.path.base_rtt.as_secs_f64() < SLOW * packet {
+            if allocation.rates[f] * flow.path.base_rtt.as_secs_f64() < SLOW * packet {
                 slow = true;
                 continue;
             }
             flows.push(FlowDeviation {
                 flow: lane.name.clone(),
                 rate_mbps,
-                at_least_mbps: allocation.at_least[f] * 1e-6,
-                at_most_mbps: allocation.at_most[f] * 1e-6,
+                ideal_mbps: allocation.rates[f] * 1e-6,
                 deviation: allocation.deviation(f, rate_mbps * 1e6),
             });
         }
@@ -190,7 +187,7 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     let own = links_of(plan, &steady.network, aim);
     let own = if aim == Aim::Proportional { spend(&own, &steady.owners) } else { Ok(own) };
     let Ok(allocation) = own.and_then(|network| aim.allocation(&network)) else { return fair() };
-    let loads = steady.network.loads(&allocation.at_least);
+    let loads = steady.network.loads(&allocation.rates);
     let overloaded =
         loads.iter().zip(&steady.network.capacities).any(|(load, c)| *load > c * (1.0 + OVERLOAD));
     if overloaded { fair() } else { Ok((aim, true, allocation)) }

@@ -17,7 +17,7 @@ use tollway_scenario::tables::{Outputs, RunResult};
 use tollway_theory::{AIMS, Aim};
 
 use crate::data::{self, Window};
-use crate::deviation::{Deviation, NoDeviation};
+use crate::deviation::{Deviation, FlowDeviation, NoDeviation};
 use crate::ideal::{Steady, steady};
 use crate::text::{Align, TextTable};
 
@@ -71,7 +71,7 @@ pub struct Case {
     pub flows: usize,
     /// How many of them are judged; the others' shares are too small.
     pub judged: usize,
-    /// How far the worst flow lies outside, as a part.
+    /// How far the worst flow lies from what it should have, as a part.
     pub deviation: f64,
     /// Which one it is.
     pub flow: String,
@@ -183,7 +183,7 @@ fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
     let (.., allocation) = crate::deviation::aim(plan, &steady).map_err(unjudged)?;
 
     let window = Window { from: deviation.from_s, until: deviation.until_s };
-    let loads = steady.network.loads(&allocation.at_least);
+    let loads = steady.network.loads(&allocation.rates);
     let mut utilisation = (1.0, String::new());
     let mut drops = (0.0, String::new());
     let mut queue_ms = (0.0, String::new());
@@ -212,16 +212,8 @@ fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
         problems.push("its flows do not aim at what the law does".to_owned());
     }
     if worst.deviation.is_nan() || worst.deviation.abs() > bounds.tolerance {
-        problems.push(format!(
-            "flow {} has {:.3} Mb/s, not {}",
-            worst.flow,
-            worst.rate_mbps,
-            if worst.at_least_mbps == worst.at_most_mbps {
-                format!("{:.3}", worst.at_least_mbps)
-            } else {
-                format!("{:.3} to {:.3}", worst.at_least_mbps, worst.at_most_mbps)
-            },
-        ));
+        let FlowDeviation { flow, rate_mbps, ideal_mbps, .. } = worst;
+        problems.push(format!("flow {flow} has {rate_mbps:.3} Mb/s, not {ideal_mbps:.3}"));
     }
     if utilisation.0 < bounds.least_used {
         problems.push(format!("link {} is used to {:.1} % only", utilisation.1, 100.0 * utilisation.0));
