@@ -1,9 +1,11 @@
 //! The output port: a link's end, in both engines: queue + link law + capacity.
 
+mod classes;
 mod control;
 mod dual;
 mod flows;
 
+pub use classes::{ClassQueuesConfig, Waits};
 pub use control::{ControlInterval, ControlLog};
 pub use dual::DualQueueConfig;
 pub use flows::FlowQueuesConfig;
@@ -12,6 +14,7 @@ use tollway_law::link::{LinkLaw, Passing, Verdict};
 use tollway_law::{Rate, Time};
 
 use crate::{Fifo, Flags, Packet, Stamp};
+use classes::ClassQueues;
 use dual::DualQueue;
 use flows::FlowQueues;
 
@@ -70,6 +73,8 @@ pub enum Queues {
     ByFlow(FlowQueuesConfig),
     /// One for L4S and one for classic traffic, both under the port's law.
     Dual(DualQueueConfig),
+    /// One for each class of traffic, or for several, by weight, all under the port's law and each under its limit.
+    ByClass(ClassQueuesConfig),
 }
 
 /// An output port: a FIFO queue, or several, under a link law.
@@ -92,6 +97,7 @@ pub struct Port<L, H> {
 enum Many<L, H> {
     Flows(FlowQueues<L, H>),
     Dual(DualQueue<H>),
+    Classes(Box<ClassQueues<H>>),
 }
 
 impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
@@ -106,6 +112,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
             Queues::One => return Port::new(law, limit),
             Queues::ByFlow(config) => Many::Flows(FlowQueues::new(config)),
             Queues::Dual(config) => Many::Dual(DualQueue::new(config)),
+            Queues::ByClass(config) => Many::Classes(Box::new(ClassQueues::new(config))),
         };
         Port { many: Some(Box::new(many)), ..Port::new(law, limit) }
     }
@@ -174,14 +181,25 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         Some((handle, size, !self.queue.is_empty()))
     }
 
+    /// How long packets have waited in each queue of a port with queues by class; nothing for others.
+    pub fn waits(&self) -> impl Iterator<Item = Waits> + '_ {
+        let classes = match self.many.as_deref() {
+            Some(Many::Classes(classes)) => Some(classes.waits()),
+            _ => None,
+        };
+        classes.into_iter().flatten()
+    }
+
     /// The packets queued, next to leave first; with several queues, queue by queue.
     pub fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        let (flows, dual) = match self.many.as_deref() {
-            None => (None, None),
-            Some(Many::Flows(flows)) => (Some(flows.queued()), None),
-            Some(Many::Dual(dual)) => (None, Some(dual.queued())),
+        let (flows, dual, classes) = match self.many.as_deref() {
+            None => (None, None, None),
+            Some(Many::Flows(flows)) => (Some(flows.queued()), None, None),
+            Some(Many::Dual(dual)) => (None, Some(dual.queued()), None),
+            Some(Many::Classes(classes)) => (None, None, Some(classes.queued())),
         };
-        self.queue.iter().chain(flows.into_iter().flatten()).chain(dual.into_iter().flatten())
+        let (flows, dual) = (flows.into_iter().flatten(), dual.into_iter().flatten());
+        self.queue.iter().chain(flows).chain(dual).chain(classes.into_iter().flatten())
     }
 
     /// A packet arrives. Others that have to make room for it are handed to `dropped`: only queues by flow do that.
@@ -312,6 +330,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
         match self {
             Many::Flows(flows) => flows.packets(),
             Many::Dual(dual) => dual.packets(),
+            Many::Classes(classes) => classes.packets(),
         }
     }
 
@@ -319,6 +338,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
         match self {
             Many::Flows(flows) => flows.bytes(),
             Many::Dual(dual) => dual.bytes(),
+            Many::Classes(classes) => classes.bytes(),
         }
     }
 
@@ -334,6 +354,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
         match self {
             Many::Flows(flows) => flows.offer(now, handle, pool, limit, law, dropped),
             Many::Dual(dual) => dual.offer(now, handle, pool, limit, law),
+            Many::Classes(classes) => classes.offer(now, handle, pool, limit, law),
         }
     }
 
@@ -347,6 +368,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
         match self {
             Many::Flows(flows) => flows.take(now, pool, dropped),
             Many::Dual(dual) => dual.take(now, pool, law, dropped),
+            Many::Classes(classes) => classes.take(now, pool, law, dropped),
         }
     }
 }

@@ -183,6 +183,27 @@ pub enum LinkLaw {
     Fcp(FcpRouter),
     /// RCP's router.
     Rcp(RcpRouter),
+    /// A queue for each class of traffic under a law of its own; first that of what is of none.
+    ByClass(Vec<ClassLaw>),
+}
+
+/// A class's queue on a link of the law `by-class`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassLaw {
+    /// Its law.
+    pub law: LinkLaw,
+    /// Its weight among the queues.
+    pub weight: f64,
+}
+
+impl LinkLaw {
+    /// The law for traffic of `class`.
+    pub fn of_class(&self, class: u8) -> &LinkLaw {
+        match self {
+            LinkLaw::ByClass(laws) => laws.get(usize::from(class)).map_or(self, |class| &class.law),
+            law => law,
+        }
+    }
 }
 
 /// The constants of FCP's router (the FCP report, § 4.1, § 5).
@@ -332,6 +353,10 @@ pub struct Class {
     pub name: String,
     /// What links of the law `fcp` ask it for.
     pub pricing: Pricing,
+    /// The word of the law that its queue is under on links of the law `by-class`.
+    pub law: &'static str,
+    /// The weight of that queue.
+    pub weight: f64,
 }
 
 /// What a link of the law `fcp` asks a class of traffic for (the FCP report, § 4.2, § 4.3).

@@ -10,7 +10,7 @@ use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{ControlInterval, ControlLog, Limit};
+use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
 use tollway_proto::trace::Trace;
 use tollway_proto::{AnyMiddle, Encoding, Flags, Gate, Machine, Middle, Packet, SackRanges};
 
@@ -499,6 +499,13 @@ impl<M: Machine> Network<M> {
     /// The figures of a link direction; those of its queue start anew.
     pub fn read_link(&mut self, link: LinkId) -> LinkStats {
         self.links[link.0 as usize].read_stats(self.now, &mut self.slab)
+    }
+
+    /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
+    pub fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
+        let link = &mut self.links[link.0 as usize];
+        link.catch_up(self.now, &mut self.slab);
+        link.port.waits().collect()
     }
 
     /// The law of a link direction, caught up to the present.

@@ -15,6 +15,7 @@ pub(crate) mod random;
 mod rcp;
 mod red;
 mod shadow;
+mod shared;
 mod step;
 pub mod xcp;
 
@@ -26,6 +27,7 @@ pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};
 pub use red::{Red, RedConfig, ThresholdUnit};
 pub use shadow::{Deviation, Shadow};
+pub use shared::Shared;
 pub use step::{Step, StepConfig};
 pub use xcp::{Xcp, XcpConfig};
 
@@ -151,6 +153,8 @@ pub enum AnyLink {
     Shadow128(Box<Shadow<Fixed128>>),
     /// One of the five before, with a capacity that it measures.
     Measured(Box<Measured>),
+    /// One of these for each class of traffic.
+    Shared(Box<Shared>),
 }
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
@@ -196,7 +200,8 @@ impl AnyLink {
             | AnyLink::DualPi2(_)
             | AnyLink::Fcp(_)
             | AnyLink::Rcp(_)
-            | AnyLink::Step(_) => None,
+            | AnyLink::Step(_)
+            | AnyLink::Shared(_) => None,
             AnyLink::Xcp(router) => Some((&**router).into()),
             AnyLink::Xcp32(router) => Some((&**router).into()),
             AnyLink::Xcp128(router) => Some((&**router).into()),
@@ -217,7 +222,8 @@ impl AnyLink {
             | AnyLink::DualPi2(_)
             | AnyLink::Fcp(_)
             | AnyLink::Rcp(_)
-            | AnyLink::Step(_) => 0,
+            | AnyLink::Step(_)
+            | AnyLink::Shared(_) => 0,
             AnyLink::Xcp(router) => router.intervals(),
             AnyLink::Xcp32(router) => router.intervals(),
             AnyLink::Xcp128(router) => router.intervals(),
@@ -256,6 +262,7 @@ macro_rules! each {
             AnyLink::Shadow32($law) => $then,
             AnyLink::Shadow128($law) => $then,
             AnyLink::Measured($law) => $then,
+            AnyLink::Shared($law) => $then,
         }
     };
 }

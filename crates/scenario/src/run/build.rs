@@ -10,7 +10,7 @@ use tollway_law::sender::{self, AnySender};
 use tollway_law::{Budget, Bytes, Time};
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
-use tollway_proto::port::{DualQueueConfig, FlowQueuesConfig, Queues};
+use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, Queues};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{
@@ -270,6 +270,15 @@ impl<E: Engine> Built<E> {
                 extra.insert(format!("law-divergence.{name}"), deviation.worst);
                 extra.insert(format!("law-divergence-packets.{name}"), deviation.packets as f64);
             }
+            let waits = self.network.queue_waits(id);
+            let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
+            for (class, queue) in names.zip(queue_of(plan, &link.law)) {
+                // What shares a queue shares its figures.
+                if let Some(waits) = waits.get(queue).filter(|waits| waits.packets > 0) {
+                    let mean_ms = waits.nanos as f64 * 1e-6 / waits.packets as f64;
+                    extra.insert(format!("queue-delay-ms.{name}.{class}"), mean_ms);
+                }
+            }
             let drops = self.network.read_link(id).drops;
             if drops.before + drops.after > 0 {
                 extra.insert(format!("lost.{name}"), (drops.before + drops.after) as f64);
@@ -383,13 +392,43 @@ pub(super) fn queues(plan: &Plan, index: usize) -> Queues {
             Queues::ByFlow(FlowQueuesConfig { salt: port_seed(plan, index), ..config })
         }
         LinkLaw::DualPi2(law) => Queues::Dual(DualQueueConfig { classic_share: law.classic_share }),
+        LinkLaw::ByClass(ref laws) => {
+            let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
+            for (i, class) in laws.iter().enumerate() {
+                (config.queue_of[i], config.weights[i]) = (i as u8, class.weight);
+            }
+            Queues::ByClass(config)
+        }
+        LinkLaw::Fcp(_) => priority_queue(plan),
         _ => Queues::One,
     }
 }
 
+/// The queue of each class on a link of this law, first that of what is of none.
+fn queue_of(plan: &Plan, law: &LinkLaw) -> Vec<usize> {
+    let priority = |class: &plan::Class| usize::from(matches!(class.pricing, Pricing::Priority { .. }));
+    let own = matches!(law, LinkLaw::ByClass(_));
+    let of = |(i, class)| if own { i + 1 } else { priority(class) };
+    std::iter::once(0).chain(plan.classes.iter().enumerate().map(of)).collect()
+}
+
+/// One queue, and one before it for classes with priority, if there are such.
+fn priority_queue(plan: &Plan) -> Queues {
+    let mut config = ClassQueuesConfig::default();
+    for (queue, of) in queue_of(plan, &LinkLaw::DropTail).into_iter().zip(&mut config.queue_of) {
+        *of = queue as u8;
+    }
+    config.weights[1] = f64::INFINITY;
+    if config.queue_of.contains(&1) { Queues::ByClass(config) } else { Queues::One }
+}
+
 pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
+    law_of(plan, index, &plan.links[index].law)
+}
+
+fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
     let link = &plan.links[index];
-    match &link.law {
+    match law {
         LinkLaw::DropTail => AnyLink::DropTail(DropTail),
         LinkLaw::Red(red) => {
             let (count, min) = threshold(red.min_threshold);
@@ -455,6 +494,10 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
             } else {
                 law.with_classes(&classes(plan))
             }))
+        }
+        LinkLaw::ByClass(laws) => {
+            let laws = laws.iter().map(|class| (law_of(plan, index, &class.law), class.weight)).collect();
+            AnyLink::Shared(Box::new(link::Shared::new(laws, link.capacity)))
         }
         LinkLaw::Rcp(law) => {
             let config = link::RcpConfig {

@@ -7,7 +7,7 @@ use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
 use tollway_proto::middle::Branch;
-use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::port::{ControlInterval, Limit, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_proto::{AnyMiddle, Encoding, Gate};
@@ -56,6 +56,10 @@ pub(super) trait Engine {
     fn measure_link(&mut self, link: LinkId, on: bool);
     fn read_link(&mut self, link: LinkId) -> LinkStats;
     fn read_source(&self, source: SourceId) -> SinkStats;
+    /// How long packets have waited in each queue of a link with queues by class.
+    fn queue_waits(&mut self, _link: LinkId) -> Vec<Waits> {
+        Vec::new()
+    }
     fn law(&mut self, link: LinkId) -> &AnyLink;
     /// Works on a link's law at the present instant.
     fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink));
@@ -128,6 +132,10 @@ impl Engine for Network<Connection> {
 
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         Network::add_route(self, links, end)
+    }
+
+    fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
+        Network::queue_waits(self, link)
     }
 
     fn add_branch(&mut self, branches: u32) -> Option<MiddleId> {

@@ -355,6 +355,7 @@ const CASES: &[Case] = cases! {
     "class.pricing": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.class=c"] + "[class.c]\n"; "class.c.pricing=priority",
     "class.share": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.class=c"] + "[class.c]\npricing = \"deadline\"\n[flow.f.fcp]\ndeadline = \"2 Mbps\"\n"; "class.c.share=0.01",
     "class.times": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.class=c"] + "[class.c]\npricing = \"priority\"\n"; "class.c.times=3",
+    "class.law": ["link.mid.law=by-class", "flow.f.class=c", "workload.w.class=c"] + "[class.c]\n"; "class.c.law=codel",
     "class.weight": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.class=c"] + "[class.c]\npricing = \"group\"\n[flow.f2]\nfrom = \"q\"\nto = \"d\"\nlaw = \"fcp\"\n"; "class.c.weight=3",
     "workload.fcp": ["link.mid.law=fcp", "workload.w.law=fcp"] "workload.w.fcp.initial-packets=2",
     "host.budget": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[host.h]\nflows = \"f\"\n"; "host.h.budget=3",

@@ -9,8 +9,8 @@ impl<'a> Resolver<'a> {
     /// Every class.
     pub(super) fn classes(&mut self) {
         for (name, keys) in self.top.named("class", &keys::CLASS) {
-            if self.plan.classes.len() == usize::from(u8::MAX) {
-                let message = format!("there are more than {} classes of traffic", u8::MAX);
+            if self.plan.classes.len() == MOST {
+                let message = format!("there are more than {MOST} classes of traffic");
                 self.mistakes.add(keys.place(), message, "one too many");
                 return;
             }
@@ -21,7 +21,7 @@ impl<'a> Resolver<'a> {
                 "group" => Pricing::Group { weight: keys.number("weight") },
                 _ => Pricing::Standard,
             };
-            for (key, pricing) in [("share", "deadline"), ("times", "priority"), ("weight", "group")] {
+            for (key, pricing) in [("share", "deadline"), ("times", "priority")] {
                 if keys.has(key) && keys.word("pricing") != pricing {
                     self.mistakes
                         .add(
@@ -34,7 +34,8 @@ impl<'a> Resolver<'a> {
             }
             let grouped = |class: &Class| matches!(class.pricing, Pricing::Group { .. });
             let other = |class: &Class| !grouped(class) && class.pricing != Pricing::Standard;
-            self.plan.classes.push(Class { name: name.to_owned(), pricing });
+            let (law, weight) = (keys.word("law"), keys.number("weight"));
+            self.plan.classes.push(Class { name: name.to_owned(), pricing, law, weight });
             if self.plan.classes.iter().any(grouped) && self.plan.classes.iter().any(other) {
                 let message =
                     "groups have currencies of their own, and other prices hold in one currency only";
@@ -58,3 +59,6 @@ impl<'a> Resolver<'a> {
         0
     }
 }
+
+/// Classes, with that of what belongs to none as many as a port tells apart.
+const MOST: usize = tollway_proto::port::ClassQueuesConfig::MOST - 1;

@@ -490,12 +490,15 @@ impl<'a> Resolver<'a> {
 
     /// Whether a flow of a law that lives on what links say would have none to say it.
     fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
-        if matches!(request.target, Target::Cbrs { .. }) {
-            return false;
-        }
+        let class = match request.target {
+            Target::Flows { first, .. } => self.plan.flows[first].transport,
+            Target::Workload(w) => self.plan.workloads[w].transport,
+            Target::Cbrs { .. } => return false,
+        };
+        let class = self.plan.transports[class.0 as usize].class;
         let law = request.keys.word("law");
         let says = |link: &LinkId| {
-            let of_link = &self.plan.links[link.0 as usize].law;
+            let of_link = self.plan.links[link.0 as usize].law.of_class(class);
             matches!((of_link, law), (LinkLaw::Fcp(_), "fcp") | (LinkLaw::Rcp(_), "rcp"))
         };
         if !matches!(law, "fcp" | "rcp") || route.iter().any(says) {
@@ -590,7 +593,9 @@ fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
         return None;
     }
     let silent = |route: &[LinkId]| {
-        !route.iter().any(|link| matches!(plan.links[link.0 as usize].law, LinkLaw::Xcp(_)))
+        !route
+            .iter()
+            .any(|link| matches!(plan.links[link.0 as usize].law.of_class(transport.class), LinkLaw::Xcp(_)))
     };
     if silent(&flow.path.route) {
         Some("there")

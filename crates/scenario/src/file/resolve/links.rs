@@ -16,8 +16,8 @@ use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::import;
 use crate::plan::{
-    Amount, Arithmetic, Codel, Direction, DualPi2, FcpRouter, Link, LinkId, LinkLaw, Medium, MediumId, Meter,
-    Pie, RcpRouter, Red, Xcp, XcpForm,
+    Amount, Arithmetic, Class, ClassLaw, Codel, Direction, DualPi2, FcpRouter, Link, LinkId, LinkLaw, Medium,
+    MediumId, Meter, Pie, RcpRouter, Red, Xcp, XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -200,7 +200,7 @@ impl<'a> Resolver<'a> {
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
-        let (there_law, back_law) = (there.law(), back.law());
+        let (there_law, back_law) = (there.law(&self.plan.classes), back.law(&self.plan.classes));
         for k in 0..pairs.count() {
             let (from, to) = pairs.of(k);
             let name_k = if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() };
@@ -467,8 +467,19 @@ impl<'a> Resolver<'a> {
 
 impl Side<'_> {
     /// The law with its constants; thresholds are worked out later.
-    fn law(&self) -> LinkLaw {
+    fn law(&self, classes: &[Class]) -> LinkLaw {
         match self.law_keys.word("law") {
+            "by-class" => {
+                let none = ClassLaw { law: LinkLaw::DropTail, weight: 1.0 };
+                let of = |class: &Class| ClassLaw { law: self.law_called(class.law), weight: class.weight };
+                LinkLaw::ByClass(std::iter::once(none).chain(classes.iter().map(of)).collect())
+            }
+            word => self.law_called(word),
+        }
+    }
+
+    fn law_called(&self, word: &str) -> LinkLaw {
+        match word {
             "xcp" => {
                 let k = &self.laws.xcp;
                 LinkLaw::Xcp(Xcp {

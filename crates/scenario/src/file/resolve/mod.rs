@@ -73,8 +73,8 @@ pub(crate) fn resolve(
         trees: Vec::new(),
     };
     r.nodes();
-    r.links();
     r.classes();
+    r.links();
     r.flows();
     r.workloads();
     r.cbrs();

@@ -72,6 +72,12 @@ pub(crate) static CLASS: Section = Section {
             "What links of the law `fcp` ask it for (see [FCP](fcp.md)): their own price; one that moves by no more than twice in two mean round trips; the least price within `share` of the capacity; `times` their own; or a price in the class's own currency, by its `weight`.",
         ),
         key(
+            "law",
+            Kind::Word(&["drop-tail", "codel", "pie", "xcp", "fcp", "rcp"]),
+            Is("drop-tail"),
+            "On links of the law `by-class`: the law that its queue is under, with the link's constants.",
+        ),
+        key(
             "share",
             Kind::Over { over: 0.0, most: 1.0 },
             Is("0.8"),
@@ -87,14 +93,14 @@ pub(crate) static CLASS: Section = Section {
             "weight",
             Kind::Over { over: 0.0, most: 1e9 },
             Is("1"),
-            "With `group`: its weight among the groups with traffic, of which what is of no group is one of weight 1.",
+            "With `group`: its weight among the groups with traffic. On links of the law `by-class`: that of its queue. What is of no class has weight 1.",
         ),
     ]],
 };
 
 /// What `law` may be for a link.
 const LAWS: &[&str] =
-    &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];
+    &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp", "by-class"];
 
 /// `[link.NAME]`.
 pub(crate) static LINK: Section = Section {

@@ -1,0 +1,161 @@
+//! Several laws on one link, each for a class of traffic with a queue of its own.
+
+use super::{AnyLink, LinkLaw, Passing, Verdict};
+use crate::{Rate, Time, Toll};
+
+/// Laws by class of traffic, in front of a port whose queues share the link by weight.
+///
+/// A law believes in the larger of two capacities: its weight's share of the link among the classes that sent anything in the last
+/// 100 ms, and what the departures of the others have left of it in that time. So it uses what others don't, and gives it back
+/// as they come.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    lanes: Vec<Lane>,
+    /// Bytes/s.
+    capacity: f64,
+    /// When the part of the window under way ends.
+    turns: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    law: AnyLink,
+    weight: f64,
+    /// What the law believes in.
+    capacity: Rate,
+    /// Bytes that left, by part of the window, and in all of it; the part under way is not among them.
+    parts: [u64; PARTS],
+    at: usize,
+    sent: u64,
+    now: u64,
+}
+
+impl Shared {
+    /// Laws and their weights, over zero, on a link of `capacity`: what is of class i is under the law i, and what is
+    /// of a class beyond them under the first.
+    pub fn new(laws: Vec<(AnyLink, f64)>, capacity: Rate) -> Shared {
+        let lane = |(law, weight): (AnyLink, f64)| Lane {
+            law,
+            weight,
+            capacity,
+            parts: [0; PARTS],
+            at: 0,
+            sent: 0,
+            now: 0,
+        };
+        Shared {
+            lanes: laws.into_iter().map(lane).collect(),
+            capacity: capacity.bytes_per_sec(),
+            turns: Time(PART_NS),
+        }
+    }
+
+    /// The law of a class.
+    pub fn law(&self, class: u8) -> Option<&AnyLink> {
+        self.lanes.get(usize::from(class)).or(self.lanes.first()).map(|lane| &lane.law)
+    }
+
+    /// The capacity that the law of a class believes in.
+    pub fn capacity(&self, class: u8) -> Option<Rate> {
+        self.lanes.get(usize::from(class)).map(|lane| lane.capacity)
+    }
+
+    fn lane(&mut self, class: u8) -> Option<&mut Lane> {
+        let at = if usize::from(class) < self.lanes.len() { usize::from(class) } else { 0 };
+        self.lanes.get_mut(at)
+    }
+
+    #[inline]
+    fn turn(&mut self, now: Time) {
+        if now >= self.turns {
+            self.turn_slowly(now);
+        }
+    }
+
+    /// A part of the window is over, or several.
+    #[cold]
+    fn turn_slowly(&mut self, now: Time) {
+        let parts = (now.0 - self.turns.0) / PART_NS + 1;
+        self.turns = Time(self.turns.0 + parts * PART_NS);
+        for lane in &mut self.lanes {
+            for _ in 0..parts.min(PARTS as u64) {
+                let old = std::mem::replace(&mut lane.parts[lane.at], std::mem::take(&mut lane.now));
+                lane.sent += lane.parts[lane.at];
+                lane.sent -= old;
+                lane.at = (lane.at + 1) % PARTS;
+            }
+        }
+        self.tell(now);
+    }
+
+    fn tell(&mut self, now: Time) {
+        let window = PART_NS as f64 * PARTS as f64 * 1e-9;
+        let all: u64 = self.lanes.iter().map(|lane| lane.sent).sum();
+        let busy: f64 = self.lanes.iter().filter(|lane| lane.sent > 0).map(|lane| lane.weight).sum();
+        for lane in &mut self.lanes {
+            let beside = if lane.sent > 0 { busy } else { busy + lane.weight };
+            let others = (all - lane.sent) as f64 / window;
+            let capacity = (lane.weight / beside * self.capacity).max(self.capacity - others);
+            lane.capacity = Rate::from_bytes_per_sec(capacity);
+            lane.law.set_capacity(now, lane.capacity);
+        }
+    }
+}
+
+impl LinkLaw for Shared {
+    fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
+        self.turn(now);
+        self.lane(packet.class).map_or(Verdict::Pass, |lane| lane.law.on_arrival(now, packet, toll))
+    }
+
+    fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
+        self.turn(now);
+        let Some(lane) = self.lane(packet.class) else { return Verdict::Pass };
+        lane.now += u64::from(packet.size);
+        lane.law.on_departure(now, packet, toll)
+    }
+
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        self.turn(now);
+        self.capacity = capacity.bytes_per_sec();
+        self.tell(now);
+    }
+}
+
+/// The window in which departures are counted is 16 parts of 6.25 ms.
+const PARTS: usize = 16;
+const PART_NS: u64 = 6_250_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::DropTail;
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn a_law_has_its_share_and_what_others_leave() {
+        let rate = Rate::from_bytes_per_sec(1e6);
+        let law = || AnyLink::DropTail(DropTail);
+        let mut shared = Shared::new(vec![(law(), 1.0), (law(), 3.0)], rate);
+        let mut capacity = |from: u64, bytes: u32| {
+            for k in 0..400 {
+                let packet = Passing {
+                    size: bytes,
+                    kind: Kind::Plain,
+                    class: 1,
+                    ect: false,
+                    l4s: false,
+                    backlog_packets: 1,
+                    backlog_bytes: u64::from(bytes),
+                    waited: Time::ZERO,
+                };
+                shared.on_departure(Time(from + k * 1_000_000), packet, &mut Toll::default());
+            }
+            shared.capacity(0).map_or(0.0, Rate::bytes_per_sec) / 1e6
+        };
+        // The other sends a tenth of what the link carries, all of it, and nothing.
+        assert!((capacity(0, 100) - 0.9).abs() < 0.01);
+        assert!((capacity(400_000_000, 1000) - 0.25).abs() < 0.01);
+        assert!((capacity(800_000_000, 0) - 1.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,291 @@
+//! Queues by class of traffic, which share a port by weight.
+
+use tollway_law::Time;
+use tollway_law::link::{LinkLaw, Verdict};
+
+use super::{Limit, Offered, Pool, passing};
+use crate::{Fifo, Flags, Stamp};
+
+/// How a port divides its capacity among classes of traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassQueuesConfig {
+    /// The queue of each class; classes from [`ClassQueuesConfig::MOST`] on are in the first.
+    pub queue_of: [u8; ClassQueuesConfig::MOST],
+    /// The weight of each queue, over zero; infinite for one that always goes first.
+    pub weights: [f64; ClassQueuesConfig::MOST],
+    /// The law is told of what waits in the packet's own queue, on arrival without the packet at its head; otherwise of what
+    /// waits in all.
+    pub apart: bool,
+}
+
+impl ClassQueuesConfig {
+    /// Classes that are told apart, and queues there can be.
+    pub const MOST: usize = 8;
+}
+
+impl Default for ClassQueuesConfig {
+    /// One queue.
+    fn default() -> ClassQueuesConfig {
+        ClassQueuesConfig {
+            queue_of: [0; ClassQueuesConfig::MOST],
+            weights: [1.0; ClassQueuesConfig::MOST],
+            apart: false,
+        }
+    }
+}
+
+/// Queues under one law, served by self-clocked fair queueing (Golestani, INFOCOM 1994): the next packet is the one that
+/// would be through first if each queue had its weight's part of the link. What one queue doesn't use goes to the others by weight.
+///
+/// The limit holds for each queue, so that none takes another's room.
+#[derive(Clone, Debug)]
+pub(super) struct ClassQueues<H> {
+    config: ClassQueuesConfig,
+    queues: [Lane<H>; ClassQueuesConfig::MOST],
+    packets: u32,
+    bytes: u64,
+    /// Virtual time: the tag of the packet that left last.
+    now: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Lane<H> {
+    /// With when each entered and the virtual time at which it would be through.
+    packets: Fifo<(H, Time, f64)>,
+    bytes: u64,
+    /// The tag of the last packet that came.
+    last: f64,
+    waits: Waits,
+}
+
+/// How long packets have waited in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// All of them together, ns.
+    pub nanos: u64,
+    /// Packets that left.
+    pub packets: u64,
+}
+
+impl<H: Copy + Default> ClassQueues<H> {
+    pub(super) fn new(config: ClassQueuesConfig) -> ClassQueues<H> {
+        let lane = |_| Lane { packets: Fifo::new(), bytes: 0, last: 0.0, waits: Waits::default() };
+        ClassQueues { config, queues: std::array::from_fn(lane), packets: 0, bytes: 0, now: 0.0 }
+    }
+
+    pub(super) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn waits(&self) -> impl Iterator<Item = Waits> + '_ {
+        self.queues.iter().map(|queue| queue.waits)
+    }
+
+    /// Every packet, queue by queue.
+    pub(super) fn queued(&self) -> impl Iterator<Item = H> + '_ {
+        self.queues.iter().flat_map(|queue| queue.packets.iter()).map(|(handle, ..)| handle)
+    }
+
+    fn queue_of(&self, class: u8) -> usize {
+        let queue = self.config.queue_of.get(usize::from(class)).copied().unwrap_or(0);
+        usize::from(queue).min(ClassQueuesConfig::MOST - 1)
+    }
+
+    /// What a packet of queue `at` finds waiting.
+    fn backlog(&self, at: usize) -> (u32, u64) {
+        match self.config.apart {
+            true => (self.queues[at].packets.len(), self.queues[at].bytes),
+            false => (self.packets, self.bytes),
+        }
+    }
+
+    pub(super) fn offer<L: LinkLaw, P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        limit: Limit,
+        law: &mut L,
+    ) -> Offered {
+        let class = pool.class(handle);
+        let at = self.queue_of(class);
+        let mut backlog = self.backlog(at);
+        if let (true, Some((head, ..))) = (self.config.apart, self.queues[at].packets.front()) {
+            // Of a link that is the queue's own the packet at its head would be in the transmitter.
+            backlog = (backlog.0 - 1, backlog.1 - u64::from(pool.packet(head).size));
+        }
+        let packet = pool.packet(handle);
+        let size = u64::from(packet.size);
+        let seen = passing(packet, class, backlog.0, backlog.1, Time::ZERO);
+        let verdict = law.on_arrival(now, seen, &packet.toll);
+        let queue = &mut self.queues[at];
+        if queue.packets.len() >= limit.packets || queue.bytes + size > limit.bytes {
+            return Offered::Full;
+        }
+        if verdict == Verdict::Drop || verdict == Verdict::Signal && !seen.ect {
+            return Offered::Dropped;
+        }
+        let marked = verdict == Verdict::Signal;
+        if marked {
+            packet.flags.set(Flags::CE);
+        }
+        packet.entered = Stamp::at(now);
+        if self.packets == 0 {
+            // Who comes to an empty port is owed nothing from before.
+            self.now = 0.0;
+            self.queues.iter_mut().for_each(|queue| queue.last = 0.0);
+        }
+        let queue = &mut self.queues[at];
+        queue.last = queue.last.max(self.now) + size as f64 / self.config.weights[at];
+        queue.packets.push_back((handle, now, queue.last));
+        queue.bytes += size;
+        self.packets += 1;
+        self.bytes += size;
+        if marked { Offered::Marked } else { Offered::Queued }
+    }
+
+    /// The next packet, and whether it was marked.
+    pub(super) fn take<L: LinkLaw, P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        law: &mut L,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Option<(H, bool)> {
+        loop {
+            let at = self.turn()?;
+            let backlog = self.backlog(at);
+            let (handle, since, tag) = self.queues[at].packets.pop_front()?;
+            let waited = now.saturating_sub(since);
+            let class = pool.class(handle);
+            let packet = pool.packet(handle);
+            let seen = passing(packet, class, backlog.0, backlog.1, waited);
+            let verdict = law.on_departure(now, seen, &mut packet.toll);
+            let queue = &mut self.queues[at];
+            queue.bytes -= u64::from(seen.size);
+            queue.waits.nanos += waited.0;
+            queue.waits.packets += 1;
+            self.packets -= 1;
+            self.bytes -= u64::from(seen.size);
+            self.now = self.now.max(tag);
+            match verdict {
+                Verdict::Pass => return Some((handle, false)),
+                Verdict::Signal if seen.ect => {
+                    packet.flags.set(Flags::CE);
+                    return Some((handle, true));
+                }
+                Verdict::Signal | Verdict::Drop => dropped(pool, handle),
+            }
+        }
+    }
+
+    /// Whose turn it is: of queues that always go first, the first; else who is through first, of equals the first.
+    fn turn(&self) -> Option<usize> {
+        let busy = (0..ClassQueuesConfig::MOST).filter_map(|at| {
+            let (_, _, tag) = self.queues[at].packets.front()?;
+            Some((at, if self.config.weights[at] == f64::INFINITY { f64::NEG_INFINITY } else { tag }))
+        });
+        busy.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollway_law::link::{AnyLink, DropTail};
+
+    use super::super::{Port, Queues};
+    use super::*;
+    use crate::Packet;
+
+    struct Packets(Vec<Packet>);
+
+    impl Pool for Packets {
+        type Handle = u32;
+        fn packet(&mut self, handle: u32) -> &mut Packet {
+            &mut self.0[handle as usize]
+        }
+        fn class(&self, handle: u32) -> u8 {
+            self.0[handle as usize].flow as u8
+        }
+    }
+
+    fn port(weights: [f64; 3]) -> Port<AnyLink, u32> {
+        let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
+        config.weights[..3].copy_from_slice(&weights);
+        config.queue_of[..3].copy_from_slice(&[0, 1, 2]);
+        let limit = Limit { packets: 1000, bytes: u64::MAX };
+        Port::with_queues(AnyLink::DropTail(DropTail), limit, Queues::ByClass(config))
+    }
+
+    fn fill(port: &mut Port<AnyLink, u32>, pool: &mut Packets, class: u32, size: u16, n: u32) {
+        for _ in 0..n {
+            pool.0.push(Packet { flow: class, size, ..Packet::default() });
+            let handle = pool.0.len() as u32 - 1;
+            assert_eq!(port.offer(Time(1), handle, pool, |_, _| {}), Offered::Queued);
+        }
+    }
+
+    fn bytes_of(port: &mut Port<AnyLink, u32>, pool: &mut Packets, n: usize) -> [u64; 3] {
+        let mut bytes = [0; 3];
+        for _ in 0..n {
+            let (handle, _) = port.take(Time(2), pool, |_, _| {}).unwrap();
+            let packet = &pool.0[handle as usize];
+            bytes[packet.flow as usize] += u64::from(packet.size);
+        }
+        bytes
+    }
+
+    #[test]
+    fn busy_queues_share_by_weight_and_lend_what_they_leave() {
+        let (mut port, mut pool) = (port([1.0, 2.0, 1.0]), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 0, 1500, 500);
+        fill(&mut port, &mut pool, 1, 300, 900);
+        let [one, two, _] = bytes_of(&mut port, &mut pool, 900);
+        assert!((two as f64 / one as f64 - 2.0).abs() < 0.05, "{one} {two}");
+        // The second is done: the first has all.
+        let left = port.packets() as usize;
+        let [one, ..] = bytes_of(&mut port, &mut pool, left);
+        assert!(one > 0 && port.packets() == 0);
+    }
+
+    #[test]
+    fn a_queue_of_infinite_weight_goes_first() {
+        let (mut port, mut pool) = (port([1.0, f64::INFINITY, 1.0]), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 0, 1500, 10);
+        fill(&mut port, &mut pool, 1, 1500, 5);
+        assert_eq!(bytes_of(&mut port, &mut pool, 5), [0, 7500, 0]);
+        assert_eq!(port.waits().map(|waits| waits.packets).collect::<Vec<_>>()[..3], [0, 5, 0]);
+    }
+
+    proptest! {
+        /// Whatever comes and goes, packets and bytes are those that are there, in order within a class.
+        #[test]
+        fn nothing_is_lost_or_doubled(
+            steps in prop::collection::vec((any::<bool>(), 0u32..3, 40u16..1500), 0..300),
+        ) {
+            let (mut port, mut pool) = (port([1.0, 3.0, f64::INFINITY]), Packets(Vec::new()));
+            let mut ended: Vec<u32> = Vec::new();
+            for (k, (comes, class, size)) in steps.into_iter().enumerate() {
+                let t = Time(k as u64);
+                if comes {
+                    fill(&mut port, &mut pool, class, size, 1);
+                } else if let Some((handle, _)) = port.take(t, &mut pool, |_, _| {}) {
+                    let class = pool.0[handle as usize].flow;
+                    let before = ended.iter().rev().find(|&&h| pool.0[h as usize].flow == class);
+                    prop_assert!(before.is_none_or(|&before| before < handle));
+                    ended.push(handle);
+                }
+                let here: Vec<u32> = port.queued().collect();
+                prop_assert_eq!(here.len(), port.packets() as usize);
+                let bytes: u64 = here.iter().map(|&h| u64::from(pool.0[h as usize].size)).sum();
+                prop_assert_eq!(bytes, port.bytes());
+                prop_assert_eq!(here.len() + ended.len(), pool.0.len());
+            }
+        }
+    }
+}
