@@ -57,7 +57,7 @@ struct Round {
     /// The integral over it of what had been announced, $, and up to when.
     promised: f64,
     at: Time,
-    /// The mean announced in the round before, and in the one before that, $/s.
+    /// The mean announced in the round before, $/s.
     before: Option<f64>,
 }
 
