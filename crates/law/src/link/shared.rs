@@ -143,6 +143,7 @@ mod tests {
                     size: bytes,
                     kind: Kind::Plain,
                     class: 1,
+                    in_profile: false,
                     ect: false,
                     l4s: false,
                     backlog_packets: 1,
