@@ -6,33 +6,34 @@ use tollway_law::bucket::Profile;
 /// Watches the packets that leave as conforming, knowing nothing of who was promised what.
 #[derive(Clone, Debug)]
 pub(super) struct Audit {
-    /// Bytes a nanosecond, as the bucket counts them.
-    rate: f64,
+    /// Whole bytes a second, as the bucket counts them.
+    rate: u64,
     has_peak: bool,
     last: Time,
     last_size: u16,
-    /// What has left beyond the rate, bytes: the level of a leaky bucket.
-    beyond: f64,
-    burst: f64,
+    /// What has left beyond the rate, in billionths of a byte: the level of a leaky bucket.
+    beyond: u128,
+    burst: u128,
     peak: f64,
 }
 
 impl Audit {
     pub(super) fn new(now: Time, profile: &Profile) -> Audit {
         Audit {
-            rate: profile.rate.bytes_per_sec().round().max(1.0) * 1e-9,
+            rate: profile.rate.bytes_per_sec().round().max(1.0) as u64,
             has_peak: profile.peak.is_some(),
             last: now,
             last_size: 0,
-            beyond: 0.0,
-            burst: 0.0,
+            beyond: 0,
+            burst: 0,
             peak: 0.0,
         }
     }
 
     pub(super) fn on_packet(&mut self, now: Time, size: u16) {
         let gap = now.saturating_sub(self.last);
-        self.beyond = (self.beyond - self.rate * gap.0 as f64).max(0.0) + f64::from(size);
+        let gone = u128::from(self.rate) * u128::from(gap.0);
+        self.beyond = self.beyond.saturating_sub(gone) + u128::from(size) * BILLION;
         self.burst = self.burst.max(self.beyond);
         if self.has_peak && self.last_size > 0 {
             self.peak = self.peak.max(f64::from(self.last_size) / gap.as_secs_f64().max(1e-9));
@@ -42,7 +43,7 @@ impl Audit {
 
     /// The most that left in any span t beyond r·t, bytes.
     pub(super) fn burst(&self) -> f64 {
-        self.burst
+        self.burst as f64 / BILLION as f64
     }
 
     /// The highest rate between two packets, bytes/s.
@@ -50,3 +51,5 @@ impl Audit {
         self.peak
     }
 }
+
+const BILLION: u128 = 1_000_000_000;
