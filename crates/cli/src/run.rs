@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         capture,
         watch: watching.scene.clone().map(|scene| scene as Arc<dyn Watch>),
         rates_only: true,
+        slowdowns: true,
     };
     let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet && !watching.has_terminal());
     let tell = |i: usize, share: f64| {
@@ -150,8 +151,11 @@ fn print_tables(title: &str, runs: &[Ran]) {
         };
         match &ran.deviation {
             Ok(deviation) => say(format_args!("{whose}{deviation}\n")),
+            // Of flows that come by chance there is something else to say.
+            Err(_) if !ran.slowdowns.is_empty() => {}
             Err(why) => say(format_args!("{whose}no distance from theory: {why}\n")),
         }
+        ran.slowdowns.iter().for_each(|slowdown| say(format_args!("{whose}{slowdown}\n")));
     }
     let hops: u64 = runs.iter().map(|ran| ran.info.packet_hops).sum();
     let seconds: f64 = runs.iter().map(|ran| ran.info.run_cpu_s).sum();

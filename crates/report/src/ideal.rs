@@ -134,6 +134,11 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners })
 }
 
+/// What packets get of each link's bits a second at the start of the run, framing and cross-traffic taken off.
+pub(crate) fn capacities(plan: &Plan) -> Vec<f64> {
+    State::new(plan).capacities(plan, Time::ZERO)
+}
+
 fn begin(plan: &Plan, i: usize) -> Time {
     plan.flows[i].start.max(plan.measure.warmup)
 }
@@ -177,9 +182,11 @@ struct State<'a> {
 impl<'a> State<'a> {
     fn new(plan: &'a Plan) -> State<'a> {
         let mut size = vec![0u16; plan.links.len()];
-        for flow in &plan.flows {
-            for link in &flow.path.route {
-                let packet = plan.transports[flow.transport.0 as usize].packet_size;
+        let flows = plan.flows.iter().map(|flow| (flow.transport, &flow.path));
+        let chance = plan.workloads.iter().flat_map(|w| w.paths.iter().map(|path| (w.transport, path)));
+        for (transport, path) in flows.chain(chance) {
+            for link in &path.route {
+                let packet = plan.transports[transport.0 as usize].packet_size;
                 size[link.0 as usize] = size[link.0 as usize].max(packet);
             }
         }

@@ -17,6 +17,7 @@ use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 use crate::data;
 use crate::deviation::{Deviation, NoDeviation};
 use crate::ideal::ideal_mbps;
+use crate::slowdown::{Slowdown, slowdowns};
 use crate::text::{Align, TextTable};
 
 /// How to run a scenario.
@@ -41,6 +42,8 @@ pub struct Session {
     pub watch: Option<Arc<dyn Watch>>,
     /// Without a folder, keep of the flows' intervals only the rates ([`Outputs::rates_only`]).
     pub rates_only: bool,
+    /// Lay workloads' flows beside theory ([`slowdowns`]), which takes an allocation for each that comes or goes.
+    pub slowdowns: bool,
 }
 
 /// One variant's run.
@@ -54,6 +57,8 @@ pub struct Ran {
     pub seed: u64,
     /// How far it came to rest from what its laws aim at.
     pub deviation: Result<Deviation, NoDeviation>,
+    /// How long workloads' flows took beside theory, if that was asked for and can be said.
+    pub slowdowns: Vec<Slowdown>,
     /// Whether the interval tables stayed in their files, being too large to be read back and drawn.
     pub undrawn: bool,
 }
@@ -165,7 +170,8 @@ impl Session {
             true => Err(NoDeviation::Stopped),
             false => Deviation::of(plan, &result),
         };
-        Ok(Ran { result, info, seed: plan.seed, deviation, undrawn })
+        let slowdowns = if self.slowdowns { slowdowns(plan, &result) } else { Vec::new() };
+        Ok(Ran { result, info, seed: plan.seed, deviation, slowdowns, undrawn })
     }
 }
 
@@ -270,6 +276,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
                 "packets_created": ran.info.census.created,
                 "packets_dropped": ran.info.census.dropped,
                 "deviation": ran.deviation.as_ref().ok().map(Deviation::to_json),
+                "slowdowns": ran.slowdowns.iter().map(Slowdown::to_json).collect::<Vec<_>>(),
                 "setup_s": ran.info.setup_s,
                 "run_cpu_s": ran.info.run_cpu_s,
                 "run_wall_s": ran.info.run_wall_s,

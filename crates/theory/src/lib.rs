@@ -9,6 +9,7 @@
 //! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
 //! - [`xcp_standing_queue`] the queue that XCP keeps on a link slower than its router believes;
 //! - [`session_fair`] max–min fairness among sessions, and within each among its flows;
+//! - [`completions`] when flows that come and go would be done if they had their fair rates at every moment;
 //! - [`jain`] how even rates are.
 //!
 //! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
@@ -17,6 +18,7 @@
 mod aim;
 mod budgets;
 mod fairness;
+mod fluid;
 mod max_min;
 mod network;
 mod proportional;
@@ -27,6 +29,7 @@ mod xcp;
 pub use aim::{AIMS, Aim, Allocation};
 pub use budgets::{Division, Owner, spend};
 pub use fairness::jain;
+pub use fluid::{Job, completions};
 pub use max_min::max_min;
 pub use network::{Flow, Network, NetworkError};
 pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};

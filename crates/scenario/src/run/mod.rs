@@ -27,6 +27,7 @@ pub use capture::{Capture, CaptureError, variant_path};
 pub(crate) use live::link_specs;
 pub use live::{LiveInfo, Unsupported};
 pub use watch::Watch;
+pub use workload::{Drawn, arrivals};
 
 use crate::tables::{Outputs, RunResult, TableError};
 

@@ -33,6 +33,27 @@ struct Queue {
     count: u64,
 }
 
+/// A flow of a workload, as chance has it: no run has any influence on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// Its number among those of its workload, from 0.
+    pub number: u64,
+    /// When it comes.
+    pub at: Time,
+    /// Payload to send, bytes.
+    pub size: u64,
+    /// Where it runs: an index into [`Workload::paths`].
+    pub path: usize,
+}
+
+/// The flows of workload `i` of `plan`, in the order in which they come, up to the run's end.
+pub fn arrivals(plan: &Plan, i: usize) -> impl Iterator<Item = Drawn> + '_ {
+    let workload = &plan.workloads[i];
+    let mut queue = Queue::new(plan, i);
+    let flows = std::iter::from_fn(move || (queue.next < plan.duration).then(|| queue.draw(workload)));
+    flows
+}
+
 /// A workload's flow on its way.
 pub(super) struct Running {
     pub(super) workload: usize,
@@ -47,17 +68,8 @@ pub(super) struct Running {
 
 impl Generator {
     pub(super) fn new(plan: &Plan) -> Generator {
-        let queues = plan.workloads.iter().enumerate().map(|(i, workload)| {
-            let seed = plan.seed ^ (i as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
-            let mut queue = Queue { rng: Pcg64Mcg::seed_from_u64(seed), next: workload.start, count: 0 };
-            // A Poisson process has nobody waiting at its start.
-            if let Arrivals::Poisson { .. } = workload.arrivals {
-                queue.advance(workload);
-            }
-            queue
-        });
         Generator {
-            queues: queues.collect(),
+            queues: (0..plan.workloads.len()).map(|i| Queue::new(plan, i)).collect(),
             running: BTreeMap::new(),
             leaving: VecDeque::new(),
             arrived: 0,
@@ -92,11 +104,7 @@ impl Generator {
         let now = built.network.now();
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now {
-                let size = draw_size(&workload.sizes, &mut queue.rng);
-                let path = match workload.paths.len() {
-                    1 => 0,
-                    paths => queue.rng.random_range(0..paths),
-                };
+                let Drawn { number, size, path, .. } = queue.draw(workload);
                 let ends = FlowEnds {
                     transport: workload.transport,
                     route: built.workload_routes[i][path],
@@ -115,19 +123,11 @@ impl Generator {
                 built.gate_flow(flow, workload.gates.get(path).copied().flatten());
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 built.network.retire_when_done(flow, both);
-                let running = Running {
-                    workload: i,
-                    number: queue.count,
-                    start: now,
-                    size,
-                    both,
-                    ends_left: 1 + u8::from(both),
-                };
+                let running =
+                    Running { workload: i, number, start: now, size, both, ends_left: 1 + u8::from(both) };
                 self.running.insert(flow, running);
                 hosts.workload_joined(plan, built, i, flow);
                 self.arrived += 1;
-                queue.count += 1;
-                queue.advance(workload);
             }
         }
     }
@@ -176,6 +176,31 @@ impl Generator {
 }
 
 impl Queue {
+    /// A generator of its own for each workload.
+    fn new(plan: &Plan, i: usize) -> Queue {
+        let workload = &plan.workloads[i];
+        let seed = plan.seed ^ (i as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let mut queue = Queue { rng: Pcg64Mcg::seed_from_u64(seed), next: workload.start, count: 0 };
+        // A Poisson process has nobody waiting at its start.
+        if let Arrivals::Poisson { .. } = workload.arrivals {
+            queue.advance(workload);
+        }
+        queue
+    }
+
+    /// The flow that comes next.
+    fn draw(&mut self, workload: &Workload) -> Drawn {
+        let (number, at) = (self.count, self.next);
+        let size = draw_size(&workload.sizes, &mut self.rng);
+        let path = match workload.paths.len() {
+            1 => 0,
+            paths => self.rng.random_range(0..paths),
+        };
+        self.count += 1;
+        self.advance(workload);
+        Drawn { number, at, size, path }
+    }
+
     /// Draws when the next flow comes.
     fn advance(&mut self, workload: &Workload) {
         let gap = match workload.arrivals {

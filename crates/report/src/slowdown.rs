@@ -1,0 +1,194 @@
+//! How long a workload's flows took beside what theory gives them.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+use tollway_law::Time;
+use tollway_scenario::plan::{Data, Plan, Transport};
+use tollway_scenario::run::arrivals;
+use tollway_scenario::tables::RunResult;
+use tollway_theory::{Job, completions};
+
+use crate::data;
+use crate::ideal::capacities;
+
+/// The flows of a workload that finished, each beside its ideal: that all flows present have their max–min fair rates at every
+/// moment ([`completions`]), with a round trip to open, if they do, and one for the last acknowledgement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slowdown {
+    /// The workload.
+    pub workload: String,
+    /// Flows that finished.
+    pub flows: usize,
+    /// Times as long as ideally: the mean over flows.
+    pub mean: f64,
+    /// The median.
+    pub median: f64,
+    /// What 95 % of the flows do not exceed.
+    pub p95: f64,
+    /// The median of those that send a megabyte or more; NaN if there is none.
+    pub median_large: f64,
+}
+
+/// One for each workload; nothing where the file changes links on its way, stops flows, or has more flows than theory follows.
+pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
+    let stands_still = plan.changes.is_empty() && plan.media.is_empty() && plan.trees.is_empty();
+    let whole = |flow: &tollway_scenario::plan::Flow| flow.stop >= plan.duration;
+    if plan.workloads.is_empty() || !stands_still || !plan.flows.iter().all(whole) {
+        return Vec::new();
+    }
+    let mut jobs = Vec::new();
+    for flow in &plan.flows {
+        let transport = &plan.transports[flow.transport.0 as usize];
+        let amount = match flow.data {
+            Data::Endless => f64::INFINITY,
+            Data::Bytes(bytes) => bits(transport, bytes),
+            Data::Frames { count, size } => bits(transport, count.saturating_mul(size)),
+        };
+        let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
+        jobs.push(Job { at: flow.start.as_secs_f64(), amount, links });
+    }
+    // Name, when it came, the round trips that no link shortens, and its size.
+    let mut flows: Vec<(usize, String, f64, f64, u64)> = Vec::new();
+    for (i, workload) in plan.workloads.iter().enumerate() {
+        let transport = &plan.transports[workload.transport.0 as usize];
+        for drawn in arrivals(plan, i) {
+            if jobs.len() >= MOST {
+                return Vec::new();
+            }
+            let path = &workload.paths[drawn.path];
+            let opens = if transport.handshake { path.base_rtt } else { Time::ZERO };
+            let (rtt, opens) = (path.base_rtt.as_secs_f64(), opens.as_secs_f64());
+            let name = format!("{}.{}", workload.name, drawn.number + 1);
+            flows.push((i, name, opens, rtt, drawn.size));
+            jobs.push(Job {
+                at: drawn.at.as_secs_f64() + opens,
+                amount: bits(transport, drawn.size),
+                links: path.route.iter().map(|link| link.0 as usize).collect(),
+            });
+        }
+    }
+    let Ok(done) = completions(&capacities(plan), &jobs) else { return Vec::new() };
+    let took: HashMap<String, f64> = data::summary(&result.summary, "flow")
+        .into_iter()
+        .map(|flow| (flow.name.clone(), flow.get("fct_s")))
+        .collect();
+    let mut of: Vec<Vec<(f64, u64)>> = vec![Vec::new(); plan.workloads.len()];
+    let drawn = jobs.iter().zip(&done).skip(plan.flows.len());
+    for ((workload, name, opens, rtt, size), (job, done)) in flows.iter().zip(drawn) {
+        let ideal = done - job.at + opens + rtt;
+        if let Some(took) = took.get(name).filter(|took| took.is_finite() && ideal.is_finite()) {
+            of[*workload].push((took / ideal, *size));
+        }
+    }
+    let slowdown = |(workload, mut all): (&tollway_scenario::plan::Workload, Vec<(f64, u64)>)| {
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let times: Vec<f64> = all.iter().map(|flow| flow.0).collect();
+        let large: Vec<f64> = all.iter().filter(|flow| flow.1 >= LARGE).map(|flow| flow.0).collect();
+        Slowdown {
+            workload: workload.name.clone(),
+            flows: times.len(),
+            mean: times.iter().sum::<f64>() / times.len() as f64,
+            median: quantile(&times, 0.5),
+            p95: quantile(&times, 0.95),
+            median_large: quantile(&large, 0.5),
+        }
+    };
+    let pairs = plan.workloads.iter().zip(of);
+    pairs.filter(|(_, all)| !all.is_empty()).map(slowdown).collect()
+}
+
+/// What a flow with so much payload puts on a link, in bits: whole packets, and a last one.
+fn bits(transport: &Transport, payload: u64) -> f64 {
+    let header = u64::from(transport.header);
+    let each = u64::from(transport.packet_size).saturating_sub(header).max(1);
+    8.0 * (payload + payload.div_ceil(each) * header) as f64
+}
+
+/// Of numbers in order; NaN if there is none.
+fn quantile(sorted: &[f64], p: f64) -> f64 {
+    match sorted.len() {
+        0 => f64::NAN,
+        n => sorted[((p * n as f64).ceil() as usize).clamp(1, n) - 1],
+    }
+}
+
+impl Slowdown {
+    /// As a JSON object.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "workload": self.workload,
+            "flows": self.flows,
+            "mean": self.mean,
+            "median": self.median,
+            "p95": self.p95,
+            "median_large": self.median_large.is_finite().then_some(self.median_large),
+        })
+    }
+}
+
+impl fmt::Display for Slowdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} flows took {:.2} times as long as with max–min fair rates at every moment (median; mean {:.2}, 95 % {:.2})",
+            self.workload, self.flows, self.median, self.mean, self.p95
+        )?;
+        match self.median_large.is_finite() {
+            true => write!(f, ", those of a megabyte and more {:.2}", self.median_large),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Jobs that theory follows at most: an allocation each time one comes or goes.
+const MOST: usize = 50_000;
+/// From how many bytes on a flow counts as large.
+const LARGE: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use tollway_scenario::file::Scenario;
+    use tollway_scenario::run::{Options, run};
+    use tollway_scenario::tables::Outputs;
+
+    use super::*;
+
+    #[test]
+    fn xcp_flows_take_a_little_longer_than_ideally() {
+        let text = r#"
+            name = "w"
+            duration = "20 s"
+            node = { a = {}, b = {} }
+            link.l = { from = "a", to = "b", rate = "20 Mbps", delay = "5 ms", law = "xcp" }
+            workload.w = { from = "a", to = "b", law = "xcp", arrivals = { poisson = 5 }, sizes = "200 kB" }
+        "#;
+        let scenario = Scenario::parse::<&str>("w", text, &[]).unwrap();
+        let plan = &scenario.variants()[0].plan;
+        let result = run(plan, &Options { outputs: Outputs::memory(), ..Options::default() }).unwrap().result;
+        let found = slowdowns(plan, &result);
+        let [of] = &found[..] else { panic!("{found:?}") };
+        assert!(of.flows > 60 && of.flows <= 130, "{of}");
+        // It starts with two packets, so it can't be ideal; and nobody beats the fluid by more than its rounding.
+        assert!(of.median > 1.0 && of.median < 3.0, "{of}");
+        assert!(of.median_large.is_nan());
+        assert_eq!(of.to_json()["workload"], "w");
+    }
+
+    #[test]
+    fn links_that_change_have_no_such_ideal() {
+        let text = r#"
+            name = "w"
+            duration = "2 s"
+            node = { a = {}, b = {} }
+            link.l = { from = "a", to = "b", rate = "20 Mbps", delay = "5 ms" }
+            workload.w = { from = "a", to = "b", law = "cubic", arrivals = { poisson = 5 }, sizes = "20 kB" }
+            change = [{ at = "1 s", link = "l", rate = "10 Mbps" }]
+        "#;
+        let scenario = Scenario::parse::<&str>("w", text, &[]).unwrap();
+        let plan = &scenario.variants()[0].plan;
+        let result = run(plan, &Options { outputs: Outputs::memory(), ..Options::default() }).unwrap().result;
+        assert_eq!(slowdowns(plan, &result), []);
+    }
+}
