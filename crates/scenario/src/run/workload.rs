@@ -50,8 +50,7 @@ pub struct Drawn {
 pub fn arrivals(plan: &Plan, i: usize) -> impl Iterator<Item = Drawn> + '_ {
     let workload = &plan.workloads[i];
     let mut queue = Queue::new(plan, i);
-    let flows = std::iter::from_fn(move || (queue.next < plan.duration).then(|| queue.draw(workload)));
-    flows
+    std::iter::from_fn(move || (queue.next < plan.duration).then(|| queue.draw(workload)))
 }
 
 /// A workload's flow on its way.
