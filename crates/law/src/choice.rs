@@ -108,8 +108,9 @@ impl<U: Utility> Chooser<U> {
             }
             Some(here) => {
                 self.here = None;
-                // NaN is no reason to move.
-                (!(worth > here + MARGIN), STAY)
+                // What is no number is not better.
+                let better = worth > here + MARGIN;
+                (!better, STAY)
             }
         };
         self.in_class ^= moves;
