@@ -12,11 +12,13 @@
 //! | [`sender`] | how fast may I go? |
 //! | [`meter`] | does a sender do as it says, and as it is told? |
 //! | [`sharing`] | who of an owner's flows gets how much? |
+//! | [`choice`] | which class of traffic is a sender better off in? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
 
 pub mod aggregate;
 pub mod bucket;
+pub mod choice;
 pub mod link;
 pub mod meter;
 pub mod price;

@@ -467,6 +467,8 @@ pub struct FcpSender {
     pub wants: Option<Rate>,
     /// The rate that it asks for at the least price to meet a deadline.
     pub deadline: Option<Rate>,
+    /// It is in its class only while that is better than none: so much queueing delay is as bad as a rate e times smaller.
+    pub patience: Option<Time>,
     /// What it does wrong on purpose, and when.
     pub cheat: Option<(FcpTrick, CheatTimes)>,
 }
@@ -604,6 +606,16 @@ pub enum Strategy {
     MaxThroughput,
     /// Steady rates for those that want one.
     Stable,
+}
+
+impl Transport {
+    /// The class that its packets are of at first.
+    pub fn first_class(&self) -> u8 {
+        match self.law {
+            SenderLaw::Fcp(FcpSender { patience: Some(_), .. }) => 0,
+            _ => self.class,
+        }
+    }
 }
 
 impl SenderLaw {

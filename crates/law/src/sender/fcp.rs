@@ -43,6 +43,8 @@ pub struct Fcp {
     ending: bool,
     /// Since when links have refused the rate that a deadline needs.
     refused: Option<Time>,
+    /// Until when a price that falls may be that of another class of traffic.
+    moved: Option<Time>,
     window: Peak,
 }
 
@@ -100,6 +102,7 @@ impl FcpConfig {
             revised: false,
             ending: false,
             refused: None,
+            moved: None,
             window: Peak::default(),
         }
     }
@@ -111,6 +114,13 @@ impl Fcp {
         self.budget = budget;
         self.ceiling = self.ceiling.max(budget.get());
         self.revised = true;
+    }
+
+    /// From `now` on its packets are of another class of traffic, which may have another price; the round trip is `rtt`. Where
+    /// that is lower, its rate stays what it was, and links are told of what it spends beyond that as of any other change: they
+    /// would not have expected it.
+    pub fn change_class(&mut self, now: Time, rtt: Time) {
+        self.moved = Some(now.saturating_add(rtt * 2));
     }
 
     /// What the flow may spend.
@@ -153,6 +163,21 @@ impl Fcp {
         self.refused = Some(flight.now);
         self.first = self.first.max(f64::from(flight.segment));
         self.start(price, rtt);
+    }
+
+    /// The price falls from `old` to `new`, maybe by a change of class.
+    fn settle(&mut self, now: Time, old: Price, new: Price) {
+        let Some(until) = self.moved else { return };
+        let ratio = new.get() / old.get();
+        if now > until {
+            self.moved = None;
+        } else if ratio < OTHER_CLASS {
+            self.moved = None;
+            self.spending *= ratio;
+            self.committed = self.spending;
+            self.promises.clear();
+            (self.left, self.change) = (0.0, 0.0);
+        }
     }
 
     /// Whether it sends its last packets and has told links that nothing will follow.
@@ -350,6 +375,9 @@ impl SenderLaw for Fcp {
                 } else if rtt > 0.0 && self.price.is_none() {
                     self.start(price, rtt);
                 }
+                if let Some(old) = self.price {
+                    self.settle(flight.now, old, price);
+                }
                 self.price = Some(price);
             }
         }
@@ -409,6 +437,8 @@ pub(super) fn least_pause(flight: &Flight) -> f64 {
 
 /// Budgets nearer to each other than this part of them are the same.
 const SAME: f64 = 1e-6;
+/// After a change of class a price that falls at once by so much is that of the other class.
+const OTHER_CLASS: f64 = 0.7;
 /// How many times faster less is announced than more.
 const HASTE: f64 = 4.0;
 /// Packets a round trip that a flow with a deadline announces before it asks for its rate: that is what its first packet with
@@ -590,6 +620,25 @@ mod tests {
         law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
         law.write_toll(&Flight { unsent: 10_500, ..heard(100) }, &mut toll);
         assert_eq!(toll.offer, -1.0);
+    }
+
+    #[test]
+    fn in_a_cheaper_class_the_rate_stays_until_links_expect_more() {
+        let mut path = Path::open(FcpConfig::default());
+        path.run(1.0, |_| false);
+        let (law, now) = (&mut path.law, Time::from_secs(1));
+        let rate = |law: &Fcp| law.pacing_rate(&flight(now, 0)).unwrap().bytes_per_sec();
+        let (before, price) = (rate(law), law.price().unwrap().get());
+        law.change_class(now, RTT);
+        law.on_ack(&flight(now, 0), &Acked { rtt: Some(RTT), echo: Some((price * 0.1) as f32), ..acked(0) });
+        assert!((rate(law) / before - 1.0).abs() < 1e-6 && (law.spending() - 0.1).abs() < 1e-6);
+        // What the other nine tenths will buy is announced like any change.
+        let mut toll = Toll::default();
+        law.write_toll(&flight(now, 0), &mut toll);
+        assert!((toll.offer - 9.0).abs() < 1e-3, "{}", toll.offer);
+        // Without a change of class a price that falls is a price that falls.
+        law.on_ack(&flight(now, 0), &Acked { rtt: Some(RTT), echo: Some((price * 0.01) as f32), ..acked(0) });
+        assert!(rate(law) > 9.0 * before);
     }
 
     #[test]

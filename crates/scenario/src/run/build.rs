@@ -203,7 +203,7 @@ impl<E: Engine> Built<E> {
             stop: ends.stop,
             encoding: encoding(transport.encoding),
             segment: u32::from(transport.packet_size),
-            class: transport.class,
+            class: transport.first_class(),
         };
         self.network.start_flow(start, vacant)
     }

@@ -36,6 +36,9 @@ pub(super) trait Engine {
     /// Adds a flow, in the place of `vacant` if there is one.
     fn start_flow(&mut self, start: Start<Self::Route>, vacant: Option<FlowId>) -> FlowId;
 
+    /// From now on a flow's packets are of `class`.
+    fn set_class(&mut self, _flow: FlowId, _class: u8) {}
+
     fn now(&self) -> Time;
     /// The furthest instant a run can reach.
     fn horizon(&mut self) -> Time;
@@ -170,8 +173,12 @@ impl Engine for Network<Connection> {
                 flow
             }
         };
-        self.set_class(flow, class);
+        Network::set_class(self, flow, class);
         flow
+    }
+
+    fn set_class(&mut self, flow: FlowId, class: u8) {
+        Network::set_class(self, flow, class);
     }
 
     fn now(&self) -> Time {

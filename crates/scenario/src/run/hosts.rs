@@ -9,6 +9,7 @@ use tollway_proto::host::{Host, Seen};
 use tollway_sim::FlowId;
 
 use super::build::Built;
+use super::choices::Choices;
 use super::engine::Engine;
 use crate::plan::{Plan, SenderLaw, Strategy, TransportId};
 
@@ -23,6 +24,7 @@ pub(super) struct Hosts {
     at: usize,
     /// The host of each flow that runs, by its place in the network.
     members: BTreeMap<FlowId, usize>,
+    choices: Choices,
     next_audit: Time,
 }
 
@@ -70,14 +72,28 @@ impl Hosts {
         }
         events.sort_by_key(|event| event.0);
         let next_audit = if hosts.is_empty() { Time::NEVER } else { SECOND };
-        Hosts { hosts, named: plan.hosts.len(), events, at: 0, members: BTreeMap::new(), next_audit }
+        Hosts {
+            hosts,
+            named: plan.hosts.len(),
+            events,
+            at: 0,
+            members: BTreeMap::new(),
+            choices: Choices::default(),
+            next_audit,
+        }
     }
 
     /// When something is to be done.
     pub(super) fn next(&self) -> Time {
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
         let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_ref());
-        machines.map(Host::poll_timeout).min().unwrap_or(Time::NEVER).min(event).min(self.next_audit)
+        machines
+            .map(Host::poll_timeout)
+            .min()
+            .unwrap_or(Time::NEVER)
+            .min(event)
+            .min(self.next_audit)
+            .min(self.choices.next())
     }
 
     /// Does what is due.
@@ -88,7 +104,11 @@ impl Hosts {
             debug_assert!(at <= now);
             let place = built.flows[flow];
             match owner {
-                Some(owner) => self.join(plan, now, owner, place, plan.flows[flow].transport),
+                Some(owner) => {
+                    let flow = &plan.flows[flow];
+                    self.choices.join(plan, now, place, flow.transport, Some(&flow.name));
+                    self.join(plan, now, owner, place, flow.transport);
+                }
                 None => self.left(built, place),
             }
         }
@@ -107,6 +127,7 @@ impl Hosts {
                 built.set_budget(FlowId(flow as u32), budget);
             }
         }
+        self.choices.tick(built);
         if now >= self.next_audit {
             self.next_audit += SECOND;
             for owner in &mut self.hosts {
@@ -123,8 +144,10 @@ impl Hosts {
         workload: usize,
         flow: FlowId,
     ) {
+        let (now, transport) = (built.network.now(), plan.workloads[workload].transport);
+        self.choices.join(plan, now, flow, transport, None);
         if let Some(host) = plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
-            self.join(plan, built.network.now(), host, flow, plan.workloads[workload].transport);
+            self.join(plan, now, host, flow, transport);
         }
     }
 
@@ -149,6 +172,7 @@ impl Hosts {
 
     /// A flow has sent all it had, or was stopped.
     pub(super) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId) {
+        self.choices.left(built.network.now(), flow);
         let Some(host) = self.members.remove(&flow) else { return };
         let owner = &mut self.hosts[host];
         owner.past += spent(&built.network, flow);
@@ -172,8 +196,9 @@ impl Hosts {
         }
     }
 
-    /// How near each owner came to its budget: the worst second of each.
-    pub(super) fn extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// How near each owner came to its budget, the worst second of each, and how long flows were in the class they may choose.
+    pub(super) fn extras(&self, now: Time, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        self.choices.extras(now, plan, extra);
         let (named, alone) = self.hosts.split_at(self.named);
         for (owner, host) in named.iter().zip(&plan.hosts) {
             extra.insert(format!("budget-use-max.{}", host.name), owner.worst);

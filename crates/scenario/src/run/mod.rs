@@ -4,6 +4,7 @@ mod agenda;
 mod aggregates;
 mod build;
 mod capture;
+mod choices;
 mod digest;
 mod engine;
 mod hosts;
@@ -258,7 +259,7 @@ fn drive<E: Engine>(
     let (mut result, digest) = meter.finish(plan, network, &workloads)?;
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
-    hosts.extras(plan, &mut result.extra);
+    hosts.extras(network.network.now(), plan, &mut result.extra);
     policies.extras(plan, network, &mut result.extra);
     let run = RunInfo {
         duration: network.network.now(),

@@ -348,6 +348,7 @@ const CASES: &[Case] = cases! {
     "flow.fcp.cheat.off": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp", "flow.f.fcp.cheat={ trick = \"overspend\", on = \"200 ms\", off = \"300 ms\" }"] "flow.f.fcp.cheat.off=100ms",
     "flow.fcp.wants": ["link.mid.law=fcp", "flow.f.law=fcp"] + "[host.h]\nflows = \"f\"\nstrategy = \"stable\"\n[flow.f2]\nfrom = \"q\"\nto = \"d\"\nlaw = \"fcp\"\n"; "flow.f.fcp.wants=1Mbps",
     "flow.fcp.deadline": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.class=c"] + "[class.c]\npricing = \"deadline\"\n[flow.f.fcp]\ndeadline = \"2 Mbps\"\n"; "flow.f.fcp.deadline=3Mbps",
+    "flow.fcp.patience": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.class=c"] + "[class.c]\npricing = \"priority\"\n"; "flow.f.fcp.patience=1ms",
     "flow.multicast": ["link.mid.law=fcp"] + "[node.t]\ncount = 2\n[link.t]\nfrom = \"r\"\nto = \"t\"\nrate = \"5 Mbps\"\n[flow.m]\nfrom = \"s.1\"\nto = \"t\"\nlaw = \"fcp\"\n"; "flow.m.multicast=true",
     "flow.class": ["link.mid.law=fcp", "flow.f.law=fcp"] + "[class.c]\npricing = \"priority\"\n"; "flow.f.class=c",
     "workload.class": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] + "[class.c]\npricing = \"priority\"\n"; "workload.w.class=c",

@@ -5,6 +5,7 @@ mod captures;
 mod determinism;
 mod effects;
 mod faults;
+mod income;
 mod meters;
 mod multicast;
 mod scenes;

@@ -27,10 +27,10 @@ pub(crate) struct Outcome {
     unfinished: usize,
     resent: u64,
     timeouts: u64,
-    used: f64,
+    pub(crate) used: f64,
     queue: f64,
-    peak: f64,
-    drops: u64,
+    pub(crate) peak: f64,
+    pub(crate) drops: u64,
     marks: u64,
     lost: u64,
 }
@@ -63,7 +63,7 @@ fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
 
 impl Outcome {
     /// Sums up a run, its bottleneck being the link `b`.
-    fn of(variant: &str, finished: &Finished) -> Outcome {
+    pub(crate) fn of(variant: &str, finished: &Finished) -> Outcome {
         let RunResult { summary, link_summary, extra, .. } = &finished.result;
         let rates: Vec<f64> = numbers(summary, "rate_mbps").into_iter().flatten().collect();
         let sum = |batches, column| numbers(batches, column).into_iter().flatten().sum::<f64>();

@@ -180,6 +180,7 @@ impl Fcp {
             Some(lane) if matches!(lane.class, Class::Stable | Class::Group { .. }) => {
                 let paid = lane.engine.paid(now, toll, arrival.rtt) * arrival.size;
                 lane.engine.window.add(now, span.0, arrival.sums(paid));
+                lane.engine.stay(now, toll.offer, paid);
                 if let Some((until, change)) = self.promise(now, arrival, toll.offer, paid) {
                     lane.engine.promises.add(until, change);
                 }
@@ -199,6 +200,7 @@ impl Fcp {
                 let said = Toll { stake: toll.stake / times as f32, ..*toll };
                 let paid = self.engine.paid(now, &said, arrival.rtt) * arrival.size;
                 let fresh = self.count(now, arrival, paid);
+                self.engine.stay(now, toll.offer, paid);
                 if let Some((until, change)) = self.promise(now, arrival, toll.offer, paid) {
                     self.engine.promises.add(until, change);
                 }

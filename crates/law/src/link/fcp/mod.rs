@@ -5,6 +5,7 @@
 //! | 2: p = I / max(C − α·q/d, C/2) | `PriceEngine::set_price` |
 //! | 4, the sum of what packets pay | `Window`, over d = twice the mean round-trip time |
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
+//! | 4, no less than half of what those pay who stay | `PriceEngine::sum_up`: ours |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |
 //!
 //! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
@@ -105,6 +106,9 @@ pub struct Fcp {
 struct PriceEngine {
     window: Window,
     promises: Promises,
+    /// What packets pay less what they take back, over one mean round trip, which is `round` long in ns and s.
+    staying: Window,
+    round: (u64, f64),
     history: History,
     price: Price,
     /// I(t), $/s.
@@ -113,14 +117,17 @@ struct PriceEngine {
 
 impl PriceEngine {
     fn set_avg_rtt(&mut self, span_ns: u64, avg_rtt: f64) {
+        self.round = ((avg_rtt * 1e9) as u64, avg_rtt);
         self.promises.set_span(span_ns);
-        self.history.set_rtt((avg_rtt * 1e9) as u64);
+        self.history.set_rtt(self.round.0);
     }
 
     fn new() -> PriceEngine {
         PriceEngine {
             window: Window::new(),
             promises: Promises::new(1 << 30),
+            staying: Window::new(),
+            round: (1 << 30, 1.0),
             history: History::new(1 << 30, Price::MIN.get()),
             price: Price::MIN,
             income: 0.0,
@@ -139,13 +146,26 @@ impl PriceEngine {
         self.history.at(then).map_or(balance, |price| price.min(balance))
     }
 
-    /// Equation 4, over a window of so many nanoseconds and seconds.
+    /// Equation 4, over a window of so many nanoseconds and seconds; but no less than half of what those pay who stay.
+    ///
+    /// A short flow's promise leaves the sum a round trip before what it takes back does. Where many came at a high price, and
+    /// those who come now do at a low one, the sum falls under zero whoever else pays, and a long flow would send without
+    /// bound. Half of it, since over one round trip what is paid fluctuates more: where flows do as they announced, it is no part of
+    /// the price.
     #[inline]
     fn sum_up(&mut self, now: u64, span: (u64, f64)) -> f64 {
         let paid = self.window.sums(now, span.0).paid;
-        // Below zero for a moment, when flows take back more than was seen of them yet.
-        self.income = (paid / span.1 + self.promises.total(now)).max(0.0);
+        let staying = self.staying.sums(now, self.round.0).paid.max(0.0) / self.round.1;
+        self.income = (paid / span.1 + self.promises.total(now)).max(staying / 2.0);
         self.income
+    }
+
+    /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by those who stay. It is
+    /// equation 4 over one round trip instead of two, where no packet is worth less than nothing.
+    #[inline]
+    fn stay(&mut self, now: u64, preload: f32, paid: f64) {
+        let back = f64::from(preload.min(0.0)).max(-1.0);
+        self.staying.add(now, self.round.0, Sums { paid: paid * (1.0 + back), ..Sums::default() });
     }
 
     /// From `now` on a byte costs `price`, $/byte.
@@ -212,6 +232,7 @@ impl Fcp {
         }
         let paid = self.engine.paid(now, toll, arrival.rtt) * arrival.size;
         self.count(now, &arrival, paid);
+        self.engine.stay(now, toll.offer, paid);
         if let Some((until, change)) = self.promise(now, &arrival, toll.offer, paid) {
             self.engine.promises.add(until, change);
         }

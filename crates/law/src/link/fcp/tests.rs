@@ -173,6 +173,27 @@ fn the_price_follows_equation_2() {
 }
 
 #[test]
+fn no_more_is_taken_back_than_leaves_half_of_what_those_who_stay_pay() {
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut least = f64::INFINITY;
+    // Half a dollar a second from one that stays, and from 1 s on a whole one from others, all of them packets that take their
+    // leave and were never announced: what they take back is twice what is seen of them.
+    for i in 0..20_000 {
+        let now = f64::from(i) * 120e-6;
+        law.engine.history = History::new(100_000_000, 8e-8);
+        if i % 2 == 0 {
+            pass(&mut law, now, 1500, toll(0.1, 8e-8, 0.0));
+        }
+        if now > 1.0 {
+            pass(&mut law, now, 1500, toll(0.1, 8e-8, -1.0));
+            least = least.min(law.income());
+        }
+    }
+    assert!((least - 0.25).abs() < 0.01, "{least}");
+    assert!((law.price().get() * MBPS_100 - 0.25).abs() < 0.01, "{:?}", law.price());
+}
+
+#[test]
 fn a_price_error_is_what_was_said_and_what_is_remembered() {
     let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
     law.engine.history = History::new(100_000_000, 8e-8);

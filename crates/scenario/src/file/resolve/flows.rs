@@ -12,9 +12,9 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Cheat, Data, Encoding, Fallback, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId, OnLoss,
-    Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick, WindowGrowth,
-    Workload, XcpSender,
+    Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId,
+    OnLoss, Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick,
+    WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -266,6 +266,7 @@ impl<'a> Resolver<'a> {
                 max_preload: fcp.number_if("max-preload"),
                 wants: fcp.rate("wants"),
                 deadline: fcp.rate("deadline"),
+                patience: fcp.time("patience"),
                 cheat: self.fcp_cheat(&fcp),
             }),
             "cubic" => SenderLaw::Cubic,
@@ -421,6 +422,18 @@ impl<'a> Resolver<'a> {
                 ),
             };
             self.mistakes.add(at, message, "here").help(help);
+        }
+        let priority = |class: &Class| matches!(class.pricing, Pricing::Priority { .. });
+        if fcp.has("patience")
+            && !self.plan.classes.get(usize::from(class).wrapping_sub(1)).is_some_and(priority)
+        {
+            self.mistakes
+                .add(
+                    fcp.key_at("patience"),
+                    "a flow chooses between no class and one that goes first at a higher price",
+                    "without such a class",
+                )
+                .help("give the flow a `class`, and that `pricing = \"priority\"`");
         }
         let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
         self.plan.transports.push(Transport {

@@ -331,6 +331,12 @@ pub(crate) static FCP_FLOW: Section = Section {
             "The rate that it needs to meet a deadline: asked for at the least price, of links whose class for it has the pricing `deadline`; refused, it goes by its budget.",
         ),
         key(
+            "patience",
+            SPAN,
+            Else("it is in its `class` always"),
+            "It chooses by trial between its `class` and none, by ln rate − queueing delay/`patience`: a queueing delay so long is as bad as a rate e times smaller.",
+        ),
+        key(
             "cheat",
             Kind::Table(&FCP_CHEAT),
             Else("an honest sender"),
