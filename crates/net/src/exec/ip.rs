@@ -23,17 +23,6 @@ pub struct FiveTuple {
 }
 
 impl FiveTuple {
-    /// That of what answers.
-    pub fn reversed(&self) -> FiveTuple {
-        FiveTuple {
-            source: self.destination,
-            destination: self.source,
-            protocol: self.protocol,
-            source_port: self.destination_port,
-            destination_port: self.source_port,
-        }
-    }
-
     /// The protocol's name, or its number.
     pub fn protocol_name(&self) -> String {
         match self.protocol {

@@ -189,7 +189,7 @@ impl Panel {
         let delay = |i: usize| mean(since[i].delays, since[i].packets);
         let told = |i: usize| {
             let tuple = records[i].tuple;
-            let back = mesh.number_of(&tuple.reversed()).and_then(|back| delay(back as usize));
+            let back = mesh.number_of(&tuple.back()).and_then(|back| delay(back as usize));
             let rtt = delay(i).zip(back).map(|(there, back)| there + back);
             FlowMoment { tuple, rate: rate(since[i].bytes), rtt }
         };
@@ -203,7 +203,9 @@ fn mean(sum: Time, count: u64) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mesh::tests::{from_to, row};
+    use super::super::address;
+    use super::super::ip::tests::packet;
+    use super::super::mesh::tests::row;
     use super::*;
 
     #[test]
@@ -214,7 +216,9 @@ mod tests {
             (0..4).map(|link| mesh.read_link(now, link)).collect()
         };
         let send = |mesh: &mut Mesh, ms, from, to| {
-            mesh.handle_frame(Time::from_millis(ms), from, &from_to(from, to, 972), 0);
+            // ICMP has no ports: whatever comes back answers.
+            let echo = packet(address(from).octets(), address(to).octets(), 1, 2, 972);
+            mesh.handle_frame(Time::from_millis(ms), from, &echo, 0);
         };
         let deliver = |mesh: &mut Mesh, now| {
             mesh.handle_timeout(now);

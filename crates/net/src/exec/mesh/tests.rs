@@ -32,7 +32,7 @@ pub(in crate::exec) fn row() -> MeshSpec {
     }
 }
 
-pub(in crate::exec) fn from_to(from: u32, to: u32, payload: usize) -> Vec<u8> {
+fn from_to(from: u32, to: u32, payload: usize) -> Vec<u8> {
     packet(address(from).octets(), address(to).octets(), 17, 2, payload)
 }
 
