@@ -97,3 +97,25 @@ fn capacity(link: &Link, changes: &[(Time, Rate)], from: Time, until: Time) -> f
 fn earnest(flow: &FlowRecord) -> bool {
     flow.delivered_bytes >= 15_000 && 2 * flow.payload_bytes >= flow.delivered_bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use tollway_scenario::exec::two_nodes;
+    use tollway_scenario::file::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn a_link_can_carry_what_its_rates_let_it() {
+        let text = two_nodes("10Mbps", None, 1).unwrap();
+        let plan = Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone();
+        let ms = Time::from_millis;
+        let changes = [(ms(50), Rate::from_mbps(2.0)), (ms(90), Rate::from_mbps(4.0))];
+        let carried = |changes, from, until| capacity(&plan.links[0], changes, ms(from), ms(until)).round();
+        assert_eq!(carried(&[], 0, 100), 125_000.0);
+        // 50 ms of 10 Mb/s, 40 of 2 and 10 of 4.
+        assert_eq!(carried(&changes, 0, 100), 77_500.0);
+        assert_eq!(carried(&changes, 60, 80), 5_000.0);
+        assert_eq!(carried(&changes, 200, 300), 50_000.0);
+    }
+}
