@@ -7,8 +7,11 @@ use std::time::Duration;
 use miette::miette;
 use tollway_law::Time;
 use tollway_report::exec::Account;
-use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Publish, Spec};
+#[cfg(feature = "view")]
+use tollway_report::exec::view::View;
+use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Publish, Signals, Spec};
 use tollway_scenario::file::Scenario;
+use tollway_scenario::plan::Plan;
 
 use crate::args::Over;
 use crate::fail::Failure;
@@ -28,8 +31,14 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     };
     let plan = &variant.plan;
     let spec = spec(over, plan, program)?;
+    if over.view.is_some() && cfg!(not(feature = "view")) {
+        return Err(Failure::input(miette!(
+            help = "build it with `--features view`, or leave the option out",
+            "this build of tollway has no `--view`"
+        )));
+    }
     let privilege = Privilege::acquire().map_err(not_set_up)?;
-    let outcome = exec::run(&spec).map_err(not_set_up)?;
+    let outcome = run(over, plan, &spec)?;
 
     let account = Account::new(plan, &spec, &outcome, privilege);
     let drawn = match &over.out {
@@ -49,6 +58,26 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         eprintln!("{warning}");
     }
     Ok(exit_code(&outcome))
+}
+
+/// Runs the program, and shows it to whoever asked for that.
+fn run(over: &Over, plan: &Plan, spec: &Spec) -> Result<Outcome, Failure> {
+    // Before any thread is started, that of the view among them.
+    let signals = Signals::hold();
+    #[cfg(feature = "view")]
+    if let Some(address) = over.view {
+        let (panel, remote) = exec::panel().map_err(not_set_up)?;
+        let view = View::serve(plan, spec, remote, address).map_err(|error| {
+            let help = "leave the address out, or give one like `--view=127.0.0.1:8000`; from another machine, \
+                        `ssh -L 8000:127.0.0.1:8000` leads there";
+            Failure::input(miette!(help = help, "{error}"))
+        })?;
+        eprintln!("view at {}", view.url());
+        return exec::run(spec, &signals, Some(panel)).map_err(not_set_up);
+    }
+    #[cfg(not(feature = "view"))]
+    let _ = (over, plan);
+    exec::run(spec, &signals, None).map_err(not_set_up)
 }
 
 pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {
@@ -85,7 +114,7 @@ fn network(over: &Over) -> Result<Scenario, Failure> {
 }
 
 /// What to run over `plan`.
-fn spec(over: &Over, plan: &tollway_scenario::plan::Plan, program: &[OsString]) -> Result<Spec, Failure> {
+fn spec(over: &Over, plan: &Plan, program: &[OsString]) -> Result<Spec, Failure> {
     let mesh = exec::mesh(plan).map_err(|error| Failure::input(miette!("{error}")))?;
     let find = |name: &str| {
         let at = mesh.nodes.iter().position(|node| node == name).map(|at| at as u32);
@@ -127,7 +156,8 @@ fn spec(over: &Over, plan: &tollway_scenario::plan::Plan, program: &[OsString]) 
         if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
     Ok(Spec {
         mesh,
-        train: exec::longest_train(plan),
+        // Somebody may want to lose single packets, or slow a link down.
+        train: if over.view.is_some() { 0 } else { exec::longest_train(plan) },
         aliases,
         program: program.to_vec(),
         node,

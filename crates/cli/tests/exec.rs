@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[cfg(feature = "view")]
+#[path = "exec/view.rs"]
+mod view;
+
 /// A folder of a test's own, empty.
 fn folder(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec").join(name);

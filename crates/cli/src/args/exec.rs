@@ -1,6 +1,7 @@
 //! `tollway exec` and `tollway shell`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const EXEC_EXAMPLES: &str = "\
@@ -23,6 +24,8 @@ Examples:
       error; standard output has one JSON object.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       What Mahimahi's shells would be.
+  tollway exec --link '20Mbps 20ms' --view -- ./my-client
+      Prints the address of a page with live charts, where sliders change the links under the program.
   tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq
       A scenario's network: every node has a name and an address; its own flows do not run.
 
@@ -78,6 +81,10 @@ pub(crate) struct Over {
     /// Write the program's packets as a pcap file for Wireshark.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Serve a page that shows rates, queues and round trips as they are, with sliders for rate, delay and loss of each link, at a
+    /// port of this machine that is free, or at ADDR; needs a build with the feature `view`.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0")]
+    pub(crate) view: Option<SocketAddr>,
     /// Print no report, only warnings.
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -4,10 +4,11 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use tollway_law::Time;
+use tollway_law::{Rate, Time};
 
 use super::capture::Tap;
 use super::mesh::{FlowRecord, Mesh, MeshSpec, Strays};
+use super::panel::Panel;
 use super::tun::{self, Tun};
 use crate::clock::Clock;
 use crate::emulator::LinkStats;
@@ -26,6 +27,8 @@ pub struct LinkRecord {
     pub held: u64,
     /// The totals at the end of each interval of [`Mesh::INTERVAL`], the queue's figures for the interval.
     pub intervals: Vec<LinkStats>,
+    /// From when on it had which rate, if that was changed on the way.
+    pub rates: Vec<(Time, Rate)>,
 }
 
 /// What the emulator saw.
@@ -57,6 +60,8 @@ pub(crate) struct Bridge {
     /// Readable once the run is over.
     stop: OwnedFd,
     tap: Option<Tap>,
+    /// Who looks on.
+    panel: Option<Panel>,
     clock: Clock,
     sleeper: Sleeper,
     lateness: Lateness,
@@ -67,12 +72,19 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    pub(crate) fn new(spec: &MeshSpec, tuns: Vec<Tun>, stop: OwnedFd, tap: Option<Tap>) -> Bridge {
+    pub(crate) fn new(
+        spec: &MeshSpec,
+        tuns: Vec<Tun>,
+        stop: OwnedFd,
+        tap: Option<Tap>,
+        panel: Option<Panel>,
+    ) -> Bridge {
         Bridge {
             mesh: Mesh::new(spec, tun::VNET_LEN),
             tuns,
             stop,
             tap,
+            panel,
             clock: Clock::starting_at(Time::ZERO),
             sleeper: Sleeper::default(),
             lateness: Lateness::default(),
@@ -92,6 +104,9 @@ impl Bridge {
         let stop = self.stop.try_clone().map_err(Error::Wait)?;
         let mut fds: Vec<PollFd<'_>> = tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)).collect();
         fds.push(PollFd::new(&stop, PollFlags::IN));
+        let wake =
+            self.panel.as_ref().map(|panel| panel.wake.try_clone()).transpose().map_err(Error::Wait)?;
+        fds.extend(wake.as_ref().map(|wake| PollFd::new(wake, PollFlags::IN)));
         let mut buffer = vec![0u8; tun::VNET_LEN + (1 << 16)];
         let mut at_once = false;
         loop {
@@ -112,6 +127,11 @@ impl Bridge {
             if !fds[tuns.len()].revents().is_empty() {
                 break;
             }
+            if fds.get(tuns.len() + 1).is_some_and(|fd| !fd.revents().is_empty())
+                && let Some(panel) = &mut self.panel
+            {
+                panel.apply(self.clock.now(), &mut self.mesh);
+            }
             for (node, tun) in tuns.iter().enumerate() {
                 if fds[node].revents().contains(PollFlags::IN) {
                     at_once |= self.read(node as u32, tun, &mut buffer, &tuns)?;
@@ -127,7 +147,8 @@ impl Bridge {
         for (i, intervals) in intervals.into_iter().enumerate() {
             let total = self.mesh.read_link(elapsed, i);
             let (waits, held) = self.mesh.waits(i);
-            links.push(LinkRecord { total, waits, held, intervals });
+            let rates = self.mesh.rates(i).to_vec();
+            links.push(LinkRecord { total, waits, held, intervals, rates });
         }
         let record = Record {
             elapsed,
@@ -177,9 +198,12 @@ impl Bridge {
     }
 
     fn close_interval(&mut self, at: Time) {
-        for (link, intervals) in self.intervals.iter_mut().enumerate() {
-            intervals.push(self.mesh.read_link(at, link));
+        let totals: Vec<LinkStats> =
+            (0..self.intervals.len()).map(|link| self.mesh.read_link(at, link)).collect();
+        if let Some(panel) = &mut self.panel {
+            panel.tell(at, &self.mesh, &totals);
         }
+        self.intervals.iter_mut().zip(totals).for_each(|(intervals, total)| intervals.push(total));
     }
 }
 

@@ -114,8 +114,9 @@ fn prepare(command: &mut Command, mask: libc::sigset_t) {
     }
 }
 
-/// Signals that would end this process wait here instead, as long as this lives.
-pub(crate) struct Signals {
+/// Signals that would end this process wait here instead, as long as this lives, to be handed on to the program of a
+/// [run](super::run). To be held before any thread is started: others would still be ended.
+pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
@@ -123,7 +124,7 @@ pub(crate) struct Signals {
 impl Signals {
     /// Keeps interrupt, hang-up and termination from this thread and those it starts, and SIGCHLD for waking up.
     #[expect(unsafe_code, reason = "no safe wrapper of the calls on signal sets among our dependencies")]
-    pub(crate) fn hold() -> Signals {
+    pub fn hold() -> Signals {
         // SAFETY: a zeroed set is a valid argument of sigemptyset, which makes it empty; the calls write to these two only.
         unsafe {
             let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());

@@ -15,6 +15,7 @@ use tollway_proto::port::Limit;
 use tollway_proto::{Encoding, Flags, Packet, Stamp};
 
 use super::ip::{self, FiveTuple, Malformed};
+use super::panel::Setting;
 use super::tun;
 use crate::buffers::Buffers;
 use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
@@ -165,6 +166,10 @@ struct Hop {
     link: Link,
     to: u32,
     armed: Time,
+    /// What changes have made of it.
+    setting: Setting,
+    /// From when on it had which rate, if not always the one that its specification says.
+    rates: Vec<(Time, Rate)>,
 }
 
 impl Mesh {
@@ -178,10 +183,11 @@ impl Mesh {
             let seed = spec.seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut emulated = Link::new(link, seed);
             emulated.note_waits();
-            if let Some(losses) = spec.losses.get(i) {
-                emulated.set_losses(losses.clone());
-            }
-            Hop { link: emulated, to: link.to, armed: Time::NEVER }
+            let losses = spec.losses.get(i).cloned().unwrap_or_default();
+            let rate = link.trace.is_none().then_some(link.rate);
+            let setting = Setting { rate, delay: link.delay, loss: together(&losses) };
+            emulated.set_losses(losses);
+            Hop { link: emulated, to: link.to, armed: Time::NEVER, setting, rates: Vec::new() }
         };
         Mesh {
             hops: spec.links.iter().enumerate().map(hop).collect(),
@@ -280,16 +286,34 @@ impl Mesh {
         }
     }
 
+    /// Changes a link at `now`, which no call before was later than; a number that no link has changes nothing.
+    pub(crate) fn change_now(&mut self, now: Time, link: u32, what: LinkChange) {
+        self.handle_timeout(now);
+        if (link as usize) < self.hops.len() {
+            self.change(Change { at: now, link, what });
+        }
+    }
+
     fn change(&mut self, change: Change) {
         let (now, buffers) = (change.at, &mut self.buffers);
-        let link = &mut self.hops[change.link as usize].link;
+        let Hop { link, setting, rates, .. } = &mut self.hops[change.link as usize];
         match change.what {
-            LinkChange::Rate(rate) => link.set_rate(now, rate, buffers),
-            LinkChange::Delay(delay) => link.set_delay(now, delay, buffers),
+            LinkChange::Rate(rate) => {
+                setting.rate = Some(rate);
+                rates.push((now, rate));
+                link.set_rate(now, rate, buffers);
+            }
+            LinkChange::Delay(delay) => {
+                setting.delay = delay;
+                link.set_delay(now, delay, buffers);
+            }
             LinkChange::Capacity(capacity) => link.set_capacity(now, capacity, buffers),
             LinkChange::Limit(limit) => link.set_limit(now, limit, buffers),
             LinkChange::Blackout(on) => link.set_blackout(on),
-            LinkChange::Losses(losses) => link.set_losses(losses),
+            LinkChange::Losses(losses) => {
+                setting.loss = together(&losses);
+                link.set_losses(losses);
+            }
             LinkChange::PriceError(error) => {
                 link.catch_up(now, buffers);
                 if let AnyLink::Fcp(router) = &mut link.port.law {
@@ -352,6 +376,31 @@ impl Mesh {
         let link = &self.hops[link].link;
         let held = link.in_flight() + u64::from(link.port.packets());
         (link.waits().cloned().unwrap_or_default(), held)
+    }
+
+    /// How long packets waited at a link's port together, and how many did.
+    pub(crate) fn waited(&self, link: usize) -> (Time, u64) {
+        self.hops[link].link.waits().map_or((Time::ZERO, 0), |waits| (waits.total(), waits.count()))
+    }
+
+    /// How a link is set now.
+    pub(crate) fn setting(&self, link: usize) -> Setting {
+        self.hops[link].setting
+    }
+
+    /// From when on a link had which rate, if it was changed.
+    pub(crate) fn rates(&self, link: usize) -> &[(Time, Rate)] {
+        &self.hops[link].rates
+    }
+
+    /// Every flow, what is still on its way left out.
+    pub(crate) fn records(&self) -> &[FlowRecord] {
+        &self.flows
+    }
+
+    /// The number of a flow among all.
+    pub(crate) fn number_of(&self, tuple: &FiveTuple) -> Option<u32> {
+        self.known.get(tuple).copied()
     }
 
     /// Every flow, in the order of their first packets, as things stand.
@@ -450,8 +499,13 @@ impl Mesh {
     }
 }
 
+/// The probability that any of them takes a packet that all are meant for.
+fn together(losses: &[Loss]) -> f64 {
+    1.0 - losses.iter().map(|loss| 1.0 - loss.probability).product::<f64>()
+}
+
 /// How XCP's senders write their feedback.
 const FEEDBACK: Feedback = Feedback::Split;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Privilege::acquire`] | the right to make namespaces: root's, or that of a user namespace |
 //! | [`Spec`], [`run`] | a network, a program in it, servers and the host's services |
+//! | [`panel()`] | links seen and changed meanwhile |
 //! | [`clean()`] | what a run that was killed has left behind |
 //! | [`Record`] | what the emulator saw: links, flows, lateness, every drop by its cause |
 
@@ -19,6 +20,7 @@ pub mod ip;
 mod mesh;
 mod namespace;
 mod netlink;
+mod panel;
 mod relay;
 mod tun;
 
@@ -35,15 +37,17 @@ use rustix::event::EventfdFlags;
 use rustix::process::Signal;
 
 pub use bridge::{LinkRecord, Record};
+pub use child::Signals;
 pub use clean::clean;
 pub use ip::FiveTuple;
 pub use mesh::{Change, FlowRecord, LinkChange, Mesh, MeshSpec, Strays, address};
 pub use namespace::Privilege;
+pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, Setting, panel};
 pub use relay::Publish;
 
 use crate::error::Error;
 use bridge::{Bridge, PATIENCE};
-use child::{Running, Signals};
+use child::Running;
 use namespace::Namespace;
 use tun::{Tun, TunSpec};
 
@@ -101,12 +105,11 @@ pub struct Outcome {
     pub capture_missed: u64,
 }
 
-/// Runs a program over a network, until it ends.
+/// Runs a program over a network, until it ends; a `panel`'s other end sees and changes its links meanwhile.
 ///
 /// # Errors
 /// The network can't be set up ([`Error::Namespace`]), or the program not be started ([`Error::Program`]).
-pub fn run(spec: &Spec) -> Result<Outcome, Error> {
-    let signals = Signals::hold();
+pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outcome, Error> {
     let nodes = spec.mesh.nodes.len() as u32;
     let (mut namespaces, mut tuns) = (Vec::new(), Vec::new());
     for node in 0..nodes {
@@ -123,13 +126,13 @@ pub fn run(spec: &Spec) -> Result<Outcome, Error> {
     let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
         .map_err(|error| problem("make an event descriptor")(error.into()))?;
     let stopper = stop.try_clone().map_err(problem("copy a descriptor"))?;
-    let bridge = Bridge::new(&spec.mesh, tuns, stop, tap);
+    let bridge = Bridge::new(&spec.mesh, tuns, stop, tap, panel);
     let emulator = std::thread::Builder::new()
         .name("tollway-links".into())
         .spawn(move || bridge.run())
         .map_err(problem("start a thread"))?;
 
-    let driven = drive(spec, &namespaces, &names, &signals);
+    let driven = drive(spec, &namespaces, &names, signals);
 
     // The interfaces go with the emulator.
     let drops = |namespace: &Namespace| namespace.interfaces().ok().and_then(|table| tun::drops(&table));

@@ -2,6 +2,8 @@
 
 mod share;
 mod text;
+#[cfg(feature = "view")]
+pub mod view;
 
 use std::path::{Path, PathBuf};
 
@@ -102,15 +104,7 @@ impl<'a> Account<'a> {
 
     /// A flow as people name it: with nodes instead of addresses.
     fn name(&self, tuple: &FiveTuple) -> String {
-        let end = |ip, port: u16| {
-            let known = (0..self.spec.mesh.nodes.len() as u32).find(|&node| address(node) == ip);
-            let host =
-                known.map_or_else(|| format!("{ip}"), |node| self.spec.mesh.nodes[node as usize].clone());
-            if port == 0 { host } else { format!("{host}:{port}") }
-        };
-        let (from, to) =
-            (end(tuple.source, tuple.source_port), end(tuple.destination, tuple.destination_port));
-        format!("{} {from} > {to}", tuple.protocol_name())
+        name(&self.spec.mesh.nodes, tuple)
     }
 
     /// Writes `exec.html`, `exec.png`, `links.csv` and `flows.csv` to `folder`, and answers what was written.
@@ -217,8 +211,7 @@ impl<'a> Account<'a> {
     }
 
     fn command(&self) -> String {
-        let words: Vec<_> = self.spec.program.iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ")
+        command(self.spec)
     }
 
     fn ended(&self) -> String {
@@ -383,6 +376,23 @@ fn lateness_json(lateness: &Lateness) -> Value {
         "p50": micros(0.5), "p90": micros(0.9), "p99": micros(0.99), "p999": micros(0.999),
         "max": lateness.max().as_secs_f64() * 1e6,
     })
+}
+
+/// A flow as people name it, `nodes` instead of addresses.
+fn name(nodes: &[String], tuple: &FiveTuple) -> String {
+    let end = |ip, port: u16| {
+        let known = nodes.iter().zip(0..).find(|&(_, node)| address(node) == ip);
+        let host = known.map_or_else(|| format!("{ip}"), |(name, _)| name.clone());
+        if port == 0 { host } else { format!("{host}:{port}") }
+    };
+    let (from, to) = (end(tuple.source, tuple.source_port), end(tuple.destination, tuple.destination_port));
+    format!("{} {from} > {to}", tuple.protocol_name())
+}
+
+/// The program and its arguments.
+fn command(spec: &Spec) -> String {
+    let words: Vec<_> = spec.program.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 fn dropped(stats: &Stats) -> u64 {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tollway_law::Time;
+use tollway_law::{Rate, Time};
 use tollway_scenario::exec::{FlowRecord, Mesh, Outcome, Spec, route};
-use tollway_scenario::plan::Plan;
+use tollway_scenario::plan::{Link, Plan};
 use tollway_theory::{Network, max_min};
 
 /// What a flow got and what it should have got, over the intervals that were all its own.
@@ -48,12 +48,8 @@ pub(super) fn shares(plan: &Plan, spec: &Spec, outcome: &Outcome) -> Vec<Option<
     for (&interval, active) in &intervals {
         let from = Mesh::INTERVAL * u64::from(interval);
         let mut network = Network::new();
-        for link in &plan.links {
-            let until = from + Mesh::INTERVAL;
-            network.link(match &link.trace {
-                Some(trace) => trace.bytes_between(from, until) as f64,
-                None => link.rate.bytes_in(Mesh::INTERVAL),
-            });
+        for (link, record) in plan.links.iter().zip(&outcome.record.links) {
+            network.link(capacity(link, &record.rates, from, from + Mesh::INTERVAL));
         }
         let mut ours = Vec::new();
         for &(i, bytes) in active {
@@ -83,7 +79,43 @@ pub(super) fn shares(plan: &Plan, spec: &Spec, outcome: &Outcome) -> Vec<Option<
     shares
 }
 
+/// Bytes that a link could carry from `from` to `until`, its rate being another from each of `changes` on.
+fn capacity(link: &Link, changes: &[(Time, Rate)], from: Time, until: Time) -> f64 {
+    let first = changes.first().map_or(until, |change| change.0.clamp(from, until));
+    let mut bytes = match &link.trace {
+        Some(trace) => trace.bytes_between(from, first) as f64,
+        None => link.rate.bytes_in(first.saturating_sub(from)),
+    };
+    for (i, &(at, rate)) in changes.iter().enumerate() {
+        let next = changes.get(i + 1).map_or(until, |next| next.0);
+        bytes += rate.bytes_in(next.clamp(from, until).saturating_sub(at.clamp(from, until)));
+    }
+    bytes
+}
+
 /// Whether a flow is more than acknowledgements and a few words.
 fn earnest(flow: &FlowRecord) -> bool {
     flow.delivered_bytes >= 15_000 && 2 * flow.payload_bytes >= flow.delivered_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use tollway_scenario::exec::two_nodes;
+    use tollway_scenario::file::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn a_link_can_carry_what_its_rates_let_it() {
+        let text = two_nodes("10Mbps", None, 1).unwrap();
+        let plan = Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone();
+        let ms = Time::from_millis;
+        let changes = [(ms(50), Rate::from_mbps(2.0)), (ms(90), Rate::from_mbps(4.0))];
+        let carried = |changes, from, until| capacity(&plan.links[0], changes, ms(from), ms(until)).round();
+        assert_eq!(carried(&[], 0, 100), 125_000.0);
+        // 50 ms of 10 Mb/s, 40 of 2 and 10 of 4.
+        assert_eq!(carried(&changes, 0, 100), 77_500.0);
+        assert_eq!(carried(&changes, 60, 80), 5_000.0);
+        assert_eq!(carried(&changes, 200, 300), 50_000.0);
+    }
 }

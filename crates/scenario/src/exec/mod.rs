@@ -12,10 +12,11 @@ use tollway_net::exec::MeshSpec;
 
 pub use mahimahi::chain;
 pub use tollway_net::exec::{
-    Change, Ended, FiveTuple, FlowRecord, LinkChange, LinkRecord, Mesh, Outcome, Privilege, Publish, Record,
-    Spec, Strays, address, clean, run,
+    Change, Ended, FiveTuple, FlowMoment, FlowRecord, LinkChange, LinkMoment, LinkRecord, Mesh, Moment,
+    Outcome, Panel, Privilege, Publish, Record, Remote, Setting, Signals, Spec, Strays, address, clean,
+    panel, run,
 };
-pub use tollway_net::{Error, Lateness, LinkStats};
+pub use tollway_net::{Error, Lateness, LinkStats, Loss, Only};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;

@@ -21,7 +21,7 @@ fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
 }
 
 /// Three nodes in a row, 8 Mb/s and 5 and 10 ms apart.
-fn row() -> MeshSpec {
+pub(in crate::exec) fn row() -> MeshSpec {
     MeshSpec {
         nodes: ["a", "r", "b"].map(String::from).to_vec(),
         links: vec![link(0, 1, 5), link(1, 2, 10), link(2, 1, 10), link(1, 0, 5)],
