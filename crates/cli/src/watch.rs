@@ -199,15 +199,14 @@ mod screen {
         if key.kind == KeyEventKind::Release {
             return Ok(());
         }
+        let ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+        if ctrl_c && interrupted.swap(true, Ordering::Relaxed) {
+            // The second time ends the program at once, as without a screen.
+            drop(Restore);
+            std::process::exit(130);
+        }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => interrupted.store(true, Ordering::Relaxed),
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                // The second time ends the program at once, as without a screen.
-                if interrupted.swap(true, Ordering::Relaxed) {
-                    drop(Restore);
-                    std::process::exit(130);
-                }
-            }
             KeyCode::Tab | KeyCode::Right => *view = View { run: (view.run + 1) % runs.len(), scroll: 0 },
             KeyCode::BackTab | KeyCode::Left => {
                 *view = View { run: (view.run + runs.len() - 1) % runs.len(), scroll: 0 };

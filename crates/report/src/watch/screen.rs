@@ -1,4 +1,4 @@
-//! A [`Scene`] on a terminal.
+//! A [`Scene`](super::Scene) on a terminal.
 
 use std::collections::VecDeque;
 
@@ -137,10 +137,8 @@ fn warning(on: bool) -> Style {
 /// Ten eighths of blocks and the percentage.
 fn meter(share: f64) -> Line<'static> {
     let eighths = (share.clamp(0.0, 1.0) * 80.0) as usize;
-    let mut bar = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
-        bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8 - 1]);
-    }
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    let bar = "█".repeat(eighths / 8) + rest;
     Line::from(vec![
         Span::styled(format!("{bar:<10}"), Color::Cyan),
         Span::raw(format!(" {:>5.1} %", share * 100.0)),
