@@ -175,3 +175,23 @@ fn strangers_are_counted_and_change_nothing() {
     assert!(network.counters().strangers > 0 && network.counters().senseless == 0);
     network.settle().unwrap();
 }
+
+#[test]
+fn the_clock_leaves_out_what_the_only_thread_stood_still() {
+    if !sockets() {
+        return;
+    }
+    let left_out = |threads| {
+        let mut network = path(false, threads);
+        flow(&mut network, false, 10_000);
+        network.run_until(Time::from_millis(20)).unwrap();
+        // Nothing runs meanwhile, and nobody asked for that.
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        network.run_until(Time::from_millis(40)).unwrap();
+        accounted(&mut network);
+        network.punctuality().standstills.total()
+    };
+    assert!(left_out(1) >= Time::from_millis(50));
+    // Where others went on, it is lateness.
+    assert_eq!(left_out(2), Time::ZERO);
+}
