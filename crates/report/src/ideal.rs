@@ -25,10 +25,11 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
     for phase in instants.windows(2) {
         state.advance(plan, phase[0]);
         let active: Vec<usize> = active(plan, phase[0], phase[1]).collect();
-        let network = Network {
+        let mut network = Network {
             capacities: state.capacities(plan, phase[0]),
             flows: active.iter().map(|&i| state.flow(plan, i)).collect(),
         };
+        make_room_for_acks(plan, &active, &mut network);
         let Ok(rates) = max_min(&network) else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
         for (&i, rate) in active.iter().zip(rates) {
@@ -131,7 +132,31 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
         }
     }
     let owners = state.owners(plan, &lanes);
+    let flows: Vec<usize> = lanes.iter().map(|lane| lane.flow).collect();
+    make_room_for_acks(plan, &flows, &mut network);
     Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners })
+}
+
+/// Takes off links that carry data what the acknowledgements of data the other way need there, `flows[f]` of the plan being flow f of
+/// the network: about what they need if rates are max–min fair, which on a full link is the same for any fairness. A flow with
+/// data in both directions acknowledges with its data.
+fn make_room_for_acks(plan: &Plan, flows: &[usize], network: &mut Network) {
+    let mut carries = vec![false; network.capacities.len()];
+    network.flows.iter().flat_map(|flow| &flow.links).for_each(|&l| carries[l] = true);
+    let alone = |i: usize| !plan.transports[plan.flows[i].transport.0 as usize].both_ways;
+    let back = |i: usize| plan.flows[i].path.back.iter().map(|link| link.0 as usize);
+    if !flows.iter().any(|&i| alone(i) && back(i).any(|l| carries[l])) {
+        return;
+    }
+    let Ok(rates) = max_min(network) else { return };
+    for (&i, rate) in flows.iter().zip(rates).filter(|&(&i, _)| alone(i)) {
+        let transport = &plan.transports[plan.flows[i].transport.0 as usize];
+        let acks = if transport.delayed_ack.is_some() { 0.5 } else { 1.0 };
+        let part = acks * f64::from(transport.ack_size) / f64::from(transport.packet_size);
+        for l in back(i).filter(|&l| carries[l]) {
+            network.capacities[l] = (network.capacities[l] - rate * part).max(0.0);
+        }
+    }
 }
 
 /// What packets get of each link's bits a second at the start of the run, framing and cross-traffic taken off.

@@ -24,6 +24,11 @@ impl Files {
         Files { folder: folder.to_owned(), first: sources as u32, read: Vec::new(), notes: Vec::new() }
     }
 
+    /// Whether there is a file `name`.
+    pub(crate) fn has_file(&self, name: &str) -> bool {
+        self.folder.join(name).is_file()
+    }
+
     /// The text of the file `name`, which `at` names, and its number among the sources; or a mistake.
     pub(crate) fn text(&mut self, name: &str, at: At, mistakes: &mut Mistakes) -> Option<(u32, Arc<str>)> {
         let path = self.folder.join(name);

@@ -12,23 +12,32 @@ use super::reader::Reader;
 use super::tree::{Entry, Node, Setter, Table, Value};
 use crate::import::{Graph, graphml, unique, word};
 
-/// Puts the network that `[topology]` names, if there is one, under the tree's own nodes and links.
-pub(crate) fn expand(tree: &mut Table, files: &mut Files, sources: &Sources, mistakes: &mut Mistakes) {
-    let Some(entry) = tree.get("topology") else { return };
+/// Puts the network that `[topology]` names, if there is one, under the tree's own nodes and links. `None` if there is one, but not
+/// to be had: what the rest of the scenario says of nodes and links can't be judged then.
+pub(crate) fn expand(
+    tree: &mut Table,
+    files: &mut Files,
+    sources: &Sources,
+    mistakes: &mut Mistakes,
+) -> Option<()> {
+    let Some(entry) = tree.get("topology") else { return Some(()) };
     let topology = Reader::new(&keys::TOPOLOGY, tree.table("topology"), entry.at);
-    let Some(name) = topology.text("file") else { return };
-    let at = topology.at("file");
-    let Some((source, text)) = files.text(&name, at, mistakes) else { return };
+    let Some(first) = topology.text("file") else { return Some(()) };
+    let (key, name) = match topology.text("fallback") {
+        Some(other) if !files.has_file(&first) && files.has_file(&other) => ("fallback", other),
+        _ => ("file", first),
+    };
+    let (source, text) = files.text(&name, topology.at(key), mistakes)?;
     let graph = match graphml(&text) {
         Ok(graph) => graph,
         Err(error) => {
             mistakes.add(place(source, &error.span), error.message, "here").help(error.help);
-            return;
+            return None;
         }
     };
     let mut import = Import { graph: &graph, topology, source, file: &name, notes: Vec::new() };
     let names = import.names();
-    let Some(links) = import.links(&names, sources, mistakes) else { return };
+    let links = import.links(&names, sources, mistakes)?;
     let nodes = names.iter().zip(&graph.nodes).map(|(name, node)| {
         let at = place(source, &node.span);
         entry_of(name, at, Value::Table(Table::default()))
@@ -49,6 +58,7 @@ pub(crate) fn expand(tree: &mut Table, files: &mut Files, sources: &Sources, mis
     tree.0.push(entry_of("node", at, Value::Table(nodes)));
     tree.0.push(entry_of("link", at, Value::Table(links)));
     Setter { sources, mistakes }.overlay(tree, &keys::TOP, &over);
+    Some(())
 }
 
 /// An import under way.

@@ -126,6 +126,7 @@ const CASES: &[Case] = cases! {
     "link.from": [] "link.last.from=q",
     "link.to": [] "link.mid.to=d",
     "topology.file": [] + topology!(); "topology.file=tests/data/chain.graphml",
+    "topology.fallback": ["topology.file=tests/data/none.graphml", "topology.fallback=tests/data/towns.graphml"] + topology!(); "topology.fallback=tests/data/chain.graphml",
     "topology.rate": [] + topology!(); "topology.rate=3Mbps",
     "topology.delay": [] + topology!(); "topology.delay=9ms",
     "topology.delay-per-km": [] + topology!(); "topology.delay-per-km=20us",

@@ -1,4 +1,5 @@
-//! What short flows take back when they go does not make a link cheap for those who stay.
+//! What counts as income of a link: what short flows take back when they go does not make it cheap for those who stay, and what flows
+//! pay elsewhere does not make it dear.
 
 use tollway_scenario::run::DigestMode;
 
@@ -43,4 +44,63 @@ fn a_long_flow_among_many_short_ones_fills_no_queue() {
         assert!(outcome.peak < 500.0, "{seed}: {} packets", outcome.peak);
         assert!(outcome.used > 0.85 && outcome.drops == 0, "{seed}: {}", outcome.used);
     }
+}
+
+/// A flow of half a millisecond, and five of a tenth of a second that pay nearly all they have on a small link further on.
+const NEIGHBOURS: &str = r#"
+name = "neighbours"
+duration = "5 s"
+
+[measure]
+warmup = "3 s"
+
+[node.a]
+[node.b]
+[node.c]
+[node.d]
+
+[link.up]
+from = "d"
+to = "a"
+rate = "50 Mbps"
+delay = "25 ms"
+limit = "1 BDP"
+law = "fcp"
+
+[link.b]
+from = "a"
+to = "b"
+rate = "500 Mbps"
+delay = "0.27 ms"
+limit = "100 packets"
+law = "fcp"
+
+[link.far]
+from = "b"
+to = "c"
+rate = "5 Mbps"
+delay = "25 ms"
+limit = "1 BDP"
+law = "fcp"
+
+[flow.short]
+from = "a"
+to = "b"
+law = "fcp"
+start = "2 s"
+
+[flow.long]
+from = "d"
+to = "c"
+count = 5
+law = "fcp"
+start = { random = "1 s" }
+"#;
+
+/// With a history of but a few mean round trips the link took the far one's price for its own, and a fifth of it was used.
+#[test]
+fn flows_with_long_round_trips_pay_a_link_its_own_price() {
+    let scenario = parse(NEIGHBOURS, &[]);
+    let outcome = Outcome::of("", &finish(&scenario.variants()[0].plan, DigestMode::Results));
+    assert!(outcome.used > 0.95, "{}", outcome.used);
 }

@@ -1,8 +1,53 @@
 //! The prices of the past.
 
-/// What a link said at each time, in slots of 1/64 to 1/32 of a round trip, over some 16 round trips or more.
+/// What a link said at each time: in slots of 1/64 to 1/32 of a round trip over the last 16 round trips or more, and in slots sixteen times
+/// as long over sixteen times as much, twice. A flow's own round trip may be thousands of times the mean on a link, which those that go
+/// the shortest way and send the most make.
 #[derive(Clone, Debug)]
 pub(super) struct History {
+    levels: [Level; LEVELS],
+}
+
+impl History {
+    pub(super) fn new(rtt: u64, price: f64) -> History {
+        let shift = slot_shift(rtt);
+        History { levels: std::array::from_fn(|k| Level::new(shift + COARSER * k as u32, price)) }
+    }
+
+    /// The price is `price` from `now` ns on.
+    #[inline]
+    pub(super) fn note(&mut self, now: u64, price: f64) {
+        let [fine, coarse @ ..] = &mut self.levels;
+        if fine.note(now, price) {
+            for level in coarse {
+                level.note(now, price);
+            }
+        }
+    }
+
+    /// The price at `then` ns; `None` if that is too long ago. Within a slot the price may have gone from one value to
+    /// another: the greater is answered, and the balance that the packet states is the finer of the two bounds.
+    #[inline]
+    pub(super) fn at(&self, then: u64) -> Option<f64> {
+        let [fine, coarse @ ..] = &self.levels;
+        fine.at(then).or_else(|| coarse.iter().find_map(|level| level.at(then)))
+    }
+
+    /// A round trip now takes `rtt` ns.
+    #[inline]
+    pub(super) fn set_rtt(&mut self, rtt: u64) {
+        let shift = slot_shift(rtt);
+        if shift != self.levels[0].shift {
+            for (k, level) in self.levels.iter_mut().enumerate() {
+                level.rescale(shift + COARSER * k as u32);
+            }
+        }
+    }
+}
+
+/// What a link said at each time, in [`SLOTS`] slots.
+#[derive(Clone, Debug)]
+struct Level {
     /// The last price of each slot.
     prices: Box<[f64; SLOTS]>,
     /// A slot is 2^`shift` ns long.
@@ -12,19 +57,21 @@ pub(super) struct History {
     first: u64,
 }
 
-impl History {
-    pub(super) fn new(rtt: u64, price: f64) -> History {
-        History { prices: Box::new([price; SLOTS]), shift: slot_shift(rtt), at: 0, first: 0 }
+impl Level {
+    fn new(shift: u32, price: f64) -> Level {
+        Level { prices: Box::new([price; SLOTS]), shift, at: 0, first: 0 }
     }
 
-    /// The price is `price` from `now` ns on.
+    /// The price is `price` from `now` ns on; answers whether a slot begins with it.
     #[inline]
-    pub(super) fn note(&mut self, now: u64, price: f64) {
+    fn note(&mut self, now: u64, price: f64) -> bool {
         let slot = now >> self.shift;
-        if slot > self.at {
+        let fresh = slot > self.at;
+        if fresh {
             self.turn(slot);
         }
         self.prices[self.at as usize % SLOTS] = price;
+        fresh
     }
 
     /// Slots in which nothing was said have the price before them.
@@ -38,10 +85,9 @@ impl History {
         self.first = self.first.max((slot + 1).saturating_sub(SLOTS as u64));
     }
 
-    /// The price at `then` ns; `None` if that is too long ago. Within a slot the price may have gone from one value to
-    /// another: the greater is answered, and the balance that the packet states is the finer of the two bounds.
+    /// The greater price of the slot of `then` and the one before; `None` before the first.
     #[inline]
-    pub(super) fn at(&self, then: u64) -> Option<f64> {
+    fn at(&self, then: u64) -> Option<f64> {
         let slot = then >> self.shift;
         if slot > self.at {
             return Some(self.prices[self.at as usize % SLOTS]);
@@ -51,15 +97,6 @@ impl History {
         }
         let before = if slot > self.first { slot - 1 } else { slot };
         Some(self.prices[slot as usize % SLOTS].max(self.prices[before as usize % SLOTS]))
-    }
-
-    /// A round trip now takes `rtt` ns.
-    #[inline]
-    pub(super) fn set_rtt(&mut self, rtt: u64) {
-        let shift = slot_shift(rtt);
-        if shift != self.shift {
-            self.rescale(shift);
-        }
     }
 
     #[cold]
@@ -81,6 +118,9 @@ fn slot_shift(rtt: u64) -> u32 {
 }
 
 const SLOTS: usize = 1024;
+const LEVELS: usize = 3;
+/// A level's slots are 2^`COARSER` times as long as those of the one before.
+const COARSER: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -103,10 +143,27 @@ mod tests {
         assert_eq!(history.at(100 * MS), Some(2.0));
         assert_eq!(history.at(160 * MS), Some(4.0));
         history.note(100_000 * MS, 5.0);
-        assert_eq!(history.at(160 * MS), None);
+        // Long ago for the finest level only.
+        assert_eq!(history.at(160 * MS), Some(4.0));
         assert_eq!(history.at(99_900 * MS), Some(4.0));
         history.set_rtt(300 * MS);
         assert_eq!(history.at(99_900 * MS), Some(4.0));
         assert_eq!(history.at(100_000 * MS), Some(5.0));
+    }
+
+    /// On a link whose mean is half a millisecond a flow of 200 ms pays what the link said 200 ms ago.
+    #[test]
+    fn knows_the_price_of_a_long_round_trip_ago() {
+        let mut history = History::new(MS / 2, 0.0);
+        let said = |ms: u64| ms as f64;
+        for ms in 0..10_000 {
+            history.note(ms * MS, said(ms));
+        }
+        for age in [1, 10, 100, 200, 1000] {
+            let then = 9_999 - age;
+            let error = history.at(then * MS).unwrap() - said(then);
+            assert!(error.abs() <= 1.0 + age as f64 / 16.0, "{error} after {age} ms");
+        }
+        assert_eq!(History::new(MS / 2, 1.0).at(0), Some(1.0));
     }
 }

@@ -11,6 +11,7 @@ pub(crate) static TOPOLOGY: Section = Section {
            each edge a `[link.FROM-TO]` of both directions. What the file says of these names itself goes on top.",
     parts: &[&[
         key("file", Kind::Text, Must, "The GraphML file, relative to the scenario's folder."),
+        key("fallback", Kind::Text, Else("none"), "Another such file, read if there is no `file`."),
         key("rate", Kind::Rate, Else("every edge says its own"), "Rate of the edges that say none."),
         key(
             "delay-per-km",
