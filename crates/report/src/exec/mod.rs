@@ -316,6 +316,7 @@ impl Serialize for Account<'_> {
             "flows": flows,
             "jain": self.jain(),
             "strays": {"not_ipv4": record.strays.not_ipv4, "malformed": record.strays.malformed, "no_such_address": record.strays.no_such_address, "no_route": record.strays.no_route},
+            "outside": self.spec.mesh.outside.map(|node| &self.spec.mesh.nodes[node as usize]),
             "kernel_drops": (0..self.spec.mesh.nodes.len()).map(drops).collect::<Vec<_>>(),
             "refused_by_kernel": record.refused,
             "capture_missed": self.outcome.capture_missed,
