@@ -252,6 +252,7 @@ impl LinkAccount<'_> {
             dropped: 0,
             lost_before: 0,
             lost_after: 0,
+            metered: 0,
             marks: 0,
             queue_byte_ns: 0,
             queue_packet_ns: 0,
