@@ -1,6 +1,7 @@
 # make demo    build the command and run the quickstart: a table, a page and a picture
 # make test    every test, every claim
 # make check   format, lints, docs
+# make soak    an hour of random faults on real packets, a million mutated datagrams at each socket (SOAK=600: ten minutes)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
 # make bench   ours beside ns-2 and ns-3, where they are installed
 
@@ -9,7 +10,7 @@ TOLLWAY = target/release/tollway
 # What the light build leaves out and checks and tests have in.
 FEATURES = tollway/watch,tollway/metrics,tollway/view
 
-.PHONY: demo test check build fuzz bench docs clean
+.PHONY: demo test check build soak fuzz bench docs clean
 
 demo: build
 	$(TOLLWAY) run scenarios/quickstart.toml --out out/quickstart
@@ -30,6 +31,12 @@ check:
 
 docs:
 	mdbook build docs
+
+SOAK ?= 3600
+
+soak: build
+	TOLLWAY_SOAK_SECONDS=$(SOAK) TOLLWAY_DATAGRAMS=1000000 \
+		$(CARGO) test --release --workspace --locked --features $(FEATURES) --test soak --test host --test loopback --test processes -- --nocapture
 
 fuzz:
 	./fuzz/run.sh 60

@@ -207,6 +207,18 @@ pub(crate) struct Run {
     /// What runs the packets: the simulator, or real datagrams on loopback, in real time.
     #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
     pub(crate) engine: Engine,
+    /// Be this node of the scenario and no other, with --engine live: each is a process of its own, here or elsewhere.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// Where a node's process is reached. May be given several times.
+    #[arg(long, value_name = "NODE=IP:PORT", requires = "node")]
+    pub(crate) at: Vec<String>,
+    /// Nodes without --at are at ports of 127.0.0.1 from this one on, in the file's order.
+    #[arg(long, value_name = "FIRST", requires = "node")]
+    pub(crate) ports: Option<u16>,
+    /// Give up a flow of this node of which nothing new has come for so long.
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "node")]
+    pub(crate) patience: String,
     /// How many variants run at once; 0 means as many as there are processors. Live they run one after the other.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,

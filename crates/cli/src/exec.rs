@@ -115,7 +115,7 @@ fn network(over: &Over) -> Result<Scenario, Failure> {
 
 /// What to run over `plan`.
 fn spec(over: &Over, plan: &Plan, program: &[OsString]) -> Result<Spec, Failure> {
-    let mesh = exec::mesh(plan).map_err(|error| Failure::input(miette!("{error}")))?;
+    let mut mesh = exec::mesh(plan).map_err(|error| Failure::input(miette!("{error}")))?;
     let find = |name: &str| {
         let at = mesh.nodes.iter().position(|node| node == name).map(|at| at as u32);
         let known = mesh.nodes.join(", ");
@@ -151,9 +151,27 @@ fn spec(over: &Over, plan: &Plan, program: &[OsString]) -> Result<Spec, Failure>
             text => published.push(publish(text, other, &find)?),
         }
     }
+    let outside = match over.outside.as_deref() {
+        None => None,
+        Some("") if in_words || mesh.nodes.len() == 2 => Some(other),
+        Some("") => {
+            return Err(Failure::input(miette!(
+                help = "write it like `--outside=NODE`",
+                "`--outside` does not say behind which node of the file the world is"
+            )));
+        }
+        Some(name) => Some(find(name)?),
+    };
+    if outside == Some(node) {
+        return Err(Failure::input(miette!(
+            help = "name another node; without a network between, `tollway` is not needed",
+            "`--outside` is at the program's own node"
+        )));
+    }
     let timeout = over.timeout.as_deref().map(span).transpose()?;
     let aliases =
         if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
+    mesh.outside = outside;
     Ok(Spec {
         mesh,
         // Somebody may want to lose single packets, or slow a link down.

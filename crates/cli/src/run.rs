@@ -1,5 +1,6 @@
 //! `tollway run`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{Capture, DigestMode, LiveInfo, Watch, variant_path};
+use tollway_scenario::plan::Plan;
+use tollway_scenario::run::{Capture, DigestMode, Hosting, LiveInfo, Part, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Engine, Format, Run};
@@ -45,6 +47,15 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         )));
     }
 
+    let hosting = hosting(args, plan)?;
+    if scenario.variants().len() > 1 && hosting != Hosting::Loopback {
+        return Err(Failure::input(miette::miette!(
+            help = "leave one, with `--set`, or a file of its own",
+            "the file has {} variants, and a node that is a process of its own runs one",
+            scenario.variants().len()
+        )));
+    }
+
     let capture =
         args.pcap.clone().map(|path| Capture { links: args.pcap_link.clone(), ..Capture::new(path) });
     if let Some(capture) = &capture {
@@ -63,6 +74,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         parquet: args.format.contains(&Format::Parquet),
         jobs: args.jobs,
         engine: args.engine.into(),
+        hosting,
         digest: match args.digest {
             Digest::Results => DigestMode::Results,
             Digest::Packets => DigestMode::Packets,
@@ -117,11 +129,54 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         }
     }
     warn_if_late(&runs);
+    let broken = runs.iter().filter_map(|ran| ran.info.live.as_ref()).flat_map(|live| &live.broken);
+    let broken = broken.inspect(|broken| eprintln!("error: {broken}")).count();
     if interrupted.load(Ordering::Relaxed) {
         eprintln!("interrupted: these are the results up to there");
         return Ok(ExitCode::from(130));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Who runs the nodes.
+fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
+    let Some(name) = &args.node else { return Ok(Hosting::Loopback) };
+    let input = |help: String, message: String| Failure::input(miette::miette!(help = help, "{message}"));
+    if args.engine != Engine::Live {
+        return Err(input("add `--engine live`".into(), "`--node` is for real packets".into()));
+    }
+    let find = |name: &str| {
+        let known = || plan.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
+        let at = plan.nodes.iter().position(|node| node.name == name);
+        at.ok_or_else(|| input(format!("there are {}", known()), format!("there is no node `{name}`")))
+    };
+    let mut at: Vec<Option<SocketAddr>> = vec![None; plan.nodes.len()];
+    if let Some(first) = args.ports {
+        for (i, place) in at.iter_mut().enumerate() {
+            let port = u16::try_from(usize::from(first) + i).ok();
+            *place = port.map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+    }
+    for text in &args.at {
+        let parts = text.split_once('=').and_then(|(name, addr)| Some((name, addr.parse().ok()?)));
+        let Some((name, addr)) = parts else {
+            let help = "write it like `--at r=192.0.2.1:7000`";
+            return Err(input(help.into(), format!("`--at {text}` names no node and address")));
+        };
+        at[find(name)?] = Some(addr);
+    }
+    let node = find(name)?;
+    let placed: Vec<SocketAddr> = at.iter().flatten().copied().collect();
+    if placed.len() < at.len() {
+        let missing = at.iter().zip(&plan.nodes).find(|(at, _)| at.is_none());
+        let name = missing.map_or("", |(_, node)| node.name.as_str());
+        let help = format!("add `--at {name}=IP:PORT`, or `--ports 7000` for all of them on this machine");
+        return Err(input(help, format!("nobody says where node `{name}` is reached")));
+    }
+    let patience = args.patience.parse();
+    let patience = patience
+        .map_err(|error| input("write it like `--patience 10s`".into(), format!("`--patience`: {error}")))?;
+    Ok(Hosting::Processes(Part { node, at: placed, patience }))
 }
 
 /// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.

@@ -7,18 +7,25 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
+#[path = "exec/outside.rs"]
+mod outside;
+#[path = "exec/programs.rs"]
+mod programs;
+#[path = "exec/servers.rs"]
+mod servers;
 #[cfg(feature = "view")]
 #[path = "exec/view.rs"]
 mod view;
+
+use servers::{serve, serve_names};
 
 /// A folder of a test's own, empty.
 fn folder(name: &str) -> PathBuf {
@@ -48,55 +55,6 @@ fn namespaces() -> bool {
     output.status.success()
 }
 
-/// Serves on loopback: a line with a number is answered with so many bytes, anything else is sent back. Answers the port.
-fn serve() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(stream));
-        }
-    });
-    port
-}
-
-fn answer(mut stream: TcpStream) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut line = String::new();
-    let _ = stream.set_nodelay(true);
-    while reader.read_line(&mut line).is_ok_and(|len| len > 0) {
-        match line.trim().parse::<u64>() {
-            Ok(mut left) => {
-                let chunk = vec![b'x'; 1 << 16];
-                while left > 0 {
-                    let len = left.min(chunk.len() as u64) as usize;
-                    if stream.write_all(&chunk[..len]).is_err() {
-                        return;
-                    }
-                    left -= len as u64;
-                }
-            }
-            Err(_) => {
-                let _ = stream.write_all(line.as_bytes());
-            }
-        }
-        line.clear();
-    }
-}
-
-/// Sends datagrams back. Answers the port.
-fn serve_datagrams() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = socket.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 2048];
-        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-            let _ = socket.send_to(&buffer[..len], from);
-        }
-    });
-    port
-}
-
 /// What a program in a network does: not a test, but what this executable is when a test starts it inside.
 #[test]
 fn role() {
@@ -104,87 +62,14 @@ fn role() {
     let words: Vec<&str> = role.split_whitespace().collect();
     let number = |i: usize| words[i].parse::<u64>().unwrap();
     let said = match words[0] {
-        "download" => download(number(1) as u16, number(2)),
-        "share" => share(number(1) as u16, number(2) as usize, number(3)),
-        "ping-pong" => ping_pong(number(1) as u16, number(2) as u16),
+        "download" => programs::download(words[1], number(2)),
+        "share" => programs::share(number(1) as u16, number(2) as usize, number(3)),
+        "ping-pong" => programs::ping_pong(number(1) as u16, number(2) as u16),
+        "outside" => outside::host(),
+        "abroad" => outside::abroad(number(1) as u16),
         _ => panic!("{role}"),
     };
     fs::write(std::env::var("EXEC_SAYS").unwrap(), said).unwrap();
-}
-
-fn ask(host: &str, port: u16, bytes: u64) -> TcpStream {
-    let mut stream = TcpStream::connect((host, port)).unwrap();
-    stream.write_all(format!("{bytes}\n").as_bytes()).unwrap();
-    stream
-}
-
-/// The rate of the last three quarters of a download, Mb/s.
-fn download(port: u16, bytes: u64) -> String {
-    let mut stream = ask("server", port, bytes);
-    let mut buffer = vec![0; 1 << 16];
-    let (mut got, mut quarter) = (0u64, None);
-    while got < bytes {
-        let len = stream.read(&mut buffer).unwrap();
-        assert!(len > 0, "the connection ended early");
-        got += len as u64;
-        if got >= bytes / 4 {
-            quarter.get_or_insert((got, Instant::now()));
-        }
-    }
-    let (before, since) = quarter.unwrap();
-    format!("mbps={}", (got - before) as f64 * 8e-6 / since.elapsed().as_secs_f64())
-}
-
-/// What each of several downloads at a time gets after a third of the time, Mb/s.
-fn share(port: u16, flows: usize, seconds: u64) -> String {
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let begin = Instant::now() + Duration::from_secs(seconds) / 3;
-    let count = move |i: usize| {
-        let mut stream = ask(&format!("s.{}", i + 1), port, 1 << 40);
-        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-        let (mut buffer, mut got) = (vec![0; 1 << 16], 0);
-        while Instant::now() < end {
-            let len = stream.read(&mut buffer).unwrap_or(0);
-            if Instant::now() >= begin {
-                got += len;
-            }
-        }
-        got as f64 * 8e-6 / (end - begin).as_secs_f64()
-    };
-    let threads: Vec<_> = (0..flows).map(|i| std::thread::spawn(move || count(i))).collect();
-    let rates =
-        threads.into_iter().enumerate().map(|(i, thread)| format!("flow{i}={}", thread.join().unwrap()));
-    rates.collect::<Vec<_>>().join("\n")
-}
-
-/// Median round trips of a line over TCP and of a datagram, ms.
-fn ping_pong(tcp: u16, udp: u16) -> String {
-    let mut stream = TcpStream::connect(("server", tcp)).unwrap();
-    stream.set_nodelay(true).unwrap();
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    socket.connect(("server", udp)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let median = |trip: &mut dyn FnMut()| {
-        let mut times: Vec<f64> = (0..31)
-            .map(|_| {
-                let sent = Instant::now();
-                trip();
-                sent.elapsed().as_secs_f64() * 1e3
-            })
-            .collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    };
-    let mut buffer = [0; 64];
-    let line = median(&mut || {
-        stream.write_all(b"ping\n").unwrap();
-        stream.read_exact(&mut buffer[..5]).unwrap();
-    });
-    let datagram = median(&mut || {
-        socket.send(b"a question like a resolver's").unwrap();
-        socket.recv(&mut buffer).unwrap();
-    });
-    format!("tcp={line}\nudp={datagram}")
 }
 
 /// What a role said, and what `tollway` said of it.
@@ -233,10 +118,15 @@ impl Ran {
 
 /// Runs this executable in `role` over a network.
 fn exec(name: &str, network: &[&str], role: &str) -> Ran {
-    let says = folder(name).join("said");
     let me = std::env::current_exe().unwrap();
     let program = [me.to_str().unwrap(), "--exact", "role", "--nocapture"];
-    let arguments = [&["exec", "--json"], network, &["--"], &program].concat();
+    exec_program(name, network, role, &program)
+}
+
+/// Runs a program over a network; what it says, as `key=value` in lines, goes to the file that `EXEC_SAYS` names.
+fn exec_program(name: &str, network: &[&str], role: &str, program: &[&str]) -> Ran {
+    let says = folder(name).join("said");
+    let arguments = [&["exec", "--json"], network, &["--"], program].concat();
     let output = tollway(&arguments).env("EXEC_ROLE", role).env("EXEC_SAYS", &says).output().unwrap();
     assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
     let said = fs::read_to_string(says).unwrap();
@@ -313,124 +203,6 @@ fn names_resolve_inside_and_nothing_leads_outside() {
 }
 
 #[test]
-fn downloads_get_the_rate_that_the_link_has() {
-    if !namespaces() {
-        return;
-    }
-    let port = serve();
-    let trace = trace(&folder("trace-file"), 50);
-    let published = port.to_string();
-    for (name, link) in [
-        ("fifo", "200Mbps 2ms".to_owned()),
-        ("fq", "200Mbps 2ms fq_codel".to_owned()),
-        ("trace", format!("trace={} 2ms", trace.display())),
-    ] {
-        let network = ["--link", &link, "--link-up", "200Mbps", "--publish", &published];
-        let ran = exec(name, &network, &format!("download {port} 100000000"));
-        let down = ran.link("down");
-        assert!(down["sent_bytes"].as_u64().unwrap() > 100_000_000);
-        let best = down["best_second_mbps"].as_f64().unwrap();
-        assert!(best < 200.0 * 1.002, "{name}: {best} Mb/s on a link of 200");
-        if ran.punctual(&format!("the rate of a download by {name}")) {
-            within(best, 200.0, 0.02, name);
-            // What TCP makes of it: 1448 bytes of payload in each packet of 1500.
-            within(ran.said["mbps"], 200.0 * 1448.0 / 1500.0, if name == "fq" { 0.06 } else { 0.02 }, name);
-        }
-    }
-}
-
-#[test]
-fn round_trips_take_what_the_link_takes() {
-    if !namespaces() {
-        return;
-    }
-    let (tcp, udp) = (serve(), serve_datagrams());
-    let trace = trace(&folder("ping-trace-file"), 50);
-    for (name, link) in [
-        ("ping-fifo", "100Mbps 10ms".to_owned()),
-        ("ping-fq", "100Mbps 10ms fq_codel".to_owned()),
-        ("ping-trace", format!("trace={} 10ms", trace.display())),
-    ] {
-        let ports = (tcp.to_string(), format!("{udp}/udp"));
-        let network = ["--link", &link, "--link-up", "100Mbps", "--publish", &ports.0, "--publish", &ports.1];
-        let ran = exec(name, &network, &format!("ping-pong {tcp} {udp}"));
-        // By a recording a packet waits for the next whole millisecond.
-        let most = if name == "ping-trace" { 21.5 } else { 20.5 };
-        for protocol in ["tcp", "udp"] {
-            let took = ran.said[protocol];
-            assert!(took >= 20.0, "{name}: a round trip over {protocol} in {took} ms");
-            if ran.punctual(&format!("round trips over {protocol} by {name}")) {
-                assert!(took <= most, "{name}: a round trip over {protocol} in {took} ms");
-            }
-        }
-        let seen = ran.report["flows"].as_array().unwrap();
-        assert!(seen.iter().any(|flow| flow["protocol"] == "udp"), "{seen:?}");
-    }
-}
-
-/// Four servers with round-trip times of 20 to 200 ms behind one bottleneck of 20 Mb/s.
-fn four(bottleneck: &str) -> String {
-    format!(
-        r#"
-        name = "four"
-        duration = "1 s"
-        [node.c]
-        [node.r]
-        [node.s]
-        count = 4
-        [link.bottleneck]
-        from = "r"
-        to = "c"
-        delay = "5 ms"
-        {bottleneck}
-        [link.access]
-        from = "s"
-        to = "r"
-        rate = "1 Gbps"
-        delay = {{ first = "5 ms", last = "95 ms" }}
-        [flow.f]
-        from = "s"
-        to = "c"
-        law = "cubic"
-        "#
-    )
-}
-
-#[test]
-fn four_flows_share_a_link() {
-    if !namespaces() {
-        return;
-    }
-    let port = serve();
-    let ports: Vec<String> = (1..=4).map(|i| format!("s.{i}:{port}")).collect();
-    for (name, bottleneck) in [
-        ("four-fifo", "rate = \"20 Mbps\"\nlimit = \"1 BDP\""),
-        ("four-fq", "rate = \"20 Mbps\"\nlaw = \"fq-codel\""),
-        ("four-trace", "trace = \"steady.trace\"\nlimit = \"1 BDP\""),
-    ] {
-        let dir = folder(&format!("{name}-file"));
-        trace(&dir, 5);
-        let file = dir.join("four.toml");
-        fs::write(&file, four(bottleneck)).unwrap();
-        let mut network = vec![file.to_str().unwrap(), "--node", "c"];
-        network.extend(ports.iter().flat_map(|port| ["--publish", port.as_str()]));
-        let ran = exec(name, &network, &format!("share {port} 4 9"));
-        let best = ran.link("bottleneck")["best_second_mbps"].as_f64().unwrap();
-        assert!(best < 20.0 * 1.005, "{name}: {best}");
-        if ran.punctual(&format!("the shares of four flows by {name}")) {
-            within(best, 20.0, 0.02, name);
-            let rates: Vec<f64> = ran.said.values().copied().collect();
-            let (sum, squares) =
-                (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
-            let jain = sum * sum / (4.0 * squares);
-            if name == "four-fq" {
-                assert!(jain >= 0.98, "{rates:?}");
-            }
-        }
-    }
-}
-
-#[test]
 fn an_ordinary_user_needs_no_privilege() {
     if !namespaces() {
         return;
@@ -480,7 +252,7 @@ fn mahimahi_s_shells_and_captures() {
     if !namespaces() {
         return;
     }
-    let (tcp, udp) = (serve(), serve_datagrams());
+    let (tcp, udp) = (serve(Ipv4Addr::LOCALHOST), serve_names(Ipv4Addr::LOCALHOST, 0));
     let dir = folder("mahimahi");
     let trace = trace(&dir, 50);
     let shells = format!("mm-delay 10 mm-link {0} {0}", trace.display());
@@ -499,7 +271,7 @@ fn mahimahi_s_shells_and_captures() {
         dir.to_str().unwrap(),
     ];
     let ran = exec("mahimahi-role", &network, &format!("ping-pong {tcp} {udp}"));
-    assert!(ran.said["tcp"] >= 20.0 && ran.said["udp"] >= 20.0, "{:?}", ran.said);
+    assert!(ran.said["websocket"] >= 20.0 && ran.said["dns"] >= 20.0, "{:?}", ran.said);
     // As many packets as flows saw at the program, sent and received.
     let mut capture = &fs::read(pcap).unwrap()[24..];
     let mut packets = 0;

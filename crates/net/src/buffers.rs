@@ -18,6 +18,8 @@ pub(crate) struct Buffers {
     free_empty: Vec<u32>,
     /// By label, the encoding whose losses the toll suffers; empty while none loses anything.
     encodings: Vec<Encoding>,
+    /// By flow, its class of traffic; empty while none has one.
+    classes: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,10 @@ impl Buffers {
         &self.slots[handle as usize].packet
     }
 
+    pub(crate) fn packet_mut(&mut self, handle: u32) -> &mut Packet {
+        &mut self.slots[handle as usize].packet
+    }
+
     /// Whether `next` lies right behind `handle` in the same chunk, so that both can be sent as one piece.
     pub(crate) fn adjoins(&self, handle: u32, next: u32) -> bool {
         let (a, b) = (&self.slots[handle as usize], &self.slots[next as usize]);
@@ -127,6 +133,22 @@ impl Buffers {
         }
         if let Some(known) = self.encodings.get_mut(label) {
             *known = encoding;
+        }
+    }
+
+    /// The encoding whose losses the toll in packets with this label suffers.
+    pub(crate) fn encoding(&self, label: u32) -> Encoding {
+        self.encodings.get(label as usize).copied().unwrap_or(Encoding::Acp)
+    }
+
+    /// From now on packets of `flow` are of `class`.
+    pub(crate) fn set_class(&mut self, flow: u32, class: u8) {
+        let flow = flow as usize;
+        if class != 0 && self.classes.len() <= flow {
+            self.classes.resize(flow + 1, 0);
+        }
+        if let Some(known) = self.classes.get_mut(flow) {
+            *known = class;
         }
     }
 
@@ -181,6 +203,16 @@ impl Pool for Buffers {
     #[inline]
     fn packet(&mut self, handle: u32) -> &mut Packet {
         &mut self.slots[handle as usize].packet
+    }
+
+    #[inline]
+    fn class(&self, handle: u32) -> u8 {
+        if self.classes.is_empty() {
+            return 0;
+        }
+        // The numbers of sources are far beyond those of flows.
+        let flow = self.slots[handle as usize].packet.flow >> 1;
+        self.classes.get(flow as usize).copied().unwrap_or(0)
     }
 }
 

@@ -1,5 +1,8 @@
 //! A thread's share of the nodes: it owns their sockets, links, timers and machines.
 
+mod cross;
+mod watch;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
@@ -10,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
+use tollway_proto::{Encoding, Flags, Machine, Meters, Packet, SackRanges, Watch};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -36,6 +39,9 @@ pub(crate) struct Driver {
     nodes: Vec<Node>,
     pub(crate) links: Vec<Hop>,
     pub(crate) ends: Vec<Endpoint>,
+    pub(crate) sources: Vec<cross::Source>,
+    pub(crate) sinks: Vec<cross::Sink>,
+    pub(crate) meters: Meters,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     pub(crate) buffers: Buffers,
     inbox: Inbox,
@@ -63,6 +69,8 @@ struct Node {
     name: String,
     /// Where a packet with this label goes next.
     labels: Vec<Next>,
+    /// The same for cross-traffic, whose labels have [`CROSS`] in them.
+    crossing: Vec<Next>,
     /// The sockets that may speak to this one, sorted.
     peers: Vec<SocketAddr>,
 }
@@ -76,6 +84,8 @@ pub(crate) enum Next {
     Link(u32),
     /// They are for this machine.
     End(u32),
+    /// They are cross-traffic and end here.
+    Sink(u32),
 }
 
 /// A link direction at its node.
@@ -85,6 +95,8 @@ pub(crate) struct Hop {
     node: u32,
     to: SocketAddr,
     armed: Time,
+    /// What a meter does at the far end.
+    pub(crate) watch: Option<Watch>,
 }
 
 /// A machine at its node.
@@ -166,9 +178,21 @@ impl Counters {
     }
 }
 
+impl Node {
+    /// What is done with packets of `label`.
+    #[inline]
+    fn next(&self, label: u32) -> Next {
+        let next = match label & CROSS {
+            0 => self.labels.get(label as usize),
+            _ => self.crossing.get((label ^ CROSS) as usize),
+        };
+        next.copied().unwrap_or(Next::Nowhere)
+    }
+}
+
 impl Driver {
     pub(crate) fn new(sockets: Vec<Socket>, names: Vec<String>) -> Driver {
-        let node = |name| Node { name, labels: Vec::new(), peers: Vec::new() };
+        let node = |name| Node { name, labels: Vec::new(), crossing: Vec::new(), peers: Vec::new() };
         Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
@@ -180,6 +204,9 @@ impl Driver {
             nodes: names.into_iter().map(node).collect(),
             links: Vec::new(),
             ends: Vec::new(),
+            sources: Vec::new(),
+            sinks: Vec::new(),
+            meters: Meters::default(),
             timers: BinaryHeap::new(),
             buffers: Buffers::default(),
             inbox: Inbox::new(),
@@ -198,7 +225,7 @@ impl Driver {
 
     /// Adds a link direction from `node` to whoever has the socket `to`.
     pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
-        self.links.push(Hop { link, node, to, armed: Time::NEVER });
+        self.links.push(Hop { link, node, to, armed: Time::NEVER, watch: None });
         self.links.len() as u32 - 1
     }
 
@@ -216,15 +243,18 @@ impl Driver {
 
     /// Says where packets of `label` go from `node`; one label leads only one way.
     pub(crate) fn set_label(&mut self, node: u32, label: u32, next: Next) -> Result<(), Error> {
-        let node = &mut self.nodes[node as usize];
-        let label = label as usize;
-        if node.labels.len() <= label {
-            node.labels.resize(label + 1, Next::Nowhere);
+        let Node { name, labels, crossing, .. } = &mut self.nodes[node as usize];
+        let (labels, label) = match label & CROSS {
+            0 => (labels, label as usize),
+            _ => (crossing, (label ^ CROSS) as usize),
+        };
+        if labels.len() <= label {
+            labels.resize(label + 1, Next::Nowhere);
         }
-        if node.labels[label] != Next::Nowhere {
-            return Err(Error::Loop { node: node.name.clone() });
+        if labels[label] != Next::Nowhere {
+            return Err(Error::Loop { node: name.clone() });
         }
-        node.labels[label] = next;
+        labels[label] = next;
         Ok(())
     }
 
@@ -295,15 +325,18 @@ impl Driver {
                 break;
             }
             self.timers.pop();
-            let index = (id >> 1) as usize;
-            if id & 1 == 0 {
-                if self.links[index].armed == at {
+            let index = (id >> 2) as usize;
+            match id & 3 {
+                LINK if self.links[index].armed == at => {
                     self.links[index].armed = Time::NEVER;
                     self.forward(index, now)?;
                 }
-            } else if self.ends[index].armed == at {
-                self.ends[index].armed = Time::NEVER;
-                self.wake(index, now)?;
+                END if self.ends[index].armed == at => {
+                    self.ends[index].armed = Time::NEVER;
+                    self.wake(index, now)?;
+                }
+                SOURCE => self.emit(index, now)?,
+                _ => {}
             }
         }
         Ok(())
@@ -312,9 +345,8 @@ impl Driver {
     /// Sends on what has reached the far end of a link.
     fn forward(&mut self, link: usize, now: Time) -> Result<(), Error> {
         let mut leaving = std::mem::take(&mut self.leaving);
-        let hop = &mut self.links[link];
         let mut first_due = Time::NEVER;
-        while let Some((at, handle)) = hop.link.arrive(now, &mut self.buffers) {
+        while let Some((at, handle)) = self.arrive(link, now) {
             first_due = first_due.min(at);
             let (toll, flags) = (self.buffers.get(handle).toll, self.buffers.get(handle).flags);
             let bytes = self.buffers.bytes_mut(handle);
@@ -325,7 +357,7 @@ impl Driver {
             }
             leaving.push(handle);
         }
-        let (node, to) = (hop.node, hop.to);
+        let (node, to) = (self.links[link].node, self.links[link].to);
         let mut from = 0;
         while from < leaving.len() {
             let train = self.train_from(&leaving[from..], node);
@@ -402,6 +434,7 @@ impl Driver {
         self.counters.receives += u64::from(count > 0);
         let now = self.tell_time(end);
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut failed = Ok(());
         for i in 0..count {
             let meta = self.inbox.metas[i];
             let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
@@ -416,10 +449,14 @@ impl Driver {
             let bytes = std::mem::take(&mut self.inbox.buffers[i]);
             let long = meta.len >= LONG;
             let chunk = long.then(|| self.buffers.reserve());
-            let mut start = 0;
+            let (mut start, mut wrong) = (0, None);
             while start < meta.len {
                 let stop = (start + meta.stride.max(1)).min(meta.len);
-                self.accept(node, now, &bytes[start..stop], chunk.map(|chunk| (chunk, start)))?;
+                let place = chunk.map(|chunk| (chunk, start));
+                // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
+                if let Err(error) = self.accept(node, now, &bytes[start..stop], place) {
+                    wrong.get_or_insert(error);
+                }
                 start = stop;
             }
             self.inbox.buffers[i] = match chunk {
@@ -429,7 +466,9 @@ impl Driver {
                     self.buffers.spare()
                 }
             };
+            failed = failed.and(wrong.map_or(Ok(()), Err));
         }
+        failed?;
         Ok(count == crate::socket::BATCH)
     }
 
@@ -445,10 +484,11 @@ impl Driver {
             self.counters.senseless += 1;
             return Ok(());
         };
-        match self.nodes[node].labels.get(packet.flow as usize) {
-            None | Some(Next::Nowhere) => self.counters.senseless += 1,
-            Some(&Next::End(end)) => return self.deliver(end as usize, now, datagram),
-            Some(&Next::Link(link)) => {
+        match self.nodes[node].next(packet.flow) {
+            Next::Nowhere => self.counters.senseless += 1,
+            Next::End(end) => return self.deliver(end as usize, now, datagram),
+            Next::Sink(sink) => self.absorb(sink as usize, packet.size),
+            Next::Link(link) => {
                 let handle = match place {
                     Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
                     None => {
@@ -560,7 +600,7 @@ impl Driver {
         let due = hop.link.next_arrival();
         if due < hop.armed {
             hop.armed = due;
-            self.timers.push(Reverse((due, (at as u32) << 1)));
+            self.timers.push(Reverse((due, (at as u32) << 2 | LINK)));
         }
     }
 
@@ -570,7 +610,7 @@ impl Driver {
         let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
         if due < end.armed {
             end.armed = due;
-            self.timers.push(Reverse((due, (at as u32) << 1 | 1)));
+            self.timers.push(Reverse((due, (at as u32) << 2 | END)));
         }
     }
 
@@ -619,6 +659,12 @@ fn quantise(end: &Endpoint, packet: &mut Packet) {
     }
 }
 
+/// In the labels of cross-traffic; the rest numbers its sources.
+pub(crate) const CROSS: u32 = 1 << 31;
+/// What a timer is of.
+const LINK: u32 = 0;
+const END: u32 = 1;
+const SOURCE: u32 = 2;
 /// Bytes that one system call sends at most: what IP can carry.
 const MOST_BYTES: usize = 65_000;
 /// A train from here on stays in the buffer it was received into.

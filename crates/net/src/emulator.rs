@@ -79,6 +79,8 @@ pub struct LinkStats {
     pub lost_before: u64,
     /// Packets lost on the wire.
     pub lost_after: u64,
+    /// Packets that a meter at the far end dropped.
+    pub metered: u64,
     /// Packets marked.
     pub marks: u64,
     /// Bytes waiting, integrated over time (bytes · ns), since last read.
@@ -143,20 +145,45 @@ impl Link {
 
     /// A packet that is due at the far end by `now`, and when it was; its toll is final.
     pub(crate) fn arrive(&mut self, now: Time, buffers: &mut Buffers) -> Option<(Time, u32)> {
+        loop {
+            let (at, handle) = self.come_off(now, buffers)?;
+            if !self.is_lost(handle, buffers) {
+                return Some((at, handle));
+            }
+        }
+    }
+
+    /// The next packet whose last bit is due at the far end by `now`; whether it is a packet still, [`Link::is_lost`] says.
+    pub(crate) fn come_off(&mut self, now: Time, buffers: &mut Buffers) -> Option<(Time, u32)> {
         if self.next_arrival() > now {
             return None;
         }
-        let (at, handle) = self.wire.pop_front()?;
+        let arrival = self.wire.pop_front()?;
         if self.wire.is_empty() {
             self.catch_up(now, buffers);
         }
+        Some(arrival)
+    }
+
+    /// Whether chance has taken a packet on the wire; it is gone then.
+    pub(crate) fn is_lost(&mut self, handle: u32, buffers: &mut Buffers) -> bool {
         let lost = self.strike(false, buffers.get(handle));
         if lost {
             self.stats.lost_after += 1;
             buffers.free(handle);
-            return self.arrive(now, buffers);
         }
-        Some((at, handle))
+        lost
+    }
+
+    /// How long a packet of `size` bytes takes on the wire, and how long its way is.
+    pub(crate) fn times(&self, size: u16) -> (Time, Time) {
+        let bytes = u64::from(size) + u64::from(self.overhead);
+        (Time((bytes * self.ns_per_byte) >> FRACTION_BITS), self.delay)
+    }
+
+    /// A meter at the far end has dropped a packet.
+    pub(crate) fn note_metered(&mut self) {
+        self.stats.metered += 1;
     }
 
     /// Runs the departures up to and including `now`, each at its own instant.
@@ -296,7 +323,8 @@ impl Link {
     }
 
     pub(crate) fn drops(&self) -> u64 {
-        self.stats.full + self.stats.dropped + self.stats.lost_before + self.stats.lost_after
+        let LinkStats { full, dropped, lost_before, lost_after, metered, .. } = self.stats;
+        full + dropped + lost_before + lost_after + metered
     }
 
     /// From now on how long packets wait is kept.

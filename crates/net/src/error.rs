@@ -78,6 +78,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The outside world can't be reached.
+    #[error("`--outside` does not work here: {why}")]
+    Outside {
+        /// What is missing, and the remedy.
+        why: String,
+    },
     /// A program could not be started.
     #[error("cannot run `{program}`: {source}")]
     Program {

@@ -1,16 +1,21 @@
 //! A network of nodes that exchange real datagrams over loopback.
 
-use tollway_law::link::AnyLink;
+use std::cmp::Ordering;
+use std::net::SocketAddr;
+
+use tollway_law::link::{AnyLink, Exchange};
+use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig};
 use tollway_law::{Rate, Time};
-use tollway_proto::Encoding;
-use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::port::{ControlInterval, Limit, Waits};
 use tollway_proto::transport::Connection;
+use tollway_proto::{Cbr, Encoding, Watch};
 
 use crate::clock::Clock;
-use crate::driver::{Counters, Driver, Endpoint, Next};
+use crate::driver::{CROSS, Counters, Driver, Endpoint, Next};
 use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
 use crate::error::Error;
 use crate::lateness::Lateness;
+use crate::part::{Fate, Watched};
 use crate::punctual::Punctual;
 use crate::socket::Socket;
 
@@ -28,11 +33,25 @@ pub struct Network {
     specs: Vec<(u32, u32)>,
     /// By flow: client and server.
     flows: Vec<[Place; 2]>,
+    /// By source of cross-traffic: where it begins and ends.
+    sources: Vec<[Place; 2]>,
+    /// What is different where the other nodes are other processes'.
+    part: Option<Part>,
     now: Time,
     started: bool,
     /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
     /// of the run must not wait for anybody either.
     on_time: Option<Punctual>,
+}
+
+/// This process has one node, in its first driver; the second has all others, and never runs.
+#[derive(Debug)]
+struct Part {
+    at: Vec<SocketAddr>,
+    patience: Time,
+    ends: Vec<Watched>,
+    /// When the last of them was over.
+    over: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,26 +138,72 @@ impl Network {
             let sockets = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
             drivers.push(Driver::new(sockets, members.iter().map(|&node| names[node].clone()).collect()));
         }
+        let addrs: Vec<SocketAddr> = nodes.iter().map(|node| drivers[node.driver].addr(node.at)).collect();
+        Ok(Network::lay(drivers, nodes, &addrs, links, seed))
+    }
+
+    /// The node `here` of a network whose nodes, each a process of its own, are `at` these addresses. What is elsewhere is
+    /// known here, and at rest: flows' other ends, others' links. An end of a flow of which nothing new has come for as long as this
+    /// node has `patience` is given up.
+    ///
+    /// # Errors
+    /// The system refuses a socket at this node's address.
+    pub fn part(
+        names: &[String],
+        links: &[LinkSpec],
+        seed: u64,
+        here: usize,
+        at: &[SocketAddr],
+        patience: Time,
+    ) -> Result<Network, Error> {
+        let socket = Socket::on(at[here]).map_err(|source| Error::Socket {
+            node: names[here].clone(),
+            action: "open a UDP socket at its address",
+            source,
+        })?;
+        let others = (0..names.len()).filter(|&node| node != here).map(|node| names[node].clone()).collect();
+        let drivers =
+            vec![Driver::new(vec![socket], vec![names[here].clone()]), Driver::new(Vec::new(), others)];
+        let place = |node: usize| match node.cmp(&here) {
+            Ordering::Less => Place { driver: 1, at: node as u32 },
+            Ordering::Equal => Place { driver: 0, at: 0 },
+            Ordering::Greater => Place { driver: 1, at: node as u32 - 1 },
+        };
+        let mut network = Network::lay(drivers, (0..names.len()).map(place).collect(), at, links, seed);
+        network.part = Some(Part { at: at.to_vec(), patience, ends: Vec::new(), over: Time::ZERO });
+        Ok(network)
+    }
+
+    /// Lays links between nodes that have their places and are at `addrs`.
+    fn lay(
+        mut drivers: Vec<Driver>,
+        nodes: Vec<Place>,
+        addrs: &[SocketAddr],
+        links: &[LinkSpec],
+        seed: u64,
+    ) -> Network {
         let mut places = Vec::new();
         for (i, spec) in links.iter().enumerate() {
             let (from, to) = (nodes[spec.from as usize], nodes[spec.to as usize]);
-            let (source, sink) = (drivers[from.driver].addr(from.at), drivers[to.driver].addr(to.at));
+            let (source, sink) = (addrs[spec.from as usize], addrs[spec.to as usize]);
             // A stream of its own for each link: losses here don't depend on traffic elsewhere.
             let seed = seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let at = drivers[from.driver].add_link(Link::new(spec, seed), from.at, sink);
             places.push(Place { driver: from.driver, at });
             drivers[to.driver].add_peer(to.at, source);
         }
-        Ok(Network {
+        Network {
             drivers,
             nodes,
             links: places,
             specs: links.iter().map(|spec| (spec.from, spec.to)).collect(),
             flows: Vec::new(),
+            sources: Vec::new(),
+            part: None,
             now: Time::ZERO,
             started: false,
             on_time: None,
-        })
+        }
     }
 
     /// Adds a flow, also in the middle of a run; answers its number.
@@ -153,6 +218,10 @@ impl Network {
         let mut places = [Place { driver: 0, at: 0 }; 2];
         for (i, (machine, route, open_at, client)) in ends.into_iter().enumerate() {
             let first = self.links[route[0] as usize];
+            let live = self.is_here(first);
+            if let Some(part) = self.part.as_mut().filter(|_| live) {
+                part.ends.push(Watched::new(flow, client));
+            }
             let driver = &mut self.drivers[first.driver];
             let at = driver.add_end(Endpoint {
                 machine: Some(machine),
@@ -166,7 +235,7 @@ impl Network {
                 segment: u32::from(segment),
                 header,
                 heard_rtt: 0.0,
-                live: true,
+                live,
                 done: false,
                 awaited: false,
                 armed: Time::NEVER,
@@ -175,19 +244,122 @@ impl Network {
         }
         for (i, route) in [&spec.forward, &spec.back].into_iter().enumerate() {
             let label = flow << 1 | i as u32;
-            for pair in route.windows(2) {
-                let next = self.links[pair[1] as usize];
-                let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
-                self.drivers[node.driver].set_label(node.at, label, Next::Link(next.at))?;
-            }
-            let node = self.nodes[self.specs[route[route.len() - 1] as usize].1 as usize];
-            self.drivers[node.driver].set_label(node.at, label, Next::End(places[1 - i].at))?;
+            self.lead(label, route, Next::End(places[1 - i].at))?;
             for driver in &mut self.drivers {
                 driver.buffers.set_encoding(label, spec.encoding);
             }
         }
+        for driver in &mut self.drivers {
+            driver.meters.announce(flow, u32::from(segment));
+        }
         self.flows.push(places);
         Ok(flow)
+    }
+
+    /// Says at every node of a route where packets of `label` go from there.
+    fn lead(&mut self, label: u32, route: &[u32], end: Next) -> Result<(), Error> {
+        for pair in route.windows(2) {
+            let next = self.links[pair[1] as usize];
+            let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
+            self.drivers[node.driver].set_label(node.at, label, Next::Link(next.at))?;
+        }
+        let node = self.end_of(route);
+        self.drivers[node.driver].set_label(node.at, label, end)
+    }
+
+    /// The node where a route ends.
+    fn end_of(&self, route: &[u32]) -> Place {
+        self.nodes[self.specs[route[route.len() - 1] as usize].1 as usize]
+    }
+
+    /// Adds cross-traffic of `size` bytes a packet over the links of `route`, at least one; answers its number.
+    ///
+    /// # Errors
+    /// [`Error::Loop`] if the route passes a node twice.
+    pub fn add_source(&mut self, cbr: Cbr, size: u16, route: &[u32]) -> Result<u32, Error> {
+        let source = self.sources.len() as u32;
+        let (first, last) = (self.links[route[0] as usize], self.end_of(route));
+        let sink = self.drivers[last.driver].add_sink();
+        let label = CROSS | source;
+        self.lead(label, route, Next::Sink(sink))?;
+        let at = self.drivers[first.driver].add_source(cbr, size, label, first.at);
+        let places = [Place { driver: first.driver, at }, Place { driver: last.driver, at: sink }];
+        self.sources.push(places);
+        Ok(source)
+    }
+
+    /// What a source has sent, and what of it has arrived: packets, and bytes on the wire.
+    pub fn read_source(&self, source: u32) -> (u64, u64, u64) {
+        let [from, to] = self.sources[source as usize];
+        let sink = self.drivers[to.driver].sinks[to.at as usize];
+        (self.drivers[from.driver].sources[from.at as usize].sent, sink.packets, sink.bytes)
+    }
+
+    /// From now on a flow's packets are of `class`, on their way already or not.
+    pub fn set_class(&mut self, flow: u32, class: u8) {
+        self.drivers.iter_mut().for_each(|driver| driver.buffers.set_class(flow, class));
+    }
+
+    /// Puts a meter at the far end of `link`, for what comes over it; acknowledgements come `back`. Meters come before the flows, in a
+    /// network of one thread.
+    pub fn add_meter(&mut self, link: u32, back: u32, config: MeterConfig, duty: Duty) {
+        let post = self.drivers[0].meters.add_post(config, duty);
+        self.watch(link, back, post);
+    }
+
+    /// Makes the far end of `link` a border between domains, for data that come over it and acknowledgements that come `back`.
+    pub fn add_border(&mut self, link: u32, back: u32, exchange: Exchange) {
+        let post = self.drivers[0].meters.add_border(exchange);
+        self.watch(link, back, post);
+    }
+
+    fn watch(&mut self, link: u32, back: u32, post: u32) {
+        assert!(self.drivers.len() == 1, "what a meter knows is one thread's");
+        for (link, watch) in [(link, Watch::Entry(post)), (back, Watch::Exit(post))] {
+            let at = self.links[link as usize].at;
+            self.drivers[0].links[at as usize].watch = Some(watch);
+        }
+    }
+
+    fn post(&self, link: u32) -> Option<u32> {
+        let place = self.links[link as usize];
+        match self.drivers[place.driver].links[place.at as usize].watch {
+            Some(Watch::Entry(post)) => Some(post),
+            _ => None,
+        }
+    }
+
+    /// What a meter knows of a flow; `None` if its data never passed one.
+    pub fn meter(&self, flow: u32) -> Option<&FlowMeter> {
+        self.drivers[0].meters.of(flow)
+    }
+
+    /// Flows that meters have seen, and how many of them they accuse.
+    pub fn metered(&self) -> (u64, u64) {
+        self.drivers[0].meters.counts()
+    }
+
+    /// The account of the host whose packets come over `link`, if one is kept there.
+    pub fn account(&self, link: u32) -> Option<&BudgetMeter> {
+        self.drivers[0].meters.account(self.post(link)?)
+    }
+
+    /// The border at the far end of `link`, if there is one.
+    pub fn border(&self, link: u32) -> Option<&Exchange> {
+        self.drivers[0].meters.border(self.post(link)?)
+    }
+
+    /// What a flow is accused of where it leaves the network.
+    pub fn balance(&self, flow: u32) -> Option<BudgetAccusation> {
+        self.drivers[0].meters.balance(flow)
+    }
+
+    /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
+    pub fn queue_waits(&mut self, link: u32) -> Vec<Waits> {
+        self.change(link, |link, now, buffers| {
+            link.catch_up(now, buffers);
+            link.port.waits().collect()
+        })
     }
 
     /// Has a flow retired once its client, or each of its ends if `both`, is done: the machines hear no more.
@@ -204,14 +376,16 @@ impl Network {
         if !self.started {
             self.started = true;
             let clock = Clock::starting_at(self.now);
-            let alone = self.drivers.len() == 1;
+            // Other processes go on while this one stands still.
+            let alone = self.drivers.len() == 1 && self.part.is_none();
             self.drivers.iter_mut().for_each(|driver| {
                 driver.clock = clock;
                 driver.alone = alone;
             });
         }
         let on_time = self.on_time.get_or_insert_with(Punctual::thread).is_real_time();
-        let Some((first, others)) = self.drivers.split_first_mut() else { return Ok(()) };
+        let threads = self.threads();
+        let Some((first, others)) = self.drivers[..threads].split_first_mut() else { return Ok(()) };
         let done = std::thread::scope(|scope| {
             let run = |driver: &mut Driver| {
                 let on_time = Punctual::thread();
@@ -229,7 +403,57 @@ impl Network {
         });
         self.now = end;
         self.retire_done();
-        done
+        self.look_at_ends().and(done)
+    }
+
+    /// Gives up what has waited too long for another process.
+    fn look_at_ends(&mut self) -> Result<(), Error> {
+        let now = self.now;
+        let Some(part) = &mut self.part else { return Ok(()) };
+        let mut given_up = Vec::new();
+        for end in &mut part.ends {
+            let place = self.flows[end.flow as usize][usize::from(!end.client)];
+            let Some(machine) = &mut self.drivers[0].ends[place.at as usize].machine else { continue };
+            let before = end.fate;
+            if end.look(now, machine, part.patience) {
+                // It may be there again by now, and should know.
+                machine.abort();
+                given_up.push(place.at);
+            }
+            if end.fate != before {
+                part.over = now;
+            }
+        }
+        given_up.into_iter().try_for_each(|at| self.drivers[0].pump(at as usize, now))
+    }
+
+    /// What became of the ends of flows at this node, where it is the only one of this process: the flow, whether it is the client.
+    pub fn fates(&self) -> Vec<(u32, bool, Fate)> {
+        let ends = self.part.iter().flat_map(|part| &part.ends);
+        ends.filter_map(|end| Some((end.flow, end.client, end.fate?))).collect()
+    }
+
+    /// Whether nothing is left to be done at this node: its flows' ends are over, and have been for a while in which they answered
+    /// what came late.
+    pub fn is_over(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| {
+            let over = !part.ends.is_empty() && part.ends.iter().all(|end| end.fate.is_some());
+            over && self.now.saturating_sub(part.over) >= LINGER
+        })
+    }
+
+    fn is_here(&self, place: Place) -> bool {
+        self.part.is_none() || place.driver == 0
+    }
+
+    /// Whether this process runs the port of a link.
+    pub fn has_link(&self, link: u32) -> bool {
+        self.is_here(self.links[link as usize])
+    }
+
+    /// Whether this process runs either end of a flow.
+    pub fn has_end(&self, flow: u32) -> bool {
+        self.flows[flow as usize].iter().any(|&place| self.is_here(place))
     }
 
     /// Retires what was to be retired when done.
@@ -255,11 +479,14 @@ impl Network {
 
     /// Whether the system gave the threads real-time priority, so that other work steps back.
     pub fn real_time(&self) -> bool {
-        self.drivers.iter().all(|driver| driver.sleeper.real_time)
+        self.drivers[..self.threads()].iter().all(|driver| driver.sleeper.real_time)
     }
 
     /// Where a node's socket is.
-    pub fn addr(&self, node: u32) -> std::net::SocketAddr {
+    pub fn addr(&self, node: u32) -> SocketAddr {
+        if let Some(part) = &self.part {
+            return part.at[node as usize];
+        }
         let place = self.nodes[node as usize];
         self.drivers[place.driver].addr(place.at)
     }
@@ -271,7 +498,7 @@ impl Network {
 
     /// How many threads run the nodes.
     pub fn threads(&self) -> usize {
-        self.drivers.len()
+        if self.part.is_some() { 1 } else { self.drivers.len() }
     }
 
     /// The machine that opened the flow.
@@ -458,7 +685,8 @@ impl Network {
         self.drivers.iter_mut().for_each(Driver::drain);
         let kernel: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
         let Counters { sent, received, waiting, .. } = self.counters();
-        if let Some(dropped) = kernel
+        // What was sent to another process only that one can account for.
+        if let Some(dropped) = kernel.filter(|_| self.part.is_none())
             && sent > received + waiting + dropped
         {
             return Err(Error::Unaccounted { sent, received, waiting, dropped });
@@ -466,3 +694,6 @@ impl Network {
         Ok(kernel)
     }
 }
+
+/// How long a node whose flows are over answers what comes late.
+const LINGER: Time = Time::from_secs(1);

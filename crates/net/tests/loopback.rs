@@ -1,26 +1,18 @@
 //! Real datagrams between nodes on loopback. No test asserts how fast anything is: machines are shared.
 
-use std::net::UdpSocket;
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
+use common::{Mixer, mutated, number, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, XcpConfig};
 use tollway_law::sender::{NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
-use tollway_net::{FlowSpec, LinkSpec, Loss, Network, Only};
+use tollway_net::{Error, FlowSpec, LinkSpec, Loss, Network, Only};
 use tollway_proto::Encoding;
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
-
-/// Whether this machine lets us open sockets; says so loudly if it does not.
-fn sockets() -> bool {
-    match UdpSocket::bind("127.0.0.1:0") {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("SKIPPED: no UDP socket on loopback here: {error}");
-            false
-        }
-    }
-}
 
 fn config() -> Arc<Config> {
     Arc::new(Config { segment: 1200, header: 80, ack_size: 112, ..Config::default() })
@@ -28,6 +20,11 @@ fn config() -> Arc<Config> {
 
 /// `a → r → b` and back, 20 Mb/s and 5 ms between `r` and `b`.
 fn path(xcp: bool, threads: usize) -> Network {
+    let (names, links) = parts(xcp);
+    Network::new(&names, &links, 1, threads).unwrap()
+}
+
+fn parts(xcp: bool) -> ([String; 3], [LinkSpec; 4]) {
     let names = ["a", "r", "b"].map(String::from);
     let link = |from, to, mbps: f64, delay| {
         let rate = Rate::from_mbps(mbps);
@@ -44,7 +41,7 @@ fn path(xcp: bool, threads: usize) -> Network {
         }
     };
     let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];
-    Network::new(&names, &links, 1, threads).unwrap()
+    (names, links)
 }
 
 fn flow(network: &mut Network, xcp: bool, bytes: u64) -> u32 {
@@ -194,4 +191,45 @@ fn the_clock_leaves_out_what_the_only_thread_stood_still() {
     assert!(left_out(1) >= Time::from_millis(50));
     // Where others went on, it is lateness.
     assert_eq!(left_out(2), Time::ZERO);
+}
+
+/// Nodes hear nonsense from those who may speak to them, and from strangers: a router, and a node where flows end.
+#[test]
+fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
+    if !sockets() {
+        return;
+    }
+    let many = number("TOLLWAY_DATAGRAMS").unwrap_or(100_000);
+    for (here, xcp) in [(1, true), (1, false), (2, true)] {
+        let [a, b, stranger] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let addr = |socket: &UdpSocket| socket.local_addr().unwrap();
+        let free = addr(&UdpSocket::bind("127.0.0.1:0").unwrap());
+        let mut at: [SocketAddr; 3] = [addr(&a), addr(&b), addr(&b)];
+        at[here] = free;
+        let neighbour = if here == 1 { &a } else { &b };
+        let (names, links) = parts(xcp);
+        let mut node = Network::part(&names, &links, 1, here, &at, Time::from_secs(1000)).unwrap();
+        flow(&mut node, xcp, 100_000);
+        let (mut mixer, mut wrong) = (Mixer(here as u64), 0);
+        let before = resident();
+        for i in 0..many {
+            let from = if i % 8 == 0 { &stranger } else { neighbour };
+            let _ = from.send_to(&mutated(&mut mixer), free);
+            if i % 64 == 0 {
+                match node.run_until(node.now() + Time::from_micros(200)) {
+                    Ok(()) => {}
+                    // A payload that is not the sender's is said to be wrong, and the next one is heard.
+                    Err(Error::Corrupt { .. }) => wrong += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                // What is held is what its links hold.
+                assert!(node.held() <= 2000 && node.held() == node.queued() + node.in_flight());
+            }
+        }
+        let counters = node.counters();
+        assert!(resident() < before + (64 << 20), "memory has grown");
+        assert!(counters.strangers > 0 && counters.senseless > many / 100, "{counters:?}");
+        assert_eq!(wrong > 0, here == 2, "only who receives looks at payload");
+        assert!(here == 2 || counters.sent > many / 20, "what might be a packet goes on: {counters:?}");
+    }
 }

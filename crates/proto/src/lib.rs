@@ -4,10 +4,12 @@
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
 
+pub mod cbr;
 pub mod encoding;
 pub mod fifo;
 pub mod host;
 pub mod machine;
+pub mod meters;
 pub mod middle;
 pub mod packet;
 pub mod port;
@@ -16,10 +18,12 @@ pub mod stamp;
 pub mod trace;
 pub mod transport;
 
+pub use cbr::Cbr;
 pub use encoding::Encoding;
 pub use fifo::Fifo;
 pub use host::Host;
 pub use machine::Machine;
+pub use meters::{Meters, Watch};
 pub use middle::{AnyMiddle, Gate, Middle};
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{
-    self, Capture, DigestMode, EngineKind, Finished, LiveInfo, RunError, RunInfo, Watch,
+    self, Capture, DigestMode, EngineKind, Finished, Hosting, LiveInfo, RunError, RunInfo, Watch,
 };
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
@@ -34,6 +34,8 @@ pub struct Session {
     pub jobs: usize,
     /// What runs the packets.
     pub engine: EngineKind,
+    /// Who runs the nodes of a live network.
+    pub hosting: Hosting,
     /// What digests cover.
     pub digest: DigestMode,
     /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
@@ -140,6 +142,7 @@ impl Session {
         let tell = progress.map(|progress| move |share| progress(i, share));
         let options = run::Options {
             engine: self.engine,
+            hosting: self.hosting.clone(),
             outputs,
             ideal_mbps: ideal_mbps(plan),
             digest: self.digest,
@@ -292,6 +295,8 @@ fn each(runs: &[Ran]) -> Vec<Value> {
 fn live_account(live: &LiveInfo) -> Value {
     let counters = &live.counters;
     json!({
+        "node": live.node,
+        "broken": live.broken,
         "threads": live.threads,
         "real_time_priority": live.real_time,
         "kept_up": live.kept_up(),

@@ -148,6 +148,70 @@ fn what_cannot_run_live_is_named() {
     );
     let error = refused(&text);
     assert!(error.contains("flow.f.packet-size") && error.contains("80 B"), "{error}");
-    let cbr = DUMBBELL.to_owned() + "[cbr.c]\nfrom = \"s.1\"\nto = \"d\"\nrate = \"1 Mbps\"\n";
-    assert!(refused(&cbr).contains("`cbr.c`"), "{}", refused(&cbr));
+    let medium = DUMBBELL.replace("rate = \"50 Mbps\"", "medium = \"m\"") + "[medium.m]\nrate = \"9 Mbps\"\n";
+    assert!(refused(&medium).contains("`medium.m`"), "{}", refused(&medium));
+}
+
+/// What the live engine has of a simulation's extras.
+fn extra(finished: &Finished, name: &str) -> f64 {
+    finished.result.extra.get(name).copied().unwrap_or_else(|| panic!("{name}: {:?}", finished.result.extra))
+}
+
+#[test]
+fn cross_traffic_is_sent_and_arrives_live() {
+    if !sockets() {
+        return;
+    }
+    let text = DUMBBELL.to_owned()
+        + r#"
+        [cbr.c]
+        from = "s.2"
+        to = "d"
+        rate = "1 Mbps"
+        packet-size = 500
+        start = "500 ms"
+        stop = "1.5 s"
+        "#;
+    let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
+    assert_eq!(extra(&live, "cbr-sent.c"), extra(&sim, "cbr-sent.c"));
+    assert!(extra(&live, "cbr-sent.c") == 250.0 && live.run.census.is_conserved());
+    let small = finish(&text.replace("packet-size = 500", "packet-size = 60"), EngineKind::Live).unwrap_err();
+    assert!(small.to_string().contains("`cbr.c.packet-size`"), "{small}");
+}
+
+#[test]
+fn classes_have_queues_of_their_own_live() {
+    if !sockets() {
+        return;
+    }
+    let text =
+        DUMBBELL.replace("law = \"xcp\"", "law = \"fcp\"").replace("[flow.f.xcp]\n    pacing = true", "")
+            + r#"
+        class = "first"
+        [class.first]
+        pricing = "priority"
+        times = 2
+        "#;
+    let live = finish(&text, EngineKind::Live).unwrap();
+    // What is of no class are acknowledgements of nobody: only the class's queue was used at the bottleneck.
+    assert!(
+        live.result.extra.keys().any(|name| name == "queue-delay-ms.bottleneck.first"),
+        "{:?}",
+        live.result.extra
+    );
+    assert!(live.run.census.is_conserved());
+}
+
+#[test]
+fn a_meter_finds_who_cheats_live() {
+    if !sockets() {
+        return;
+    }
+    let text = DUMBBELL
+        .replace("rate = \"50 Mbps\"", "rate = \"50 Mbps\"\n    meter = {}")
+        .replace("pacing = true", "cheat = { trick = \"understate-window\", factor = 2 }");
+    let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
+    for found in [sim, live] {
+        assert_eq!((extra(&found, "metered"), extra(&found, "accused")), (2.0, 2.0));
+    }
 }

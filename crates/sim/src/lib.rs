@@ -13,7 +13,6 @@
 //! instant.
 
 mod link;
-mod meter;
 mod network;
 mod scheduler;
 mod slab;

@@ -6,9 +6,8 @@ use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Fifo, Flags, Packet, Port};
+use tollway_proto::{Fifo, Flags, Packet, Port, Watch};
 
-use crate::meter::Watch;
 use crate::slab::Slab;
 
 /// Names one direction of a link.

@@ -10,12 +10,13 @@ use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
 use tollway_law::{Rate, Time};
+/// Of cross-traffic: the `flow` of such packets numbers a source.
+pub(crate) use tollway_proto::cbr::PLAIN;
 use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
 use tollway_proto::trace::Trace;
-use tollway_proto::{AnyMiddle, Encoding, Flags, Gate, Machine, Middle, Packet, SackRanges};
+use tollway_proto::{AnyMiddle, Encoding, Flags, Gate, Machine, Meters, Middle, Packet, SackRanges, Watch};
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
-use crate::meter::{Meters, Watch};
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceId, SourceSpec};
@@ -630,9 +631,6 @@ impl<M: Machine> Endpoint<M> {
         self.machine.poll_timeout().min(self.open_at).min(self.stop_at)
     }
 }
-
-/// A packet of cross-traffic: its `flow` numbers a source. No machine sets this combination.
-pub(crate) const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
 
 /// Where routes part, and where none has come yet: no entries of routes.
 const VARIES: u32 = u32::MAX;

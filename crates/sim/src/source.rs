@@ -1,6 +1,7 @@
 //! Plain cross-traffic: constant bit rate, answered by nobody.
 
 use tollway_law::{Rate, Time};
+use tollway_proto::Cbr;
 
 use crate::network::{OPEN, RouteId};
 
@@ -42,29 +43,24 @@ pub(crate) struct Source {
     pub(crate) stats: SinkStats,
     /// Where it asks before it sends.
     pub(crate) gate: u32,
-    /// Packets that left in the present on-period (or since the start), whose start is `period`.
-    in_period: u64,
-    period: Time,
+    cbr: Cbr,
 }
 
 impl Source {
     pub(crate) fn new(spec: SourceSpec) -> Source {
-        Source { spec, stats: SinkStats::default(), gate: OPEN, in_period: 0, period: spec.start }
+        let SourceSpec { rate, size, start, stop, on_off, .. } = spec;
+        let cbr = Cbr::new(rate, size, start, stop, on_off);
+        Source { spec, stats: SinkStats::default(), gate: OPEN, cbr }
     }
 
-    /// A packet left; when does the next one? Computed from the period's start, so that rounding doesn't add up.
+    /// When the first packet leaves.
+    pub(crate) fn first(&self) -> Time {
+        self.cbr.first()
+    }
+
+    /// A packet left; when does the next one?
     pub(crate) fn next(&mut self) -> Time {
         self.stats.sent_packets += 1;
-        self.in_period += 1;
-        let since = self.spec.rate.time_for(self.in_period * u64::from(self.spec.size));
-        let mut at = self.period.saturating_add(since);
-        if let Some((on, off)) = self.spec.on_off
-            && since >= on
-        {
-            self.period = self.period.saturating_add(on).saturating_add(off);
-            self.in_period = 0;
-            at = self.period;
-        }
-        if at < self.spec.stop { at } else { Time::NEVER }
+        self.cbr.advance()
     }
 }

@@ -22,6 +22,8 @@ Examples:
   tollway exec --link 1Gbps --publish 80:8080 --json -- wget -qO- http://server/
       Only this machine's port 8080, as `server`'s port 80. What the program prints goes to standard
       error; standard output has one JSON object.
+  tollway exec --link '2Mbps 300ms' --outside -- curl https://example.com/
+      The world behind a slow link, if `passt` or `slirp4netns` is installed.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       What Mahimahi's shells would be.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
@@ -29,7 +31,7 @@ Examples:
   tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq
       A scenario's network: every node has a name and an address; its own flows do not run.
 
-No privilege is needed where the kernel lets users have namespaces; nothing reaches a network outside.
+No privilege is needed where the kernel lets users have namespaces; without --outside nothing leaves this machine.
 More: docs/src/exec.md.
 
 Exit status: the program's; 128 and the signal's number if a signal ended it; 124 after --timeout; 125 if the
@@ -69,6 +71,10 @@ pub(crate) struct Over {
     /// --serve is given. May be given several times.
     #[arg(long, value_name = "[NODE:]PORT[:PORT HERE][/udp]")]
     pub(crate) publish: Vec<String>,
+    /// Let what is for no node's address out into the world, behind `server` or this NODE, and resolve its names; needs `passt` (which
+    /// comes with pasta) or `slirp4netns`.
+    #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) outside: Option<String>,
     /// End the program after so long: `30s`, `5 min`, or a number of seconds.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,

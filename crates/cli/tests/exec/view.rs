@@ -1,7 +1,9 @@
 //! `tollway exec --view`: what a browser sees and changes, over HTTP by itself and in headless Chromium.
 
-use std::io::{ErrorKind, Lines};
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -17,12 +19,12 @@ struct Downloading {
 impl Downloading {
     fn start(name: &str) -> Downloading {
         let me = std::env::current_exe().unwrap();
-        let port = serve();
+        let port = serve(Ipv4Addr::LOCALHOST);
         let published = port.to_string();
         let link = ["exec", "--link", "20Mbps 5ms", "--publish", &published, "--view", "--timeout", "60"];
         let mut child = tollway(&link)
             .args(["--", me.to_str().unwrap(), "--exact", "role", "--nocapture"])
-            .env("EXEC_ROLE", format!("download {port} 1000000000000"))
+            .env("EXEC_ROLE", format!("download server:{port} 1000000000000"))
             .env("EXEC_SAYS", folder(name).join("said"))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

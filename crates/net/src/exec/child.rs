@@ -23,22 +23,23 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` in `namespace`, where `names` resolve. It is killed should this process die first.
+    /// Starts `command` in `namespace`, where `names` resolve, and others by `resolver`. It is killed should this process die first.
     pub(crate) fn start(
         namespace: &Namespace,
         names: &[(String, Ipv4Addr)],
+        resolver: Option<Ipv4Addr>,
         mut command: Command,
         signals: &Signals,
     ) -> io::Result<Running> {
         let (started, starting) = mpsc::channel::<io::Result<(Pid, OwnedFd)>>();
         let (ended, done) = mpsc::channel();
         let (namespace, names) = (namespace.again()?, names.to_vec());
-        prepare(&mut command, signals.before);
+        prepare(&mut command, signals.before());
         // The thread lives as long as the program: it is the thread's death that the kernel tells the program of.
         std::thread::Builder::new().name("tollway-program".into()).spawn(move || {
             let mut spawn = || -> io::Result<_> {
                 namespace.enter()?;
-                namespace::resolve_names(&names)?;
+                namespace::resolve_names(&names, resolver)?;
                 let child = command.spawn()?;
                 let pid = Pid::from_child(&child);
                 Ok((child, pid, rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
@@ -100,7 +101,7 @@ impl Running {
     unsafe_code,
     reason = "the standard library has no safe way to make system calls between fork and exec"
 )]
-fn prepare(command: &mut Command, mask: libc::sigset_t) {
+pub(crate) fn prepare(command: &mut Command, mask: libc::sigset_t) {
     let ask = move || {
         // SAFETY: `mask` is what pthread_sigmask wrote, and the call may be made after fork.
         unsafe {
@@ -135,6 +136,11 @@ impl Signals {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             Signals { set, before }
         }
+    }
+
+    /// The signals that were held before, for programs.
+    pub(crate) fn before(&self) -> libc::sigset_t {
+        self.before
     }
 
     /// Waits for a signal for at most `most`. A signal that the terminal sent has reached the program by itself, since both are in

@@ -4,7 +4,8 @@
 //! stay is what those programs have started themselves. All of it carries the run's mark in its environment.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Pid, Signal};
 
@@ -12,6 +13,13 @@ use rustix::process::{Pid, Signal};
 pub(crate) fn mark() -> String {
     let me = std::process::id();
     format!("{me}.{}", started(me).unwrap_or(0))
+}
+
+/// A path for a file of this process's runs, which nothing has yet; `what` is for people.
+pub(crate) fn file(what: &str) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("{FILES}{}-{what}-{number}", std::process::id()))
 }
 
 /// Ends every process that belongs to a run whose `tollway` is gone, and removes its files; answers who was ended.
@@ -30,10 +38,10 @@ pub fn clean() -> Vec<(u32, String)> {
             ended.push((pid, name.trim().to_owned()));
         }
     }
-    // A file of names that a run was killed before it could take back.
+    // A file that a run was killed before it could take back.
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let rest = name.to_str().and_then(|name| name.strip_prefix(HOSTS));
+        let rest = name.to_str().and_then(|name| name.strip_prefix(FILES));
         let owner = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             let _ = fs::remove_file(entry.path());
@@ -65,8 +73,8 @@ fn started(pid: u32) -> Option<u64> {
 
 /// The variable with the mark.
 pub(crate) const MARK: &str = "TOLLWAY_RUN";
-/// How the names of files with hosts begin; the process's number follows.
-pub(crate) const HOSTS: &str = "tollway-hosts-";
+/// How the names of a run's files begin; the process's number follows.
+const FILES: &str = "tollway-run-";
 
 #[cfg(test)]
 mod tests {

@@ -36,6 +36,8 @@ pub struct MeshSpec {
     pub next: Vec<Option<u32>>,
     /// What chance is drawn from.
     pub seed: u64,
+    /// The node behind which the rest of the world is: what is for no node's address goes there, and may come from there.
+    pub outside: Option<u32>,
 }
 
 /// Something that happens to a link.
@@ -74,10 +76,18 @@ pub fn address(node: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, (number >> 8) as u8, number as u8)
 }
 
+/// Whether an address is one that a node may have.
+fn is_inside(address: Ipv4Addr) -> bool {
+    address.octets()[..2] == [10, 77]
+}
+
 /// The node of an address, if it is one of `nodes`.
 fn node_of(address: Ipv4Addr, nodes: u32) -> Option<u32> {
-    let [10, 77, high, low] = address.octets() else { return None };
+    let [.., high, low] = address.octets();
     let number = u32::from(high) << 8 | u32::from(low);
+    if !is_inside(address) {
+        return None;
+    }
     number.checked_sub(1).filter(|&node| node < nodes)
 }
 
@@ -146,6 +156,7 @@ pub(crate) struct Delivery {
 pub struct Mesh {
     hops: Vec<Hop>,
     nodes: u32,
+    outside: Option<u32>,
     next: Vec<Option<u32>>,
     /// What is still to happen, by time.
     changes: VecDeque<Change>,
@@ -192,6 +203,7 @@ impl Mesh {
         Mesh {
             hops: spec.links.iter().enumerate().map(hop).collect(),
             nodes: spec.nodes.len() as u32,
+            outside: spec.outside,
             next: spec.next.clone(),
             changes: spec.changes.clone().into(),
             timers: BinaryHeap::new(),
@@ -221,8 +233,8 @@ impl Mesh {
                 return;
             }
         };
-        let to = node_of(header.flow.destination, self.nodes);
-        let Some(to) = to.filter(|_| header.flow.source == address(node)) else {
+        let sent_by = self.reaches(header.flow.source);
+        let Some(to) = self.reaches(header.flow.destination).filter(|_| sent_by == Some(node)) else {
             self.strays.no_such_address += 1;
             return;
         };
@@ -415,6 +427,12 @@ impl Mesh {
 
     pub(crate) fn strays(&self) -> Strays {
         self.strays
+    }
+
+    /// The node at which packets for an address leave the network.
+    fn reaches(&self, address: Ipv4Addr) -> Option<u32> {
+        let abroad = self.outside.filter(|_| !is_inside(address) && !address.is_multicast());
+        node_of(address, self.nodes).or(abroad.filter(|_| !address.is_broadcast()))
     }
 
     fn flow(&mut self, now: Time, from: u32, to: u32, tuple: FiveTuple) -> u32 {

@@ -16,10 +16,12 @@ mod bridge;
 mod capture;
 mod child;
 mod clean;
+mod interface;
 pub mod ip;
 mod mesh;
 mod namespace;
 mod netlink;
+mod outside;
 mod panel;
 mod relay;
 mod tun;
@@ -49,6 +51,7 @@ use crate::error::Error;
 use bridge::{Bridge, PATIENCE};
 use child::Running;
 use namespace::Namespace;
+use outside::Outside;
 use tun::{Tun, TunSpec};
 
 /// What to run, and over what.
@@ -153,13 +156,15 @@ fn drive(
     names: &[(String, Ipv4Addr)],
     signals: &Signals,
 ) -> Result<(Ended, Vec<Publish>), Error> {
+    let outside = spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
+    let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let mut servers = Servers(Vec::new());
     for (node, text) in &spec.servers {
         let mut command = Command::new("sh");
         command.arg("-c").arg(text).env(clean::MARK, clean::mark()).stdin(Stdio::null()).process_group(0);
         aside(&mut command).map_err(|source| Error::Program { program: text.clone(), source })?;
         let namespace = &namespaces[*node as usize];
-        let started = Running::start(namespace, names, command, signals);
+        let started = Running::start(namespace, names, resolver, command, signals);
         let mut server = started.map_err(|source| Error::Program { program: text.clone(), source })?;
         let _ = namespace.await_listener(PATIENCE, || server.ended().is_some());
         servers.0.push(server);
@@ -173,8 +178,8 @@ fn drive(
     if spec.stdout_aside {
         aside(&mut command).map_err(failed)?;
     }
-    let mut program =
-        Running::start(&namespaces[spec.node as usize], names, command, signals).map_err(failed)?;
+    let namespace = &namespaces[spec.node as usize];
+    let mut program = Running::start(namespace, names, resolver, command, signals).map_err(failed)?;
     Ok((await_program(&mut program, spec.timeout, signals), published))
 }
 

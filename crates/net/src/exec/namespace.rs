@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::mount::MountPropagationFlags;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use super::clean::HOSTS;
+use super::clean;
 use super::tun::{Tun, TunSpec};
 use crate::error::Error;
 
@@ -117,19 +117,26 @@ impl Namespace {
     }
 }
 
-/// Gives the calling thread, and what it starts, a view of the file system in which `names` resolve.
-pub(crate) fn resolve_names(names: &[(String, Ipv4Addr)]) -> io::Result<()> {
+/// Gives the calling thread, and what it starts, a view of the file system in which `names` resolve, and others if a `resolver`
+/// is there to ask.
+pub(crate) fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
     unshare(UnshareFlags::NEWNS | UnshareFlags::FS)?;
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
-    let target = PathBuf::from("/etc/hosts");
-    if !target.exists() {
-        return Ok(()); // Nothing to lay ours over; addresses still work.
-    }
     let mut text = String::from("127.0.0.1 localhost\n");
     for (name, address) in names {
         text += &format!("{address} {name}\n");
     }
-    let path = std::env::temp_dir().join(format!("{HOSTS}{}-{}", std::process::id(), unique()));
+    lay_over("/etc/hosts", &text)?;
+    resolver.map_or(Ok(()), |resolver| lay_over("/etc/resolv.conf", &format!("nameserver {resolver}\n")))
+}
+
+/// Lays a file with this text over another, in this thread's view of the file system.
+fn lay_over(target: &str, text: &str) -> io::Result<()> {
+    let target = PathBuf::from(target);
+    if !target.exists() {
+        return Ok(()); // Nothing to lay ours over; addresses still work.
+    }
+    let path = clean::file("names");
     let mut file = File::options().write(true).create_new(true).open(&path)?;
     file.write_all(text.as_bytes())?;
     let bound = rustix::mount::mount_bind(&path, &target);
@@ -153,13 +160,6 @@ pub(crate) fn listening(table: &str) -> Vec<u16> {
     ports.sort_unstable();
     ports.dedup();
     ports
-}
-
-/// A number that no other call in this process gets.
-fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Does `work` on a thread of its own, so that the others stay in the namespaces where they are.

@@ -1,6 +1,7 @@
 //! What of an interface has no older way to be set than netlink, or none that is open to a user namespace.
 
 use std::io::{self, Read, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -17,7 +18,15 @@ pub(crate) enum Property {
 
 /// Sets properties of the interface `name` of this thread's network namespace.
 pub(crate) fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> {
-    let request = request(name, properties);
+    ask(&property_request(name, properties))
+}
+
+/// Sends what no other route leads to through the interface with this number: to a router there, or to whoever has the address.
+pub(crate) fn route_everything(interface: u32, router: Option<Ipv4Addr>) -> io::Result<()> {
+    ask(&route_request(interface, router))
+}
+
+fn ask(request: &[u8]) -> io::Result<()> {
     let socket = Socket::new(
         Domain::from(libc::AF_NETLINK),
         Type::from(libc::SOCK_RAW | libc::SOCK_CLOEXEC),
@@ -25,7 +34,7 @@ pub(crate) fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> 
     )?;
     // A netlink socket that nobody has bound or connected speaks with the kernel.
     let mut file = std::fs::File::from(OwnedFd::from(socket));
-    file.write_all(&request)?;
+    file.write_all(request)?;
     let mut answer = [0u8; 512];
     let len = file.read(&mut answer)?;
     match error_of(&answer[..len]) {
@@ -36,16 +45,39 @@ pub(crate) fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> 
 }
 
 /// `RTM_NEWLINK` with the interface's name and its new properties (rtnetlink(7)).
-fn request(name: &str, properties: &[(Property, u32)]) -> Vec<u8> {
+fn property_request(name: &str, properties: &[(Property, u32)]) -> Vec<u8> {
     let mut message = vec![0u8; HEADER + LINK];
     attribute(&mut message, libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
     for (property, value) in properties {
         attribute(&mut message, *property as u16, &value.to_ne_bytes());
     }
+    finish(message, libc::RTM_NEWLINK, 0)
+}
+
+/// `RTM_NEWROUTE` of the default route (rtnetlink(7)).
+fn route_request(interface: u32, router: Option<Ipv4Addr>) -> Vec<u8> {
+    let mut message = vec![0u8; HEADER + ROUTE];
+    let scope = if router.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
+    message[HEADER] = libc::AF_INET as u8;
+    message[HEADER + 4..HEADER + 8].copy_from_slice(&[
+        libc::RT_TABLE_MAIN,
+        libc::RTPROT_BOOT,
+        scope,
+        libc::RTN_UNICAST,
+    ]);
+    attribute(&mut message, libc::RTA_OIF, &interface.to_ne_bytes());
+    if let Some(router) = router {
+        attribute(&mut message, libc::RTA_GATEWAY, &router.octets());
+    }
+    finish(message, libc::RTM_NEWROUTE, (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16)
+}
+
+/// Fills in the header: length, kind, and that an acknowledgement is wanted.
+fn finish(mut message: Vec<u8>, kind: u16, flags: u16) -> Vec<u8> {
     let len = message.len() as u32;
     message[0..4].copy_from_slice(&len.to_ne_bytes());
-    message[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    let flags = flags | (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
     message[6..8].copy_from_slice(&flags.to_ne_bytes());
     message
 }
@@ -65,9 +97,10 @@ fn error_of(answer: &[u8]) -> Option<i32> {
     (i32::from(kind) == libc::NLMSG_ERROR).then_some(error)
 }
 
-/// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`.
+/// Bytes of `struct nlmsghdr`, of `struct ifinfomsg` and of `struct rtmsg`.
 const HEADER: usize = 16;
 const LINK: usize = 16;
+const ROUTE: usize = 12;
 
 #[cfg(test)]
 mod tests {
@@ -75,9 +108,12 @@ mod tests {
 
     #[test]
     fn requests_are_whole_words_and_answers_are_read() {
-        let request = request("tollway", &[(Property::LongestTrain, 60_000), (Property::QueueLength, 9)]);
+        let request =
+            property_request("tollway", &[(Property::LongestTrain, 60_000), (Property::QueueLength, 9)]);
         assert_eq!(request.len(), 16 + 16 + 12 + 8 + 8);
         assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()) as usize, request.len());
+        assert_eq!(route_request(3, None).len(), 16 + 12 + 8);
+        assert_eq!(route_request(3, Some(Ipv4Addr::new(10, 78, 0, 2))).len(), 16 + 12 + 8 + 8);
         let mut answer = [0u8; 36];
         assert_eq!(error_of(&answer), None);
         answer[4] = 2;

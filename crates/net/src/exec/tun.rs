@@ -3,7 +3,6 @@
 //! What programs send there is read here as bare IP packets, and what is written here they receive. In front of each stands a
 //! `virtio_net_hdr`: with it checksums are left to whoever needs them, and a train of TCP segments can pass as one.
 
-use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::io::Errno;
 
+use super::interface::{self, Request};
 use super::netlink::{self, Property};
 
 /// An interface that lives as long as this does.
@@ -41,21 +41,8 @@ impl Tun {
         let trains = spec.train >= 2 * u32::from(MTU);
         let offload = libc::TUN_F_CSUM | if trains { libc::TUN_F_TSO4 } else { 0 };
         set_offload(&file, offload)?;
-        // The interface's other properties are asked of any socket of the namespace.
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
-        let interface = |set: &dyn Fn(&mut Request), what| {
-            let mut request = Request::new(NAME);
-            set(&mut request);
-            request.ask(&socket, what)
-        };
-        interface(&|r| r.set_int(c_int::from(MTU)), libc::SIOCSIFMTU)?;
-        interface(&|r| r.set_address(spec.address), libc::SIOCSIFADDR)?;
-        interface(&|r| r.set_address(spec.mask), libc::SIOCSIFNETMASK)?;
-        let up = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-        interface(&|r| r.set_short(up), libc::SIOCSIFFLAGS)?;
-        let mut loopback = Request::new("lo");
-        loopback.set_short(up);
-        loopback.ask(&socket, libc::SIOCSIFFLAGS)?;
+        interface::bring_up(NAME, spec.address, spec.mask, MTU)?;
+        interface::bring_up_loopback()?;
         let mut properties = vec![(Property::QueueLength, QUEUE)];
         properties.extend(trains.then_some((Property::LongestTrain, spec.train)));
         netlink::set(NAME, &properties)?;
@@ -115,45 +102,6 @@ pub(crate) fn drops(table: &str) -> Option<(u64, u64)> {
     let sent = fields.nth(7)?.ok()?;
     Some((sent, received))
 }
-
-/// `struct ifreq`, filled by hand: a name and what is asked for.
-#[repr(C, align(8))]
-struct Request {
-    name: [u8; libc::IFNAMSIZ],
-    value: [u8; 24],
-}
-
-impl Request {
-    fn new(name: &str) -> Request {
-        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
-        request.name[..name.len()].copy_from_slice(name.as_bytes());
-        request
-    }
-
-    fn set_short(&mut self, value: i16) {
-        self.value[..2].copy_from_slice(&value.to_ne_bytes());
-    }
-
-    fn set_int(&mut self, value: c_int) {
-        self.value[..4].copy_from_slice(&value.to_ne_bytes());
-    }
-
-    /// A `struct sockaddr_in`.
-    fn set_address(&mut self, address: Ipv4Addr) {
-        self.value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-        self.value[4..8].copy_from_slice(&address.octets());
-    }
-
-    /// Unsafe, since none of the crates here wraps these requests.
-    #[expect(unsafe_code, reason = "no safe wrapper of these ioctl(2) requests among our dependencies")]
-    fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
-        // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which `self` is, and keeps nothing.
-        let done = unsafe { libc::ioctl(of.as_raw_fd(), what, std::ptr::from_mut(self)) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-}
-
-const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
 
 /// Says what of the kernel's work programs' packets may come without.
 #[expect(unsafe_code, reason = "no safe wrapper of TUNSETOFFLOAD among our dependencies")]

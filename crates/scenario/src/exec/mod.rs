@@ -61,6 +61,7 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
         changes: changes(plan),
         next: routes.iter().map(|route| route.first().map(|link| link.0)).collect(),
         seed: plan.seed,
+        outside: None,
     })
 }
 

@@ -614,7 +614,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
     }
 }
 
-fn meter_config(meter: plan::Meter) -> MeterConfig {
+pub(super) fn meter_config(meter: plan::Meter) -> MeterConfig {
     let plan::Meter { tolerance, burst, patience, enforce, .. } = meter;
     MeterConfig { tolerance, burst, patience, enforce }
 }

@@ -25,6 +25,18 @@ pub(super) trait Engine {
     type Route: Copy;
 
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> Self::Route;
+    /// Whether either end of a flow is run here.
+    fn has_flow(&self, _flow: FlowId) -> bool {
+        true
+    }
+    /// Whether a link's port is run here.
+    fn has_link(&self, _link: LinkId) -> bool {
+        true
+    }
+    /// Whether nothing is left to be done here before the run's time is over.
+    fn is_over(&self) -> bool {
+        false
+    }
     /// Adds a node where packets for several receivers are copied; `None` if the engine has no such thing.
     fn add_branch(&mut self, _branches: u32) -> Option<MiddleId> {
         None

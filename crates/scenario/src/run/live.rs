@@ -1,18 +1,20 @@
 //! A [`Plan`] on real packets: what of it the live engine can do, and that engine behind the seam.
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, Exchange};
+use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
 use tollway_net as net;
+use tollway_proto as proto;
 use tollway_proto::encoding::acp;
-use tollway_proto::port::{ControlInterval, Limit};
+use tollway_proto::port::{ControlInterval, Limit, Waits};
 use tollway_proto::transport::Connection;
 use tollway_sim::{
     Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, Place, RouteEnd, SinkStats, SourceId,
 };
 
-use super::RunError;
-use super::build::{link_law, queues};
+use super::build::{link_law, meter_config, queues};
 use super::engine::{Engine, Start};
+use super::{Hosting, Part, RunError};
 use crate::plan::{Cbr, Plan};
 
 /// Something in a plan that the live engine cannot do.
@@ -40,6 +42,10 @@ pub struct LiveInfo {
     pub kernel_drops: Option<u64>,
     /// How late the emulation was.
     pub punctuality: net::Punctuality,
+    /// The only node of this process, if there are others.
+    pub node: Option<String>,
+    /// What of its flows came to no good end, in words.
+    pub broken: Vec<String>,
 }
 
 impl LiveInfo {
@@ -55,53 +61,44 @@ impl LiveInfo {
 ///
 /// # Errors
 /// [`Unsupported`] names the first key of which the live engine makes nothing.
-pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
+pub(super) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported> {
     let unsupported = |key: String, why: &str, remedy| Unsupported { key, why: why.into(), remedy };
     const SIM: &str = "run it with `--engine sim`";
     if let Some(medium) = plan.media.first() {
         let key = format!("medium.{}", medium.name);
         return Err(unsupported(key, "has no shared media", SIM));
     }
-    if let Some(cbr) = plan.cbrs.first() {
-        let key = format!("cbr.{}", cbr.section);
-        return Err(unsupported(key, "has no constant-rate cross-traffic yet", SIM));
-    }
     if let Some(tree) = plan.trees.first() {
         let section = &plan.flows[tree.first.0 as usize].section;
         return Err(unsupported(format!("flow.{section}.multicast"), "makes no copies of packets yet", SIM));
-    }
-    if let Some(class) = plan.classes.first() {
-        return Err(unsupported(
-            format!("class.{}", class.name),
-            "tells no classes of traffic apart yet",
-            SIM,
-        ));
     }
     if let Some(aggregate) = plan.aggregates.first() {
         let key = format!("aggregate.{}", aggregate.name);
         return Err(unsupported(key, "has no shapers yet", SIM));
     }
-    for link in &plan.links {
-        if link.exchange.is_some() {
-            return Err(unsupported(format!("link.{}.exchange", link.section), "has no borders yet", SIM));
-        }
-        if link.meter.is_some() {
-            return Err(unsupported(format!("link.{}.meter", link.section), "has no meters yet", SIM));
-        }
-    }
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), &flow.path));
     let workloads = plan.workloads.iter().flat_map(|workload| {
         workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
     });
-    for (key, path) in flows.chain(workloads) {
-        for route in [&path.route, &path.back] {
-            let mut nodes: Vec<_> = route.iter().map(|link| plan.links[link.0 as usize].from).collect();
-            nodes.sort();
-            if nodes.windows(2).any(|pair| pair[0] == pair[1]) || nodes.is_empty() {
-                let why = "needs a route over at least one link that passes no node twice";
-                return Err(unsupported(key, why, "give it another route"));
-            }
+    let both_ways =
+        flows.chain(workloads).flat_map(|(key, path)| [(key.clone(), &path.route), (key, &path.back)]);
+    let cbrs = plan.cbrs.iter().map(|cbr| (format!("cbr.{}", cbr.section), &cbr.route));
+    for (key, route) in both_ways.chain(cbrs) {
+        let mut nodes: Vec<_> = route.iter().map(|link| plan.links[link.0 as usize].from).collect();
+        nodes.sort();
+        if nodes.windows(2).any(|pair| pair[0] == pair[1]) || nodes.is_empty() {
+            let why = "needs a route over at least one link that passes no node twice";
+            return Err(unsupported(key, why, "give it another route"));
         }
+    }
+    let bare = acp::OVERHEAD + acp::header_len(0);
+    if let Some(cbr) = plan.cbrs.iter().find(|cbr| usize::from(cbr.packet_size) < bare) {
+        let key = format!("cbr.{}.packet-size", cbr.section);
+        let why = format!("puts {bare} B of IP, UDP and ACP header into every packet");
+        return Err(unsupported(key, &why, "make packets larger"));
+    }
+    if let Hosting::Processes(_) = hosting {
+        apart(plan)?;
     }
     let mut plan = plan.clone();
     for i in 0..plan.transports.len() {
@@ -115,6 +112,8 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
                 workload.map(|workload| format!("workload.{}", workload.name))
             });
         let transport = &mut plan.transports[i];
+        // Between processes that come and go, only who was opened knows what it has.
+        transport.handshake |= matches!(hosting, Hosting::Processes(_));
         let ranges = usize::from(transport.sack_blocks).min(tollway_proto::SackRanges::MAX);
         let bare = (acp::OVERHEAD + acp::header_len(0)) as u16;
         let full = (acp::OVERHEAD + acp::header_len(ranges)) as u16;
@@ -129,6 +128,34 @@ pub(super) fn adapt(plan: &Plan) -> Result<Plan, Unsupported> {
     Ok(plan)
 }
 
+/// What cannot be divided among processes.
+fn apart(plan: &Plan) -> Result<(), Unsupported> {
+    let refuse = |key: String, why: &str| {
+        let remedy = "run all nodes in one process, without `--node`";
+        Err(Unsupported { key, why: why.into(), remedy })
+    };
+    if let Some(workload) = plan.workloads.first() {
+        let why = "starts flows that come by chance in one process only: others would not know their numbers";
+        return refuse(format!("workload.{}", workload.name), why);
+    }
+    for link in &plan.links {
+        let why = "has one account for both ways of a link, and its ends are two processes";
+        if link.meter.is_some() {
+            return refuse(format!("link.{}.meter", link.section), why);
+        }
+        if link.exchange.is_some() {
+            return refuse(format!("link.{}.exchange", link.section), why);
+        }
+    }
+    match plan.hosts.first() {
+        Some(host) => {
+            let why = "divides a budget among flows of one process only";
+            refuse(format!("host.{}", host.name), why)
+        }
+        None => Ok(()),
+    }
+}
+
 /// A capture was asked for.
 pub(super) fn no_capture() -> Unsupported {
     Unsupported {
@@ -139,11 +166,29 @@ pub(super) fn no_capture() -> Unsupported {
 }
 
 /// The live network, with the plan's nodes and links.
-pub(super) fn network(plan: &Plan) -> Result<(Live, Vec<LinkId>), RunError> {
+pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkId>), RunError> {
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let specs = link_specs(plan);
-    let network = net::Network::new(&names, &specs, plan.seed, threads(plan))?;
-    let live = Live { network, routes: Vec::new(), kernel_drops: None, failed: None };
+    let mut network = match hosting {
+        Hosting::Loopback => net::Network::new(&names, &specs, plan.seed, threads(plan))?,
+        Hosting::Processes(Part { node, at, patience }) => {
+            net::Network::part(&names, &specs, plan.seed, *node, at, *patience)?
+        }
+    };
+    for (i, link) in (0..).zip(&plan.links) {
+        let Some(twin) = link.twin else { continue };
+        if let Some(meter) = link.meter {
+            network.add_meter(i, twin.0, meter_config(meter), meter.duty);
+        }
+        if let Some(rate) = link.exchange {
+            network.add_border(i, twin.0, Exchange::new(rate));
+        }
+    }
+    let part = match hosting {
+        Hosting::Loopback => None,
+        Hosting::Processes(part) => Some(part.clone()),
+    };
+    let live = Live { network, part, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
 }
 
@@ -165,6 +210,9 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
 
 /// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
 fn threads(plan: &Plan) -> usize {
+    if plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some()) {
+        return 1; // What meters know of flows and hosts is one thread's.
+    }
     let slowest = |route: &[crate::plan::LinkId]| {
         route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
     };
@@ -180,14 +228,17 @@ fn threads(plan: &Plan) -> usize {
 /// The live engine, which keeps what went wrong until somebody can be told.
 pub(super) struct Live {
     network: net::Network,
+    part: Option<Part>,
     routes: Vec<Vec<u32>>,
     kernel_drops: Option<u64>,
     failed: Option<net::Error>,
 }
 
 impl Live {
-    pub(super) fn info(&self) -> LiveInfo {
+    pub(super) fn info(&self, plan: &Plan) -> LiveInfo {
         LiveInfo {
+            node: self.part.as_ref().map(|part| plan.nodes[part.node].name.clone()),
+            broken: self.broken(plan),
             threads: self.network.threads(),
             real_time: self.network.real_time(),
             counters: self.network.counters(),
@@ -197,16 +248,98 @@ impl Live {
     }
 }
 
+impl Live {
+    /// What of the flows at this node came to no good end.
+    fn broken(&self, plan: &Plan) -> Vec<String> {
+        let Some(part) = &self.part else { return Vec::new() };
+        let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
+            let flow = &plan.flows[flow as usize];
+            let other = &plan.nodes[if client { flow.path.to.0 } else { flow.path.from.0 } as usize].name;
+            let name = &flow.name;
+            match fate {
+                net::Fate::Over => None,
+                net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
+                net::Fate::Silent => Some(format!(
+                    "flow `{name}`: nothing new has come of it for {}: node `{other}` is gone, or knows of it no more, or \
+                     nothing reaches it",
+                    part.patience
+                )),
+            }
+        };
+        self.network.fates().into_iter().filter_map(tell).collect()
+    }
+
+    /// Where every packet went that was at this node: what came is made here, what left is delivered.
+    fn census_here(&self) -> Census {
+        let counters = self.network.counters();
+        Census {
+            created: counters.created + counters.received,
+            delivered: counters.delivered + counters.sent,
+            absorbed: counters.absorbed + counters.senseless,
+            dropped: self.network.drops() + counters.unsent,
+            queued: self.network.queued(),
+            in_flight: self.network.in_flight(),
+        }
+    }
+}
+
 impl Engine for Live {
     type Route = usize;
+
+    fn has_flow(&self, flow: FlowId) -> bool {
+        self.network.has_end(flow.0)
+    }
+
+    fn has_link(&self, link: LinkId) -> bool {
+        self.network.has_link(link.0)
+    }
+
+    fn is_over(&self) -> bool {
+        self.network.is_over()
+    }
 
     fn add_route(&mut self, links: &[LinkId], _end: RouteEnd) -> usize {
         self.routes.push(links.iter().map(|link| link.0).collect());
         self.routes.len() - 1
     }
 
-    fn add_source(&mut self, _cbr: &Cbr, _route: usize) -> Option<SourceId> {
-        None
+    fn add_source(&mut self, cbr: &Cbr, route: usize) -> Option<SourceId> {
+        let source = proto::Cbr::new(cbr.rate, cbr.packet_size, cbr.start, cbr.stop, cbr.on_off);
+        match self.network.add_source(source, cbr.packet_size, &self.routes[route]) {
+            Ok(source) => Some(SourceId(source)),
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    fn set_class(&mut self, flow: FlowId, class: u8) {
+        self.network.set_class(flow.0, class);
+    }
+
+    fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
+        self.network.meter(flow.0)
+    }
+
+    fn metered(&self) -> (u64, u64) {
+        self.network.metered()
+    }
+
+    fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
+        self.network.account(link.0)
+    }
+
+    fn border(&self, link: LinkId) -> Option<&Exchange> {
+        self.network.border(link.0)
+    }
+
+    fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
+        self.network.balance(flow.0)
+    }
+
+    fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
+        self.network.queue_waits(link.0)
     }
 
     /// Places are not used again: a label on the wire means one flow for the whole run.
@@ -222,7 +355,10 @@ impl Engine for Live {
             encoding: start.encoding,
         });
         match added {
-            Ok(flow) => FlowId(flow),
+            Ok(flow) => {
+                self.network.set_class(flow, start.class);
+                FlowId(flow)
+            }
             Err(error) => {
                 self.failed.get_or_insert(error);
                 FlowId(next)
@@ -250,13 +386,17 @@ impl Engine for Live {
         let counters = self.network.counters();
         // What the kernel lost is what it neither handed over nor still holds.
         let lost = counters.sent.saturating_sub(counters.received + counters.waiting);
-        let census = Census {
-            created: counters.created,
-            delivered: counters.delivered,
-            absorbed: counters.absorbed + counters.senseless,
-            dropped: self.network.drops() + counters.unsent + lost,
-            queued: self.network.queued(),
-            in_flight: self.network.in_flight() + counters.waiting,
+        let census = if self.part.is_some() {
+            self.census_here()
+        } else {
+            Census {
+                created: counters.created,
+                delivered: counters.delivered,
+                absorbed: counters.absorbed + counters.senseless,
+                dropped: self.network.drops() + counters.unsent + lost,
+                queued: self.network.queued(),
+                in_flight: self.network.in_flight() + counters.waiting,
+            }
         };
         match census.is_conserved() && self.network.held() == census.queued + self.network.in_flight() {
             true => Ok(census),
@@ -306,7 +446,7 @@ impl Engine for Live {
                 law: stats.dropped,
                 before: stats.lost_before,
                 after: stats.lost_after,
-                meter: 0,
+                meter: stats.metered,
             },
             marks: stats.marks,
             queue_byte_ns: stats.queue_byte_ns,
@@ -316,8 +456,9 @@ impl Engine for Live {
         }
     }
 
-    fn read_source(&self, _source: SourceId) -> SinkStats {
-        SinkStats::default()
+    fn read_source(&self, source: SourceId) -> SinkStats {
+        let (sent_packets, arrived_packets, arrived_bytes) = self.network.read_source(source.0);
+        SinkStats { sent_packets, arrived_packets, arrived_bytes }
     }
 
     fn law(&mut self, link: LinkId) -> &AnyLink {

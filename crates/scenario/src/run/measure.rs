@@ -143,6 +143,9 @@ impl Meter {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
                 let sender = built.flows[plan.sender_of(i)];
+                if !built.network.has_flow(sender) {
+                    continue;
+                }
                 lanes_of.entry(sender).or_default().push(lanes.len());
                 lanes.push(Lane {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
@@ -160,7 +163,8 @@ impl Meter {
         }
         let shown = shown_links(plan);
         let mut links = Vec::new();
-        for (i, &rows) in shown.iter().enumerate() {
+        for (i, &shown) in shown.iter().enumerate() {
+            let rows = shown && built.network.has_link(built.links[i]);
             built.network.measure_link(built.links[i], rows);
             if rows && plan.measure.interval.is_some() {
                 built.network.log_control(built.links[i]);
@@ -430,6 +434,9 @@ impl Meter {
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
         let mut meters = self.links.into_iter().peekable();
         for (i, at_warmup) in self.at_warmup.into_iter().enumerate() {
+            if !built.network.has_link(built.links[i]) {
+                continue;
+            }
             let mut meter = meters.next_if(|meter| meter.link == i).unwrap_or_default();
             let stats = built.network.read_link(built.links[i]);
             meter.note(&stats);

@@ -14,6 +14,7 @@ mod trees;
 mod watch;
 mod workload;
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use tollway_law::Time;
@@ -37,6 +38,8 @@ use crate::tables::{Outputs, RunResult, TableError};
 pub struct Options<'a> {
     /// What runs the packets.
     pub engine: EngineKind,
+    /// Who runs the nodes of a live network.
+    pub hosting: Hosting,
     /// Where the result tables go.
     pub outputs: Outputs,
     /// What an ideal allocation gives each of [`Plan::flows`], Mb/s; empty if nobody worked it out.
@@ -70,6 +73,27 @@ impl EngineKind {
             EngineKind::Live => "live",
         }
     }
+}
+
+/// Who runs the nodes of a live network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hosting {
+    /// This process: each is a socket on loopback.
+    #[default]
+    Loopback,
+    /// A process each.
+    Processes(Part),
+}
+
+/// One node, which is this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its place among the plan's nodes.
+    pub node: usize,
+    /// Where the plan's nodes can be reached.
+    pub at: Vec<SocketAddr>,
+    /// An end of a flow here of which nothing new has come for so long is given up.
+    pub patience: Time,
 }
 
 /// What a run's digest covers. Both are equal on every machine and for any number of threads.
@@ -184,14 +208,14 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             Ok(finished)
         }
         EngineKind::Live => {
-            let plan = &live::adapt(plan)?;
+            let plan = &live::adapt(plan, &options.hosting)?;
             if options.capture.is_some() {
                 return Err(live::no_capture().into());
             }
-            let (network, links) = live::network(plan)?;
+            let (network, links) = live::network(plan, &options.hosting)?;
             let mut built = Built::new(plan, network, links);
             let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| Ok(()))?;
-            finished.run.live = Some(built.network.info());
+            finished.run.live = Some(built.network.info(plan));
             Ok(finished)
         }
     }
@@ -245,7 +269,7 @@ fn drive<E: Engine>(
         workloads.collect(network, &mut meter, &mut hosts)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, network, options.watch)?;
-        if next == plan.duration || stopped {
+        if next == plan.duration || stopped || network.network.is_over() {
             break;
         }
         agenda.apply(plan, network, &mut hosts);

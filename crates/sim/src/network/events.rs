@@ -37,8 +37,7 @@ impl<M: Machine> Network<M> {
         let fixed = self.endpoint_entity(0) as usize;
         self.scheduler = Scheduler::new(self.links.len(), fixed + self.endpoints.len());
         for (i, source) in self.sources.iter().enumerate() {
-            let first = if source.spec.start < source.spec.stop { source.spec.start } else { Time::NEVER };
-            self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, first);
+            self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, source.first());
         }
         for at in 0..self.endpoints.len() {
             let deadline = self.endpoints[at].deadline();
@@ -111,7 +110,8 @@ impl<M: Machine> Network<M> {
         }
         let Some(Watch::Entry(post)) = watch else { return false };
         let packet = self.slab.get_mut(slot);
-        match self.meters.on_entry(self.now, post, link, packet) {
+        let times = (link.wire_time(packet.size), link.delay());
+        match self.meters.on_entry(self.now, post, times, packet) {
             Passage::Untouched => false,
             Passage::Rewritten => {
                 let (flow, size) = (packet.flow, u32::from(packet.size));

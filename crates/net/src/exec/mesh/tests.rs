@@ -29,6 +29,7 @@ pub(in crate::exec) fn row() -> MeshSpec {
         changes: Vec::new(),
         next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
         seed: 1,
+        outside: None,
     }
 }
 

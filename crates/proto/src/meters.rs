@@ -1,18 +1,17 @@
-//! Meters, and borders between domains, at the ends of links.
+//! Meters, and borders between domains, at the ends of links: what either engine asks as packets come off a wire.
 
 use tollway_law::link::Exchange;
 use tollway_law::meter::{
     Ack, BalanceMeter, BudgetAccusation, BudgetMeter, Data, Duty, FlowMeter, MeterConfig, Offence, Passage,
 };
 use tollway_law::{Kind, Time, Toll};
-use tollway_proto::{Flags, Packet, Stamp};
 
-use crate::link::Link;
-use crate::network::PLAIN;
+use crate::cbr::PLAIN;
+use crate::{Flags, Packet, Stamp};
 
 /// What a meter does at the far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watch {
+pub enum Watch {
     /// It sees data enter, at this post.
     Entry(u32),
     /// It sees acknowledgements go back from this post.
@@ -21,7 +20,7 @@ pub(crate) enum Watch {
 
 /// All meters of a network, and what they know of each flow.
 #[derive(Debug, Default)]
-pub(crate) struct Meters {
+pub struct Meters {
     posts: Vec<Post>,
     /// By flow: a flow's windows are watched at one post, the first that its data pass.
     flows: Vec<Option<Box<Watched>>>,
@@ -97,7 +96,8 @@ impl Payer {
 }
 
 impl Meters {
-    pub(crate) fn add_post(&mut self, config: MeterConfig, duty: Duty) -> u32 {
+    /// A meter with this duty; answers its post.
+    pub fn add_post(&mut self, config: MeterConfig, duty: Duty) -> u32 {
         self.add(
             config,
             match duty {
@@ -108,7 +108,8 @@ impl Meters {
         )
     }
 
-    pub(crate) fn add_border(&mut self, exchange: Exchange) -> u32 {
+    /// A border; answers its post.
+    pub fn add_border(&mut self, exchange: Exchange) -> u32 {
         self.add(MeterConfig::default(), Work::Border(Box::new(exchange)))
     }
 
@@ -118,7 +119,7 @@ impl Meters {
     }
 
     /// The account that is kept at a post.
-    pub(crate) fn account(&self, post: u32) -> Option<&BudgetMeter> {
+    pub fn account(&self, post: u32) -> Option<&BudgetMeter> {
         match &self.posts[post as usize].work {
             Work::Budget(meter) => Some(meter),
             _ => None,
@@ -126,7 +127,7 @@ impl Meters {
     }
 
     /// What is made of money at a post.
-    pub(crate) fn border(&self, post: u32) -> Option<&Exchange> {
+    pub fn border(&self, post: u32) -> Option<&Exchange> {
         match &self.posts[post as usize].work {
             Work::Border(exchange) => Some(exchange),
             _ => None,
@@ -134,21 +135,22 @@ impl Meters {
     }
 
     /// What a flow is accused of where it leaves the network.
-    pub(crate) fn balance(&self, flow: u32) -> Option<BudgetAccusation> {
+    pub fn balance(&self, flow: u32) -> Option<BudgetAccusation> {
         self.payers.get(flow as usize)?.as_ref()?.balance.as_ref()?.accusation()
     }
 
-    pub(crate) fn of(&self, flow: u32) -> Option<&FlowMeter> {
+    /// What is known of a flow whose windows are watched.
+    pub fn of(&self, flow: u32) -> Option<&FlowMeter> {
         self.flows.get(flow as usize)?.as_ref().map(|watched| &watched.meter)
     }
 
     /// Flows seen and flows accused.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.seen, self.accused)
     }
 
     /// A flow, perhaps another one than before, has the number `flow` now.
-    pub(crate) fn announce(&mut self, flow: u32, segment: u32) {
+    pub fn announce(&mut self, flow: u32, segment: u32) {
         if self.posts.is_empty() {
             return;
         }
@@ -166,7 +168,7 @@ impl Meters {
     }
 
     /// A packet's last bit comes off the wire at a post, `on_wire` after its first; it may be damaged and no packet any more.
-    pub(crate) fn on_wire(&mut self, now: Time, post: u32, on_wire: Time) {
+    pub fn on_wire(&mut self, now: Time, post: u32, on_wire: Time) {
         let Post { last, busy_since, .. } = &mut self.posts[post as usize];
         let began = now.saturating_sub(on_wire);
         // A carry of less than a nanosecond a packet is no break.
@@ -176,13 +178,19 @@ impl Meters {
         *last = now;
     }
 
-    /// A packet has come over `link` to a post.
-    pub(crate) fn on_entry(&mut self, now: Time, post: u32, link: &Link, packet: &mut Packet) -> Passage {
+    /// A packet has come to a post, over a link of this `delay` on whose wire it was for `on_wire`.
+    pub fn on_entry(
+        &mut self,
+        now: Time,
+        post: u32,
+        (on_wire, delay): (Time, Time),
+        packet: &mut Packet,
+    ) -> Passage {
         let Post { config, work, busy_since, .. } = &self.posts[post as usize];
         if !matches!(work, Work::Windows) {
             return self.on_payer(now, post, packet);
         }
-        let began = now.saturating_sub(link.wire_time(packet.size));
+        let began = now.saturating_sub(on_wire);
         let (data, opens) = (packet.flags.has(Flags::DATA), packet.flags.has(Flags::SYN));
         if packet.flags.has(PLAIN) || !(data || opens) {
             return Passage::Untouched;
@@ -213,7 +221,7 @@ impl Meters {
             size: u32::from(packet.size),
             seq: packet.seq,
             stamp: packet.sent.0,
-            sent: began.saturating_sub(link.delay()),
+            sent: began.saturating_sub(delay),
             waited: began.saturating_sub(*busy_since),
         };
         if !watched.tolled {
@@ -275,7 +283,7 @@ impl Meters {
     }
 
     /// A packet goes back to a host.
-    pub(crate) fn on_exit(&mut self, now: Time, post: u32, packet: &mut Packet) {
+    pub fn on_exit(&mut self, now: Time, post: u32, packet: &mut Packet) {
         if packet.flags.has(PLAIN) || !packet.flags.has(Flags::ACK) {
             return;
         }

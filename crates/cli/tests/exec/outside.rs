@@ -1,0 +1,99 @@
+//! The world outside, which in these tests is a network of their own: namespaces in which a host has an address, a web server and a resolver,
+//! and runs `tollway exec --outside`. Nothing leaves this machine.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// The world's only address.
+const WORLD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+
+/// Where a program is installed.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+#[test]
+fn the_world_is_reached_by_whichever_helper_there_is() {
+    if !namespaces() {
+        return;
+    }
+    let root = text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0";
+    for helper in ["passt", "slirp4netns"] {
+        let dir = folder(&format!("outside-{helper}"));
+        let (Some(found), Some(_), Some(_)) = (find(helper), find("unshare"), find("ip")) else {
+            eprintln!("SKIPPED: {helper}, unshare or ip is not installed");
+            continue;
+        };
+        // The only thing that `tollway` finds.
+        fs::create_dir(dir.join("bin")).unwrap();
+        symlink(found, dir.join("bin").join(helper)).unwrap();
+        fs::write(dir.join("resolv.conf"), format!("nameserver {WORLD}\n")).unwrap();
+        let world = format!(
+            "ip link set lo up && ip link add world type veth peer name peer && ip addr add {WORLD}/24 dev world && \
+             ip link set world up && ip link set peer up && ip route add default via 198.51.100.254 dev world && \
+             mount --bind {}/resolv.conf /etc/resolv.conf && touch {0}/ready && exec \"$@\"",
+            dir.display()
+        );
+        let me = std::env::current_exe().unwrap();
+        let mut command = Command::new("unshare");
+        command.args(if root { &["-nm"][..] } else { &["-rnm"] }).args(["sh", "-c", &world, "sh"]).arg(me);
+        command.args(["--exact", "role", "--nocapture"]).env("EXEC_ROLE", "outside").env("EXEC_BIN", &dir);
+        let output = command.env("EXEC_SAYS", dir.join("said")).output().unwrap();
+        if !dir.join("ready").exists() {
+            eprintln!("SKIPPED: no world can be made here: {}", text(&output.stderr));
+            return;
+        }
+        assert!(output.status.success(), "{helper}: {}", text(&output.stderr));
+        let report: Value =
+            serde_json::from_str(&fs::read_to_string(dir.join("said")).unwrap()).expect("a report");
+        assert_eq!(report["outside"], "server");
+        let flows = report["flows"].as_array().unwrap();
+        let download =
+            flows.iter().find(|flow| flow["source"] == WORLD.to_string() && flow["protocol"] == "tcp");
+        let download = download.unwrap_or_else(|| panic!("{report:#}"));
+        assert!(download["payload_bytes"].as_u64().unwrap() >= 1_000_000, "{download:#}");
+        assert!(download["delay_min_ms"].as_f64().unwrap() >= 10.0, "it came over the link");
+    }
+}
+
+/// The host in that world: serves, and runs a program that looks for it from inside.
+pub(super) fn host() -> String {
+    let dir = PathBuf::from(std::env::var_os("EXEC_BIN").unwrap());
+    let port = serve(WORLD);
+    serve_names(WORLD, 53);
+    let me = std::env::current_exe().unwrap();
+    let mut command = tollway(&["exec", "--link", "20Mbps 10ms", "--outside", "--json", "--"]);
+    command.arg(me).args(["--exact", "role", "--nocapture"]).env("PATH", dir.join("bin"));
+    command.env("EXEC_ROLE", format!("abroad {port}")).env("EXEC_SAYS", dir.join("abroad"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
+    text(&output.stdout)
+}
+
+/// A program in the network: finds a server of the world by its name.
+pub(super) fn abroad(port: u16) -> String {
+    programs::download(&format!("far.example:{port}"), 1_000_000)
+}
+
+#[test]
+fn the_world_is_behind_a_node() {
+    if !namespaces() {
+        return;
+    }
+    let help = |arguments: &[&str]| -> String {
+        let output = tollway(&[&["exec"], arguments, &["--", "true"]].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert!(help(&["--link", "1Mbps", "--outside=program"]).contains("program's own node"));
+    assert!(help(&["--link", "1Mbps", "--outside=nowhere"]).contains("there is no node `nowhere`"));
+    // Without a helper it says what to install.
+    let output = tollway(&["exec", "--link", "1Mbps", "--outside", "--", "/bin/true"])
+        .env("PATH", "/nonexistent")
+        .output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("install one of them"), "{}", text(&output.stderr));
+}

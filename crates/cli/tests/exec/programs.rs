@@ -1,0 +1,254 @@
+//! Programs that people have, over networks that they meet: curl, iperf3, WebSocket, DNS, by a plain queue, FQ-CoDel and a recording.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::time::Instant;
+
+use super::servers::{ACCEPT, NONCE, read_head};
+use super::*;
+
+/// Whether a program is installed; says loudly if it is not.
+fn installed(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("NOT INSTALLED: {program}; a client of this test's own takes its place");
+    }
+    found
+}
+
+/// Asks for so many bytes over HTTP.
+fn ask(server: &str, bytes: u64) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(server).unwrap();
+    write!(stream, "GET /{bytes} HTTP/1.1\r\nHost: server\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let head = read_head(&mut reader).unwrap();
+    assert_eq!(head[0], "HTTP/1.1 200 OK");
+    reader
+}
+
+/// What curl says of a download: bytes a second, and bytes.
+pub(super) fn download(server: &str, bytes: u64) -> String {
+    let begin = Instant::now();
+    let copied = std::io::copy(&mut ask(server, bytes).take(bytes), &mut std::io::sink()).unwrap();
+    format!("speed={}\nbytes={copied}", copied as f64 / begin.elapsed().as_secs_f64())
+}
+
+/// What each of several downloads at a time gets after a third of the time, Mb/s.
+pub(super) fn share(port: u16, flows: usize, seconds: u64) -> String {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let begin = Instant::now() + Duration::from_secs(seconds) / 3;
+    let count = move |i: usize| {
+        let mut reader = ask(&format!("s.{}:{port}", i + 1), 1 << 40);
+        reader.get_ref().set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let (mut buffer, mut got) = (vec![0; 1 << 16], 0);
+        while Instant::now() < end {
+            let len = reader.read(&mut buffer).unwrap_or(0);
+            if Instant::now() >= begin {
+                got += len;
+            }
+        }
+        got as f64 * 8e-6 / (end - begin).as_secs_f64()
+    };
+    let threads: Vec<_> = (0..flows).map(|i| std::thread::spawn(move || count(i))).collect();
+    let rates =
+        threads.into_iter().enumerate().map(|(i, thread)| format!("flow{i}={}", thread.join().unwrap()));
+    rates.collect::<Vec<_>>().join("\n")
+}
+
+/// Round trips of a WebSocket's ping and of a resolver's question, ms: of 31 the third shortest, since that a program waited for
+/// the processor is not the network's doing.
+pub(super) fn ping_pong(tcp: u16, udp: u16) -> String {
+    let mut stream = TcpStream::connect(("server", tcp)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    write!(
+        stream,
+        "GET /chat HTTP/1.1\r\nHost: server\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {NONCE}\r\n\r\n"
+    )
+    .unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let head = read_head(&mut reader).unwrap();
+    assert!(head[0].contains(" 101 ") && head.iter().any(|line| line.ends_with(ACCEPT)), "{head:?}");
+
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect(("server", udp)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let shortest = |trip: &mut dyn FnMut(u8)| {
+        let mut times: Vec<f64> = (0..31)
+            .map(|i| {
+                let sent = Instant::now();
+                trip(i);
+                sent.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[2]
+    };
+    let web_socket = shortest(&mut |i| {
+        let (mask, payload) = ([i, 7, i, 9], [b'p', b'i', b'n', b'g', i]);
+        let masked: Vec<u8> =
+            payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+        stream.write_all(&[&[0x89, 0x80 + 5], &mask[..], &masked].concat()).unwrap();
+        let mut pong = [0; 7];
+        reader.read_exact(&mut pong).unwrap();
+        assert_eq!(pong, [0x8a, 5, b'p', b'i', b'n', b'g', i]);
+    });
+    let dns = shortest(&mut |i| {
+        // A question for the address of `host.example`, recursion desired.
+        let head = [0, i, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        let query = [&head, &b"\x04host\x07example\x00\x00\x01\x00\x01"[..]].concat();
+        socket.send(&query).unwrap();
+        let mut answer = [0; 512];
+        let len = socket.recv(&mut answer).unwrap();
+        assert_eq!((&answer[..4], &answer[len - 4..len]), (&[0, i, 0x81, 0x80][..], &[127, 0, 0, 1][..]));
+    });
+    format!("websocket={web_socket}\ndns={dns}")
+}
+
+#[test]
+fn curl_gets_the_rate_that_the_link_has() {
+    if !namespaces() {
+        return;
+    }
+    let port = serve(Ipv4Addr::LOCALHOST);
+    let trace = trace(&folder("trace-file"), 50);
+    let published = port.to_string();
+    let curl = format!(
+        "curl -sS -o /dev/null -w 'speed=%{{speed_download}}\\nbytes=%{{size_download}}\\n' http://server:{port}/100000000 > $EXEC_SAYS"
+    );
+    for (name, link) in [
+        ("fifo", "200Mbps 2ms".to_owned()),
+        ("fq", "200Mbps 2ms fq_codel".to_owned()),
+        ("trace", format!("trace={} 2ms", trace.display())),
+    ] {
+        let network = ["--link", &link, "--link-up", "200Mbps", "--publish", &published];
+        let ran = match installed("curl") {
+            true => exec_program(name, &network, "", &["sh", "-c", &curl]),
+            false => exec(name, &network, &format!("download server:{port} 100000000")),
+        };
+        assert_eq!(ran.said["bytes"], 1e8);
+        let down = ran.link("down");
+        assert!(down["sent_bytes"].as_u64().unwrap() > 100_000_000);
+        let best = down["best_second_mbps"].as_f64().unwrap();
+        assert!(best < 200.0 * 1.002, "{name}: {best} Mb/s on a link of 200");
+        if ran.punctual(&format!("the rate of a download by {name}")) {
+            within(best, 200.0, 0.02, name);
+            // What TCP makes of it: 1448 bytes of payload in each packet of 1500. FQ-CoDel's drops cost a short round trip more.
+            let share = if name == "fq" { 0.06 } else { 0.02 };
+            within(ran.said["speed"] * 8e-6, 200.0 * 1448.0 / 1500.0, share, name);
+        }
+    }
+}
+
+#[test]
+fn round_trips_take_what_the_link_takes() {
+    if !namespaces() {
+        return;
+    }
+    let (tcp, udp) = (serve(Ipv4Addr::LOCALHOST), serve_names(Ipv4Addr::LOCALHOST, 0));
+    let trace = trace(&folder("ping-trace-file"), 50);
+    for (name, link) in [
+        ("ping-fifo", "100Mbps 10ms".to_owned()),
+        ("ping-fq", "100Mbps 10ms fq_codel".to_owned()),
+        ("ping-trace", format!("trace={} 10ms", trace.display())),
+    ] {
+        let ports = (tcp.to_string(), format!("{udp}/udp"));
+        let network = ["--link", &link, "--link-up", "100Mbps", "--publish", &ports.0, "--publish", &ports.1];
+        let ran = exec(name, &network, &format!("ping-pong {tcp} {udp}"));
+        // By a recording a packet waits for the next whole millisecond.
+        let most = if name == "ping-trace" { 21.5 } else { 20.5 };
+        for protocol in ["websocket", "dns"] {
+            let took = ran.said[protocol];
+            assert!(took >= 20.0, "{name}: a round trip over {protocol} in {took} ms");
+            if ran.punctual(&format!("round trips over {protocol} by {name}")) {
+                assert!(took <= most, "{name}: a round trip over {protocol} in {took} ms");
+            }
+        }
+        let seen = ran.report["flows"].as_array().unwrap();
+        assert!(seen.iter().any(|flow| flow["protocol"] == "udp"), "{seen:?}");
+    }
+}
+
+/// Four servers with round-trip times of 20 to 200 ms behind one bottleneck of 20 Mb/s.
+fn four(bottleneck: &str) -> String {
+    format!(
+        r#"
+        name = "four"
+        duration = "1 s"
+        [node.c]
+        [node.r]
+        [node.s]
+        count = 4
+        [link.bottleneck]
+        from = "r"
+        to = "c"
+        delay = "5 ms"
+        {bottleneck}
+        [link.access]
+        from = "s"
+        to = "r"
+        rate = "1 Gbps"
+        delay = {{ first = "5 ms", last = "95 ms" }}
+        [flow.f]
+        from = "s"
+        to = "c"
+        law = "cubic"
+        "#
+    )
+}
+
+/// Four downloads at a time by iperf3, each from its own server, and what each says it got after three seconds of nine.
+fn iperf3(name: &str, file: &str) -> Ran {
+    let dir = folder(&format!("{name}-iperf3"));
+    let servers: Vec<String> = (1..=4).map(|i| format!("s.{i}=iperf3 -s -1")).collect();
+    let mut network = vec![file, "--node", "c"];
+    network.extend(servers.iter().flat_map(|server| ["--serve", server.as_str()]));
+    let script = format!(
+        "cd {}; touch $EXEC_SAYS; for i in 1 2 3 4; do iperf3 -c s.$i -R -O 3 -t 6 -J > $i & done; wait",
+        dir.display()
+    );
+    let mut ran = exec_program(name, &network, "", &["sh", "-c", &script]);
+    for i in 1..=4 {
+        let said = fs::read_to_string(dir.join(i.to_string())).unwrap();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
+        ran.said.insert(format!("flow{i}"), rate.unwrap_or_else(|| panic!("{said:#}")) * 1e-6);
+    }
+    ran
+}
+
+#[test]
+fn four_iperf3_share_a_link() {
+    if !namespaces() {
+        return;
+    }
+    let port = serve(Ipv4Addr::LOCALHOST);
+    let ports: Vec<String> = (1..=4).map(|i| format!("s.{i}:{port}")).collect();
+    for (name, bottleneck) in [
+        ("four-fifo", "rate = \"20 Mbps\"\nlimit = \"1 BDP\""),
+        ("four-fq", "rate = \"20 Mbps\"\nlaw = \"fq-codel\""),
+        ("four-trace", "trace = \"steady.trace\"\nlimit = \"1 BDP\""),
+    ] {
+        let dir = folder(&format!("{name}-file"));
+        trace(&dir, 5);
+        let file = dir.join("four.toml");
+        fs::write(&file, four(bottleneck)).unwrap();
+        let mut network = vec![file.to_str().unwrap(), "--node", "c"];
+        network.extend(ports.iter().flat_map(|port| ["--publish", port.as_str()]));
+        let ran = match installed("iperf3") {
+            true => iperf3(name, file.to_str().unwrap()),
+            false => exec(name, &network, &format!("share {port} 4 9")),
+        };
+        let best = ran.link("bottleneck")["best_second_mbps"].as_f64().unwrap();
+        assert!(best < 20.0 * 1.005, "{name}: {best}");
+        if ran.punctual(&format!("the shares of four flows by {name}")) {
+            within(best, 20.0, 0.02, name);
+            let rates: Vec<f64> = ran.said.values().copied().collect();
+            let (sum, squares) =
+                (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
+            let jain = sum * sum / (4.0 * squares);
+            if name == "four-fq" {
+                assert!(jain >= 0.98, "{rates:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Servers for programs in emulated networks: HTTP with WebSocket, and DNS, each the least that its protocol asks for.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+/// Serves HTTP/1.1 at an address and answers the port: `GET /N` is answered with N bytes, a request to speak WebSocket with pongs.
+pub(crate) fn serve(at: Ipv4Addr) -> u16 {
+    let listener = TcpListener::bind((at, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // A client that goes away ends its connection and nothing else.
+            std::thread::spawn(move || drop(answer(stream)));
+        }
+    });
+    port
+}
+
+fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let head = read_head(&mut reader)?;
+        let Some(request) = head.first() else { return Ok(()) };
+        if head.iter().any(|line| line.eq_ignore_ascii_case("upgrade: websocket")) {
+            assert!(
+                head.iter().any(|line| line.ends_with(NONCE)),
+                "the one nonce whose answer is known here"
+            );
+            write!(
+                stream,
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {ACCEPT}\r\n\r\n"
+            )?;
+            return pong(&mut reader, &mut stream);
+        }
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        let mut left: u64 = path.trim_start_matches('/').parse().unwrap_or(0);
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {left}\r\n\r\n")?;
+        let chunk = vec![b'x'; 1 << 16];
+        while left > 0 {
+            let len = left.min(chunk.len() as u64) as usize;
+            stream.write_all(&chunk[..len])?;
+            left -= len as u64;
+        }
+    }
+}
+
+/// The lines of a request or an answer up to the empty one; none at the connection's end.
+pub(crate) fn read_head(reader: &mut impl BufRead) -> std::io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
+            return Ok(lines);
+        }
+        lines.push(line.trim().to_owned());
+    }
+}
+
+/// Answers each ping of a WebSocket with a pong of the same payload (RFC 6455 § 5.5).
+fn pong(reader: &mut impl Read, stream: &mut TcpStream) -> std::io::Result<()> {
+    loop {
+        let mut head = [0; 6];
+        reader.read_exact(&mut head)?;
+        let [0x89, len, mask @ ..] = head else { return Ok(()) };
+        assert!((0x80..0x80 + 126).contains(&len), "clients mask, and a control frame is short");
+        let mut payload = vec![0; usize::from(len & 0x7f)];
+        reader.read_exact(&mut payload)?;
+        payload.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+        stream.write_all(&[&[0x8a, payload.len() as u8], &payload[..]].concat())?;
+    }
+}
+
+/// Serves DNS over UDP at an address, at a port or at any that is free if it is 0, and answers the port: every name has the address at
+/// which this serves.
+pub(crate) fn serve_names(at: Ipv4Addr, port: u16) -> u16 {
+    let socket = UdpSocket::bind((at, port)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            if let Some(answer) = answer_name(&buffer[..len], at) {
+                let _ = socket.send_to(&answer, from as SocketAddr);
+            }
+        }
+    });
+    port
+}
+
+/// A query's answer (RFC 1035 § 4): an address to whoever asks for one of IPv4, nothing to others.
+fn answer_name(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
+    let name = query.get(12..)?.iter().position(|&byte| byte == 0)?;
+    let question = query.get(12..12 + name + 5)?;
+    let known = question[name + 1..] == [0, 1, 0, 1];
+    let mut answer = query[..2].to_vec();
+    answer.extend([0x81, 0x80, 0, 1, 0, u8::from(known), 0, 0, 0, 0]);
+    answer.extend(question);
+    if known {
+        // The name stands at byte 12; type A, class IN, a minute, four bytes.
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(address.octets());
+    }
+    Some(answer)
+}
+
+/// RFC 6455's own example of a nonce and what follows from it (§ 1.3), which saves us SHA-1.
+pub(crate) const NONCE: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+pub(crate) const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";

@@ -1,0 +1,224 @@
+//! A scenario's nodes as processes of their own, some of which are killed: the others go on once they are back, or end with a clear
+//! error; what arrives is whole, and nothing stays behind.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// 10 Mb/s over a router: 2 MB take two seconds.
+const THREE: &str = r#"
+    name = "three"
+    duration = "40 s"
+    [measure]
+    interval = "1 s"
+    [node.a]
+    [node.r]
+    [node.b]
+    [link.access]
+    from = "a"
+    to = "r"
+    rate = "50 Mbps"
+    law = "xcp"
+    [link.bottleneck]
+    from = "r"
+    to = "b"
+    rate = "10 Mbps"
+    delay = "10 ms"
+    limit = "2 BDP"
+    law = "xcp"
+    [flow.f]
+    from = "a"
+    to = "b"
+    law = "xcp"
+    size = "2 MB"
+"#;
+const BYTES: u64 = 2_000_000;
+
+/// The three of them; whoever is still there at the end is killed.
+struct Nodes {
+    file: PathBuf,
+    /// `a`, `r`, `b`.
+    at: [String; 3],
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    /// What `kill -9` does.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits for its own end.
+    fn output(mut self) -> Output {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let read = |from: Option<&mut dyn std::io::Read>| {
+            let mut bytes = Vec::new();
+            from.unwrap().read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        Output {
+            status: self.0.wait().unwrap(),
+            stdout: read(self.0.stdout.as_mut().map(|out| out as _)),
+            stderr: read(self.0.stderr.as_mut().map(|out| out as _)),
+        }
+    }
+}
+
+impl Nodes {
+    /// Three free ports; `None`, loudly, where there are none.
+    fn new(name: &str) -> Option<Nodes> {
+        let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0"));
+        let Ok(at) = sockets
+            .iter()
+            .map(|socket| Ok(socket.as_ref().map_err(|_| ())?.local_addr().unwrap()))
+            .collect::<Result<Vec<_>, ()>>()
+        else {
+            eprintln!("SKIPPED: no UDP socket on loopback here");
+            return None;
+        };
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("processes-{name}.toml"));
+        std::fs::write(&file, THREE).unwrap();
+        let at = [("a", at[0]), ("r", at[1]), ("b", at[2])].map(|(name, at)| format!("{name}={at}"));
+        Some(Nodes { file, at })
+    }
+
+    /// Starts a node's process, and waits until it has its socket.
+    fn start(&self, node: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
+        command.arg("run").arg(&self.file).args([
+            "--engine",
+            "live",
+            "--json",
+            "--node",
+            node,
+            "--patience",
+            "2s",
+        ]);
+        for at in &self.at {
+            command.args(["--at", at]);
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1").spawn();
+        let process = Process(child.expect("the command starts"));
+        let prefix = format!("{node}=");
+        let at = self.at.iter().find_map(|at| at.strip_prefix(&prefix)).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while UdpSocket::bind(at).is_ok() {
+            assert!(Instant::now() < until, "it does not start");
+            pause(10);
+        }
+        process
+    }
+
+    fn interrupt(process: &Process) {
+        let done = Command::new("kill").args(["-INT", &process.0.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()));
+    }
+}
+
+fn delivered(output: &Output) -> u64 {
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    told["flows"][0]["delivered_bytes"].as_u64().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// It has given the flow up, and says on account of whom.
+fn gave_up(output: &Output, on: &str) {
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains(&format!("flow `f`: nothing new has come of it for 2 s: node `{on}`"))
+            || told.contains(&format!("flow `f`: node `{on}` has given it up")),
+        "{told}"
+    );
+}
+
+fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+#[test]
+fn a_transfer_goes_on_when_a_killed_router_is_back() {
+    let Some(nodes) = Nodes::new("router") else { return };
+    let (b, mut r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start("a");
+    pause(500);
+    r.kill();
+    pause(300);
+    let r = nodes.start("r");
+    let (a, b) = (a.output(), b.output());
+    assert!(a.status.success() && b.status.success(), "{}{}", text(&a.stderr), text(&b.stderr));
+    assert_eq!(delivered(&b), BYTES);
+    // A router has nothing to wait for: it ends when it is told to, and says what it did.
+    Nodes::interrupt(&r);
+    let r = r.output();
+    assert_eq!(r.status.code(), Some(130));
+    let told: Value = serde_json::from_slice(&r.stdout).unwrap();
+    let live = &told["runs"][0]["live"];
+    assert_eq!((live["node"].as_str(), live["datagrams_senseless"].as_u64()), (Some("r"), Some(0)));
+    assert!(live["datagrams_sent"].as_u64().unwrap() > 500, "{live}");
+}
+
+#[test]
+fn whoever_is_left_of_a_flow_ends_with_a_clear_error() {
+    let Some(nodes) = Nodes::new("ends") else { return };
+    let _r = nodes.start("r");
+    // The receiver goes, and even comes back knowing nothing.
+    let (mut b, a) = (nodes.start("b"), nodes.start("a"));
+    pause(500);
+    b.kill();
+    let b = nodes.start("b");
+    gave_up(&a.output(), "b");
+    drop(b);
+    // The sender goes.
+    let (b, mut a) = (nodes.start("b"), nodes.start("a"));
+    pause(500);
+    a.kill();
+    let b = b.output();
+    gave_up(&b, "a");
+    assert!(delivered(&b) < BYTES);
+    // And the next one is served as if nothing had been.
+    let (b, a) = (nodes.start("b"), nodes.start("a"));
+    assert!(a.output().status.success());
+    assert_eq!(delivered(&b.output()), BYTES);
+}
+
+#[test]
+fn a_node_says_what_it_needs() {
+    let Some(nodes) = Nodes::new("needs") else { return };
+    let tell = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
+        let output =
+            command.arg("run").arg(&nodes.file).args(arguments).env("NO_COLOR", "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert!(tell(&["--node", "a", "--ports", "7000"]).contains("--engine live"));
+    assert!(tell(&["--engine", "live", "--node", "x", "--ports", "7000"]).contains("there are a, r, b"));
+    assert!(
+        tell(&["--engine", "live", "--node", "a", "--at", "a=127.0.0.1:7000"]).contains("--at r=IP:PORT")
+    );
+    assert!(tell(&["--engine", "live", "--node", "a", "--at", "a"]).contains("--at r=192.0.2.1:7000"));
+    assert!(
+        tell(&["--engine", "live", "--node", "a", "--ports", "7000", "--patience", "x"])
+            .contains("--patience 10s")
+    );
+}

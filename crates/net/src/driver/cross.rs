@@ -1,0 +1,78 @@
+//! Cross-traffic of constant rate: datagrams that nobody answers.
+
+use std::cmp::Reverse;
+
+use tollway_law::Time;
+use tollway_proto::cbr::PLAIN;
+use tollway_proto::encoding::acp;
+use tollway_proto::{Cbr, Packet, SackRanges};
+
+use super::{Driver, SOURCE};
+use crate::error::Error;
+use crate::wire;
+
+/// Cross-traffic at the node where it comes from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    cbr: Cbr,
+    size: u16,
+    /// On the packets that it sends.
+    label: u32,
+    /// The first link of their way.
+    first: u32,
+    due: Time,
+    pub(crate) sent: u64,
+}
+
+/// Cross-traffic at the node where it ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sink {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Driver {
+    pub(crate) fn add_source(&mut self, cbr: Cbr, size: u16, label: u32, first: u32) -> u32 {
+        let due = cbr.first();
+        self.sources.push(Source { cbr, size, label, first, due, sent: 0 });
+        let at = self.sources.len() as u32 - 1;
+        self.timers.push(Reverse((due, at << 2 | SOURCE)));
+        at
+    }
+
+    pub(crate) fn add_sink(&mut self) -> u32 {
+        self.sinks.push(Sink::default());
+        self.sinks.len() as u32 - 1
+    }
+
+    /// Sends what a source should have sent by `now`.
+    pub(super) fn emit(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        loop {
+            let Source { cbr, size, label, first, due, sent } = &mut self.sources[at];
+            if *due > now {
+                self.timers.push(Reverse((*due, (at as u32) << 2 | SOURCE)));
+                return Ok(());
+            }
+            *due = cbr.advance();
+            *sent += 1;
+            let packet = Packet { size: *size, flags: PLAIN, flow: *label, ..Packet::default() };
+            let (size, first) = (*size, *first);
+            let handle = self.buffers.alloc(packet, usize::from(size).saturating_sub(acp::OVERHEAD));
+            let bytes = self.buffers.bytes_mut(handle);
+            if wire::compose(&packet, &SackRanges::EMPTY, size, bytes).is_err() {
+                self.buffers.free(handle);
+                return Err(Error::NoRoom { size, need: acp::OVERHEAD + acp::LEN });
+            }
+            self.counters.created += 1;
+            self.offer(first, now, handle);
+        }
+    }
+
+    /// A datagram of cross-traffic, `size` bytes on the wire, has come to its end.
+    pub(super) fn absorb(&mut self, sink: usize, size: u16) {
+        let sink = &mut self.sinks[sink];
+        sink.packets += 1;
+        sink.bytes += u64::from(size);
+        self.counters.delivered += 1;
+    }
+}

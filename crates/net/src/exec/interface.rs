@@ -1,0 +1,93 @@
+//! Interfaces of the calling thread's network namespace, by ioctl (netdevice(7)).
+
+use std::ffi::c_int;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+
+/// Gives the interface `name` its address and brings it up.
+pub(crate) fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16) -> io::Result<()> {
+    let socket = any_socket()?;
+    let ask = |set: &dyn Fn(&mut Request), what| {
+        let mut request = Request::new(name);
+        set(&mut request);
+        request.ask(&socket, what)
+    };
+    ask(&|r| r.set_int(c_int::from(mtu)), libc::SIOCSIFMTU)?;
+    ask(&|r| r.set_address(address), libc::SIOCSIFADDR)?;
+    ask(&|r| r.set_address(mask), libc::SIOCSIFNETMASK)?;
+    ask(&|r| r.set_short(UP), libc::SIOCSIFFLAGS)
+}
+
+/// Brings the loopback interface up, which has its address from the kernel.
+pub(crate) fn bring_up_loopback() -> io::Result<()> {
+    let mut loopback = Request::new("lo");
+    loopback.set_short(UP);
+    loopback.ask(&any_socket()?, libc::SIOCSIFFLAGS)
+}
+
+/// The number of the interface `name`.
+pub(crate) fn index(name: &str) -> io::Result<u32> {
+    let mut request = Request::new(name);
+    request.ask(&any_socket()?, libc::SIOCGIFINDEX)?;
+    Ok(request.int() as u32)
+}
+
+/// The hardware address of the interface `name`.
+pub(crate) fn hardware_address(name: &str) -> io::Result<[u8; 6]> {
+    let mut request = Request::new(name);
+    request.ask(&any_socket()?, libc::SIOCGIFHWADDR)?;
+    let [_, _, a, b, c, d, e, f, ..] = request.value;
+    Ok([a, b, c, d, e, f])
+}
+
+/// Interfaces' properties are asked of any socket of their namespace.
+fn any_socket() -> io::Result<socket2::Socket> {
+    socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)
+}
+
+/// `struct ifreq`, filled by hand: a name and what is asked for.
+#[repr(C, align(8))]
+pub(crate) struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    value: [u8; 24],
+}
+
+impl Request {
+    pub(crate) fn new(name: &str) -> Request {
+        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+        request.name[..name.len()].copy_from_slice(name.as_bytes());
+        request
+    }
+
+    pub(crate) fn set_short(&mut self, value: i16) {
+        self.value[..2].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn set_int(&mut self, value: c_int) {
+        self.value[..4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn int(&self) -> c_int {
+        let [a, b, c, d, ..] = self.value;
+        c_int::from_ne_bytes([a, b, c, d])
+    }
+
+    /// A `struct sockaddr_in`.
+    fn set_address(&mut self, address: Ipv4Addr) {
+        self.value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        self.value[4..8].copy_from_slice(&address.octets());
+    }
+
+    /// Unsafe, since none of the crates here wraps these requests.
+    #[expect(unsafe_code, reason = "no safe wrapper of these ioctl(2) requests among our dependencies")]
+    pub(crate) fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
+        // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which `self` is, and keeps nothing.
+        let done = unsafe { libc::ioctl(of.as_raw_fd(), what, std::ptr::from_mut(self)) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+
+const UP: i16 = (libc::IFF_UP | libc::IFF_RUNNING) as i16;

@@ -1,0 +1,197 @@
+//! Random faults on real datagrams, and what has to hold whatever they are: every packet is accounted for, what arrives is what was
+//! sent, a flow that can go on does, and nothing grows.
+//!
+//! `make soak` runs it for an hour. A failure prints its seed, with which `TOLLWAY_SOAK_SEED` does the same again.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Mixer, mutated, number, resident, sockets};
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
+use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
+use tollway_law::{Rate, Time};
+use tollway_net::{FlowSpec, LinkSpec, Loss, Network, Only};
+use tollway_proto::Encoding;
+use tollway_proto::port::{Limit, Queues};
+use tollway_proto::transport::{Config, Connection};
+
+#[derive(Clone, Copy, Debug)]
+enum Law {
+    DropTail,
+    Xcp,
+    Fcp,
+}
+
+impl Law {
+    fn port(self, rate: Rate) -> AnyLink {
+        match self {
+            Law::DropTail => AnyLink::DropTail(DropTail),
+            Law::Xcp => XcpConfig::default().build(rate),
+            Law::Fcp => AnyLink::Fcp(Box::new(FcpConfig::default().build(rate))),
+        }
+    }
+
+    fn sender(self) -> AnySender {
+        match self {
+            Law::DropTail => NewRenoConfig::default().build().into(),
+            Law::Xcp => XcpSender::default().build().into(),
+            Law::Fcp => FcpSender::default().build().into(),
+        }
+    }
+}
+
+/// One network and what befalls it, all drawn from a seed.
+struct Round {
+    mixer: Mixer,
+    network: Network,
+    /// By flow, its bytes.
+    flows: Vec<u64>,
+    now: Time,
+    stranger: UdpSocket,
+}
+
+impl Round {
+    fn new(seed: u64) -> Round {
+        let mut mixer = Mixer(seed);
+        let law = [Law::DropTail, Law::Xcp, Law::Fcp][mixer.below(3) as usize];
+        let names = ["a", "r", "b"].map(String::from);
+        let link = |from, to, mbps: f64, delay| LinkSpec {
+            from,
+            to,
+            rate: Rate::from_mbps(mbps),
+            trace: None,
+            delay: Time::from_millis(delay),
+            overhead: 0,
+            law: law.port(Rate::from_mbps(mbps)),
+            limit: Limit { packets: 40, bytes: u64::MAX },
+            queues: Queues::One,
+        };
+        let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];
+        let threads = 1 + mixer.below(2) as usize;
+        let mut network = Network::new(&names, &links, seed, threads).unwrap();
+        let config =
+            Config { segment: 1200, header: 80, ack_size: 112, handshake: true, ..Config::default() };
+        let config = Arc::new(config);
+        let mut flows = Vec::new();
+        for _ in 0..1 + mixer.below(3) {
+            let bytes = 20_000 + mixer.below(300_000);
+            let mut client = Connection::client(&config, law.sender(), 0);
+            client.write_stream(bytes);
+            client.finish();
+            let server = Connection::server(&config, law.sender(), 0);
+            let start = Time::from_millis(1 + mixer.below(200));
+            let (forward, back) = (vec![0, 1], vec![2, 3]);
+            let spec =
+                FlowSpec { client, server, forward, back, start, stop: Time::NEVER, encoding: Encoding::Acp };
+            network.add_flow(spec).unwrap();
+            flows.push(bytes);
+        }
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Round { mixer, network, flows, now: Time::ZERO, stranger }
+    }
+
+    /// Goes on for so many milliseconds, and looks whether all is well.
+    fn run(&mut self, ms: u64) {
+        self.now += Time::from_millis(ms);
+        self.network.run_until(self.now).unwrap();
+        assert_eq!(self.network.held(), self.network.queued() + self.network.in_flight());
+        for (flow, &bytes) in self.flows.iter().enumerate() {
+            assert!(self.network.server(flow as u32).stats().bytes_delivered <= bytes);
+        }
+    }
+
+    /// Something happens to some link, or somebody who has no business here sends something.
+    fn fault(&mut self) {
+        let link = self.mixer.below(4) as u32;
+        match self.mixer.below(7) {
+            0 => {
+                let only = [Only::All, Only::Data, Only::Acks][self.mixer.below(3) as usize];
+                let (before, probability) = (self.mixer.below(2) == 0, self.mixer.below(40) as f64 / 100.0);
+                self.network.set_losses(link, vec![Loss { before, only, probability }]);
+            }
+            1 => self.network.set_blackout(link, self.mixer.below(2) == 0),
+            2 => {
+                let rate = Rate::from_mbps(1.0 + self.mixer.below(60) as f64);
+                self.network.set_rate(link, rate);
+                self.network.set_capacity(link, rate);
+            }
+            3 => self.network.set_delay(link, Time::from_micros(self.mixer.below(40_000))),
+            4 => {
+                let packets = 1 + self.mixer.below(60) as u32;
+                self.network.set_limit(link, Limit { packets, bytes: u64::MAX });
+            }
+            5 => {
+                // A whole thread of it stands still: nobody asked for that.
+                std::thread::sleep(Duration::from_millis(self.mixer.below(30)));
+            }
+            _ => {
+                let to = self.network.addr(self.mixer.below(3) as u32);
+                for _ in 0..100 {
+                    let _ = self.stranger.send_to(&mutated(&mut self.mixer), to);
+                }
+            }
+        }
+    }
+
+    /// Faults for a second or so, then none: everything arrives.
+    fn all(mut self) {
+        for _ in 0..10 + self.mixer.below(30) {
+            let span = 10 + self.mixer.below(60);
+            self.run(span);
+            self.fault();
+        }
+        for link in 0..4 {
+            self.network.set_losses(link, Vec::new());
+            self.network.set_blackout(link, false);
+            self.network.set_rate(link, Rate::from_mbps(20.0));
+            self.network.set_capacity(link, Rate::from_mbps(20.0));
+            self.network.set_delay(link, Time::from_millis(2));
+            self.network.set_limit(link, Limit { packets: 100, bytes: u64::MAX });
+        }
+        let mut steps = 0;
+        while !(0..self.flows.len()).all(|flow| self.network.client(flow as u32).is_finished()) {
+            // A timer that was doubled again and again has the longest to wait.
+            assert!(steps < 700, "flows are not done 70 s after the last fault");
+            steps += 1;
+            self.run(100);
+        }
+        for (flow, &bytes) in self.flows.iter().enumerate() {
+            assert_eq!(self.network.server(flow as u32).stats().bytes_delivered, bytes);
+        }
+        self.network.settle().unwrap();
+        let counters = self.network.counters();
+        let kernel = counters.sent - counters.received - counters.waiting;
+        let went = counters.delivered
+            + counters.absorbed
+            + counters.senseless
+            + counters.unsent
+            + counters.waiting
+            + kernel;
+        assert_eq!(counters.created, went + self.network.drops() + self.network.held(), "{counters:?}");
+        assert_eq!(counters.senseless, 0, "a stranger's datagram was taken for a node's");
+    }
+}
+
+#[test]
+fn whatever_befalls_it_a_network_keeps_its_books_and_its_flows() {
+    if !sockets() {
+        return;
+    }
+    if let Some(seed) = number("TOLLWAY_SOAK_SEED") {
+        return Round::new(seed).all();
+    }
+    let until = Instant::now() + Duration::from_secs(number("TOLLWAY_SOAK_SECONDS").unwrap_or(8));
+    let (mut seed, mut first) = (1, None);
+    while Instant::now() < until || seed <= 2 {
+        let done = std::panic::catch_unwind(|| Round::new(seed).all());
+        assert!(done.is_ok(), "to see it again: TOLLWAY_SOAK_SEED={seed}");
+        // What one round takes the next has too, and no more.
+        let first = *first.get_or_insert_with(resident);
+        assert!(resident() < first + (64 << 20), "memory has grown, by round {seed}");
+        seed += 1;
+    }
+    eprintln!("{} rounds", seed - 1);
+}

@@ -1,0 +1,65 @@
+//! Cross-traffic of constant rate: when its packets leave, and what they look like.
+
+use tollway_law::{Rate, Time};
+
+use crate::Flags;
+
+/// A packet of cross-traffic: nobody answers it, and no machine sets this combination.
+pub const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
+
+/// Packets at a constant rate, all the time or in turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Cbr {
+    rate: Rate,
+    size: u16,
+    start: Time,
+    stop: Time,
+    on_off: Option<(Time, Time)>,
+    /// Packets that left in the present on-period (or since the start), whose start is `period`.
+    in_period: u64,
+    period: Time,
+}
+
+impl Cbr {
+    /// Packets of `size` bytes at `rate` from `start` on and before `stop`; on for the first span of `on_off`, silent for the
+    /// second, and so on.
+    pub fn new(rate: Rate, size: u16, start: Time, stop: Time, on_off: Option<(Time, Time)>) -> Cbr {
+        Cbr { rate, size, start, stop, on_off, in_period: 0, period: start }
+    }
+
+    /// When the first packet leaves; [`Time::NEVER`] if none does.
+    pub fn first(&self) -> Time {
+        if self.start < self.stop { self.start } else { Time::NEVER }
+    }
+
+    /// A packet left: when the next one does. Counted from the period's start, so that rounding doesn't add up.
+    pub fn advance(&mut self) -> Time {
+        self.in_period += 1;
+        let since = self.rate.time_for(self.in_period * u64::from(self.size));
+        let mut at = self.period.saturating_add(since);
+        if let Some((on, off)) = self.on_off
+            && since >= on
+        {
+            self.period = self.period.saturating_add(on).saturating_add(off);
+            self.in_period = 0;
+            at = self.period;
+        }
+        if at < self.stop { at } else { Time::NEVER }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_in_turns_and_before_the_end() {
+        // A millisecond a packet, on for three of them, silent for five.
+        let ms = Time::from_millis;
+        let mut cbr = Cbr::new(Rate::from_mbps(8.0), 1000, ms(10), ms(20), Some((ms(3), ms(5))));
+        let left: Vec<Time> =
+            std::iter::successors(Some(cbr.first()), |_| Some(cbr.advance())).take(6).collect();
+        assert_eq!(left, [ms(10), ms(11), ms(12), ms(18), ms(19), Time::NEVER]);
+        assert_eq!(Cbr::new(Rate::from_mbps(8.0), 1000, ms(10), ms(10), None).first(), Time::NEVER);
+    }
+}
