@@ -219,6 +219,19 @@ fn numbers(batch: &RecordBatch, column: &str) -> Option<Vec<f64>> {
 }
 
 /// The numeric columns of both summaries.
+/// Whether the summary of flows has such a column of numbers.
+pub(crate) fn is_summary_number(column: &str) -> bool {
+    SUMMARY_NUMBERS[..FLOW_NUMBERS].contains(&column)
+}
+
+/// These columns, each in backquotes.
+pub(crate) fn summary_numbers() -> String {
+    SUMMARY_NUMBERS[..FLOW_NUMBERS].iter().map(|column| format!("`{column}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// How many of these are of flows; the rest is of links.
+const FLOW_NUMBERS: usize = 12;
+
 const SUMMARY_NUMBERS: &[&str] = &[
     "start_s",
     "finish_s",

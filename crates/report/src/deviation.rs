@@ -42,6 +42,25 @@ pub struct FlowDeviation {
     pub deviation: f64,
 }
 
+/// What theory gives the flows of each variant of an experiment, as far as it was asked.
+#[derive(Clone, Debug, Default)]
+pub struct Aims(HashMap<String, Vec<(String, f64)>>);
+
+impl Aims {
+    /// Of runs that were held against it.
+    pub(crate) fn of<'a>(runs: impl IntoIterator<Item = (&'a str, Option<&'a Deviation>)>) -> Aims {
+        let flows = |found: &Deviation| found.flows.iter().map(|f| (f.flow.clone(), f.ideal_mbps)).collect();
+        Aims(runs.into_iter().filter_map(|(run, found)| Some((run.to_owned(), flows(found?)))).collect())
+    }
+
+    /// What the flows that match `pattern` have in `variant`, Mb/s: in all, or in the mean. `None` if nothing is known of any.
+    pub(crate) fn rate_mbps(&self, variant: &str, pattern: &str, total: bool) -> Option<f64> {
+        let flows = self.0.get(variant)?.iter().filter(|(flow, _)| data::matches(pattern, flow));
+        let (sum, count) = flows.fold((0.0, 0u32), |(sum, count), (_, rate)| (sum + rate, count + 1));
+        (count > 0).then(|| if total { sum } else { sum / f64::from(count) })
+    }
+}
+
 /// Why a run cannot be held against theory.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoDeviation {

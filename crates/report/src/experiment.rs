@@ -7,7 +7,9 @@ use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
 use crate::agreement::Comparison;
-use crate::claim::{Bound, Claim, Context, Distance, Measurement, Side};
+use crate::claim::{Bound, Claim, Context, Distance, Measurement, Metric, Side};
+use crate::data;
+use crate::deviation::Aims;
 use crate::grid::Cells;
 use crate::plot::{PlotSpec, is_plottable, plottable};
 use crate::verify::RandomNetworks;
@@ -34,6 +36,8 @@ pub struct Experiment {
     pub folder: PathBuf,
     /// Where its variants lie in its grid, which the scenario knows: [`Cells::of`].
     pub cells: Cells,
+    /// What theory gives its flows, once it has run.
+    pub aims: Aims,
 }
 
 /// What is wrong in an experiment file, with the place: a [`miette::Diagnostic`], to be shown in the text itself.
@@ -86,7 +90,7 @@ impl Experiment {
             check_plot(&plot, &axes)
                 .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
             let of_link = plot.link.is_some();
-            if plot.metric.is_none() && !is_plottable(&plot.y, of_link) {
+            if plot.metric.is_none() && plot.by.is_none() && !is_plottable(&plot.y, of_link) {
                 let kind = if of_link { "links" } else { "flows" };
                 let complaint =
                     Complaint::about(&plot.y, format!("the table of {kind} has no number `{}`", plot.y));
@@ -205,6 +209,23 @@ fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
     let complaint = |word: &str, message: String, help: &str| {
         Err(Complaint { message, word: word.into(), help: Some(help.into()) })
     };
+    if let Some(by) = &plot.by {
+        for column in [by, &plot.y] {
+            if !data::is_summary_number(column) {
+                let help = suggestion(column, &data::summary_numbers());
+                let message = format!("the summary of flows has no number `{column}`");
+                return Err(Complaint { help: Some(help), ..Complaint::about(column, message) });
+            }
+        }
+        if plot.metric.is_some() || of_grid.count() > 0 {
+            return complaint("by", "a plot by a column is not one of a metric".into(), PLOT_HELP);
+        }
+        return Ok(());
+    }
+    if plot.theory && !matches!(plot.metric, Some(Metric::Rate | Metric::TotalRate)) {
+        let help = "only `rate` and `total-rate` have one";
+        return complaint("theory", "there is no theory for what this plot draws".into(), help);
+    }
     match (&plot.metric, plot.y.is_empty()) {
         (Some(_), true) if plot.x.is_none() => complaint(
             "metric",
@@ -394,6 +415,19 @@ mod tests {
         );
         let twice = "[[claim]]\nid = \"a\"\nmetric = \"rate\"\nequals = 1\n".repeat(2);
         assert!(parse(&twice).unwrap_err().0.message.contains("two claims"));
+    }
+
+    #[test]
+    fn a_plot_must_be_sound() {
+        let plot = |rest: &str| parse(&format!("[[plot]]\ntitle = \"x\"\n{rest}\n")).map_err(|e| e.0);
+        assert!(plot("y = \"fct_s\"\nby = \"size_bytes\"\nlog-x = true").is_ok());
+        let wrong = plot("y = \"fct_s\"\nby = \"size_byte\"").unwrap_err();
+        assert!(wrong.help.unwrap().starts_with("did you mean `size_bytes`?"));
+        assert!(
+            plot("y = \"drops\"\nby = \"size_bytes\"").unwrap_err().message.contains("no number `drops`")
+        );
+        assert!(plot("metric = \"rate\"\ny = \"fct_s\"\nby = \"size_bytes\"").is_err());
+        assert!(plot("y = \"rate_mbps\"\ntheory = true").unwrap_err().message.contains("no theory"));
     }
 
     #[test]

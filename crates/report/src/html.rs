@@ -137,7 +137,7 @@ pub(crate) fn plot(row: &Row) -> Value {
             // One entry in the legend for a name, however many panels it is in.
             let first = named.get_mut(curve.colour).is_some_and(|n| !std::mem::replace(n, true));
             data.push(json!({
-                "type": "scatter", "mode": if row.dotted { "lines+markers" } else { "lines" }, "name": curve.name, "legendgroup": curve.name,
+                "type": "scatter", "mode": if curve.dotted { "lines+markers" } else { "lines" }, "name": curve.name, "legendgroup": curve.name,
                 "showlegend": first && row.legend.len() > 1, "xaxis": format!("x{suffix}"), "yaxis": format!("y{suffix}"),
                 "line": {"color": format!("rgb({r},{g},{b})"), "width": 1.6},
                 "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),

@@ -37,7 +37,7 @@ pub mod verify;
 pub mod watch;
 
 pub use allocations::{Allocations, FlowShares};
-pub use deviation::{Deviation, FlowDeviation, NoDeviation};
+pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation};
 pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
 pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};

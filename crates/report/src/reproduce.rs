@@ -7,6 +7,7 @@ use tollway_scenario::file::{Scenario, ScenarioError};
 use tollway_scenario::tables::RunResult;
 
 use crate::claim::{Report, check};
+use crate::deviation::Aims;
 use crate::experiment::{Experiment, ExperimentError};
 use crate::gallery::Gallery;
 use crate::grid::Cells;
@@ -163,7 +164,7 @@ pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
 /// A run fails.
 pub fn reproduce(
     scenario: &Scenario,
-    experiment: Experiment,
+    mut experiment: Experiment,
     jobs: usize,
     missing: &[String],
     progress: Option<Progress<'_>>,
@@ -180,6 +181,8 @@ pub fn reproduce(
         let go_on = |_| progress.is_none_or(|progress| progress(0, 1.0));
         first.result.extra.extend(verify.run(&go_on)?.extras());
     }
+    let found = runs.iter().map(|ran| (ran.result.variant.as_str(), ran.deviation.as_ref().ok()));
+    experiment.aims = Aims::of(found);
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     let report = check(&experiment.claims, &results, &experiment.context(missing.to_vec()));
     Ok(Reproduced { experiment, runs, report })
@@ -196,6 +199,7 @@ impl Reproduced {
             &experiment.plots,
             &results,
             &experiment.cells,
+            &experiment.aims,
         );
         gallery.add(&file_name(&experiment.name), &figure, &self.report);
     }
@@ -247,7 +251,8 @@ fn draw(
     let parent = html.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent)
         .map_err(|e| PlotError::Write { path: parent.to_path_buf(), message: e.to_string() })?;
-    let figure = Figure::of_grid(title, subtitle, &experiment.plots, results, &experiment.cells);
+    let figure =
+        Figure::of_grid(title, subtitle, &experiment.plots, results, &experiment.cells, &experiment.aims);
     Page { figure: &figure, runs: results, claims }.write(&html)?;
     let mut written = vec![html];
     if !figure.is_empty() {

@@ -259,7 +259,7 @@ fn one_claim_speaks_of_a_part_of_the_grid() {
 #[test]
 fn a_metric_is_drawn_over_an_axis_of_the_grid() {
     let (e, runs) = grid([0.9, 0.8, 0.9, 0.6]);
-    let figure = Figure::of_grid("t", "", &e.plots, &runs, &e.cells);
+    let figure = Figure::of_grid("t", "", &e.plots, &runs, &e.cells, &e.aims);
     let html = Page { figure: &figure, runs: &runs, claims: None }.to_html();
     let ours = &html[html.rfind("const plots").unwrap()..];
     for part in ["\"type\":\"log\"", "\"x\":[0.001,0.1],\"y\":[0.9,0.6]", "\"name\":\"xcp\"", "lines+markers"]

@@ -8,6 +8,8 @@ pub(crate) struct Curve {
     pub(crate) name: String,
     /// Its number in the palette.
     pub(crate) colour: usize,
+    /// Whether each point is marked: few, and nothing known between them.
+    pub(crate) dotted: bool,
     /// (time in seconds, value), in order of time; a value that is not a number breaks the line.
     pub(crate) points: Vec<(f64, f64)>,
 }

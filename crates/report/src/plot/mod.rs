@@ -1,6 +1,7 @@
 //! Figures: what to draw of which runs, apart from how it is put on paper.
 
 mod axis;
+mod by;
 mod curve;
 mod png;
 mod sweep;
@@ -19,9 +20,11 @@ use tollway_scenario::tables::{ColumnKind, ColumnSpec, RunResult, Table};
 
 use crate::claim::{Metric, Over};
 use crate::data;
+use crate::deviation::Aims;
 use crate::grid::{Cells, Part};
 
-/// One plot of an experiment file: a column of a table over time, or a metric over an axis of the experiment's grid.
+/// One plot of an experiment file: a column of a table over time, a metric over an axis of the experiment's grid, or a column of the
+/// summary by another.
 ///
 /// ```toml
 /// [[plot]]
@@ -36,6 +39,13 @@ use crate::grid::{Cells, Part};
 /// x = "loss"
 /// log-x = true
 /// series = "sender"
+///
+/// [[plot]]
+/// title = "Mean completion time (ms) by size"
+/// y = "fct_s"
+/// by = "size_bytes"
+/// times = 1000
+/// log-x = true
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -48,6 +58,13 @@ pub struct PlotSpec {
     /// Instead of a column: what to measure in each run, as a claim does; of several values their mean is drawn.
     #[serde(default)]
     pub metric: Option<Metric>,
+    /// Instead of time: a numeric column of the summary of flows, along which `y`, another of them, is drawn as the mean of the flows
+    /// that are alike in it.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// With a metric that is a rate: what the flows' laws aim at is drawn beside it.
+    #[serde(default)]
+    pub theory: bool,
     /// With a metric: the axis of the grid whose values are the horizontal axis.
     #[serde(default)]
     pub x: Option<String>,
@@ -60,16 +77,16 @@ pub struct PlotSpec {
     /// With a metric: the part of the grid that is drawn; all if left out.
     #[serde(default, rename = "where")]
     pub part: Option<Part>,
-    /// With a metric: whether the horizontal axis is logarithmic.
+    /// With a metric, or `by`: whether the horizontal axis is logarithmic.
     #[serde(default)]
     pub log_x: bool,
-    /// With a metric: what stands under the horizontal axis; the grid axis's name if left out.
+    /// With a metric, or `by`: what stands under the horizontal axis; the grid axis's or the column's name if left out.
     #[serde(default)]
     pub x_label: Option<String>,
-    /// With a metric: whether the vertical axis reaches down to zero. Usually it does.
+    /// With a metric, or `by`: whether the vertical axis reaches down to zero. Usually it does.
     #[serde(default)]
     pub from_zero: Option<bool>,
-    /// With a metric: a factor on what is measured.
+    /// With a metric, or `by`: a factor on what is measured.
     #[serde(default)]
     pub times: Option<f64>,
     /// With a metric: as in a claim.
@@ -143,8 +160,6 @@ pub(crate) struct Row {
     pub(crate) y: Axis,
     /// What stands under the horizontal axes.
     pub(crate) x_title: String,
-    /// Whether each point is marked: few, and nothing known between them.
-    pub(crate) dotted: bool,
     /// The names of the curves with their colours, over all panels.
     pub(crate) legend: Vec<(String, usize)>,
 }
@@ -161,16 +176,18 @@ impl Figure {
     /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates (as moving means, since TCP sends
     /// in bursts), the busiest links' queues, congestion windows, utilisation. A plot that finds no data stays out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
-        Figure::of_grid(title, subtitle, specs, runs, &Cells::default())
+        Figure::of_grid(title, subtitle, specs, runs, &Cells::default(), &Aims::default())
     }
 
-    /// As [`Figure::new`], with plots over the axes of the grid in which `cells` says where each run lies.
+    /// As [`Figure::new`], with plots over the axes of the grid in which `cells` says where each run lies, and what `aims` says that
+    /// theory gives.
     pub fn of_grid(
         title: &str,
         subtitle: &str,
         specs: &[PlotSpec],
         runs: &[RunResult],
         cells: &Cells,
+        aims: &Aims,
     ) -> Figure {
         let usual;
         let specs = if specs.is_empty() {
@@ -179,9 +196,10 @@ impl Figure {
         } else {
             specs
         };
-        let row = |spec: &PlotSpec| match spec.metric {
-            Some(metric) => sweep::row(spec, metric, runs, cells),
-            None => Row::new(spec, runs),
+        let row = |spec: &PlotSpec| match (spec.metric, &spec.by) {
+            (Some(metric), _) => sweep::row(spec, metric, runs, cells, aims),
+            (None, Some(by)) => by::row(spec, by, runs),
+            (None, None) => Row::new(spec, runs),
         };
         let rows = specs.iter().map(row).filter(|row| !row.legend.is_empty()).collect();
         Figure { title: title.into(), subtitle: subtitle.into(), rows }
@@ -259,7 +277,8 @@ impl Row {
             .into_iter()
             .map(|(label, curves)| {
                 let colour = |name: &String| names.iter().position(|n| n == name).unwrap_or(0);
-                let curve = |(name, points)| Curve { colour: colour(&name), name, points };
+                let curve =
+                    |(name, points)| Curve { colour: colour(&name), name, points, ..Curve::default() };
                 Panel { label, curves: curves.into_iter().map(curve).collect() }
             })
             .collect();

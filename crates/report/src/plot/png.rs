@@ -192,7 +192,7 @@ impl Canvas<'_, '_> {
             if line.len() > 1 {
                 self.curve_line(&line, colour(curve.colour))?;
             }
-            for dot in line.iter().filter(|_| row.dotted) {
+            for dot in line.iter().filter(|_| curve.dotted) {
                 let dot = Circle::new(scaled(*dot), DOT, colour(curve.colour).filled());
                 self.area.draw(&dot).map_err(|e| e.to_string())?;
             }

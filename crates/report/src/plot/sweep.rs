@@ -5,19 +5,23 @@ use tollway_scenario::tables::RunResult;
 
 use super::{Axis, Curve, Panel, PlotSpec, Row, VALUE_TICKS};
 use crate::claim::{Measurement, Metric, mean_value};
+use crate::deviation::Aims;
 use crate::grid::{Cells, Part};
 
 /// A point before it is drawn: its panel, its curve, where it lies on the axis, and what was measured there.
-struct Dot {
-    panel: String,
-    series: String,
-    x: f64,
-    y: f64,
+#[derive(Clone, Default)]
+pub(super) struct Dot {
+    pub(super) panel: String,
+    pub(super) series: String,
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// What theory says, not what was measured.
+    pub(super) theory: bool,
 }
 
 /// The row of `spec`, which measures `metric` in each run of the grid. Runs that differ on none of the axes drawn, as those of
 /// several seeds, become one point, their mean.
-pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &Cells) -> Row {
+pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &Cells, aims: &Aims) -> Row {
     let x_axis = spec.x.as_deref().unwrap_or_default();
     let measurement = Measurement {
         link: spec.link.clone(),
@@ -39,13 +43,25 @@ pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &C
         };
         let at = |axis: &str| cell.iter().find(|c| c.axis == axis);
         let Some(x) = at(x_axis).and_then(|c| c.value).filter(|x| !spec.log_x || *x > 0.0) else { continue };
-        let y = mean_value(&measurement, run, &spec.folder) * spec.times.unwrap_or(1.0);
-        dots.push(Dot {
+        let times = spec.times.unwrap_or(1.0);
+        let measured = Dot {
             panel: named(spec.panels.as_deref(), at),
             series: named(spec.series.as_deref(), at),
             x,
-            y,
-        });
+            y: mean_value(&measurement, run, &spec.folder) * times,
+            theory: false,
+        };
+        let total = metric == Metric::TotalRate;
+        let ideal = aims.rate_mbps(variant, spec.flows.as_deref().unwrap_or("*"), total);
+        if let Some(ideal) = ideal.filter(|_| spec.theory) {
+            let series = [measured.series.as_str(), "theory"].join(" ").trim().to_owned();
+            dots.push(Dot { series, y: ideal * times, theory: true, ..measured.clone() });
+        }
+        dots.push(measured);
+    }
+    // A curve beside what theory says needs a name.
+    if dots.iter().any(|dot| dot.theory) {
+        dots.iter_mut().filter(|dot| dot.series.is_empty()).for_each(|dot| dot.series = "measured".into());
     }
     drawn(spec, x_axis, &dots)
 }
@@ -54,7 +70,8 @@ fn named<'a>(axis: Option<&str>, at: impl Fn(&str) -> Option<&'a Coordinate>) ->
     axis.and_then(at).map_or(String::new(), |c| c.point.clone())
 }
 
-fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
+/// The row of all `dots`, a panel and a curve for each name among them.
+pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
     let distinct = |of: fn(&Dot) -> &String| {
         let mut all: Vec<&String> = Vec::new();
         dots.iter().for_each(|dot| {
@@ -67,8 +84,9 @@ fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
     let (panels, series) = (distinct(|d| &d.panel), distinct(|d| &d.series));
     let panel = |label: &String| {
         let curve = |(colour, name): (usize, &&String)| {
-            let here = dots.iter().filter(|d| d.panel == *label && d.series == **name);
-            Curve { name: (*name).clone(), colour, points: means(here) }
+            let here = || dots.iter().filter(|d| d.panel == *label && d.series == **name);
+            let dotted = here().any(|d| !d.theory);
+            Curve { name: (*name).clone(), colour, dotted, points: means(here()) }
         };
         Panel { label: label.clone(), curves: series.iter().enumerate().map(curve).collect() }
     };
@@ -91,7 +109,6 @@ fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
         x,
         y: Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true),
         x_title: spec.x_label.clone().unwrap_or_else(|| x_axis.to_string()),
-        dotted: true,
         legend: series.into_iter().enumerate().map(|(i, name)| (name.clone(), i)).collect(),
     }
 }
@@ -112,13 +129,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn theory_is_drawn_without_marks() {
+        let dots = [
+            Dot { series: "measured".into(), x: 1.0, y: 5.0, ..Dot::default() },
+            Dot { series: "theory".into(), x: 1.0, y: 5.1, theory: true, ..Dot::default() },
+        ];
+        let row = drawn(&PlotSpec::default(), "x", &dots);
+        assert_eq!(row.panels[0].curves.iter().map(|c| c.dotted).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
     fn points_at_one_place_become_their_mean() {
-        let dot = |x, y| Dot { panel: String::new(), series: "a".into(), x, y };
+        let dot = |x, y| Dot { series: "a".into(), x, y, ..Dot::default() };
         let dots = [dot(2.0, 5.0), dot(1.0, 1.0), dot(2.0, 7.0)];
         assert_eq!(means(dots.iter()), [(1.0, 1.0), (2.0, 6.0)]);
         let row = drawn(&PlotSpec { log_x: true, ..PlotSpec::default() }, "loss", &dots);
         assert_eq!((row.legend.len(), row.panels.len(), row.x_title.as_str()), (1, 1, "loss"));
-        assert!(row.x.log && row.dotted);
+        assert!(row.x.log && row.panels[0].curves[0].dotted);
         assert_eq!(row.x.ticks, [(1.0, "1".to_string()), (2.0, "2".to_string())]);
     }
 }
