@@ -168,6 +168,15 @@ fn spec(over: &Over, plan: &Plan, program: &[OsString]) -> Result<Spec, Failure>
             "`--outside` is at the program's own node"
         )));
     }
+    let sysctl = |text: &String| {
+        let (key, value) =
+            text.split_once('=').filter(|(key, _)| key.starts_with("net.")).ok_or_else(|| {
+                let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only `net.` is a node's own";
+                Failure::input(miette!(help = help, "`--sysctl {text}` names no setting of a network"))
+            })?;
+        Ok((key.to_owned(), value.to_owned()))
+    };
+    let sysctls = over.sysctls.iter().map(sysctl).collect::<Result<_, Failure>>()?;
     let timeout = over.timeout.as_deref().map(span).transpose()?;
     let aliases =
         if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
@@ -177,6 +186,7 @@ fn spec(over: &Over, plan: &Plan, program: &[OsString]) -> Result<Spec, Failure>
         // Somebody may want to lose single packets, or slow a link down.
         train: if over.view.is_some() { 0 } else { exec::longest_train(plan) },
         aliases,
+        sysctls,
         program: program.to_vec(),
         node,
         servers,

@@ -23,6 +23,11 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     }
     let read_ledger = |path: &Path| Ledger::read(path).map_err(|e| Failure::input(miette::miette!("{e}")));
     let ledger = args.check_unmet.as_deref().map(read_ledger).transpose()?;
+    #[cfg(target_os = "linux")]
+    if args.engine == Engine::Live {
+        // Before any thread is started, and for those experiments that want the kernel's TCP; without it their claims are skipped.
+        let _ = tollway_scenario::exec::Privilege::acquire();
+    }
     let missing = missing_peers();
     let interrupted = terminal::interrupt_flag();
     let mut all = Report::default();
@@ -110,7 +115,10 @@ fn live(
             bars.set(i, share);
             !interrupted.load(Ordering::Relaxed)
         };
-        let report = agreement::agree(&scenario, experiment, comparison, Some(&tell))?;
+        let report = match &comparison.kernel {
+            None => agreement::agree(&scenario, experiment, comparison, Some(&tell))?,
+            Some(bounds) => with_kernel(&scenario, experiment, comparison, bounds, &tell)?,
+        };
         bars.clear();
         if interrupted.load(Ordering::Relaxed) {
             eprintln!("interrupted: half a run shows nothing, so nothing is judged");
@@ -123,6 +131,29 @@ fn live(
         all.extend(report);
     }
     Ok(Some(all))
+}
+
+/// The kernel's TCP beside the simulator's, where this system lets us have namespaces.
+#[cfg(target_os = "linux")]
+fn with_kernel(
+    scenario: &Scenario,
+    experiment: &Experiment,
+    comparison: &agreement::Comparison,
+    bounds: &agreement::Bounds,
+    progress: &(dyn Fn(usize, f64) -> bool + Sync),
+) -> Result<Report, ReproduceError> {
+    tollway_report::kernel::agree(scenario, experiment, comparison, bounds, Some(progress))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn with_kernel(
+    _: &Scenario,
+    _: &Experiment,
+    comparison: &agreement::Comparison,
+    _: &agreement::Bounds,
+    _: &(dyn Fn(usize, f64) -> bool + Sync),
+) -> Result<Report, ReproduceError> {
+    Err(ReproduceError::Kernel { claim: comparison.id.clone(), message: "it needs Linux".into() })
 }
 
 /// The peer programs that some claims compare with and that are not installed here.

@@ -84,6 +84,24 @@ pub enum Error {
         /// What is missing, and the remedy.
         why: String,
     },
+    /// The kernel refused a setting.
+    #[error("cannot set `{key}` to `{value}` at a node: {source}")]
+    Sysctl {
+        /// Its name.
+        key: String,
+        /// What it was to be.
+        value: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel has no such congestion control.
+    #[error("this kernel has no TCP `{law}` ({source}); load its module: `modprobe tcp_{law}`")]
+    NoLaw {
+        /// Its name.
+        law: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A program could not be started.
     #[error("cannot run `{program}`: {source}")]
     Program {

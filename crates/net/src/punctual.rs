@@ -68,6 +68,9 @@ fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
 pub(crate) struct Sleeper {
     /// Other work steps back.
     pub(crate) real_time: bool,
+    /// It sleeps up to its deadlines, and wakes some ten microseconds after them: where many such threads share a processor,
+    /// those that look again and again would take it from each other.
+    pub(crate) patient: bool,
     /// When it last slept.
     rested: Time,
     /// What the poll's wake-ups usually overshoot, ns: so long before a deadline the thread stops sleeping.
@@ -76,7 +79,7 @@ pub(crate) struct Sleeper {
 
 impl Default for Sleeper {
     fn default() -> Sleeper {
-        Sleeper { real_time: false, rested: Time::ZERO, overshoot: 50_000 }
+        Sleeper { real_time: false, patient: false, rested: Time::ZERO, overshoot: 50_000 }
     }
 }
 
@@ -96,7 +99,8 @@ impl Sleeper {
             self.rested = clock.now();
         }
         let before = clock.now();
-        let span = deadline.saturating_sub(before).0.saturating_sub(self.overshoot + self.overshoot / 2);
+        let early = if self.patient { 0 } else { self.overshoot + self.overshoot / 2 };
+        let span = deadline.saturating_sub(before).0.saturating_sub(early);
         let timeout =
             Timespec { tv_sec: (span / 1_000_000_000) as i64, tv_nsec: (span % 1_000_000_000) as _ };
         let ready = loop {

@@ -15,6 +15,8 @@
 //!
 //! Each makes three claims a variant: `ID.rates`, `ID.queues`, and `ID.packets`, that the kernel's counters of the
 //! sockets account for every datagram.
+//!
+//! With a table `[live.kernel]` the other side is the kernel's own TCP, and the claims are those of [`kernel`](crate::kernel).
 
 use std::path::Path;
 
@@ -52,6 +54,26 @@ pub struct Comparison {
     /// or this, in milliseconds, if it is more.
     #[serde(default = "half")]
     pub queue_ms: f64,
+    /// The other side is the kernel's own TCP over emulated links ([`kernel`](crate::kernel)), instead of our machines on sockets.
+    pub kernel: Option<Bounds>,
+}
+
+/// How near the simulator's TCP must come to the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Bounds {
+    /// All flows' goodput together, percent.
+    #[serde(default = "ten")]
+    pub goodput_percent: f64,
+    /// The mean time between a window's reductions, percent.
+    #[serde(default = "twenty")]
+    pub period_percent: f64,
+    /// Jain's index, where there are several flows.
+    #[serde(default = "one_twentieth")]
+    pub jain: f64,
+    /// How many variants run beside each other, each in namespaces of its own.
+    #[serde(default = "one")]
+    pub at_once: usize,
 }
 
 fn five() -> f64 {
@@ -64,6 +86,18 @@ fn ten() -> f64 {
 
 fn half() -> f64 {
     0.5
+}
+
+fn twenty() -> f64 {
+    20.0
+}
+
+fn one_twentieth() -> f64 {
+    0.05
+}
+
+fn one() -> usize {
+    1
 }
 
 /// The scenario of a comparison, read from an experiment's text.
@@ -126,13 +160,13 @@ pub fn agree(
     Ok(Report::new(verdicts))
 }
 
-struct Outcome {
-    status: Status,
-    measured: String,
+pub(crate) struct Outcome {
+    pub(crate) status: Status,
+    pub(crate) measured: String,
 }
 
 impl Outcome {
-    fn of(met: bool, measured: String) -> Outcome {
+    pub(crate) fn of(met: bool, measured: String) -> Outcome {
         Outcome { status: if met { Status::Met } else { Status::Unmet }, measured }
     }
 }
@@ -255,6 +289,7 @@ mod tests {
             rate_percent: 5.0,
             queue_percent: 10.0,
             queue_ms: 0.5,
+            kernel: None,
         };
         let text = include_str!("../../../papers/xcp/validation.toml");
         let error = scenario(text, Path::new("papers/xcp/validation.toml"), &comparison).unwrap_err();

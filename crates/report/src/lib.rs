@@ -25,6 +25,8 @@ mod gallery;
 pub mod grid;
 pub mod html;
 mod ideal;
+#[cfg(target_os = "linux")]
+pub mod kernel;
 mod overview;
 pub mod plot;
 mod reference;

@@ -75,6 +75,14 @@ pub enum ReproduceError {
     #[error("none of these experiments has a part that runs live")]
     #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
     NothingLive,
+    /// The kernel's TCP could not be run beside it.
+    #[error("live claim `{claim}`: {message}")]
+    Kernel {
+        /// The comparison.
+        claim: String,
+        /// Why.
+        message: String,
+    },
     /// A run failed.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -75,6 +75,9 @@ pub(crate) struct Over {
     /// comes with pasta) or `slirp4netns`.
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) outside: Option<String>,
+    /// Set a setting of the kernel's network at every node: `net.ipv4.tcp_congestion_control=bbr`. May be given several times.
+    #[arg(long = "sysctl", value_name = "KEY=VALUE")]
+    pub(crate) sysctls: Vec<String>,
     /// End the program after so long: `30s`, `5 min`, or a number of seconds.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,

@@ -7,6 +7,59 @@ use std::time::Instant;
 use super::servers::{ACCEPT, NONCE, read_head};
 use super::*;
 
+/// The recipes of the book, as they stand there: each ends well, and the report of the first has what it says.
+#[test]
+fn the_book_s_recipes_run() {
+    if !namespaces() || !["curl", "iperf3", "jq", "python3", "bash"].into_iter().all(installed) {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dir = folder("recipes");
+    for name in ["README.md", "scenarios"] {
+        std::os::unix::fs::symlink(fs::canonicalize(root.join(name)).unwrap(), dir.join(name)).unwrap();
+    }
+    let book = fs::read_to_string(root.join("docs/src/exec.md")).unwrap();
+    let (_, recipes) = book.split_once("## Five recipes").unwrap();
+    let (recipes, _) = recipes.split_once("\n## ").unwrap();
+    let command = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
+    let path = std::env::join_paths(
+        [command.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let path = path.unwrap();
+    let blocks: Vec<&str> =
+        recipes.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 5);
+    // Beside each other: most of their time is waiting.
+    let run = |block: &str| {
+        let mut command = Command::new("bash");
+        command
+            .args(["-e", "-o", "pipefail", "-c", block])
+            .env("PATH", &path)
+            .current_dir(&dir)
+            .output()
+            .unwrap()
+    };
+    let outputs = std::thread::scope(|scope| {
+        let threads: Vec<_> = blocks.iter().map(|block| scope.spawn(|| run(block))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (block, output) in blocks.iter().zip(&outputs) {
+        assert!(output.status.success(), "{block}\n{}\n{}", text(&output.stdout), text(&output.stderr));
+        assert!(!output.stdout.is_empty(), "{block}");
+    }
+    // The cure: by FQ-CoDel, the last three, a connection takes less.
+    let times: Vec<f64> =
+        text(&outputs[3].stdout).lines().filter_map(|line| line.strip_suffix(" s")?.parse().ok()).collect();
+    assert_eq!(times.len(), 6, "{}", text(&outputs[3].stdout));
+    assert!(times[..3].iter().sum::<f64>() > 2.0 * times[3..].iter().sum::<f64>(), "{times:?}");
+    // ECN off and on.
+    let marks = text(&outputs[4].stdout);
+    assert!(
+        marks.matches("\"marks\": 0").count() == 1 && marks.matches("\"marks\":").count() == 2,
+        "{marks}"
+    );
+}
+
 /// Whether a program is installed; says loudly if it is not.
 fn installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();

@@ -72,19 +72,13 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    pub(crate) fn new(
-        spec: &MeshSpec,
-        tuns: Vec<Tun>,
-        stop: OwnedFd,
-        tap: Option<Tap>,
-        panel: Option<Panel>,
-    ) -> Bridge {
+    pub(crate) fn new(spec: &MeshSpec, tuns: Vec<Tun>, stop: OwnedFd) -> Bridge {
         Bridge {
             mesh: Mesh::new(spec, tun::VNET_LEN),
             tuns,
             stop,
-            tap,
-            panel,
+            tap: None,
+            panel: None,
             clock: Clock::starting_at(Time::ZERO),
             sleeper: Sleeper::default(),
             lateness: Lateness::default(),
@@ -92,6 +86,18 @@ impl Bridge {
             intervals: vec![Vec::new(); spec.links.len()],
             next_interval: Mesh::INTERVAL,
         }
+    }
+
+    /// With those who look on.
+    pub(crate) fn watched(mut self, tap: Option<Tap>, panel: Option<Panel>) -> Bridge {
+        (self.tap, self.panel) = (tap, panel);
+        self
+    }
+
+    /// Gives the processor to others up to each deadline, though packets are some ten microseconds later for it.
+    pub(crate) fn patient(mut self) -> Bridge {
+        self.sleeper.patient = true;
+        self
     }
 
     /// Carries packets until `stop` is readable; hands the capture back.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Privilege::acquire`] | the right to make namespaces: root's, or that of a user namespace |
 //! | [`Spec`], [`run`] | a network, a program in it, servers and the host's services |
+//! | [`run_kernel`] | the kernel's own TCP between nodes, without programs |
 //! | [`panel()`] | links seen and changed meanwhile |
 //! | [`clean()`] | what a run that was killed has left behind |
 //! | [`Record`] | what the emulator saw: links, flows, lateness, every drop by its cause |
@@ -18,6 +19,7 @@ mod child;
 mod clean;
 mod interface;
 pub mod ip;
+mod kernel;
 mod mesh;
 mod namespace;
 mod netlink;
@@ -29,10 +31,11 @@ mod tun;
 use std::ffi::OsString;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
@@ -42,6 +45,7 @@ pub use bridge::{LinkRecord, Record};
 pub use child::Signals;
 pub use clean::clean;
 pub use ip::FiveTuple;
+pub use kernel::{KernelFlow, KernelOutcome, Sample, run_kernel};
 pub use mesh::{Change, FlowRecord, LinkChange, Mesh, MeshSpec, Strays, address};
 pub use namespace::Privilege;
 pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, Setting, panel};
@@ -64,6 +68,8 @@ pub struct Spec {
     pub train: u32,
     /// Names for nodes beside their own.
     pub aliases: Vec<(String, u32)>,
+    /// Settings of the kernel's network at every node, as sysctl(8) names them; only `net.` is a namespace's own.
+    pub sysctls: Vec<(String, String)>,
     /// The program and its arguments.
     pub program: Vec<OsString>,
     /// The node where it runs.
@@ -113,40 +119,67 @@ pub struct Outcome {
 /// # Errors
 /// The network can't be set up ([`Error::Namespace`]), or the program not be started ([`Error::Program`]).
 pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outcome, Error> {
-    let nodes = spec.mesh.nodes.len() as u32;
-    let (mut namespaces, mut tuns) = (Vec::new(), Vec::new());
-    for node in 0..nodes {
-        let (namespace, tun) = room(node, spec.train)?;
-        namespaces.push(namespace);
-        tuns.push(tun);
-    }
     let named = spec.mesh.nodes.iter().cloned().zip(0..).chain(spec.aliases.iter().cloned());
     let names: Vec<(String, Ipv4Addr)> = named.map(|(name, node)| (name, address(node))).collect();
-
-    let problem = |action| move |source| Error::Namespace { action, source };
     let tap = spec.capture.as_deref().map(|path| capture::Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
-    let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
-        .map_err(|error| problem("make an event descriptor")(error.into()))?;
-    let stopper = stop.try_clone().map_err(problem("copy a descriptor"))?;
-    let bridge = Bridge::new(&spec.mesh, tuns, stop, tap, panel);
-    let emulator = std::thread::Builder::new()
-        .name("tollway-links".into())
-        .spawn(move || bridge.run())
-        .map_err(problem("start a thread"))?;
-
-    let driven = drive(spec, &namespaces, &names, signals);
-
-    // The interfaces go with the emulator.
-    let drops = |namespace: &Namespace| namespace.interfaces().ok().and_then(|table| tun::drops(&table));
-    let kernel_drops = namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
-    let _ = rustix::io::write(&stopper, &1u64.to_ne_bytes());
-    let recorded = emulator.join();
+    let emulated = Emulated::start(&spec.mesh, spec.train, |bridge| bridge.watched(tap, panel))?;
+    for namespace in &emulated.namespaces {
+        for (key, value) in &spec.sysctls {
+            let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
+            namespace.set(key, value).map_err(failed)?;
+        }
+    }
+    let driven = drive(spec, &emulated.namespaces, &names, signals);
+    let recorded = emulated.finish();
     let (ended, published) = driven?;
-    let broke_off = |_| problem("emulate")(io::Error::other("the emulator broke off"));
-    let (record, tap) = recorded.map_err(broke_off)??;
+    let (record, kernel_drops, tap) = recorded?;
     let capture_missed = tap.map_or(Ok(0), capture::Tap::finish).map_err(problem("write the capture"))?;
     Ok(Outcome { ended, record, kernel_drops, published, capture_missed })
+}
+
+/// A network that is being emulated.
+struct Emulated {
+    /// By node.
+    namespaces: Vec<Namespace>,
+    stopper: OwnedFd,
+    emulator: JoinHandle<Result<(Record, Option<capture::Tap>), Error>>,
+}
+
+impl Emulated {
+    /// Makes a namespace of each node, and carries packets between them from then on.
+    fn start(mesh: &MeshSpec, train: u32, with: impl FnOnce(Bridge) -> Bridge) -> Result<Emulated, Error> {
+        let (mut namespaces, mut tuns) = (Vec::new(), Vec::new());
+        for node in 0..mesh.nodes.len() as u32 {
+            let (namespace, tun) = room(node, train)?;
+            namespaces.push(namespace);
+            tuns.push(tun);
+        }
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(|error| problem("make an event descriptor")(error.into()))?;
+        let stopper = stop.try_clone().map_err(problem("copy a descriptor"))?;
+        let bridge = with(Bridge::new(mesh, tuns, stop));
+        let emulator = std::thread::Builder::new()
+            .name("tollway-links".into())
+            .spawn(move || bridge.run())
+            .map_err(problem("start a thread"))?;
+        Ok(Emulated { namespaces, stopper, emulator })
+    }
+
+    /// Ends it; answers what the emulator saw, and by node what the kernel had no room for.
+    fn finish(self) -> Result<(Record, Vec<(u64, u64)>, Option<capture::Tap>), Error> {
+        // The interfaces go with the emulator.
+        let drops = |namespace: &Namespace| namespace.interfaces().ok().and_then(|table| tun::drops(&table));
+        let drops = self.namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
+        let _ = rustix::io::write(&self.stopper, &1u64.to_ne_bytes());
+        let broke_off = |_| problem("emulate")(io::Error::other("the emulator broke off"));
+        let (record, tap) = self.emulator.join().map_err(broke_off)??;
+        Ok((record, drops, tap))
+    }
+}
+
+fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Namespace { action, source }
 }
 
 /// Serves, publishes, starts the program and waits for its end.
@@ -164,9 +197,10 @@ fn drive(
         command.arg("-c").arg(text).env(clean::MARK, clean::mark()).stdin(Stdio::null()).process_group(0);
         aside(&mut command).map_err(|source| Error::Program { program: text.clone(), source })?;
         let namespace = &namespaces[*node as usize];
+        let before = namespace.serving().unwrap_or(0);
         let started = Running::start(namespace, names, resolver, command, signals);
         let mut server = started.map_err(|source| Error::Program { program: text.clone(), source })?;
-        let _ = namespace.await_listener(PATIENCE, || server.ended().is_some());
+        let _ = namespace.await_server(before, SERVING, || server.ended().is_some());
         servers.0.push(server);
     }
     let published = publish(spec, namespaces)?;
@@ -267,5 +301,7 @@ fn room(node: u32, train: u32) -> Result<(Namespace, Tun), Error> {
 
 /// How often what can't wake us is looked for.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a server may take until it serves; the program is started then in any case.
+const SERVING: Duration = Duration::from_secs(5);
 /// Nodes at which everything is published.
 const MANY: usize = 16;

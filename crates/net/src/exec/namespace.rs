@@ -91,21 +91,37 @@ impl Namespace {
         })
     }
 
+    /// Sets a setting of the kernel's network there, by its name for sysctl(8).
+    pub(crate) fn set(&self, key: &str, value: &str) -> io::Result<()> {
+        let path = PathBuf::from("/proc/sys").join(key.replace('.', "/"));
+        // Everything else would be the whole machine's.
+        if !key.starts_with("net.") || key.contains("..") || key.contains('/') {
+            return Err(io::Error::other("only settings that begin with `net.` are a node's own"));
+        }
+        self.within(|| fs::write(path, value))
+    }
+
     /// What the kernel says of interfaces there, as `/proc/net/dev` has it.
     pub(crate) fn interfaces(&self) -> io::Result<String> {
         self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
     }
 
-    /// Waits until somebody there listens for TCP connections, at most for `most`; answers whether anybody does.
-    pub(crate) fn await_listener(
+    /// How many ports serve there: TCP's on which somebody listens, and UDP's that somebody has bound.
+    pub(crate) fn serving(&self) -> io::Result<usize> {
+        self.within(serving)
+    }
+
+    /// Waits until more ports serve there than `before`, at most for `most`; answers whether they do.
+    pub(crate) fn await_server(
         &self,
+        before: usize,
         most: Duration,
         mut gone: impl FnMut() -> bool + Send,
     ) -> io::Result<bool> {
         self.within(|| {
             let until = std::time::Instant::now() + most;
             loop {
-                if !listening(&fs::read_to_string("/proc/thread-self/net/tcp")?).is_empty() {
+                if serving()? > before {
                     return Ok(true);
                 }
                 if gone() || std::time::Instant::now() > until {
@@ -160,6 +176,15 @@ pub(crate) fn listening(table: &str) -> Vec<u16> {
     ports.sort_unstable();
     ports.dedup();
     ports
+}
+
+/// Ports that serve in this thread's namespace, of both versions of IP.
+fn serving() -> io::Result<usize> {
+    let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    // A kernel without IPv6 has no tables of it.
+    let both = |name: &str| [table(name), table(&format!("{name}6"))].map(Result::unwrap_or_default).concat();
+    let bound = both("udp").lines().filter(|line| line.contains(UNCONNECTED)).count();
+    table("tcp").map(|_| both("tcp").lines().filter(|line| line.contains(LISTENING)).count() + bound)
 }
 
 /// Does `work` on a thread of its own, so that the others stay in the namespaces where they are.
@@ -229,6 +254,9 @@ const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
+/// The same with the peer that it has not, by either version of IP, and a bound socket in `/proc/net/udp` likewise.
+const LISTENING: &str = ":0000 0A ";
+const UNCONNECTED: &str = ":0000 07 ";
 
 #[cfg(test)]
 mod tests {

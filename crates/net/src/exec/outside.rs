@@ -18,7 +18,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use super::child::{Signals, prepare};
 use super::interface::{self, Request};
 use super::namespace::Namespace;
-use super::{address, clean, netlink, tun};
+use super::{address, clean, netlink, problem, tun};
 use crate::error::Error;
 
 /// Who answers names' queries, as long as there is an outside.
@@ -33,7 +33,6 @@ pub(super) struct Outside {
 impl Outside {
     /// Opens a way out at the node `gateway`, for all nodes.
     pub(super) fn open(namespaces: &[Namespace], gateway: u32, signals: &Signals) -> Result<Outside, Error> {
-        let problem = |action| move |source| Error::Namespace { action, source };
         let (tap, mac) = namespaces[gateway as usize]
             .within(open_tap)
             .map_err(problem("make the interface to the outside"))?;
@@ -206,7 +205,7 @@ fn open_tap() -> io::Result<(File, [u8; 6])> {
         // Without neighbours' settings, which only root may change, a first packet may wait for an answer.
         let _ = fs::write(format!("/proc/sys/net/ipv4/{key}"), value);
     };
-    set("ip_forward".into(), "1");
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
     for interface in ["all", NAME, tun::NAME] {
         // What comes back from far away comes by another interface than it would be answered on.
         set(format!("conf/{interface}/rp_filter"), "0");

@@ -12,15 +12,15 @@ use tollway_net::exec::MeshSpec;
 
 pub use mahimahi::chain;
 pub use tollway_net::exec::{
-    Change, Ended, FiveTuple, FlowMoment, FlowRecord, LinkChange, LinkMoment, LinkRecord, Mesh, Moment,
-    Outcome, Panel, Privilege, Publish, Record, Remote, Setting, Signals, Spec, Strays, address, clean,
-    panel, run,
+    Change, Ended, FiveTuple, FlowMoment, FlowRecord, KernelFlow, KernelOutcome, LinkChange, LinkMoment,
+    LinkRecord, Mesh, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals,
+    Spec, Strays, address, clean, panel, run, run_kernel,
 };
 pub use tollway_net::{Error, Lateness, LinkStats, Loss, Only};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;
-use crate::plan::{LinkId, LinkLaw, NodeId, Plan};
+use crate::plan::{Data, LinkId, LinkLaw, NodeId, Plan, SenderLaw};
 use crate::run::{Unsupported, link_specs};
 use changes::{Losses, changes};
 
@@ -63,6 +63,32 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
         seed: plan.seed,
         outside: None,
     })
+}
+
+/// The flows of `plan`, to be run by the kernel's own TCP over its [`mesh`].
+///
+/// # Errors
+/// [`Unsupported`] names the first flow that the kernel has no TCP for.
+pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
+    let flow = |flow: &crate::plan::Flow| {
+        let unsupported = |key: &str, remedy| Unsupported {
+            key: format!("flow.{}.{key}", flow.section),
+            why: "is nothing that the kernel's TCP does".into(),
+            remedy,
+        };
+        let law = match plan.transports[flow.transport.0 as usize].law {
+            SenderLaw::NewReno => "reno",
+            SenderLaw::Cubic => "cubic",
+            SenderLaw::Bbr => "bbr",
+            SenderLaw::Dctcp => "dctcp",
+            _ => return Err(unsupported("law", "use newreno, cubic, bbr or dctcp")),
+        };
+        if flow.data != Data::Endless || flow.stop < Time::NEVER {
+            return Err(unsupported("data", "let it send for as long as the run lasts"));
+        }
+        Ok(KernelFlow { from: flow.path.from.0, to: flow.path.to.0, start: flow.start, law: law.into() })
+    };
+    plan.flows.iter().map(flow).collect()
 }
 
 /// The links from one node to another, by index; empty if there is no way.

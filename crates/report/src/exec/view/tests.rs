@@ -14,6 +14,7 @@ fn serve(address: impl Into<SocketAddr>) -> Result<(View, exec::Panel), ViewErro
         mesh: exec::mesh(&plan).unwrap(),
         train: 0,
         aliases: Vec::new(),
+        sysctls: Vec::new(),
         program: vec!["true".into()],
         node: 0,
         servers: Vec::new(),
