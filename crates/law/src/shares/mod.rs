@@ -85,8 +85,11 @@ impl Shares {
         let mut branches = Vec::new();
         for (tenant, at) in tenants.iter().zip(0..) {
             let first = classes.len();
-            classes
-                .extend(tenant.classes.iter().map(|&weight| Class { tenant: at, weight, ..Class::default() }));
+            classes.extend(tenant.classes.iter().map(|&weight| Class {
+                tenant: at,
+                weight,
+                ..Class::default()
+            }));
             branches.push(Branch {
                 pool: Pool::new(&tenant.contract),
                 weight: tenant.contract.weight,
@@ -188,9 +191,11 @@ impl Shares {
         };
         let claims = &mut self.scratch.claims;
         claims.clear();
-        claims.extend(self.tenants.iter().map(|branch| {
-            Claim::new(branch.weight, branch.given.wants().min(branch.pool.ceiling(horizon)))
-        }));
+        claims.extend(
+            self.tenants.iter().map(|branch| {
+                Claim::new(branch.weight, branch.given.wants().min(branch.pool.ceiling(horizon)))
+            }),
+        );
         divide(capacity, claims, &mut self.scratch.order);
         for (branch, claim) in self.tenants.iter_mut().zip(claims.iter()) {
             branch.given.gets = claim.gets;

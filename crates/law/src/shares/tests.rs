@@ -171,10 +171,8 @@ impl World {
 
 fn of_rate(mbps: f64, weights: &[f64]) -> Shares {
     let link = Contract { rate: Some(Rate::from_mbps(mbps)), ..Contract::default() };
-    let tenant = |&weight: &f64| Tenant {
-        contract: Contract { weight, ..Contract::default() },
-        classes: vec![1.0],
-    };
+    let tenant =
+        |&weight: &f64| Tenant { contract: Contract { weight, ..Contract::default() }, classes: vec![1.0] };
     Shares::new(Time::ZERO, link, &weights.iter().map(tenant).collect::<Vec<_>>())
 }
 
