@@ -10,12 +10,15 @@
 //! | [`SockDiag`] | the way that works everywhere: `inet_diag`, and sockets borrowed from their owners |
 //! | [`Agent`], [`run`] | a tick: look, divide, set; and tick after tick |
 //! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
+//! | [`Control`] | where the agent is asked how it stands |
 //! | [`Guardian`] | who makes sockets free again when the agent can't |
 
 mod agent;
 mod cgroup;
+mod control;
 mod diag;
 mod guardian;
+mod rights;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -28,8 +31,10 @@ use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Rate, Time};
 
 pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
+pub use control::{Control, ask, default_path};
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear};
+pub use rights::{Reach, give_up_rights};
 pub use run::{Then, Turn, run};
 
 /// A way to see this machine's TCP connections and to say how fast they may send.
@@ -60,6 +65,24 @@ pub trait Kernel {
 
     /// A line on what it is and what it can't do, for people.
     fn describe(&self) -> String;
+}
+
+/// A kernel that is only looked at.
+#[derive(Debug)]
+pub struct LookOnly<K>(pub K);
+
+impl<K: Kernel> Kernel for LookOnly<K> {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        self.0.connections(seen)
+    }
+
+    fn pace(&mut self, _: &Seen, _: Option<Rate>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, nothing set", self.0.describe())
+    }
 }
 
 /// A TCP connection as the kernel has it. Counters run from its beginning.
