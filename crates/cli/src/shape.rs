@@ -60,7 +60,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let itself = std::env::current_exe().map_err(refused)?;
     let guardian = Guardian::start(&[itself.into(), "shape".into(), "guard".into()]).map_err(refused)?;
     say_reach(Reach::find());
-    shape::give_up_rights().map_err(refused)?;
+    shape::settle_in().map_err(refused)?;
     let kernel = SockDiag::new().map_err(refused)?.guarded(guardian);
 
     let mut agent = Agent::new(Time::ZERO, kernel, regime);

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use tollway_law::Rate;
 
-use super::{Kernel, Seen, SockDiag, give_up_rights};
+use super::rights::give_up_rights;
+use super::{Kernel, Seen, SockDiag};
 use crate::exec::Signals;
 
 /// A guardian that waits.

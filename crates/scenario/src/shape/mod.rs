@@ -27,7 +27,7 @@ pub use source::{FileSource, News, Source};
 pub use tollway_net::exec::Signals;
 pub use tollway_net::shape::{
     Agent, ConnectionStatus, Control, Guardian, Kernel, LookOnly, Party, Reach, Regime, SockDiag, Status,
-    TenantStatus, Then, Turn, ask, clear, default_path, give_up_rights, run,
+    TenantStatus, Then, Turn, ask, clear, default_path, run, settle_in,
 };
 
 pub use crate::file::{Policies, PolicyError};
