@@ -13,6 +13,7 @@
 //! | [`meter`] | does a sender do as it says, and as it is told? |
 //! | [`sharing`] | who of an owner's flows gets how much? |
 //! | [`choice`] | which class of traffic is a sender better off in? |
+//! | [`shares`] | how fast may each of many connections be paced? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
 
@@ -24,6 +25,7 @@ pub mod meter;
 pub mod price;
 pub mod receiver;
 pub mod sender;
+pub mod shares;
 pub mod sharing;
 pub mod time;
 pub mod toll;

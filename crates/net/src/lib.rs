@@ -10,6 +10,7 @@
 //! | [`Network`] | nodes, links and flows; runs in real time |
 //! | [`LinkSpec`], [`Loss`] | an emulated link direction |
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
+//! | [`shape`] | this machine's own TCP connections, paced to their shares |
 //! | [`host::Host`] | ACP between processes, without emulation |
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
@@ -29,6 +30,8 @@ mod lateness;
 pub mod network;
 mod part;
 mod punctual;
+#[cfg(target_os = "linux")]
+pub mod shape;
 mod socket;
 mod wire;
 

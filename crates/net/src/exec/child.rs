@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -145,18 +145,37 @@ impl Signals {
 
     /// Waits for a signal for at most `most`. A signal that the terminal sent has reached the program by itself, since both are in
     /// its foreground: such a one is not answered.
-    #[expect(unsafe_code, reason = "no safe wrapper of sigtimedwait(2) among our dependencies")]
     pub(crate) fn wait(&self, most: Duration) -> Option<Signal> {
+        let (number, code) = self.take(most)?;
+        if number == libc::SIGCHLD || code == libc::SI_KERNEL {
+            return None;
+        }
+        Signal::from_named_raw(number)
+    }
+
+    /// Sleeps for `span`; answers whether somebody wants this process to end, and then at once.
+    pub(crate) fn sleep(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        loop {
+            match self.take(until.saturating_duration_since(Instant::now())) {
+                Some((number, _)) if number != libc::SIGCHLD => return true,
+                // A child has ended, or the call was interrupted.
+                _ if Instant::now() < until => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// A signal's number and where it comes from.
+    #[expect(unsafe_code, reason = "no safe wrapper of sigtimedwait(2) among our dependencies")]
+    fn take(&self, most: Duration) -> Option<(i32, i32)> {
         let most = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
         // SAFETY: the kernel reads `set` and `most`, writes to `info`, and keeps nothing; all three outlive the call.
         let (number, info) = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (libc::sigtimedwait(&raw const self.set, &raw mut info, &raw const most), info)
         };
-        if number <= 0 || number == libc::SIGCHLD || info.si_code == libc::SI_KERNEL {
-            return None;
-        }
-        Signal::from_named_raw(number)
+        (number > 0).then_some((number, info.si_code))
     }
 }
 

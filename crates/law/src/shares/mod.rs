@@ -1,0 +1,477 @@
+//! Shares of a rate: how fast each of many connections may send, when what holds them is pacing and not a queue.
+//!
+//! The logical partitions of [`aggregate`](crate::aggregate) say it with tokens, packet by packet. Where packets are the
+//! kernel's, all that can be set is each connection's rate, now and then: on a **tick**. A tick divides the link over
+//! tenants, a tenant's part over its classes, and that over connections, each time weighted max–min ([`divide`]): what one does
+//! not use goes to the others ([`Demand`] says who uses what).
+//!
+//! - Who wants all it can get has its part of what is there, no more: together they are never let above the rate.
+//! - Who wants less has that much kept for it, and may still go as fast as if it wanted all. What it then takes beyond what
+//!   is kept comes out of the bucket B of its tenant and of the link, which is counted from what was sent: so nobody waits
+//!   for a tick to begin, and no span t carries more than B + r·t but for what is sent in one tick.
+//!
+//! A bucket in debt pays it back: the rate divided is less until it has.
+
+mod demand;
+mod divide;
+#[cfg(test)]
+mod tests;
+
+pub use demand::{Demand, LimitedBy, Sample, Wants};
+pub use divide::{Claim, divide};
+
+use crate::{Bytes, Rate, Time};
+
+/// What a tenant, or the link, keeps to: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and its weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contract {
+    /// What it counts for among its like, where they compete. Zero counts as next to nothing.
+    pub weight: f64,
+    /// r, the average rate, bytes a second on the wire. `None` is whatever the link has.
+    pub rate: Option<Rate>,
+    /// p, at which it may go while its bucket has tokens; `None` is the average rate.
+    pub peak: Option<Rate>,
+    /// B, bytes; `None` is 100 ms of the rate.
+    pub depth: Option<Bytes>,
+}
+
+impl Default for Contract {
+    fn default() -> Contract {
+        Contract { weight: 1.0, rate: None, peak: None, depth: None }
+    }
+}
+
+/// A connection at a tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Member {
+    /// Its class, as [`Shares::new`] counts them.
+    pub class: u32,
+    /// What it counts for in its class.
+    pub weight: f64,
+    /// What it has sent since the last tick, bytes on the wire.
+    pub sent: u64,
+    /// What it is to have.
+    pub wants: Wants,
+    /// Answered: what of the rate is its own.
+    pub share: Rate,
+    /// Answered: the rate it may have, on the wire. More than its share while others' tokens allow.
+    pub limit: Rate,
+}
+
+/// A tenant: its contract and the weights of its classes, of which there is one at least.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tenant {
+    /// What it keeps to.
+    pub contract: Contract,
+    /// Its classes' weights.
+    pub classes: Vec<f64>,
+}
+
+/// The link, its tenants, and their buckets.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    link: Pool,
+    tenants: Vec<Branch>,
+    /// By class.
+    classes: Vec<Class>,
+    settled: Time,
+    scratch: Scratch,
+}
+
+impl Shares {
+    /// Full buckets, before the first tick. Classes are counted through, tenant by tenant.
+    pub fn new(now: Time, link: Contract, tenants: &[Tenant]) -> Shares {
+        let mut classes = Vec::new();
+        let mut branches = Vec::new();
+        for (tenant, at) in tenants.iter().zip(0..) {
+            let first = classes.len();
+            classes.extend(tenant.classes.iter().map(|&weight| Class {
+                tenant: at,
+                weight,
+                ..Class::default()
+            }));
+            branches.push(Branch {
+                pool: Pool::new(&tenant.contract),
+                weight: tenant.contract.weight,
+                classes: (first, classes.len()),
+                given: Given::default(),
+            });
+        }
+        Shares {
+            link: Pool::new(&link),
+            tenants: branches,
+            classes,
+            settled: now,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Says what each of `members` may have until the next tick, `tick` from now; `members` are all there are, in any
+    /// order.
+    pub fn divide(&mut self, now: Time, tick: Time, members: &mut [Member]) {
+        self.settle(now, members);
+        self.demands(members);
+        // What is lent is taken back at the next tick, and shows in what is sent at the one after.
+        let horizon = (tick * 2).max(Time::from_millis(1)).as_secs_f64();
+        self.over_tenants(horizon);
+        for at in 0..self.tenants.len() {
+            self.over_classes(at);
+        }
+        self.over_members(members);
+        self.lend(horizon, members);
+    }
+
+    /// What a tenant has of the link.
+    pub fn share_of(&self, tenant: usize) -> Rate {
+        Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.gets))
+    }
+
+    /// Tokens in a tenant's bucket, as part of its depth: 1 is full, below 0 in debt. 1 for a tenant without a rate.
+    pub fn level_of(&self, tenant: usize) -> f64 {
+        self.tenants.get(tenant).map_or(1.0, |branch| branch.pool.part())
+    }
+
+    /// The same of the link's.
+    pub fn level(&self) -> f64 {
+        self.link.part()
+    }
+
+    /// Takes buckets over from what was in force before: `from` says which tenant was this one. A new policy brings no tokens.
+    pub fn inherit(&mut self, before: &Shares, from: impl Fn(usize) -> Option<usize>) {
+        self.settled = before.settled;
+        self.link.level = before.link.level.min(self.link.depth);
+        for (at, branch) in self.tenants.iter_mut().enumerate() {
+            if let Some(old) = from(at).and_then(|old| before.tenants.get(old)) {
+                branch.pool.level = old.pool.level.min(branch.pool.depth);
+            }
+        }
+    }
+
+    /// Counts tokens until `now`.
+    fn settle(&mut self, now: Time, members: &[Member]) {
+        let span = now.saturating_sub(self.settled).as_secs_f64();
+        self.settled = self.settled.max(now);
+        self.classes.iter_mut().for_each(|class| *class = class.cleared());
+        for member in members {
+            self.classes[member.class as usize].sent += member.sent;
+        }
+        let mut all = 0;
+        for branch in &mut self.tenants {
+            let sent = self.classes[branch.range()].iter().map(|class| class.sent).sum();
+            branch.pool.advance(span, sent);
+            all += sent;
+        }
+        self.link.advance(span, all);
+    }
+
+    /// What each class and tenant wants.
+    fn demands(&mut self, members: &[Member]) {
+        for member in members {
+            let class = &mut self.classes[member.class as usize];
+            class.given.keep += member.wants.keep.bytes_per_sec();
+            class.given.hungry |= member.wants.hungry;
+            class.weights += member.weight.max(LEAST_WEIGHT);
+            class.members += 1;
+        }
+        for branch in &mut self.tenants {
+            branch.given = Given::default();
+            for class in &self.classes[branch.classes.0..branch.classes.1] {
+                branch.given.keep += class.given.keep;
+                branch.given.hungry |= class.given.hungry;
+            }
+        }
+    }
+
+    fn over_tenants(&mut self, horizon: f64) {
+        let ceilings = |branch: &Branch| branch.pool.ceiling(horizon);
+        let capacity = match self.link.rate {
+            Some(_) => self.link.ceiling(horizon),
+            // Nothing but their contracts holds tenants.
+            None => self.tenants.iter().map(ceilings).sum(),
+        };
+        let claims = &mut self.scratch.claims;
+        claims.clear();
+        claims.extend(
+            self.tenants.iter().map(|branch| {
+                Claim::new(branch.weight, branch.given.wants().min(branch.pool.ceiling(horizon)))
+            }),
+        );
+        divide(capacity, claims, &mut self.scratch.order);
+        for (branch, claim) in self.tenants.iter_mut().zip(claims.iter()) {
+            branch.given.gets = claim.gets;
+        }
+        let open: Open = self.tenants.iter().map(|branch| branch.given.open(branch.weight)).sum();
+        let weights: f64 = self.tenants.iter().map(|branch| branch.weight.max(LEAST_WEIGHT)).sum();
+        for branch in &mut self.tenants {
+            let ceiling = branch.pool.ceiling(horizon);
+            branch.given.could = open.could(capacity, branch.weight, branch.given).min(ceiling);
+            branch.given.even = (capacity * branch.weight.max(LEAST_WEIGHT) / weights).min(ceiling);
+        }
+    }
+
+    fn over_classes(&mut self, tenant: usize) {
+        let branch = &self.tenants[tenant];
+        let (capacity, even, range) = (branch.given.most(), branch.given.even, branch.range());
+        let classes = &mut self.classes[range];
+        let claims = &mut self.scratch.claims;
+        claims.clear();
+        claims.extend(classes.iter().map(|class| Claim::new(class.weight, class.given.wants())));
+        divide(capacity, claims, &mut self.scratch.order);
+        for (class, claim) in classes.iter_mut().zip(claims.iter()) {
+            class.given.gets = claim.gets;
+        }
+        let open: Open = classes.iter().map(|class| class.given.open(class.weight)).sum();
+        let weights: f64 = classes.iter().map(|class| class.weight.max(LEAST_WEIGHT)).sum();
+        for class in classes {
+            class.given.could = open.could(capacity, class.weight, class.given);
+            class.given.even = even * class.weight.max(LEAST_WEIGHT) / weights;
+        }
+    }
+
+    /// Of every class at once: members come in any order.
+    fn over_members(&mut self, members: &mut [Member]) {
+        let Scratch { claims, order, places, .. } = &mut self.scratch;
+        let mut next = 0;
+        for class in &mut self.classes {
+            class.first = next;
+            next += class.members;
+            class.members = 0;
+        }
+        claims.clear();
+        claims.resize(members.len(), Claim::default());
+        places.clear();
+        for member in members.iter() {
+            let class = &mut self.classes[member.class as usize];
+            let place = class.first + class.members;
+            class.members += 1;
+            claims[place] = Claim::new(member.weight, member.wants.wants());
+            places.push(place as u32);
+        }
+        for class in &mut self.classes {
+            let own = &mut claims[class.first..class.first + class.members];
+            divide(class.given.most(), own, order);
+            class.open = Open::default();
+        }
+        for (member, &place) in members.iter_mut().zip(places.iter()) {
+            let gets = claims[place as usize].gets;
+            member.share = Rate::from_bytes_per_sec(gets);
+            let given = Given { gets, hungry: member.wants.hungry, ..Given::default() };
+            let class = &mut self.classes[member.class as usize];
+            class.open = class.open + given.open(member.weight);
+        }
+    }
+
+    /// Limits: to those that hunger their share, to the others what they could have, as far as there are tokens.
+    fn lend(&mut self, horizon: f64, members: &mut [Member]) {
+        let beyond = |member: &Member, class: &Class| {
+            let gets = member.share.bytes_per_sec();
+            let given = Given { gets, hungry: member.wants.hungry, ..Given::default() };
+            let could = class.open.could(class.given.most(), member.weight, given);
+            // Nobody is let down to less than it has if all wake at once.
+            let floor = class.given.even * member.weight.max(LEAST_WEIGHT) / class.weights;
+            (gets.max(floor), (could - gets.max(floor)).max(0.0))
+        };
+        let lent = &mut self.scratch.lent;
+        lent.clear();
+        lent.resize(self.tenants.len(), 0.0);
+        for member in members.iter().filter(|member| !member.wants.hungry) {
+            let class = &self.classes[member.class as usize];
+            lent[class.tenant as usize] += beyond(member, class).1;
+        }
+        for (branch, lent) in self.tenants.iter().zip(lent.iter_mut()) {
+            *lent = part(branch.pool.spare(horizon), *lent);
+        }
+        let all: f64 = members
+            .iter()
+            .filter(|member| !member.wants.hungry)
+            .map(|member| {
+                let class = &self.classes[member.class as usize];
+                beyond(member, class).1 * lent[class.tenant as usize]
+            })
+            .sum();
+        let link = part(self.link.spare(horizon), all);
+        for member in members {
+            let class = &self.classes[member.class as usize];
+            member.limit = match member.wants.hungry {
+                true => member.share,
+                false => {
+                    let (floor, more) = beyond(member, class);
+                    Rate::from_bytes_per_sec(floor + more * lent[class.tenant as usize] * link)
+                }
+            };
+        }
+    }
+}
+
+/// The part of `wanted` that `there_is` makes up.
+fn part(there_is: f64, wanted: f64) -> f64 {
+    if wanted > there_is { there_is / wanted } else { 1.0 }
+}
+
+#[derive(Clone, Debug)]
+struct Branch {
+    pool: Pool,
+    weight: f64,
+    /// First, and one past the last.
+    classes: (usize, usize),
+    given: Given,
+}
+
+impl Branch {
+    fn range(&self) -> std::ops::Range<usize> {
+        self.classes.0..self.classes.1
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    tenant: u32,
+    weight: f64,
+    given: Given,
+    sent: u64,
+    members: usize,
+    weights: f64,
+    /// Its members' first place.
+    first: usize,
+    open: Open,
+}
+
+impl Class {
+    /// As it was before the first tick.
+    fn cleared(self) -> Class {
+        Class { tenant: self.tenant, weight: self.weight, ..Class::default() }
+    }
+}
+
+/// What a node of the tree wants and gets, bytes a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given {
+    keep: f64,
+    hungry: bool,
+    gets: f64,
+    /// What it would get if it hungered.
+    could: f64,
+    /// What it would get if all did.
+    even: f64,
+}
+
+impl Given {
+    fn wants(self) -> f64 {
+        if self.hungry { f64::INFINITY } else { self.keep }
+    }
+
+    /// What those below divide: their part, or what it would be if they wanted it.
+    fn most(self) -> f64 {
+        self.gets.max(self.could)
+    }
+
+    fn open(self, weight: f64) -> Open {
+        let weight = weight.max(LEAST_WEIGHT);
+        match self.hungry {
+            true => Open { gets: self.gets, hungry: self.gets, weights: weight },
+            false => Open { gets: self.gets, ..Open::default() },
+        }
+    }
+}
+
+/// What siblings get, and what those of them that hunger do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    gets: f64,
+    hungry: f64,
+    weights: f64,
+}
+
+impl Open {
+    /// What one of them could have of `capacity`: its part of what the hungry divide, were it one of them.
+    fn could(self, capacity: f64, weight: f64, own: Given) -> f64 {
+        let weight = weight.max(LEAST_WEIGHT);
+        let (mine, weights) =
+            if own.hungry { (0.0, self.weights) } else { (own.gets, self.weights + weight) };
+        let free = (capacity - self.gets).max(0.0);
+        ((self.hungry + free + mine) * weight / weights).max(own.gets).min(capacity.max(own.gets))
+    }
+}
+
+impl std::ops::Add for Open {
+    type Output = Open;
+    fn add(self, other: Open) -> Open {
+        Open {
+            gets: self.gets + other.gets,
+            hungry: self.hungry + other.hungry,
+            weights: self.weights + other.weights,
+        }
+    }
+}
+
+impl std::iter::Sum for Open {
+    fn sum<I: Iterator<Item = Open>>(all: I) -> Open {
+        all.fold(Open::default(), |sum, one| sum + one)
+    }
+}
+
+/// A bucket filled by a clock and emptied by what was sent, which may have been too much.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    /// Bytes a second.
+    rate: Option<f64>,
+    peak: f64,
+    depth: f64,
+    level: f64,
+}
+
+impl Pool {
+    fn new(contract: &Contract) -> Pool {
+        let rate = contract.rate.map(Rate::bytes_per_sec);
+        let peak = contract.peak.or(contract.rate).map_or(f64::INFINITY, Rate::bytes_per_sec);
+        let depth = match (contract.depth, rate) {
+            (Some(depth), _) => depth.get() as f64,
+            (None, Some(rate)) => rate * DEFAULT_DEPTH,
+            (None, None) => 0.0,
+        };
+        Pool { rate, peak: peak.max(rate.unwrap_or(0.0)), depth, level: depth }
+    }
+
+    fn advance(&mut self, span: f64, sent: u64) {
+        if let Some(rate) = self.rate {
+            // Debt is bounded, or a mistaken count would be paid for long.
+            let least = -self.depth.max(rate * DEFAULT_DEPTH);
+            self.level = (self.level + rate * span - sent as f64).clamp(least, self.depth);
+        }
+    }
+
+    /// The rate that may be divided now.
+    fn ceiling(&self, horizon: f64) -> f64 {
+        match self.rate {
+            None => self.peak,
+            // Half of the rate at least: debts are paid, but not by standing still.
+            Some(rate) if self.level < 0.0 => (rate + self.level / DEBT_TIME).max(rate / 2.0),
+            Some(rate) => (rate + self.level / horizon).min(self.peak),
+        }
+    }
+
+    /// The rate that may be lent beyond that.
+    fn spare(&self, horizon: f64) -> f64 {
+        if self.rate.is_some() { self.level.max(0.0) / horizon } else { f64::INFINITY }
+    }
+
+    fn part(&self) -> f64 {
+        if self.rate.is_some() && self.depth > 0.0 { self.level / self.depth } else { 1.0 }
+    }
+}
+
+/// What is allocated once and used at every tick.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    claims: Vec<Claim>,
+    order: Vec<u32>,
+    places: Vec<u32>,
+    lent: Vec<f64>,
+}
+
+/// Seconds of the rate in a bucket of which nothing was said.
+const DEFAULT_DEPTH: f64 = 0.1;
+/// Seconds in which a debt is paid.
+const DEBT_TIME: f64 = 1.0;
+/// A weight has to be more than nothing.
+pub(crate) const LEAST_WEIGHT: f64 = 1e-9;

@@ -1,0 +1,261 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const TICK: Time = Time::from_millis(15);
+
+fn claims() -> impl Strategy<Value = Vec<Claim>> {
+    let wants = prop_oneof![3 => 0.0f64..2e7, 1 => Just(f64::INFINITY), 1 => Just(0.0)];
+    prop::collection::vec((0.01f64..100.0, wants), 1..40)
+        .prop_map(|all| all.into_iter().map(|(weight, wants)| Claim::new(weight, wants)).collect())
+}
+
+fn divided(capacity: f64, mut claims: Vec<Claim>) -> Vec<Claim> {
+    divide(capacity, &mut claims, &mut Vec::new());
+    claims
+}
+
+proptest! {
+    /// All that there is goes to those who want it, nobody gets more than it wants, and who lacks something has, by weight, no
+    /// less than anybody.
+    #[test]
+    fn a_division_is_max_min(capacity in 0.0f64..1e8, claims in claims()) {
+        let wanted: f64 = claims.iter().map(|claim| claim.wants).sum();
+        let after = divided(capacity, claims);
+        let given: f64 = after.iter().map(|claim| claim.gets).sum();
+        prop_assert!((given - wanted.min(capacity)).abs() <= 1e-9 * capacity, "{given} of {capacity}");
+        let most = after.iter().map(|claim| claim.gets / claim.weight).fold(0.0, f64::max);
+        for claim in &after {
+            prop_assert!(claim.gets <= claim.wants && claim.gets >= 0.0);
+            let lacks = claim.gets < claim.wants * (1.0 - 1e-9);
+            prop_assert!(!lacks || claim.gets / claim.weight >= most * (1.0 - 1e-6), "{claim:?} of {most}");
+        }
+    }
+
+    /// Who wants just what it got gets it again; more capacity is nobody's loss; what one wants more is nobody's gain.
+    #[test]
+    fn a_division_is_idempotent_and_monotone(
+        capacity in 0.0f64..1e8, more in 0.0f64..1e7, claims in claims(), who in any::<prop::sample::Index>(),
+    ) {
+        let once = divided(capacity, claims.clone());
+        let content = once.iter().map(|claim| Claim::new(claim.weight, claim.gets)).collect();
+        for (claim, again) in once.iter().zip(divided(capacity * (1.0 + 1e-12), content)) {
+            prop_assert!((claim.gets - again.gets).abs() <= 1e-6 * claim.gets);
+        }
+        for (claim, richer) in once.iter().zip(divided(capacity + more, claims.clone())) {
+            prop_assert!(richer.gets >= claim.gets * (1.0 - 1e-9));
+        }
+        let at = who.index(claims.len());
+        let mut greedier = claims;
+        greedier[at].wants += more;
+        for (i, (claim, after)) in once.iter().zip(divided(capacity, greedier)).enumerate() {
+            let loss = i == at || after.gets <= claim.gets * (1.0 + 1e-9);
+            prop_assert!(loss, "{claim:?} gains from {at}");
+        }
+    }
+
+    /// Whatever connections do: their shares are never more than the rate, nor a tenant's more than its own; what is lent
+    /// beyond them is in the buckets, or what each would have if all woke.
+    #[test]
+    fn nothing_is_given_that_is_not_there(
+        link in prop::option::of(1e5f64..1e8),
+        tenants in prop::collection::vec((0.1f64..10.0, 1e5f64..1e8, prop::collection::vec(0.1f64..10.0, 1..4)), 1..5),
+        members in prop::collection::vec((0u32..20, 0.1f64..10.0, 0.0f64..1e7, any::<bool>()), 0..60),
+        sent in prop::collection::vec(0u64..3_000_000, 1..12),
+    ) {
+        let rate = Rate::from_bytes_per_sec;
+        let specs: Vec<Tenant> = tenants.iter().map(|(weight, r, classes)| Tenant {
+            contract: Contract { weight: *weight, rate: Some(rate(*r)), ..Contract::default() },
+            classes: classes.clone(),
+        }).collect();
+        let count = specs.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
+        let contract = Contract { rate: link.map(rate), ..Contract::default() };
+        let mut shares = Shares::new(Time::ZERO, contract, &specs);
+        let mut members: Vec<Member> = members.iter().map(|&(class, weight, keep, hungry)| Member {
+            class: class % count, weight, sent: 0, wants: Wants { keep: rate(keep), hungry },
+            share: Rate::ZERO, limit: Rate::ZERO,
+        }).collect();
+        for (k, sent) in sent.into_iter().enumerate() {
+            let n = members.len().max(1) as u64;
+            members.iter_mut().for_each(|member| member.sent = sent / n);
+            shares.divide(TICK * (k as u64 + 1), TICK, &mut members);
+            let total: f64 = members.iter().map(|member| member.share.bytes_per_sec()).sum();
+            let limits: f64 = members.iter().map(|member| member.limit.bytes_per_sec()).sum();
+            if let Some(link) = link {
+                prop_assert!(total <= link * (1.0 + 1e-9), "{total} of {link}");
+                let lent = shares.link.spare(TICK.as_secs_f64() * 2.0);
+                prop_assert!(limits <= (2.0 * link + lent) * (1.0 + 1e-9), "{limits} of {link} and {lent}");
+            }
+            let mut first = 0;
+            for (at, (tenant, spec)) in tenants.iter().zip(&specs).enumerate() {
+                let range = first..first + spec.classes.len() as u32;
+                first = range.end;
+                let own: f64 = members.iter().filter(|m| range.contains(&m.class)).map(|m| m.share.bytes_per_sec()).sum();
+                prop_assert!(own <= tenant.1 * (1.0 + 1e-9));
+                prop_assert!(own <= shares.share_of(at).bytes_per_sec().max(shares.tenants[at].given.most()) * (1.0 + 1e-9));
+            }
+            // Nothing is left over while somebody hungers who may have more.
+            let hungry = |at: usize| shares.tenants[at].given.hungry;
+            if let (Some(link), true) = (link, (0..specs.len()).all(hungry)) {
+                let ceilings: f64 = shares.tenants.iter().map(|t| t.pool.ceiling(0.03)).sum();
+                let there_is = shares.link.ceiling(0.03).min(ceilings);
+                prop_assert!(total >= there_is * (1.0 - 1e-9), "{total} of {link}, {there_is}");
+            }
+            for member in &members {
+                prop_assert!(member.limit >= member.share && member.limit.bytes_per_sec().is_finite());
+                let even = member.limit.bytes_per_sec() > 0.0;
+                prop_assert!(even, "{member:?} stands still");
+            }
+        }
+    }
+}
+
+/// A sender that would send `wants` bytes a second and has `limit`: what it sends in a tick, and how that looks.
+fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member) {
+    let limit = member.limit.bytes_per_sec();
+    let held = wants > limit;
+    let span = TICK.as_secs_f64();
+    member.sent = (wants.min(limit) * span) as u64;
+    member.wants = demand.observe(&Sample {
+        span: TICK,
+        sent: member.sent,
+        by_receiver: if by_receiver && !held { TICK } else { Time::ZERO },
+        backlog: held || by_receiver,
+        window_open: true,
+        own: Rate::from_bytes_per_sec(f64::MAX),
+        limit: member.limit,
+        rtt: Time::from_millis(100),
+    });
+}
+
+struct World {
+    shares: Shares,
+    members: Vec<Member>,
+    demands: Vec<Demand>,
+    now: Time,
+    sent: Vec<u64>,
+}
+
+impl World {
+    fn new(shares: Shares, classes: &[u32]) -> World {
+        let member = |&class: &u32| Member {
+            class,
+            weight: 1.0,
+            sent: 0,
+            wants: Wants::default(),
+            share: Rate::ZERO,
+            limit: Rate::from_mbps(1.0),
+        };
+        let members: Vec<Member> = classes.iter().map(member).collect();
+        let demands = vec![Demand::new(); members.len()];
+        World { shares, members, demands, now: Time::ZERO, sent: Vec::new() }
+    }
+
+    /// Lets time pass; each wants `wants(i)`, and the receiver holds it if it is `slow(i)`.
+    fn run(&mut self, span: Time, wants: impl Fn(usize) -> f64, slow: impl Fn(usize) -> bool) {
+        let until = self.now + span;
+        while self.now < until {
+            self.now += TICK;
+            for (i, (demand, member)) in self.demands.iter_mut().zip(&mut self.members).enumerate() {
+                acts(demand, wants(i), slow(i), member);
+            }
+            self.sent.push(self.members.iter().map(|member| member.sent).sum());
+            self.shares.divide(self.now, TICK, &mut self.members);
+        }
+    }
+
+    fn mbps(&self, i: usize) -> f64 {
+        self.members[i].limit.mbps()
+    }
+}
+
+fn of_rate(mbps: f64, weights: &[f64]) -> Shares {
+    let link = Contract { rate: Some(Rate::from_mbps(mbps)), ..Contract::default() };
+    let tenant =
+        |&weight: &f64| Tenant { contract: Contract { weight, ..Contract::default() }, classes: vec![1.0] };
+    Shares::new(Time::ZERO, link, &weights.iter().map(tenant).collect::<Vec<_>>())
+}
+
+const ALL: f64 = 1e12;
+
+#[test]
+fn what_one_leaves_is_lent_within_a_second_and_its_own_again_at_once() {
+    let mut world = World::new(of_rate(100.0, &[1.0]), &[0, 0, 0, 0]);
+    world.run(Time::from_secs(2), |_| ALL, |_| false);
+    (0..4).for_each(|i| assert!((world.mbps(i) - 25.0).abs() < 0.1, "{}", world.mbps(i)));
+    // The last one's receiver takes 5 Mb/s.
+    let slow = |i: usize| if i == 3 { 5e6 / 8.0 } else { ALL };
+    world.run(Time::from_secs(1), slow, |i| i == 3);
+    (0..3).for_each(|i| assert!((world.mbps(i) - 95.0 / 3.0).abs() < 0.5, "{}", world.mbps(i)));
+    assert!(world.mbps(3) > 24.0, "its limit is what it could have: {}", world.mbps(3));
+    world.run(Time::from_secs(5), slow, |i| i == 3);
+    (0..3).for_each(|i| assert!((world.mbps(i) - 95.0 / 3.0).abs() < 0.2, "{}", world.mbps(i)));
+    // It wants all again: it has 25 Mb/s from the first tick on, the others no more than that a second later.
+    world.run(TICK, |_| ALL, |_| false);
+    assert!(world.members[3].sent as f64 * 8e-6 / TICK.as_secs_f64() > 24.0);
+    world.run(Time::from_millis(500), |_| ALL, |_| false);
+    (0..4).for_each(|i| assert!((world.mbps(i) - 25.0).abs() < 0.5, "{}", world.mbps(i)));
+}
+
+#[test]
+fn tenants_have_their_parts_however_many_connections_they_have() {
+    let classes: Vec<u32> = [0, 0].into_iter().chain(std::iter::repeat_n(1, 560)).collect();
+    let mut world = World::new(of_rate(100.0, &[1.0, 3.0]), &classes);
+    world.run(Time::from_secs(3), |_| ALL, |_| false);
+    let sum = |range: std::ops::Range<usize>| range.map(|i| world.mbps(i)).sum::<f64>();
+    assert!((sum(0..2) - 25.0).abs() < 0.05 && (sum(2..562) - 75.0).abs() < 0.15, "{}", sum(0..2));
+}
+
+#[test]
+fn a_peak_lasts_as_long_as_the_bucket() {
+    let contract = Contract {
+        rate: Some(Rate::from_mbps(8.0)),
+        peak: Some(Rate::from_mbps(24.0)),
+        depth: Some(Bytes(1_000_000)),
+        weight: 1.0,
+    };
+    let tenant = Tenant { contract, classes: vec![1.0] };
+    let mut world = World::new(Shares::new(Time::ZERO, Contract::default(), &[tenant]), &[0]);
+    world.run(Time::from_millis(400), |_| ALL, |_| false);
+    assert!((world.mbps(0) - 24.0).abs() < 0.1, "{}", world.mbps(0));
+    // 2 MB/s more than comes in empty 1 MB in half a second.
+    world.run(Time::from_millis(400), |_| ALL, |_| false);
+    assert!((world.mbps(0) - 8.0).abs() < 0.5, "{}", world.mbps(0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Connections that begin and end as they like: no span carries more than B + r·t and what two ticks let.
+    #[test]
+    fn no_span_carries_more_than_the_bucket_and_the_rate(
+        seed in prop::collection::vec(prop::collection::vec(prop_oneof![Just(ALL), Just(0.0), 0.0f64..4e6], 8), 1..12),
+        slow in prop::collection::vec(any::<bool>(), 8),
+    ) {
+        let mut world = World::new(of_rate(100.0, &[1.0, 2.0]), &[0, 0, 0, 1, 1, 1, 1, 1]);
+        for phase in &seed {
+            world.run(Time::from_millis(300), |i| phase[i], |i| slow[i]);
+        }
+        let (rate, depth) = (12.5e6, 1.25e6);
+        let tick = TICK.as_secs_f64();
+        // The most by which any span is over the rate.
+        let (mut over, mut worst) = (0.0f64, 0.0f64);
+        for &sent in &world.sent {
+            over = (over + sent as f64 - rate * tick).max(0.0);
+            worst = worst.max(over);
+        }
+        prop_assert!(worst <= depth + 4.0 * rate * tick, "{worst} over");
+    }
+}
+
+#[test]
+fn a_policy_brings_no_tokens() {
+    let mut before = of_rate(8.0, &[1.0]);
+    let mut members = World::new(of_rate(8.0, &[1.0]), &[0]).members;
+    members[0].sent = 60_000;
+    before.divide(TICK, TICK, &mut members);
+    let level = before.level();
+    assert!(level < 0.7, "{level}");
+    let mut after = of_rate(8.0, &[1.0, 1.0]);
+    after.inherit(&before, |at| (at == 0).then_some(0));
+    assert!((after.level() - level).abs() < 1e-9);
+}

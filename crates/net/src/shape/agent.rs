@@ -1,0 +1,382 @@
+//! The agent: at every tick it looks at all connections, has the rate divided, and sets what has changed.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+
+use tollway_law::shares::{Demand, LimitedBy, Member, Sample, Shares, Wants};
+use tollway_law::{Rate, Time};
+
+use super::cgroup::Cgroups;
+use super::{Kernel, Regime, Seen};
+
+/// What looks and sets.
+#[derive(Debug)]
+pub struct Agent<K> {
+    kernel: K,
+    regime: Regime,
+    shares: Shares,
+    /// Class by class, whose it is.
+    owners: Vec<(u32, u32)>,
+    open: HashMap<u64, Open>,
+    cgroups: Cgroups,
+    /// Counts ticks, to tell who is gone.
+    round: u64,
+    last: Time,
+    /// How long looking takes when nothing comes between.
+    looking: Time,
+    seen: Vec<Seen>,
+    members: Vec<Member>,
+    /// Whose each of `members` is, as a place in `seen`.
+    places: Vec<u32>,
+}
+
+/// A connection from tick to tick.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    round: u64,
+    class: Option<u32>,
+    demand: Demand,
+    wants: Wants,
+    seen: Seen,
+    share: Rate,
+    /// What it may have, on the wire.
+    limit: Rate,
+    /// What was last set: payload bytes a second.
+    set: Option<u64>,
+    /// What its program had set by itself.
+    own: Option<u64>,
+    /// It can't be reached.
+    denied: bool,
+}
+
+impl<K: Kernel> Agent<K> {
+    /// An agent that has looked at nothing yet.
+    pub fn new(now: Time, kernel: K, regime: Regime) -> Agent<K> {
+        let (shares, owners) = shares(now, &regime);
+        Agent {
+            kernel,
+            regime,
+            shares,
+            owners,
+            open: HashMap::new(),
+            cgroups: Cgroups::find(),
+            round: 0,
+            last: now,
+            looking: Time::ZERO,
+            seen: Vec::new(),
+            members: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// What holds.
+    pub fn regime(&self) -> &Regime {
+        &self.regime
+    }
+
+    /// When it looked last, or began.
+    pub fn last(&self) -> Time {
+        self.last
+    }
+
+    /// Another version is to hold from the next tick on, for open connections too. Tenants of the same name keep their buckets.
+    pub fn install(&mut self, now: Time, regime: Regime) {
+        let (mut shares, owners) = shares(now, &regime);
+        let before = &self.regime.tenants;
+        let same = |at: usize| before.iter().position(|old| old.name == regime.tenants[at].name);
+        shares.inherit(&self.shares, same);
+        (self.shares, self.owners, self.regime) = (shares, owners, regime);
+        for open in self.open.values_mut() {
+            open.class = self.regime.rules.class_of(&self.cgroups.identity(&open.seen));
+        }
+    }
+
+    /// Looks, divides and sets. `clock` tells the time; `tick` is when the next tick is expected to come.
+    ///
+    /// # Errors
+    /// The kernel can't be asked. That a connection can't be paced is no error, and shows in [`Agent::status`].
+    pub fn tick(&mut self, clock: impl Fn() -> Time, tick: Time) -> io::Result<()> {
+        let now = self.look(clock)?;
+        let span = now.saturating_sub(self.last);
+        self.last = now;
+        self.round += 1;
+        self.members.clear();
+        self.places.clear();
+        for (seen, place) in self.seen.iter().zip(0..) {
+            let open = self.open.entry(seen.cookie).or_insert_with(|| Open {
+                round: 0,
+                class: self.regime.rules.class_of(&self.cgroups.identity(seen)),
+                demand: Demand::new(),
+                wants: Wants::default(),
+                seen: *seen,
+                share: Rate::ZERO,
+                limit: Rate::from_bytes_per_sec(f64::MAX),
+                set: None,
+                own: seen.limit,
+                denied: false,
+            });
+            // A program that sets a pace by itself means it.
+            if seen.limit != open.set && open.round > 0 && seen.limit != open.seen.limit {
+                open.own = seen.limit;
+            }
+            let sent = if open.round > 0 { wire_bytes(&open.seen, seen, self.regime.overhead) } else { 0 };
+            let span = if open.round > 0 { span } else { Time::ZERO };
+            let by_receiver = seen.by_receiver.saturating_sub(open.seen.by_receiver);
+            open.round = self.round;
+            open.seen = *seen;
+            let Some(class) = open.class else { continue };
+            open.wants = open.demand.observe(&Sample {
+                span,
+                sent,
+                by_receiver,
+                backlog: seen.unsent > 0,
+                window_open: seen.in_flight.saturating_add(2) <= seen.cwnd,
+                own: seen.wire(Rate::from_bytes_per_sec(seen.pacing as f64), self.regime.overhead),
+                limit: open.limit,
+                rtt: seen.rtt,
+            });
+            self.members.push(Member {
+                class,
+                weight: 1.0,
+                sent,
+                wants: open.wants,
+                share: Rate::ZERO,
+                limit: Rate::ZERO,
+            });
+            self.places.push(place);
+        }
+        self.shares.divide(now, tick, &mut self.members);
+        self.set()?;
+        let round = self.round;
+        self.open.retain(|_, open| open.round == round);
+        self.kernel.settle()
+    }
+
+    /// Has the connections listed, and answers when they were: again if it took so long that nobody knows, since another had the
+    /// processor meanwhile. What was sent has to be counted against the time in which it was.
+    fn look(&mut self, clock: impl Fn() -> Time) -> io::Result<Time> {
+        for _ in 0..LOOKS {
+            let begin = clock();
+            self.seen.clear();
+            self.kernel.connections(&mut self.seen)?;
+            let span = clock().saturating_sub(begin);
+            let usual = self.looking;
+            self.looking = span.min(Time(usual.0 + usual.0 / 8 + 10_000));
+            if span <= usual * 2 + Time::from_millis(1) {
+                break;
+            }
+        }
+        Ok(clock())
+    }
+
+    /// Sets what is to be otherwise than it is.
+    fn set(&mut self) -> io::Result<()> {
+        for (member, &place) in self.members.iter().zip(&self.places) {
+            let seen = &self.seen[place as usize];
+            let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
+            open.share = member.share;
+            open.limit = member.limit;
+            let payload = seen.payload(member.limit, self.regime.overhead).bytes_per_sec() as u64;
+            let payload = payload.max(LEAST).min(open.own.unwrap_or(u64::MAX));
+            let near = open.set.is_some_and(|set| set.abs_diff(payload) <= payload / NEAR);
+            if (near && seen.limit == open.set) || seen.inode == 0 {
+                continue;
+            }
+            let rate = Rate::from_bytes_per_sec(payload as f64);
+            match self.kernel.pace(seen, Some(rate)) {
+                Ok(()) => (open.set, open.denied) = (Some(payload), false),
+                Err(error) => {
+                    open.denied = error.kind() == io::ErrorKind::PermissionDenied;
+                }
+            }
+        }
+        // Those that are nobody's any more.
+        for seen in &self.seen {
+            let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
+            if open.class.is_none() && open.set.is_some() {
+                let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
+                if self.kernel.pace(seen, own).is_ok() {
+                    open.set = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every connection free again, as its program had it. Answers how many were paced.
+    ///
+    /// # Errors
+    /// The kernel can't be asked who is still there.
+    pub fn release(&mut self) -> io::Result<usize> {
+        self.seen.clear();
+        self.kernel.connections(&mut self.seen)?;
+        let mut freed = 0;
+        for seen in &self.seen {
+            if let Some(open) = self.open.get_mut(&seen.cookie).filter(|open| open.set.is_some()) {
+                let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
+                if self.kernel.pace(seen, own).is_ok() {
+                    open.set = None;
+                    freed += 1;
+                }
+            }
+        }
+        self.kernel.settle()?;
+        Ok(freed)
+    }
+
+    /// How everything stands.
+    pub fn status(&self) -> Status {
+        let mut tenants: Vec<TenantStatus> = self
+            .regime
+            .tenants
+            .iter()
+            .enumerate()
+            .map(|(at, party)| TenantStatus {
+                name: party.name.clone(),
+                connections: 0,
+                uses: Rate::ZERO,
+                share: self.shares.share_of(at),
+                level: self.shares.level_of(at),
+            })
+            .collect();
+        let mut connections = Vec::with_capacity(self.open.len());
+        let mut others = 0;
+        for open in self.open.values() {
+            let Some(class) = open.class else {
+                others += 1;
+                continue;
+            };
+            let (tenant, class) = self.owners[class as usize];
+            let party = &self.regime.tenants[tenant as usize];
+            let of = &mut tenants[tenant as usize];
+            of.connections += 1;
+            of.uses = Rate::from_bytes_per_sec(of.uses.bytes_per_sec() + open.demand.uses().bytes_per_sec());
+            connections.push(ConnectionStatus {
+                cookie: open.seen.cookie,
+                tenant: party.name.clone(),
+                class: party.classes[class as usize].clone(),
+                local: open.seen.local,
+                remote: open.seen.remote,
+                uid: open.seen.uid,
+                cgroup: open.seen.cgroup.and_then(|id| self.cgroups.path(id)).map(str::to_owned),
+                uses: open.demand.uses(),
+                share: open.share,
+                limit: open.limit,
+                rtt: open.seen.rtt,
+                limited_by: open.demand.limited_by(),
+                hungry: open.wants.hungry,
+                sent: open.seen.sent,
+                resent: open.seen.resent,
+                paced: open.set.is_some(),
+                denied: open.denied,
+            });
+        }
+        connections
+            .sort_unstable_by(|a, b| (&a.tenant, a.remote, a.local).cmp(&(&b.tenant, b.remote, b.local)));
+        Status {
+            version: self.regime.version.clone(),
+            kernel: self.kernel.describe(),
+            tick: self.regime.tick,
+            level: self.shares.level(),
+            tenants,
+            connections,
+            others,
+        }
+    }
+}
+
+/// How the agent stands.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The policies' version.
+    pub version: String,
+    /// What sees and sets.
+    pub kernel: String,
+    /// How often, if that is not too dear.
+    pub tick: Time,
+    /// Tokens in the link's bucket, as part of its depth; below 0 is debt.
+    pub level: f64,
+    /// Those who share it.
+    pub tenants: Vec<TenantStatus>,
+    /// Their connections, by tenant and the other end's address.
+    pub connections: Vec<ConnectionStatus>,
+    /// Connections that are nobody's.
+    pub others: usize,
+}
+
+/// How a tenant stands.
+#[derive(Clone, Debug)]
+pub struct TenantStatus {
+    /// Its name.
+    pub name: String,
+    /// Its open connections.
+    pub connections: usize,
+    /// What they send, on the wire.
+    pub uses: Rate,
+    /// What it has of the link.
+    pub share: Rate,
+    /// Tokens in its bucket, as part of its depth; below 0 is debt.
+    pub level: f64,
+}
+
+/// How a connection stands. Rates are on the wire.
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus {
+    /// Names the socket.
+    pub cookie: u64,
+    /// Whose it is.
+    pub tenant: String,
+    /// Which of the tenant's.
+    pub class: String,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The user.
+    pub uid: u32,
+    /// The path of its control group, where it is known.
+    pub cgroup: Option<String>,
+    /// What it sends.
+    pub uses: Rate,
+    /// What of the rate is kept for it.
+    pub share: Rate,
+    /// What it may have.
+    pub limit: Rate,
+    /// Smoothed round trip.
+    pub rtt: Time,
+    /// What holds it back.
+    pub limited_by: LimitedBy,
+    /// It wants all it can get.
+    pub hungry: bool,
+    /// Payload sent so far, bytes.
+    pub sent: u64,
+    /// Segments sent again so far.
+    pub resent: u32,
+    /// Its pace is set.
+    pub paced: bool,
+    /// Its pace can't be set: its owner is beyond our rights.
+    pub denied: bool,
+}
+
+/// The tree of a regime, and by class the tenant and its place there.
+fn shares(now: Time, regime: &Regime) -> (Shares, Vec<(u32, u32)>) {
+    let tenants: Vec<_> = regime.tenants.iter().map(|party| party.tenant.clone()).collect();
+    let owners = tenants.iter().zip(0..).flat_map(|(tenant, at)| {
+        (0..tenant.classes.len() as u32).map(move |class| (at, class)).collect::<Vec<_>>()
+    });
+    (Shares::new(now, regime.link, &tenants), owners.collect())
+}
+
+/// Bytes on the wire between two looks.
+fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
+    let segments = u64::from(now.segments.wrapping_sub(before.segments));
+    now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
+}
+
+/// Looks at a tick, at the most.
+const LOOKS: usize = 3;
+/// Bytes a second: a connection always moves.
+const LEAST: u64 = 1000;
+/// A pace is left as it is within one part in so many.
+const NEAR: u64 = 250;

@@ -1,0 +1,104 @@
+//! Control groups: what path a number stands for.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Identity, Seen};
+
+/// The paths of the unified hierarchy by number, read again when a number is new.
+#[derive(Debug, Default)]
+pub(super) struct Cgroups {
+    /// Where it is mounted, if it is.
+    root: Option<PathBuf>,
+    paths: HashMap<u64, String>,
+    /// Numbers without a path, until the next reading.
+    unknown: HashMap<u64, u32>,
+}
+
+impl Cgroups {
+    /// Finds where the hierarchy is mounted.
+    pub(super) fn find() -> Cgroups {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Cgroups { root: mount_point(&mounts), ..Cgroups::default() }
+    }
+
+    /// Who a connection is.
+    pub(super) fn identity<'a>(&'a mut self, seen: &Seen) -> Identity<'a> {
+        let cgroup = seen.cgroup.and_then(|id| self.resolve(id));
+        Identity { local: seen.local, remote: seen.remote, uid: seen.uid, cgroup }
+    }
+
+    /// A path that is known.
+    pub(super) fn path(&self, id: u64) -> Option<&str> {
+        self.paths.get(&id).map(String::as_str)
+    }
+
+    fn resolve(&mut self, id: u64) -> Option<&str> {
+        if !self.paths.contains_key(&id) {
+            // A group that is gone has no path, however often one looks.
+            let asked = self.unknown.entry(id).or_default();
+            *asked += 1;
+            if *asked <= PATIENCE
+                && let Some(root) = self.root.clone()
+            {
+                self.paths.clear();
+                read(&root, &root, 0, &mut self.paths);
+            }
+        }
+        self.paths.get(&id).map(String::as_str)
+    }
+}
+
+/// Puts down a group and all below it. A group's number is that of its folder.
+fn read(root: &Path, folder: &Path, depth: usize, paths: &mut HashMap<u64, String>) {
+    let Ok(meta) = fs::metadata(folder) else { return };
+    let name = folder.strip_prefix(root).map(|path| format!("/{}", path.display()));
+    paths.insert(meta.ino(), name.unwrap_or_default());
+    if depth == DEEPEST {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            read(root, &entry.path(), depth + 1, paths);
+        }
+    }
+}
+
+/// Where the first file system of type `cgroup2` is mounted, by `/proc/self/mountinfo`.
+fn mount_point(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        tail.starts_with("cgroup2 ").then(|| head.split(' ').nth(4)).flatten().map(PathBuf::from)
+    })
+}
+
+/// Readings for the sake of one number.
+const PATIENCE: u32 = 3;
+/// Groups within groups that are looked into.
+const DEEPEST: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unified_hierarchy_is_found_wherever_it_is_mounted() {
+        let mounts = "29 22 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755\n\
+                      30 29 0:27 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(mount_point(mounts), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(mount_point("nonsense\n - cgroup2 x"), None);
+    }
+
+    #[test]
+    fn groups_have_the_numbers_of_their_folders() {
+        let root = std::env::temp_dir().join(format!("tollway-cgroups-{}", std::process::id()));
+        fs::create_dir_all(root.join("a.slice/b.service")).unwrap();
+        let mut groups = Cgroups { root: Some(root.clone()), ..Cgroups::default() };
+        let id = fs::metadata(root.join("a.slice/b.service")).unwrap().ino();
+        assert_eq!(groups.resolve(id), Some("/a.slice/b.service"));
+        assert_eq!(groups.resolve(u64::MAX), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,212 @@
+//! Connections by `inet_diag`, paced through their owners' descriptors.
+//!
+//! The kernel lists its TCP sockets with all that TCP knows of them (sock_diag(7)), but sets a pace only through a descriptor. So the
+//! owner is looked for under `/proc`, its descriptor borrowed by pidfd_getfd(2) for the time of one call, and the socket known
+//! again by its cookie: a number that was closed and given out anew is never taken for another. Nothing is held open, since
+//! a socket is closed only once nobody has it.
+
+mod message;
+mod owners;
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tollway_law::Rate;
+
+use super::guardian::Guardian;
+use super::{Kernel, Seen};
+use message::Answer;
+use owners::Owners;
+
+/// Sees by `inet_diag`, sets by `SO_MAX_PACING_RATE`.
+#[derive(Debug)]
+pub struct SockDiag {
+    netlink: std::fs::File,
+    owners: Owners,
+    buffer: Vec<u8>,
+    sequence: u32,
+    guardian: Option<Guardian>,
+    /// What of its own each connection had that was paced.
+    paced: HashMap<u64, Option<u64>>,
+}
+
+impl SockDiag {
+    /// Looks at the network namespace that the calling thread is in.
+    ///
+    /// # Errors
+    /// The kernel has no `inet_diag`.
+    pub fn new() -> io::Result<SockDiag> {
+        let socket = Socket::new(
+            Domain::from(libc::AF_NETLINK),
+            Type::from(libc::SOCK_RAW | libc::SOCK_CLOEXEC),
+            Some(Protocol::from(libc::NETLINK_SOCK_DIAG)),
+        )?;
+        Ok(SockDiag {
+            netlink: std::fs::File::from(OwnedFd::from(socket)),
+            owners: Owners::default(),
+            buffer: vec![0; 1 << 18],
+            sequence: 0,
+            guardian: None,
+            paced: HashMap::new(),
+        })
+    }
+
+    /// Tells `guardian` of every connection that is paced.
+    pub fn guarded(mut self, guardian: Guardian) -> SockDiag {
+        self.guardian = Some(guardian);
+        self
+    }
+
+    fn dump(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.netlink.write_all(&message::request(self.sequence))?;
+        loop {
+            let len = match self.netlink.read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            match message::read(&self.buffer[..len], self.sequence, seen) {
+                Answer::More => {}
+                Answer::Done => return Ok(()),
+                Answer::Failed(error) => return Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+
+    /// Tells the guardian, if there is one.
+    fn tell(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
+        let Some(guardian) = &mut self.guardian else { return Ok(()) };
+        guardian.tell(cookie, own).or_else(|_| guardian.again(&self.paced))
+    }
+}
+
+impl Kernel for SockDiag {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        self.dump(seen)?;
+        self.owners.learn(seen);
+        // Who is gone needs nobody's care; looked after now and then only.
+        if self.paced.len() > 2 * seen.len() + 64 {
+            let there: std::collections::HashSet<u64> = seen.iter().map(|seen| seen.cookie).collect();
+            let gone: Vec<u64> =
+                self.paced.keys().copied().filter(|cookie| !there.contains(cookie)).collect();
+            for cookie in gone {
+                self.paced.remove(&cookie);
+                self.tell(cookie, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
+        let value = rate.map_or(u64::MAX, |rate| rate.bytes_per_sec() as u64);
+        // Whoever is to undo it has to know of it before it is done.
+        if rate.is_some() && !self.paced.contains_key(&connection.cookie) {
+            self.paced.insert(connection.cookie, connection.limit);
+            self.tell(connection.cookie, Some(connection.limit))?;
+        }
+        self.owners.with(connection, |socket| set_pace(socket, value))?;
+        if rate.is_none() && self.paced.remove(&connection.cookie).is_some() {
+            self.tell(connection.cookie, None)?;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "inet_diag and pidfd_getfd".to_owned()
+    }
+}
+
+/// Sets `SO_MAX_PACING_RATE` of 8 bytes; all ones is no limit (socket(7), Linux 4.20 and later).
+#[expect(unsafe_code, reason = "no safe wrapper of this socket option among our dependencies")]
+fn set_pace(socket: BorrowedFd<'_>, bytes_per_sec: u64) -> io::Result<()> {
+    let len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of a value that outlives the call, and keeps nothing.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_sec).cast(),
+            len,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The socket's cookie (`SO_COOKIE`).
+#[expect(unsafe_code, reason = "no safe wrapper of this socket option among our dependencies")]
+fn cookie_of(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let (mut cookie, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `len` bytes to a value that outlives the call, and keeps nothing.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    if done == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A connection to ourselves, and it as the kernel shows it.
+    fn connection(kernel: &mut SockDiag) -> (TcpStream, TcpStream, Seen) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let seen = look(kernel, &client).expect("our connection is listed");
+        (client, server, seen)
+    }
+
+    fn look(kernel: &mut SockDiag, stream: &TcpStream) -> Option<Seen> {
+        let mut seen = Vec::new();
+        kernel.connections(&mut seen).unwrap();
+        let ends = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+        seen.into_iter().find(|seen| (seen.local, seen.remote) == ends)
+    }
+
+    #[test]
+    fn a_connection_of_our_own_is_seen_and_paced_and_free_again() {
+        let mut kernel = SockDiag::new().unwrap();
+        let (mut client, server, seen) = connection(&mut kernel);
+        assert_eq!(seen.limit, None);
+        assert!(seen.mss > 500 && seen.inode > 0 && seen.uid == rustix::process::getuid().as_raw());
+        kernel.pace(&seen, Some(Rate::from_mbps(40.0))).unwrap();
+        client.write_all(&[7; 1000]).unwrap();
+        let paced = look(&mut kernel, &client).unwrap();
+        assert_eq!((paced.limit, paced.sent, paced.cookie), (Some(5_000_000), 1000, seen.cookie));
+        // More than 34 Gb/s takes more than four bytes.
+        kernel.pace(&seen, Some(Rate::from_bytes_per_sec(1e10))).unwrap();
+        assert_eq!(look(&mut kernel, &client).unwrap().limit, Some(10_000_000_000));
+        kernel.pace(&seen, None).unwrap();
+        assert_eq!(look(&mut kernel, &client).unwrap().limit, None);
+        assert!(kernel.paced.is_empty());
+        // Nobody has it any more.
+        drop((client, server));
+        let error = kernel.pace(&seen, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+    }
+
+    #[test]
+    fn a_number_given_out_anew_is_not_taken_for_the_socket_it_was() {
+        let mut kernel = SockDiag::new().unwrap();
+        let (client, server, seen) = connection(&mut kernel);
+        kernel.pace(&seen, Some(Rate::from_mbps(8.0))).unwrap();
+        drop((client, server));
+        // The same descriptors, most likely.
+        let (client, _server, other) = connection(&mut kernel);
+        assert!(kernel.pace(&seen, Some(Rate::from_mbps(8.0))).is_err());
+        assert_eq!(look(&mut kernel, &client).unwrap().limit, None);
+        assert_ne!(other.cookie, seen.cookie);
+    }
+}

@@ -1,0 +1,130 @@
+//! Who makes sockets free again when the agent can't: a process of its own that does nothing but wait for the agent's end.
+//!
+//! The agent writes down a pipe what it paces, before it does. However it ends, by a signal or a fault of its own, the kernel closes
+//! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tollway_law::Rate;
+
+use super::rights::give_up_rights;
+use super::{Kernel, Seen, SockDiag};
+use crate::exec::Signals;
+
+/// A guardian that waits.
+#[derive(Debug)]
+pub struct Guardian {
+    program: Vec<std::ffi::OsString>,
+    child: Child,
+    pipe: ChildStdin,
+}
+
+impl Guardian {
+    /// Starts `program`, which has to call [`keep`](Guardian::keep) and nothing else.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn start(program: &[std::ffi::OsString]) -> io::Result<Guardian> {
+        let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(name);
+        // A group of its own: what is typed at the agent's terminal is not for it.
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut child = command.spawn()?;
+        let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Guardian { program: program.to_vec(), child, pipe })
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A connection is going to be paced, which had `own`; or, with none, is free.
+    pub(super) fn tell(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
+        let value = own.map_or(FREE, |own| own.unwrap_or(u64::MAX));
+        let mut record = [0u8; RECORD];
+        record[..8].copy_from_slice(&cookie.to_ne_bytes());
+        record[8..].copy_from_slice(&value.to_ne_bytes());
+        self.pipe.write_all(&record)
+    }
+
+    /// The guardian is gone: another takes its place, and learns all there is.
+    pub(super) fn again(&mut self, paced: &HashMap<u64, Option<u64>>) -> io::Result<()> {
+        let _ = self.child.wait();
+        *self = Guardian::start(&self.program)?;
+        paced.iter().try_for_each(|(&cookie, &own)| self.tell(cookie, Some(own)))
+    }
+
+    /// Waits on `input` for the agent's end, then frees what it has paced; answers how many. To be called before the first thread is started.
+    ///
+    /// # Errors
+    /// The kernel can't be asked.
+    pub fn keep(mut input: impl Read) -> io::Result<usize> {
+        // Who ends the agent often means all of its processes, and this one ends by itself.
+        let _signals = Signals::hold();
+        let _ = give_up_rights();
+        let mut paced: HashMap<u64, Option<u64>> = HashMap::new();
+        let mut record = [0u8; RECORD];
+        while input.read_exact(&mut record).is_ok() {
+            let [cookie, own] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| record[at + i])));
+            match own {
+                FREE => drop(paced.remove(&cookie)),
+                own => drop(paced.insert(cookie, Some(own).filter(|&own| own != u64::MAX))),
+            }
+        }
+        free(&paced)
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        // Its pipe closes after this; it has nothing left to do, or does it now.
+        let _ = self.child.try_wait();
+    }
+}
+
+/// Sets every connection of `paced` back to what its program had set; answers how many were.
+fn free(paced: &HashMap<u64, Option<u64>>) -> io::Result<usize> {
+    each(|seen| paced.get(&seen.cookie).copied())
+}
+
+/// Sets every connection back that has a limit, whoever set it; answers how many had.
+///
+/// # Errors
+/// The kernel can't be asked.
+pub fn clear() -> io::Result<usize> {
+    each(|seen| seen.limit.map(|_| None))
+}
+
+/// Sets every connection to what `own` says, until none differs or patience ends.
+fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<usize> {
+    let mut kernel = SockDiag::new()?;
+    let until = Instant::now() + PATIENCE;
+    let mut freed = 0;
+    loop {
+        let mut seen = Vec::new();
+        kernel.connections(&mut seen)?;
+        let mut left = 0;
+        for seen in &seen {
+            let Some(own) = own(seen).filter(|own| *own != seen.limit) else { continue };
+            match kernel.pace(seen, own.map(|own| Rate::from_bytes_per_sec(own as f64))) {
+                Ok(()) => freed += 1,
+                Err(_) => left += usize::from(seen.inode != 0),
+            }
+        }
+        if left == 0 || Instant::now() >= until {
+            return Ok(freed);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Bytes of a record: a cookie and what it had; zero stands for one that is free.
+const RECORD: usize = 16;
+const FREE: u64 = 0;
+/// A socket may be on its way from one process to another.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,198 @@
+//! Real TCP connections of this machine, paced so that tenants and connections have their shares of a rate.
+//!
+//! Nothing is queued and no program is changed: the kernel's own TCP sends each connection's segments at the pace that it is let have,
+//! whatever its congestion control, and needs no queueing discipline for it. Who may have how much [`tollway_law::shares`] says; here
+//! is what it is said of.
+//!
+//! | | |
+//! |---|---|
+//! | [`Kernel`] | a way to see connections and to set their paces |
+//! | [`SockDiag`] | the way that works everywhere: `inet_diag`, and sockets borrowed from their owners |
+//! | [`Agent`], [`run`] | a tick: look, divide, set; and tick after tick |
+//! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
+//! | [`Control`] | where the agent is asked how it stands |
+//! | [`Guardian`] | who makes sockets free again when the agent can't |
+
+mod agent;
+mod cgroup;
+mod control;
+mod diag;
+mod guardian;
+mod rights;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tollway_law::shares::{Contract, Tenant};
+use tollway_law::{Rate, Time};
+
+pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
+pub use control::{Control, ask, default_path};
+pub use diag::SockDiag;
+pub use guardian::{Guardian, clear};
+pub use rights::{Reach, settle_in};
+pub use run::{Then, Turn, run};
+
+/// A way to see this machine's TCP connections and to say how fast they may send.
+///
+/// The agent asks for the connections, says what each may have, and then that all is said, once a tick. A back-end that acts in
+/// the kernel may take that last call for the renewal of a lease: whoever is not heard of any more has no say.
+pub trait Kernel {
+    /// Lists every connection that may still send data; `seen` is empty at the call.
+    ///
+    /// # Errors
+    /// The kernel can't be asked. One connection that can't be read is left out instead.
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()>;
+
+    /// Lets `connection` have `rate`, payload bytes a second; `None` is as much as it likes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]: it is gone, or nobody has it open any more. [`io::ErrorKind::PermissionDenied`]: its owner is
+    /// beyond our rights. It is asked for again at the next tick.
+    fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()>;
+
+    /// All that this tick has to say is said.
+    ///
+    /// # Errors
+    /// What was said can't be put in force.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A line on what it is and what it can't do, for people.
+    fn describe(&self) -> String;
+}
+
+/// A kernel that is only looked at.
+#[derive(Debug)]
+pub struct LookOnly<K>(pub K);
+
+impl<K: Kernel> Kernel for LookOnly<K> {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        self.0.connections(seen)
+    }
+
+    fn pace(&mut self, _: &Seen, _: Option<Rate>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, nothing set", self.0.describe())
+    }
+}
+
+/// A TCP connection as the kernel has it. Counters run from its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Names the socket as long as the machine is up (`SO_COOKIE`).
+    pub cookie: u64,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Whose it is.
+    pub uid: u32,
+    /// Its control group, where the kernel tells.
+    pub cgroup: Option<u64>,
+    /// The number under which processes have it open; 0 once none has.
+    pub inode: u32,
+    /// Smoothed round trip; zero while unknown.
+    pub rtt: Time,
+    /// Payload sent, with what was sent again, bytes.
+    pub sent: u64,
+    /// Segments with payload sent; runs over at 2³².
+    pub segments: u32,
+    /// Segments sent again.
+    pub resent: u32,
+    /// How long the receiver's window has held it.
+    pub by_receiver: Time,
+    /// Payload written by the program and not sent yet, bytes.
+    pub unsent: u32,
+    /// Segments sent and not acknowledged.
+    pub in_flight: u32,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// Payload of a full segment, bytes.
+    pub mss: u32,
+    /// Whether segments carry time stamps, of 12 bytes.
+    pub timestamps: bool,
+    /// What it is paced to now, payload bytes a second.
+    pub pacing: u64,
+    /// What it may be paced to at most; `None` is any rate.
+    pub limit: Option<u64>,
+}
+
+impl Seen {
+    /// Bytes in front of a segment's payload: TCP, IP, and `overhead` for what is below.
+    pub fn headers(&self, overhead: u32) -> u32 {
+        let ip = match self.remote {
+            SocketAddr::V4(_) => 20,
+            SocketAddr::V6(remote) if remote.ip().to_ipv4_mapped().is_some() => 20,
+            SocketAddr::V6(_) => 40,
+        };
+        20 + if self.timestamps { 12 } else { 0 } + ip + overhead
+    }
+
+    /// The wire's rate as payload in full segments, by which the kernel paces.
+    pub fn payload(&self, wire: Rate, overhead: u32) -> Rate {
+        let mss = f64::from(self.mss.max(1));
+        Rate::from_bytes_per_sec(wire.bytes_per_sec() * mss / (mss + f64::from(self.headers(overhead))))
+    }
+
+    /// The reverse of [`payload`](Seen::payload).
+    pub fn wire(&self, payload: Rate, overhead: u32) -> Rate {
+        let mss = f64::from(self.mss.max(1));
+        Rate::from_bytes_per_sec(payload.bytes_per_sec() * (mss + f64::from(self.headers(overhead))) / mss)
+    }
+}
+
+/// Who a connection is, for [`Rules`].
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Whose it is.
+    pub uid: u32,
+    /// The path of its control group without the mount point, such as `/system.slice/nginx.service`; `None` where it isn't known.
+    pub cgroup: Option<&'a str>,
+}
+
+/// Says whose a connection is.
+pub trait Rules: std::fmt::Debug + Send + Sync {
+    /// Its class, counted through tenant by tenant; `None` for one that is nobody's and left alone.
+    fn class_of(&self, who: &Identity<'_>) -> Option<u32>;
+}
+
+/// What is to hold: one version of the policies.
+#[derive(Clone, Debug)]
+pub struct Regime {
+    /// What people call this version.
+    pub version: String,
+    /// How often to look, at the most.
+    pub tick: Time,
+    /// Bytes that each packet has beside IP's, on the link.
+    pub overhead: u32,
+    /// What the link keeps to.
+    pub link: Contract,
+    /// Those who share it.
+    pub tenants: Vec<Party>,
+    /// Who is whose.
+    pub rules: Arc<dyn Rules>,
+}
+
+/// A tenant with its name and those of its classes.
+#[derive(Clone, Debug)]
+pub struct Party {
+    /// Its name.
+    pub name: String,
+    /// What it keeps to, and its classes' weights.
+    pub tenant: Tenant,
+    /// Its classes' names.
+    pub classes: Vec<String>,
+}

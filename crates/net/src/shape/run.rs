@@ -1,0 +1,81 @@
+//! The agent's days: tick after tick, as often as is asked for and as seldom as keeps it cheap.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::ClockId;
+use tollway_law::Time;
+
+use super::{Agent, Kernel};
+use crate::clock::Clock;
+use crate::exec::Signals;
+
+/// What a tick was like.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// When, by the agent's clock.
+    pub now: Time,
+    /// How far ticks are apart now.
+    pub tick: Time,
+    /// The processor's time that the agent has used since it began.
+    pub cpu: Time,
+}
+
+/// What to do after a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Go on.
+    Go,
+    /// Free all connections and end.
+    Stop,
+}
+
+/// Runs `agent` until a signal, or `each`, ends it, and frees what it has paced. `each` is called after every tick: there
+/// policies are changed and people told.
+///
+/// A tick that takes long is followed by a longer pause: the agent uses no more than about a sixteenth of one processor, and
+/// ten thousand connections are looked at as much less often.
+///
+/// # Errors
+/// The kernel can't be asked. What was paced is freed all the same, as far as that can be.
+pub fn run<K: Kernel>(
+    agent: &mut Agent<K>,
+    signals: &Signals,
+    mut each: impl FnMut(&mut Agent<K>, Turn) -> Then,
+) -> io::Result<usize> {
+    // Time that has passed before the agent's first look is nobody's.
+    let clock = Clock::starting_at(agent.last());
+    let mut tick = agent.regime().tick;
+    let mut due = clock.now();
+    let turned = loop {
+        let before = cpu();
+        if let Err(error) = agent.tick(|| clock.now(), tick) {
+            break Err(error);
+        }
+        let then = each(agent, Turn { now: agent.last(), tick, cpu: cpu() });
+        let cost = cpu().saturating_sub(before);
+        let wanted = agent.regime().tick.max(cost * DUTY);
+        // Down by and by: one cheap tick says little.
+        tick =
+            if wanted > tick { wanted } else { Time((tick.0 * 7 + wanted.0) / 8).max(agent.regime().tick) };
+        if then == Then::Stop {
+            break Ok(());
+        }
+        due = (due + tick).max(clock.now());
+        let pause = due.saturating_sub(clock.now());
+        if signals.sleep(Duration::from_nanos(pause.0)) {
+            break Ok(());
+        }
+    };
+    let freed = agent.release();
+    turned.and(freed)
+}
+
+/// What this thread has used of a processor.
+fn cpu() -> Time {
+    let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Time::from_secs(used.tv_sec as u64) + Time(used.tv_nsec as u64)
+}
+
+/// A tick may use one part in so many of the time until the next.
+const DUTY: u64 = 16;

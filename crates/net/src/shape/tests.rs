@@ -1,0 +1,220 @@
+//! The agent on a kernel that is a table.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tollway_law::shares::{Contract, LimitedBy, Tenant};
+use tollway_law::{Rate, Time};
+
+use super::*;
+
+/// Connections as a table has them: each sends as fast as it is let, if it wants to.
+#[derive(Clone, Debug, Default)]
+struct Table(Rc<RefCell<Vec<Row>>>);
+
+#[derive(Clone, Debug)]
+struct Row {
+    seen: Seen,
+    /// Payload bytes a second that it would send.
+    wants: f64,
+    denied: bool,
+    calls: usize,
+}
+
+impl Kernel for Table {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        seen.extend(self.0.borrow().iter().map(|row| row.seen));
+        Ok(())
+    }
+
+    fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
+        let mut rows = self.0.borrow_mut();
+        let row = rows.iter_mut().find(|row| row.seen.cookie == connection.cookie);
+        let row = row.ok_or(io::ErrorKind::NotFound)?;
+        if row.denied {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        row.calls += 1;
+        row.seen.limit = rate.map(|rate| rate.bytes_per_sec() as u64);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "a table".into()
+    }
+}
+
+impl Table {
+    fn add(&self, port: u16, wants: f64) {
+        let end = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let mut remote = end("192.0.2.1:0");
+        remote.set_port(port);
+        let seen = Seen {
+            cookie: u64::from(port),
+            local: end("10.0.0.1:80"),
+            remote,
+            uid: 33,
+            cgroup: None,
+            inode: 1,
+            rtt: Time::from_millis(50),
+            sent: 0,
+            segments: 0,
+            resent: 0,
+            by_receiver: Time::ZERO,
+            unsent: 0,
+            in_flight: 0,
+            cwnd: 100,
+            mss: 1448,
+            timestamps: true,
+            pacing: u64::MAX,
+            limit: None,
+        };
+        self.0.borrow_mut().push(Row { seen, wants, denied: false, calls: 0 });
+    }
+
+    /// Lets `span` pass.
+    fn send(&self, span: Time) {
+        for row in self.0.borrow_mut().iter_mut() {
+            let limit = row.seen.limit.map_or(f64::INFINITY, |limit| limit as f64);
+            let bytes = (row.wants.min(limit).min(1e9) * span.as_secs_f64()) as u64;
+            row.seen.sent += bytes;
+            row.seen.segments += (bytes / 1448) as u32;
+            row.seen.unsent = if row.wants > limit { 100_000 } else { 0 };
+            row.seen.pacing = row.seen.limit.unwrap_or(u64::MAX);
+        }
+    }
+
+    fn mbps(&self, port: u16) -> Option<f64> {
+        let rows = self.0.borrow();
+        let row = rows.iter().find(|row| row.seen.cookie == u64::from(port)).unwrap();
+        row.seen.limit.map(|limit| limit as f64 * 8e-6)
+    }
+
+    fn calls(&self) -> usize {
+        self.0.borrow().iter().map(|row| row.calls).sum()
+    }
+}
+
+/// Ports below 100 are the first tenant's, those below 1000 the last one's, others nobody's.
+#[derive(Debug)]
+struct ByPort(u32);
+
+impl Rules for ByPort {
+    fn class_of(&self, who: &Identity<'_>) -> Option<u32> {
+        match who.remote.port() {
+            ..100 => Some(0),
+            100..1000 => Some(self.0),
+            _ => None,
+        }
+    }
+}
+
+fn regime(version: &str, mbps: f64, weights: &[f64]) -> Regime {
+    let party = |(at, &weight): (usize, &f64)| Party {
+        name: format!("t{at}"),
+        tenant: Tenant { contract: Contract { weight, ..Contract::default() }, classes: vec![1.0] },
+        classes: vec![String::new()],
+    };
+    Regime {
+        version: version.into(),
+        tick: TICK,
+        overhead: 0,
+        link: Contract { rate: Some(Rate::from_mbps(mbps)), ..Contract::default() },
+        tenants: weights.iter().enumerate().map(party).collect(),
+        rules: Arc::new(ByPort(weights.len() as u32 - 1)),
+    }
+}
+
+struct World {
+    table: Table,
+    agent: Agent<Table>,
+    now: Time,
+}
+
+impl World {
+    fn new(regime: Regime) -> World {
+        let table = Table::default();
+        World { agent: Agent::new(Time::ZERO, table.clone(), regime), table, now: Time::ZERO }
+    }
+
+    fn run(&mut self, span: Time) {
+        let until = self.now + span;
+        while self.now < until {
+            self.now += TICK;
+            self.table.send(TICK);
+            let now = self.now;
+            self.agent.tick(|| now, TICK).unwrap();
+        }
+    }
+}
+
+const TICK: Time = Time::from_millis(15);
+const ALL: f64 = 1e12;
+
+#[test]
+fn payload_is_paced_so_that_the_wire_has_the_rate() {
+    let mut world = World::new(regime("1", 100.0, &[1.0]));
+    (1..=4).for_each(|port| world.table.add(port, ALL));
+    world.run(Time::from_secs(2));
+    for port in 1..=4 {
+        let payload = world.table.mbps(port).unwrap();
+        assert!((payload - 25.0 * 1448.0 / 1500.0).abs() < 0.15, "{payload}");
+    }
+    let status = world.agent.status();
+    assert_eq!((status.connections.len(), status.tenants[0].connections), (4, 4));
+    assert!(status.connections.iter().all(|c| c.limited_by == LimitedBy::Share && c.paced && c.hungry));
+    assert!((status.tenants[0].uses.mbps() - 100.0).abs() < 1.0, "{:?}", status.tenants);
+    // Nothing changes any more, and nothing is set.
+    let calls = world.table.calls();
+    world.run(Time::from_secs(1));
+    assert_eq!(world.table.calls(), calls);
+}
+
+#[test]
+fn policies_change_while_connections_are_open() {
+    let mut world = World::new(regime("1", 100.0, &[1.0]));
+    [1, 2, 101, 2000].into_iter().for_each(|port| world.table.add(port, ALL));
+    world.run(Time::from_secs(2));
+    assert_eq!(world.table.mbps(2000), None);
+    assert!((world.table.mbps(101).unwrap() - 32.2).abs() < 0.3);
+    world.agent.install(world.now, regime("2", 40.0, &[1.0, 3.0]));
+    world.run(TICK * 2);
+    // The very next ticks; what one tick has sent too much is being paid back.
+    let payload = world.table.mbps(101).unwrap();
+    assert!((28.0..29.0).contains(&payload), "{payload}");
+    assert_eq!(world.agent.status().version, "2");
+    // Nobody's any more: free within a tick.
+    let mut nobodys = regime("3", 40.0, &[1.0]);
+    #[derive(Debug)]
+    struct Nobody;
+    impl Rules for Nobody {
+        fn class_of(&self, _: &Identity<'_>) -> Option<u32> {
+            None
+        }
+    }
+    nobodys.rules = Arc::new(Nobody);
+    world.agent.install(world.now, nobodys);
+    world.run(TICK);
+    assert!([1, 2, 101, 2000].iter().all(|&port| world.table.mbps(port).is_none()));
+}
+
+#[test]
+fn what_a_program_had_set_is_never_exceeded_and_comes_back() {
+    let mut world = World::new(regime("1", 100.0, &[1.0]));
+    [1, 2].into_iter().for_each(|port| world.table.add(port, ALL));
+    world.table.0.borrow_mut()[0].seen.limit = Some(1_000_000);
+    world.run(Time::from_secs(2));
+    assert_eq!(world.table.mbps(1), Some(8.0));
+    assert!(world.table.mbps(2).unwrap() > 80.0, "what it leaves is lent: {:?}", world.table.mbps(2));
+    // One that can't be reached is said to be.
+    world.table.add(3, ALL);
+    world.table.0.borrow_mut()[2].denied = true;
+    world.run(Time::from_secs(1));
+    let status = world.agent.status();
+    assert!(status.connections[2].denied && !status.connections[2].paced);
+    assert_eq!(world.agent.release().unwrap(), 2);
+    assert_eq!((world.table.mbps(1), world.table.mbps(2)), (Some(8.0), None));
+}
