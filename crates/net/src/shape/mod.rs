@@ -17,6 +17,8 @@ mod agent;
 pub mod bpf;
 mod cgroup;
 mod diag;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod guardian;
 mod run;
 #[cfg(test)]
