@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 mod exec;
+#[cfg(target_os = "linux")]
+mod shape;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use tollway_scenario::run::EngineKind;
 
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
+#[cfg(target_os = "linux")]
+pub(crate) use shape::{Shape, ShapeCommand};
 
 /// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///
@@ -158,6 +162,8 @@ pub(crate) enum Command {
     Exec(Exec),
     #[cfg(target_os = "linux")]
     Shell(Shell),
+    #[cfg(target_os = "linux")]
+    Shape(Shape),
     /// End what runs of `tollway exec` that were killed have left behind.
     #[cfg(target_os = "linux")]
     Clean,

@@ -7,6 +7,8 @@ mod exec;
 mod fail;
 mod reproduce;
 mod run;
+#[cfg(target_os = "linux")]
+mod shape;
 mod sweep;
 mod terminal;
 mod theory;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Command::Exec(exec) => exec::exec(&exec.over, &exec.program),
         #[cfg(target_os = "linux")]
         Command::Shell(shell) => exec::shell(&shell.over),
+        #[cfg(target_os = "linux")]
+        Command::Shape(shape) => shape::shape(shape),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),
         Command::Schema => {

@@ -30,6 +30,8 @@ pub mod plot;
 mod reference;
 pub mod reproduce;
 pub mod session;
+#[cfg(target_os = "linux")]
+pub mod shape;
 mod slowdown;
 pub mod sweep;
 mod text;

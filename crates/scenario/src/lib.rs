@@ -2,7 +2,7 @@
 //!
 //! What a user writes ([`mod@file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
 //! ([`run`]); what is measured goes into [`tables`]. Programs run over the network of a
-//! plan by `exec`, on Linux.
+//! plan by `exec`, and policies for this machine's own connections are read by `shape`, both on Linux.
 
 #[cfg(target_os = "linux")]
 pub mod exec;
@@ -10,4 +10,6 @@ pub mod file;
 pub mod import;
 pub mod plan;
 pub mod run;
+#[cfg(target_os = "linux")]
+pub mod shape;
 pub mod tables;

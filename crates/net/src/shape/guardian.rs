@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tollway_law::Rate;
 
-use super::{Kernel, Seen, SockDiag};
+use super::{Kernel, Seen, SockDiag, give_up_rights};
 use crate::exec::Signals;
 
 /// A guardian that waits.
@@ -65,6 +65,7 @@ impl Guardian {
     pub fn keep(mut input: impl Read) -> io::Result<usize> {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
+        let _ = give_up_rights();
         let mut paced: HashMap<u64, Option<u64>> = HashMap::new();
         let mut record = [0u8; RECORD];
         while input.read_exact(&mut record).is_ok() {

@@ -11,15 +11,18 @@
 //! | [`bpf`] | the way of Linux 6.12 and later: programs in the kernel, and no descriptor of anybody's |
 //! | [`Agent`], [`run`] | a tick: look, divide, set; and tick after tick |
 //! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
+//! | [`Control`] | where the agent is asked how it stands |
 //! | [`Guardian`] | who makes sockets free again when the agent can't |
 
 mod agent;
 pub mod bpf;
 mod cgroup;
+mod control;
 mod diag;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod guardian;
+mod rights;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -32,8 +35,10 @@ use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Rate, Time};
 
 pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
+pub use control::{Control, ask, default_path};
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear};
+pub use rights::{Reach, give_up_rights};
 pub use run::{Then, Turn, run};
 
 /// A way to see this machine's TCP connections and to say how fast they may send.
@@ -64,6 +69,24 @@ pub trait Kernel {
 
     /// A line on what it is and what it can't do, for people.
     fn describe(&self) -> String;
+}
+
+/// A kernel that is only looked at.
+#[derive(Debug)]
+pub struct LookOnly<K>(pub K);
+
+impl<K: Kernel> Kernel for LookOnly<K> {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        self.0.connections(seen)
+    }
+
+    fn pace(&mut self, _: &Seen, _: Option<Rate>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, nothing set", self.0.describe())
+    }
 }
 
 /// A TCP connection as the kernel has it. Counters run from its beginning.

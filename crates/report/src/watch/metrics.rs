@@ -36,12 +36,17 @@ impl Metrics {
     /// # Errors
     /// The address is taken, or not this machine's.
     pub fn serve(scene: Arc<Scene>, address: SocketAddr) -> Result<Metrics, ServeError> {
+        Metrics::of(Box::new(Gathered(scene)), address)
+    }
+
+    /// The same of whatever is collected.
+    pub(crate) fn of(collector: Box<dyn Collector>, address: SocketAddr) -> Result<Metrics, ServeError> {
         let refused = |message: String| ServeError { address, message };
         let server = Server::http(address).map_err(|error| refused(error.to_string()))?;
         let bound = server.server_addr().to_ip().unwrap_or(address);
         let server = Arc::new(server);
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Gathered(scene)));
+        registry.register_collector(collector);
         let answering = Arc::clone(&server);
         let thread = std::thread::Builder::new()
             .name("metrics".into())

@@ -8,7 +8,8 @@ pub(crate) use sections::{
     FRAMES, HOST, LINK, LOSS, MEASURE, MEDIUM, METER, NODE, PIE, RCP, RECEIVE_WINDOW, RED, REVERSE, RTO,
     STEP, TOPOLOGY, TOPOLOGY_LINK, WORKLOAD, XCP, XCP_FLOW,
 };
-pub(crate) use sections::{TOP, all};
+pub(crate) use sections::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
+pub(crate) use sections::{TOP, all, policies};
 
 /// A table of the file.
 #[derive(Debug)]
@@ -89,6 +90,8 @@ pub(crate) enum Kind {
     Links,
     /// Flows by name, with `*` and `?`.
     Flows,
+    /// A string or several, of which this is said.
+    Match(&'static str),
     /// A table of its own.
     Table(&'static Section),
     /// Tables by name.

@@ -31,6 +31,8 @@ mod error;
 mod files;
 mod grid;
 mod keys;
+#[cfg(target_os = "linux")]
+mod policies;
 mod reader;
 mod reference;
 mod resolve;
@@ -46,7 +48,9 @@ use std::sync::Arc;
 
 pub use error::{Mistake, ScenarioError};
 pub use grid::Coordinate;
-pub use reference::{reference_markdown, schema};
+#[cfg(target_os = "linux")]
+pub use policies::{Policies, PolicyError};
+pub use reference::{policy_reference_markdown, reference_markdown, schema};
 pub(crate) use resolve::matches;
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;

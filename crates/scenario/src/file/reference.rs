@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{Default, Key, Kind, Section, TOP, all};
+use super::keys::{Default, Key, Kind, Section, TOP, all, policies};
 
 /// The JSON Schema (2020-12) of a scenario file, for editors that complete and check TOML.
 pub fn schema() -> Value {
@@ -33,6 +33,7 @@ fn property(key: &'static Key) -> Value {
     let mut schema = match key.kind {
         Kind::Text | Kind::Node | Kind::Medium | Kind::Links | Kind::Flows => json!({ "type": "string" }),
         Kind::Nodes => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
+        Kind::Match(_) => json!({ "type": ["string", "integer", "array"] }),
         Kind::Truth => json!({ "type": "boolean" }),
         Kind::Word(words) => json!({ "enum": words }),
         Kind::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
@@ -89,25 +90,7 @@ pub fn reference_markdown() -> String {
         "# Scenario reference\n\n\
          <!-- Written by `reference_markdown()` in `crates/scenario` from the table of keys; do not edit. -->\n\n",
     );
-    for s in all() {
-        if s.header.is_empty() {
-            out += "## The top of the file\n\n";
-        } else {
-            out += &format!("## `{}`\n\n", s.header);
-        }
-        out += &format!("{}\n\n", s.says);
-        out += "| key | value | default | meaning |\n|---|---|---|---|\n";
-        for key in s.keys() {
-            let default = match key.default {
-                Default::Must => "**required**".to_owned(),
-                Default::Is(text) => format!("`{text}`"),
-                Default::Else("") => "–".to_owned(),
-                Default::Else(text) => text.to_owned(),
-            };
-            out += &format!("| `{}` | {} | {default} | {} |\n", key.name, takes(key.kind), key.says);
-        }
-        out += "\n";
-    }
+    tables(&all(), &mut out);
     out += "## Variants and `--set`\n\n\
         `[variant.NAME]` holds dotted paths and the values that this variant sets over the rest of the file:\n\n\
         ```toml\n[variant.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n\"flow.*.law\" = \"newreno\"\n```\n\n\
@@ -121,6 +104,40 @@ pub fn reference_markdown() -> String {
         `--set link.bottleneck.rate=20Mbps` does the same from the command line, after every variant's own keys. The \
         value is read as TOML if it is TOML, and as a string if not.\n";
     out
+}
+
+/// The chapter of the manual that names every key of a policy file.
+pub fn policy_reference_markdown() -> String {
+    let mut out = String::from(
+        "# Policy reference\n\n\
+         <!-- Written by `policy_reference_markdown()` in `crates/scenario` from the table of keys; do not edit. -->\n\n",
+    );
+    tables(&policies(), &mut out);
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+/// A table for each section.
+fn tables(sections: &[&'static Section], out: &mut String) {
+    for s in sections {
+        if s.header.is_empty() {
+            *out += "## The top of the file\n\n";
+        } else {
+            *out += &format!("## `{}`\n\n", s.header);
+        }
+        *out += &format!("{}\n\n", s.says);
+        *out += "| key | value | default | meaning |\n|---|---|---|---|\n";
+        for key in s.keys() {
+            let default = match key.default {
+                Default::Must => "**required**".to_owned(),
+                Default::Is(text) => format!("`{text}`"),
+                Default::Else("") => "–".to_owned(),
+                Default::Else(text) => text.to_owned(),
+            };
+            *out += &format!("| `{}` | {} | {default} | {} |\n", key.name, takes(key.kind), key.says);
+        }
+        *out += "\n";
+    }
 }
 
 fn takes(kind: Kind) -> String {
@@ -148,6 +165,7 @@ fn takes(kind: Kind) -> String {
         Kind::Arrivals => "`{ poisson }` or `{ interval }`".into(),
         Kind::Node => "node or group".into(),
         Kind::Nodes => "nodes or patterns".into(),
+        Kind::Match(_) => "one or a list".into(),
         Kind::Medium => "medium".into(),
         Kind::Links => "link, or pattern".into(),
         Kind::Flows => "flow, or pattern".into(),

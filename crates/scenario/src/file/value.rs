@@ -79,6 +79,7 @@ impl Kind {
             Kind::Arrivals => "{ poisson = 100 }, a second, or { interval = \"10 ms\" }".into(),
             Kind::Node => "the name of a node".into(),
             Kind::Nodes => "a pattern of nodes, such as \"*\", or an array of such".into(),
+            Kind::Match(what) => (*what).into(),
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
@@ -124,7 +125,7 @@ impl Kind {
             Kind::Spread | Kind::When => r.when(node, matches!(self, Kind::When)).map(Val::When),
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
-            Kind::Nodes => r.patterns(node).map(Val::Patterns),
+            Kind::Nodes | Kind::Match(_) => r.patterns(node).map(Val::Patterns),
             Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::List(_) | Kind::Raw => None,
         }
     }
@@ -165,7 +166,12 @@ impl Read<'_> {
             Value::List(items) if !items.is_empty() => items.as_slice(),
             _ => std::slice::from_ref(node),
         };
-        items.iter().map(|item| Some((self.text(item)?.to_owned(), item.at))).collect()
+        let one = |item: &Node| match (&item.value, self.kind) {
+            // A number may stand for a name.
+            (Value::Whole(n), Kind::Match(_)) => Some((n.to_string(), item.at)),
+            _ => Some((self.text(item)?.to_owned(), item.at)),
+        };
+        items.iter().map(one).collect()
     }
 
     fn word(&mut self, node: &Node, words: &'static [&'static str]) -> Option<&'static str> {

@@ -5,6 +5,7 @@ mod events;
 mod flows;
 mod laws;
 mod network;
+mod policies;
 
 pub(crate) use aggregates::AGGREGATE;
 pub(crate) use events::{CBR, CHANGE, LOSS};
@@ -13,6 +14,7 @@ pub(crate) use flows::{
 };
 pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
 pub(crate) use network::{CLASS, EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
+pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
 use super::Default::{Else, Is, Must};
 use super::{Default, Key, Kind, Section};
@@ -140,4 +142,9 @@ pub(crate) fn all() -> [&'static Section; 34] {
         &CHANGE,
         &LOSS,
     ]
+}
+
+/// Every section of a policy file, in the manual's order.
+pub(crate) fn policies() -> [&'static Section; 4] {
+    [&POLICIES, &UPLINK, &POLICY, &POLICY_CLASS]
 }

@@ -1,0 +1,90 @@
+//! `tollway shape`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+const SHAPE_EXAMPLES: &str = "\
+Examples:
+  tollway shape check policies.toml
+  tollway shape --policy policies.toml --dry-run
+  tollway shape --policy policies.toml
+  tollway shape status";
+
+const SHAPE_MORE: &str = "\
+Examples:
+  tollway shape check policies.toml
+      Says what is wrong with the file, or nothing.
+  tollway shape --policy policies.toml --dry-run
+      Looks for a second, prints whose each connection is and what it would have. Sets nothing.
+  tollway shape --policy policies.toml
+      Paces this machine's TCP connections until Ctrl-C or SIGTERM, then makes them free again. The file
+      is watched: what is right is in force within two ticks, what is wrong is said and changes nothing.
+  tollway shape --policy policies.toml --json | jq '.tenants[].sends_mbps'
+      An object a second, each on a line.
+  tollway shape status
+      How the agent of this user that runs now stands.
+  tollway shape clear
+      After the worst: makes every connection free that has a limit.
+
+As root (or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH) it paces every program's connections; all other rights are given
+up at the start. Without, those of your own processes. Which keys policies have: docs/src/policy-reference.md. More:
+docs/src/shape.md.
+
+Exit status: 0 all went well; 1 the kernel refused; 2 the policies or an option are wrong.";
+
+/// Share this machine's uplink among tenants: real TCP connections, paced.
+///
+/// Each tenant has one rate, each of its connections a fair part of it whatever its round trip, and what one does not use
+/// the others have. Programs are not changed, and nothing is queued.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SHAPE_EXAMPLES, after_long_help = SHAPE_MORE, args_conflicts_with_subcommands = true)]
+pub(crate) struct Shape {
+    #[command(subcommand)]
+    pub(crate) command: Option<ShapeCommand>,
+    /// The policies: a TOML file, which is watched.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) policy: Option<PathBuf>,
+    /// Look this often instead of as the policies say: `15ms`.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) tick: Option<String>,
+    /// Look for a second, say what would be set, and set nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print a JSON object a second, each on a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show tenants and connections in the terminal; needs a build with the feature `watch`.
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
+    pub(crate) watch: bool,
+    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Where the agent can be asked how it stands, instead of in the user's runtime folder.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShapeCommand {
+    /// Say how the agent that runs stands: tenants, connections, what each has and what holds it back.
+    Status {
+        /// Print the agent's JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Where the agent is asked, if not in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Check policies, and say what is wrong with them.
+    Check {
+        /// The policies.
+        file: PathBuf,
+    },
+    /// Make every connection free that has a pace set, whoever set it.
+    Clear,
+    /// Wait for the agent's end, then free what it has paced.
+    #[command(hide = true)]
+    Guard,
+}

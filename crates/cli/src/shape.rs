@@ -1,0 +1,415 @@
+//! `tollway shape`: this machine's connections, paced.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use miette::miette;
+use tollway_law::Time;
+use tollway_report::shape::Standing;
+use tollway_scenario::shape::{
+    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, News, Policies, PolicyError, Reach, Regime,
+    Signals, SockDiag, Source, Then, Turn,
+};
+
+use crate::args::{Shape, ShapeCommand};
+use crate::fail::Failure;
+use crate::terminal;
+
+pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
+    match &args.command {
+        None => run(args),
+        Some(ShapeCommand::Status { json, socket }) => status(*json, socket.as_deref()),
+        Some(ShapeCommand::Check { file }) => check(file),
+        Some(ShapeCommand::Clear) => {
+            let freed = shape::clear().map_err(refused)?;
+            terminal::say(format_args!("{freed} connections are free again\n"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(ShapeCommand::Guard) => {
+            Guardian::keep(io::stdin()).map_err(refused)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run(args: &Shape) -> Result<ExitCode, Failure> {
+    lacking(args)?;
+    let path = args.policy.clone().unwrap_or_default();
+    let tick = args.tick.as_deref().map(tick).transpose()?;
+    // Before any thread is started, as is what follows.
+    let signals = Signals::hold();
+    let (source, policies) = FileSource::open(&path)?;
+    let regime = with_tick(policies, tick);
+    if args.dry_run {
+        return dry_run(args, regime, &source, &signals);
+    }
+    let socket = args.socket.clone().unwrap_or_else(shape::default_path);
+    let control = Control::open(&socket).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::input(miette!(
+            help = "end it, or give this one another `--socket`; two that pace the same connections undo each other's work",
+            "an agent runs already: it answers at `{}`",
+            socket.display()
+        )),
+        _ => Failure::run(miette!(
+            help = "give a path in a folder of your own with `--socket`",
+            "cannot open `{}`: {error}",
+            socket.display()
+        )),
+    })?;
+    let itself = std::env::current_exe().map_err(refused)?;
+    let guardian = Guardian::start(&[itself.into(), "shape".into(), "guard".into()]).map_err(refused)?;
+    say_reach(Reach::find());
+    shape::give_up_rights().map_err(refused)?;
+    let kernel = SockDiag::new().map_err(refused)?.guarded(guardian);
+
+    let mut agent = Agent::new(Time::ZERO, kernel, regime);
+    let mut keeper = Keeper { source, tick, trouble: None };
+    let mut audience = Audience::open(args)?;
+    if !args.json && !args.watch {
+        eprintln!(
+            "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
+            agent.regime().version,
+            path.display()
+        );
+    }
+    let freed = shape::run(&mut agent, &signals, |agent, turn| {
+        keeper.keep(agent, turn, audience.has_terminal());
+        control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
+        audience.show(turn, || keeper.standing(agent, turn))
+    });
+    drop(audience);
+    let freed = freed.map_err(refused)?;
+    if !args.json {
+        eprintln!("{freed} connections are free again");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps an agent's policies what their source says.
+struct Keeper {
+    source: FileSource,
+    tick: Option<Time>,
+    trouble: Option<String>,
+}
+
+impl Keeper {
+    fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) {
+        match self.source.poll() {
+            News::None => {}
+            News::Policies(policies) => {
+                self.trouble = None;
+                let regime = with_tick(*policies, self.tick);
+                if !quiet {
+                    eprintln!(
+                        "policies {} are in force instead of {}",
+                        regime.version,
+                        agent.regime().version
+                    );
+                }
+                agent.install(turn.now, regime);
+            }
+            News::Wrong(error) => {
+                let first =
+                    error.mistakes().first().map_or_else(|| error.to_string(), |one| one.message.clone());
+                if !quiet {
+                    Failure::from(*error).report();
+                    eprintln!("policies {} stay in force", agent.regime().version);
+                }
+                self.trouble = Some(first);
+            }
+            News::Away(why) => {
+                if !quiet {
+                    eprintln!("{why}; policies {} stay in force", agent.regime().version);
+                }
+                self.trouble = Some(why);
+            }
+        }
+    }
+
+    fn standing<K: Kernel>(&self, agent: &Agent<K>, turn: Turn) -> Standing {
+        Standing {
+            status: agent.status(),
+            turn,
+            source: self.source.describe(),
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+/// Who looks on: the terminal, a reader of JSON, Prometheus.
+struct Audience {
+    json: bool,
+    next: Time,
+    #[cfg(feature = "metrics")]
+    metrics: Option<(tollway_report::shape::metrics::Latest, tollway_report::watch::metrics::Metrics)>,
+    #[cfg(feature = "watch")]
+    screen: Option<screen::Screen>,
+}
+
+impl Audience {
+    fn open(args: &Shape) -> Result<Audience, Failure> {
+        Ok(Audience {
+            json: args.json,
+            next: Time::ZERO,
+            #[cfg(feature = "metrics")]
+            metrics: match args.metrics {
+                None => None,
+                Some(address) => {
+                    let latest = tollway_report::shape::metrics::Latest::default();
+                    let served =
+                        tollway_report::shape::metrics::serve(std::sync::Arc::clone(&latest), address);
+                    let served = served.map_err(|error| {
+                        let help = "give an address of this machine and a free port; port 0 is any";
+                        Failure::input(miette!(help = help, "{error}"))
+                    })?;
+                    eprintln!("metrics at http://{}/metrics", served.address());
+                    Some((latest, served))
+                }
+            },
+            #[cfg(feature = "watch")]
+            screen: match args.watch {
+                false => None,
+                true => Some(screen::Screen::open()?),
+            },
+        })
+    }
+
+    /// Whether the terminal is taken.
+    fn has_terminal(&self) -> bool {
+        #[cfg(feature = "watch")]
+        return self.screen.is_some();
+        #[cfg(not(feature = "watch"))]
+        false
+    }
+
+    fn show(&mut self, turn: Turn, standing: impl FnOnce() -> Standing) -> Then {
+        #[cfg(feature = "watch")]
+        if self.screen.as_mut().is_some_and(screen::Screen::wants_to_end) {
+            return Then::Stop;
+        }
+        if turn.now < self.next {
+            return Then::Go;
+        }
+        let every = if self.has_terminal() { Time::from_millis(200) } else { Time::from_secs(1) };
+        self.next = turn.now + every;
+        #[cfg(feature = "metrics")]
+        let metrics = self.metrics.is_some();
+        #[cfg(not(feature = "metrics"))]
+        let metrics = false;
+        if !self.json && !metrics && !self.has_terminal() {
+            return Then::Go;
+        }
+        let standing = standing();
+        #[cfg(feature = "watch")]
+        if let Some(screen) = &mut self.screen {
+            screen.draw(&standing);
+        }
+        if self.json {
+            use std::io::Write;
+            let line = serde_json::to_string(&standing).unwrap_or_default();
+            let mut out = io::stdout().lock();
+            if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                // Nobody reads any more.
+                return Then::Stop;
+            }
+        }
+        #[cfg(feature = "metrics")]
+        if let Some((latest, _)) = &self.metrics {
+            *latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(standing);
+        }
+        Then::Go
+    }
+}
+
+/// Looks for a second and sets nothing.
+fn dry_run(
+    args: &Shape,
+    regime: Regime,
+    source: &FileSource,
+    signals: &Signals,
+) -> Result<ExitCode, Failure> {
+    say_reach(Reach::find());
+    let kernel = LookOnly(SockDiag::new().map_err(refused)?);
+    let mut agent = Agent::new(Time::ZERO, kernel, regime);
+    let mut last = None;
+    shape::run(&mut agent, signals, |agent, turn| {
+        if turn.now < Time::from_secs(1) {
+            return Then::Go;
+        }
+        last = Some(Standing { status: agent.status(), turn, source: source.describe(), trouble: None });
+        Then::Stop
+    })
+    .map_err(refused)?;
+    if let Some(standing) = last {
+        match args.json {
+            true => terminal::say_json(&standing),
+            false => terminal::say(standing.to_text(terminal::width(), usize::MAX)),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
+    let path = socket.map_or_else(shape::default_path, PathBuf::from);
+    let text = shape::ask(&path).map_err(|error| {
+        Failure::run(miette!(
+            help = "start one with `tollway shape --policy FILE`; `--socket` says where another user's, or another place's, is",
+            "no agent answers at `{}`: {error}",
+            path.display()
+        ))
+    })?;
+    if json {
+        terminal::say(format_args!("{text}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let told = tollway_report::shape::told(&text, terminal::width(), 40);
+    terminal::say(told.ok_or_else(|| {
+        Failure::run(miette!("the agent's answer makes no sense: is it of another version?"))
+    })?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(file: &Path) -> Result<ExitCode, Failure> {
+    let policies = Policies::load(file)?;
+    let regime = policies.regime();
+    let names: Vec<&str> = regime.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    terminal::say(format_args!("policies {} are right: {}\n", regime.version, names.join(", ")));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What this build has no part for.
+fn lacking(args: &Shape) -> Result<(), Failure> {
+    for (feature, wanted, has) in [
+        ("watch", args.watch, cfg!(feature = "watch")),
+        ("metrics", args.metrics.is_some(), cfg!(feature = "metrics")),
+    ] {
+        if wanted && !has {
+            return Err(Failure::input(miette!(
+                help = "build it with `--features {feature}`, or leave the option out",
+                "this build of tollway has no `--{feature}`"
+            )));
+        }
+    }
+    if args.watch && !io::stderr().is_terminal() {
+        return Err(Failure::input(miette!(
+            help = "leave out `--watch`",
+            "cannot draw on the terminal: standard error is none"
+        )));
+    }
+    Ok(())
+}
+
+fn say_reach(reach: Reach) {
+    match reach {
+        Reach::All => {}
+        Reach::User => eprintln!(
+            "note: only connections of this user's processes can be paced; run as root, or give `tollway` CAP_SYS_PTRACE and \
+             CAP_DAC_READ_SEARCH, for everybody's"
+        ),
+        Reach::Children => eprintln!(
+            "note: this system's Yama module lets no process reach another's sockets, so that nothing is paced; run as root, or \
+             give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`"
+        ),
+    }
+}
+
+fn with_tick(policies: Policies, tick: Option<Time>) -> Regime {
+    let mut regime = policies.into_regime();
+    regime.tick = tick.unwrap_or(regime.tick);
+    regime
+}
+
+fn tick(text: &str) -> Result<Time, Failure> {
+    let wrong = |why: String| {
+        Failure::input(miette!(
+            help = "write it like `--tick 15ms`, from 1 ms to 10 s",
+            "`--tick {text}`: {why}"
+        ))
+    };
+    let tick: Time = text.parse().map_err(|error: tollway_law::UnitError| wrong(error.to_string()))?;
+    match (Time::from_millis(1)..=Time::from_secs(10)).contains(&tick) {
+        true => Ok(tick),
+        false => Err(wrong("out of range".into())),
+    }
+}
+
+fn refused(error: io::Error) -> Failure {
+    Failure::run(miette!(
+        help = "the kernel needs `inet_diag` for TCP (CONFIG_INET_TCP_DIAG), Linux 5.6 or later",
+        "cannot see or pace this machine's connections: {error}"
+    ))
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Failure {
+        Failure::input(error)
+    }
+}
+
+#[cfg(feature = "watch")]
+mod screen {
+    use std::io::{Stderr, stderr};
+    use std::time::Duration;
+
+    use miette::miette;
+    use ratatui::Terminal;
+    use ratatui::backend::CrosstermBackend;
+    use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+    use ratatui::crossterm::execute;
+    use ratatui::crossterm::terminal::{
+        EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    };
+    use tollway_report::shape::Standing;
+    use tollway_report::shape::screen::draw;
+
+    use crate::fail::Failure;
+
+    /// The terminal, given back when dropped.
+    pub(super) struct Screen {
+        terminal: Terminal<CrosstermBackend<Stderr>>,
+        scroll: u16,
+    }
+
+    impl Screen {
+        pub(super) fn open() -> Result<Screen, Failure> {
+            let refused = |error: std::io::Error| {
+                Failure::input(miette!(help = "leave out `--watch`", "cannot draw on the terminal: {error}"))
+            };
+            enable_raw_mode().map_err(refused)?;
+            let opened = execute!(stderr(), EnterAlternateScreen)
+                .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
+            if opened.is_err() {
+                let _ = disable_raw_mode();
+            }
+            Ok(Screen { terminal: opened.map_err(refused)?, scroll: 0 })
+        }
+
+        pub(super) fn draw(&mut self, standing: &Standing) {
+            // A terminal that has gone away is no reason to stop pacing.
+            let _ = self.terminal.draw(|frame| draw(frame, standing, self.scroll));
+        }
+
+        /// Takes the keys that were pressed; answers whether they mean the end.
+        pub(super) fn wants_to_end(&mut self) -> bool {
+            while event::poll(Duration::ZERO).unwrap_or(false) {
+                let Ok(Event::Key(key)) = event::read() else { continue };
+                match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => return true,
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+                    KeyCode::Down => self.scroll = self.scroll.saturating_add(1),
+                    KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+                    _ => {}
+                }
+            }
+            false
+        }
+    }
+
+    impl Drop for Screen {
+        fn drop(&mut self) {
+            let _ = execute!(stderr(), LeaveAlternateScreen);
+            let _ = disable_raw_mode();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What this process may do to others' sockets, and giving up what it need not.
+
+use std::fs;
+use std::io;
+
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+/// Whose connections can be paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Everybody's on this machine.
+    All,
+    /// Those of processes of the same user.
+    User,
+    /// Those of processes that this one has started: the system's Yama module allows no more.
+    Children,
+}
+
+impl Reach {
+    /// What holds for this process.
+    pub fn find() -> Reach {
+        let has = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(NEEDED));
+        let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+        match scope.trim() {
+            _ if has => Reach::All,
+            "" | "0" => Reach::User,
+            _ => Reach::Children,
+        }
+    }
+}
+
+/// Gives up all capabilities but those that are needed to reach others' sockets: `CAP_SYS_PTRACE` for pidfd_getfd(2), and
+/// `CAP_DAC_READ_SEARCH` for `/proc/PID/fd`. To be called before the first thread is started.
+///
+/// # Errors
+/// The kernel refuses, which it has no reason to.
+pub fn give_up_rights() -> io::Result<()> {
+    let sets = rustix::thread::capabilities(None)?;
+    let kept = sets.permitted & NEEDED;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+const NEEDED: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);

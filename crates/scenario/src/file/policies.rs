@@ -1,0 +1,345 @@
+//! A file of policies for this machine's own connections: the same checks and messages as a scenario's.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, SourceCode};
+use tollway_law::shares::{Contract, Tenant};
+use tollway_law::{Bytes, Time};
+use tollway_net::shape::{Party, Regime};
+
+use super::error::{At, Mistake, Mistakes, ScenarioError, Sources};
+use super::keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
+use super::reader::{Reader, check};
+use super::tree;
+use crate::shape::{Filter, Filters, Network};
+
+/// Policies, checked: what an agent is to hold.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    regime: Regime,
+}
+
+impl Policies {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// There is no such text file, or it has mistakes.
+    pub fn load(path: &Path) -> Result<Policies, PolicyError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| PolicyError(ScenarioError::Unreadable { path: path.to_owned(), error }))?;
+        Policies::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads `text`, which messages call `file`. Users are looked up in this machine's `/etc/passwd`.
+    ///
+    /// # Errors
+    /// All mistakes that can be told apart, with their places.
+    pub fn parse(file: &str, text: &str) -> Result<Policies, PolicyError> {
+        let sources = Sources(vec![(file.to_owned(), Arc::from(text))]);
+        let mut mistakes = Mistakes::default();
+        let tree = tree::parse(text, &mut mistakes);
+        if mistakes.is_empty() {
+            check(&tree, At::default(), &POLICIES, "a policy file", &mut mistakes);
+        }
+        let top = Reader::new(&POLICIES, Some(&tree), At::default());
+        let regime = resolve(&top, text, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(PolicyError(mistakes.into_error(&sources, 1)));
+        }
+        Ok(Policies { regime })
+    }
+
+    /// What is to hold.
+    pub fn regime(&self) -> &Regime {
+        &self.regime
+    }
+
+    /// The same, to be handed to an agent.
+    pub fn into_regime(self) -> Regime {
+        self.regime
+    }
+}
+
+fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
+    let tick = top.span("tick");
+    if !(Time::from_millis(1)..=Time::from_secs(10)).contains(&tick) {
+        mistakes.add(top.at("tick"), "`tick` must be from 1 ms to 10 s", "out of range");
+    }
+    let uplink = top.table("link", &UPLINK);
+    let link = Contract {
+        weight: 1.0,
+        rate: uplink.rate("rate"),
+        peak: None,
+        depth: uplink.bytes("depth").map(Bytes),
+    };
+    if uplink.has("depth") && uplink.lacks("rate") {
+        mistakes.add(uplink.at("depth"), "a bucket needs a rate", "no `rate`").help("give the link's `rate`");
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let (mut tenants, mut filters) = (Vec::new(), Filters::default());
+    let mut places: Vec<String> = Vec::new();
+    for (name, keys) in top.named("aggregate", &POLICY) {
+        let contract = contract(name, &keys, uplink.has("rate"), mistakes);
+        let own = filter(&keys, &users, mistakes);
+        let same = places.iter().zip(&filters.tenants).find(|(_, (filter, _))| *filter == own);
+        // What could not be read is no filter yet.
+        if let (true, Some((other, _))) = (mistakes.is_empty(), same) {
+            let message = format!("policies `{other}` and `{name}` mean the same connections");
+            mistakes
+                .add(keys.place(), message, "the same filter")
+                .help("a connection is under one policy: narrow one of them down");
+        }
+        places.push(name.to_owned());
+        let (mut weights, mut names, mut classes) = (vec![1.0], vec![String::new()], Vec::new());
+        for (class, keys) in keys.named("class", &POLICY_CLASS) {
+            weights.push(keys.number("weight"));
+            names.push(class.to_owned());
+            classes.push(filter(&keys, &users, mistakes));
+        }
+        tenants.push(Party {
+            name: name.to_owned(),
+            tenant: Tenant { contract, classes: weights },
+            classes: names,
+        });
+        filters.tenants.push((own, classes));
+    }
+    Regime {
+        version: top.text("version").unwrap_or_else(|| format!("{:08x}", fingerprint(text))),
+        tick,
+        overhead: uplink.bytes("overhead").unwrap_or_default() as u32,
+        link,
+        tenants,
+        rules: Arc::new(filters),
+    }
+}
+
+fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes) -> Contract {
+    let (rate, peak) = (keys.rate("rate"), keys.rate("peak"));
+    if !linked && keys.lacks("rate") {
+        mistakes
+            .add(keys.place(), format!("policy `{name}` has no rate, and the link has none"), "no `rate`")
+            .help("give its `rate`, or that of `[link]`");
+    }
+    if let (Some(rate), Some(peak)) = (rate, peak)
+        && peak < rate
+    {
+        let message = format!("policy `{name}` has a peak of {peak}, under its rate of {rate}");
+        mistakes
+            .add(keys.at("peak"), message, "too low")
+            .help("the peak is what the bucket lets for a while: the rate or more");
+    }
+    for key in ["peak", "depth"] {
+        if keys.has(key) && keys.lacks("rate") {
+            let message =
+                format!("`{key}` of policy `{name}` is that of a bucket, and a bucket needs a rate");
+            mistakes.add(keys.at(key), message, "no `rate`").help("give its `rate`");
+        }
+    }
+    Contract { weight: keys.number("weight"), rate, peak, depth: keys.bytes("depth").map(Bytes) }
+}
+
+fn filter(keys: &Reader<'_>, users: &str, mistakes: &mut Mistakes) -> Filter {
+    let texts = |key: &str| keys.patterns(key).into_iter().map(|(text, _)| text).collect();
+    Filter {
+        from: each(keys, "from", Network::parse, ADDRESS, mistakes).concat(),
+        to: each(keys, "to", Network::parse, ADDRESS, mistakes).concat(),
+        from_ports: each(keys, "from-port", ports, PORT, mistakes),
+        to_ports: each(keys, "to-port", ports, PORT, mistakes),
+        users: each(keys, "user", |text| user(text, users), USER, mistakes),
+        cgroups: each(
+            keys,
+            "cgroup",
+            |text| text.starts_with(['/', '*']).then(|| text.to_owned()),
+            CGROUP,
+            mistakes,
+        ),
+        containers: texts("container"),
+    }
+}
+
+/// What is wrong with a part of a filter, and what would be right.
+type Wrong = (&'static str, &'static str);
+
+const ADDRESS: Wrong =
+    ("is no address", "write it like `192.0.2.1`, `10.0.0.0/8`, `10.0.*`, `2001:db8::/32` or `*`");
+const PORT: Wrong = ("is no port", "write it like `443` or `\"8000-8099\"`");
+const USER: Wrong = ("is no user of this machine", "name one in `/etc/passwd`, or give the number");
+const CGROUP: Wrong =
+    ("is no path of a control group", "paths begin with `/`, as in `/proc/PID/cgroup` after the `::`");
+
+/// Reads every part of a key.
+fn each<T>(
+    keys: &Reader<'_>,
+    key: &str,
+    read: impl Fn(&str) -> Option<T>,
+    (is, help): Wrong,
+    mistakes: &mut Mistakes,
+) -> Vec<T> {
+    let mut all = Vec::new();
+    for (text, at) in keys.patterns(key) {
+        match read(&text) {
+            Some(value) => all.push(value),
+            None => drop(mistakes.add(at, format!("`{key}`: `{text}` {is}"), "here").help(help)),
+        }
+    }
+    all
+}
+
+fn ports(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range: (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (range.0 <= range.1 && range.0 > 0).then_some(range)
+}
+
+/// A user's number, or that of a name in `/etc/passwd`.
+fn user(text: &str, users: &str) -> Option<u32> {
+    text.parse().ok().or_else(|| {
+        let row = users.lines().find(|row| row.split(':').next() == Some(text))?;
+        row.split(':').nth(2)?.parse().ok()
+    })
+}
+
+/// FNV-1a: names a version that has no name.
+fn fingerprint(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Why policies can't be put in force.
+#[derive(Debug)]
+pub struct PolicyError(ScenarioError);
+
+impl PolicyError {
+    /// The mistakes, each with its place.
+    pub fn mistakes(&self) -> &[Mistake] {
+        self.0.mistakes()
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.mistakes() {
+            [] | [_] => self.0.fmt(f),
+            all => write!(f, "{} mistakes in the policies", all.len()),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl Diagnostic for PolicyError {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.0.help()
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.0.source_code()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.0.labels()
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        self.0.related()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        let error = Policies::parse("policies.toml", text).expect_err("it is wrong");
+        format!("{:?}", miette::Report::new(error)).replace(|c: char| c.is_control() && c != '\n', "")
+    }
+
+    #[test]
+    fn a_file_says_who_shares_what() {
+        let text = r#"
+            version = "7"
+            tick = "20 ms"
+            [link]
+            rate = "1 Gbps"
+            overhead = "18 B"
+            [aggregate.web]
+            weight = 3
+            rate = "200 Mbps"
+            peak = "400 Mbps"
+            depth = "2 MB"
+            user = ["root", 33]
+            to-port = [443, "8000-8099"]
+            [aggregate.web.class.bulk]
+            weight = 0.5
+            to = "198.51.100.*"
+            [aggregate.rest]
+        "#;
+        let regime = Policies::parse("policies.toml", text).unwrap().into_regime();
+        assert_eq!((regime.version.as_str(), regime.tick, regime.overhead), ("7", Time::from_millis(20), 18));
+        let [web, rest] = &regime.tenants[..] else { panic!("{regime:?}") };
+        assert_eq!(web.tenant.contract.peak.unwrap().mbps(), 400.0);
+        assert_eq!(web.tenant.contract.depth, Some(Bytes(2_000_000)));
+        assert_eq!(
+            (&web.tenant.classes[..], &web.classes[..]),
+            (&[1.0, 0.5][..], &["".to_owned(), "bulk".to_owned()][..])
+        );
+        assert_eq!((rest.name.as_str(), rest.tenant.contract), ("rest", Contract::default()));
+        let who = |remote: &str, uid| tollway_net::shape::Identity {
+            local: "10.0.0.1:50000".parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            uid,
+            cgroup: None,
+        };
+        let class = |remote: &str, uid| regime.rules.class_of(&who(remote, uid));
+        assert_eq!(class("192.0.2.1:8050", 33), Some(0));
+        assert_eq!(class("198.51.100.7:443", 0), Some(1));
+        assert_eq!(class("192.0.2.1:443", 1000), Some(2));
+        // A version of which nothing is said changes with the text.
+        let versions = ["1 Mbps", "2 Mbps"].map(|rate| {
+            let text = format!("[link]\nrate = \"{rate}\"");
+            Policies::parse("x", &text).unwrap().into_regime().version
+        });
+        assert_ne!(versions[0], versions[1]);
+    }
+
+    #[test]
+    fn mistakes_are_shown_in_place_with_what_to_do() {
+        insta::assert_snapshot!(wrong(
+            "[aggregate.a]\nrat = \"10 Mbps\"\nuser = \"nobody-here\"\nto = [\"10.0.0.0/40\", \"192.0.2.1\"]\nto-port = 99999\ncgroup = \"web\"\n\
+             [aggregate.b]\nrate = \"10 Mbps\"\npeak = \"5 Mbps\"\nfrom-port = \"90-80\"\n\
+             [aggregate.c]\ndepth = \"1 kB\"\n"
+        ));
+        insta::assert_snapshot!(wrong(
+            "[link]\nrate = \"1 Gbps\"\n[aggregate.d]\nto = \"192.0.2.1\"\n[aggregate.e]\nto = \"192.0.2.1/32\"\n"
+        ));
+    }
+
+    #[test]
+    fn the_manual_has_every_key_of_a_policy() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/policy-reference.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, super::super::policy_reference_markdown()).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == super::super::policy_reference_markdown(),
+            "docs/src/policy-reference.md is behind: run with UPDATE_DOCS=1"
+        );
+    }
+
+    proptest! {
+        /// Whatever is written, it is read or refused.
+        #[test]
+        fn any_text_can_be_read(
+            text in ".{0,80}",
+            key in "(rate|peak|to|from-port|user|cgroup|container|class|weight)",
+            value in r#"("[0-9a-z./* -]{0,12}"|[0-9]{1,8}|\[\]|\{\}|-1|true)"#,
+        ) {
+            let _ = Policies::parse("x", &text);
+            let _ = Policies::parse("x", &format!("[link]\nrate = \"1 Mbps\"\n[aggregate.a]\n{key} = {value}\n"));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Policies for this machine's own TCP connections: the file, what it means, and watching it.
+//!
+//! ```
+//! use tollway_scenario::shape::Policies;
+//!
+//! let policies = Policies::parse("policies.toml", r#"
+//!     [link]
+//!     rate = "100 Mbps"
+//!
+//!     [aggregate.web]
+//!     from-port = [80, 443]
+//!     weight = 3
+//!
+//!     [aggregate.crawler]
+//!     cgroup = "/system.slice/crawler.service"
+//!     rate = "20 Mbps"
+//! "#)?;
+//! assert_eq!(policies.regime().tenants.len(), 2);
+//! # Ok::<(), tollway_scenario::shape::PolicyError>(())
+//! ```
+
+mod filter;
+mod source;
+
+pub use filter::{Filter, Filters, Network};
+pub use source::{FileSource, News, Source};
+pub use tollway_net::exec::Signals;
+pub use tollway_net::shape::{
+    Agent, ConnectionStatus, Control, Guardian, Kernel, LookOnly, Party, Reach, Regime, SockDiag, Status,
+    TenantStatus, Then, Turn, ask, clear, default_path, give_up_rights, run,
+};
+
+pub use crate::file::{Policies, PolicyError};
