@@ -11,6 +11,7 @@
 //! | [`LinkSpec`], [`Loss`] | an emulated link direction |
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`shape`] | this machine's own TCP connections, paced to their shares |
+//! | `egress` | writers of one program that share a rate (feature `tokio`) |
 //! | [`host::Host`] | ACP between processes, without emulation |
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
@@ -21,6 +22,8 @@ mod buffers;
 mod clock;
 pub mod cookie;
 mod driver;
+#[cfg(feature = "tokio")]
+pub mod egress;
 mod emulator;
 mod error;
 #[cfg(target_os = "linux")]

@@ -21,12 +21,12 @@ mod interface;
 pub mod ip;
 mod kernel;
 mod mesh;
-mod namespace;
-mod netlink;
+pub(crate) mod namespace;
+pub(crate) mod netlink;
 mod outside;
 mod panel;
 mod relay;
-mod tun;
+pub(crate) mod tun;
 
 use std::ffi::OsString;
 use std::io;

@@ -10,6 +10,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub(crate) enum Property {
+    /// Bytes of the largest packet.
+    #[cfg(test)]
+    LargestPacket = 4,
     /// Packets that wait in it at most.
     QueueLength = 13,
     /// Bytes of the longest train of segments that is handed to it as one packet.

@@ -67,7 +67,7 @@ fn read(root: &Path, folder: &Path, depth: usize, paths: &mut HashMap<u64, Strin
 }
 
 /// Where the first file system of type `cgroup2` is mounted, by `/proc/self/mountinfo`.
-fn mount_point(mounts: &str) -> Option<PathBuf> {
+pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
         tail.starts_with("cgroup2 ").then(|| head.split(' ').nth(4)).flatten().map(PathBuf::from)

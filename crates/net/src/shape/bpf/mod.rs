@@ -1,0 +1,361 @@
+//! Connections seen and paced by programs in the kernel.
+//!
+//! A *hook* on a control group is called for each connection as it opens, once a round trip, and as it closes. It writes the connection's
+//! record to a map that we read, and sets its pacing rate to the share that stands in another map. A *walk* over a namespace's
+//! connections does the same: for those that were open before us, and at every tick.
+//!
+//! # The lease
+//! The hook is attached so that it outlives us, and shares hold until an instant that we put off at every tick. When we are killed that
+//! instant passes, and the hook leaves each connection that calls it as its program had it: whoever sends is free again within the lease and one
+//! round trip, whoever is idle a round trip after it sends next. [`clear`], or the next [`Bpf::start`], takes the hook away.
+//!
+//! # Why no library
+//! Those that load programs read them from an object file: either every build needs a compiler for them, or the repository has a
+//! file that nobody can review. Ours are two hundred instructions, written in `programs.rs` with a reason each. Where this kernel has
+//! its fields they ask it ([`btf`]).
+
+mod asm;
+mod btf;
+mod namespaces;
+mod programs;
+mod record;
+mod sys;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::time::ClockId;
+use tollway_law::{Rate, Time};
+
+use super::{Kernel, Seen};
+use namespaces::{groups, groups_in, in_each};
+use programs::{Layout, Maps, Walk};
+use record::Raw;
+use sys::{Kind, Map, Purpose};
+
+/// What to act on, and for how long without being asked again.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The folder of the control group whose connections are meant, in whatever namespace they are; none is all.
+    pub group: Option<PathBuf>,
+    /// So long after the last [`Kernel::settle`] every connection is free again.
+    pub lease: Time,
+    /// Connections at most; more are neither seen nor paced.
+    pub connections: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { group: None, lease: Time::from_secs(1), connections: 1 << 15 }
+    }
+}
+
+/// Why the programs can't be had, in one sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("no eBPF: cannot {action}: {source}")]
+pub struct Unavailable {
+    action: &'static str,
+    source: io::Error,
+}
+
+/// The programs, at work.
+#[derive(Debug)]
+pub struct Bpf {
+    tables: Tables,
+    group: File,
+    hook: OwnedFd,
+    apply: OwnedFd,
+    link: OwnedFd,
+    lease: Time,
+    jiffy: Time,
+    connections: u32,
+    place: PathBuf,
+    /// What each connection is to be paced to, and what its program had it when that was last looked at.
+    asked: HashMap<u64, Asked>,
+    keys: Vec<u64>,
+    records: Vec<Raw>,
+    /// Shares that have changed since they were last put in force.
+    cookies: Vec<u64>,
+    shares: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    rate: u64,
+    own: u64,
+    met: bool,
+}
+
+/// What a run of a program costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// How often the hook was called, and for how long in all.
+    pub hook: (u64, Duration),
+    /// For how many connections the walk was called, and for how long in all.
+    pub walk: (u64, Duration),
+}
+
+impl Bpf {
+    /// Loads the programs, attaches the hook, and gets to know the connections that are open. What another process of ours has left
+    /// behind is cleared away before.
+    ///
+    /// # Errors
+    /// The kernel, the privileges or a process of ours that is still at work stand against it.
+    pub fn start(config: &Config) -> Result<Bpf, Unavailable> {
+        let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
+        let group = open_group(config)?;
+        clear_group(&layout, &group.1, false).map_err(refused("take over from another `tollway shape`"))?;
+        let tables = Tables::new(config.connections).map_err(refused("make maps"))?;
+        let maps = tables.raw();
+        let load = |purpose, name, code: io::Result<Vec<asm::Instruction>>| {
+            code.and_then(|code| sys::load(purpose, name, &code))
+        };
+        let hook = load(Purpose::SocketOps, HOOK, programs::hook(&layout, maps))
+            .map_err(refused("load the hook"))?;
+        let iterator = Purpose::Iterator(layout.iterator);
+        let [adopt, apply] =
+            [Walk::Adopt, Walk::Apply].map(|walk| load(iterator, WALK, programs::walk(&layout, maps, walk)));
+        let (adopt, apply) =
+            (adopt.map_err(refused("load the walk"))?, apply.map_err(refused("load the walk"))?);
+        let link = sys::link(apply.as_fd()).map_err(refused("make an iterator"))?;
+        // The coarse clock moves once a jiffy.
+        let jiffy = rustix::time::clock_getres(ClockId::MonotonicCoarse);
+        let bpf = Bpf {
+            tables,
+            group: group.1,
+            hook,
+            apply,
+            link,
+            lease: config.lease,
+            jiffy: Time::from_nanos(jiffy.tv_nsec as u64),
+            connections: config.connections,
+            place: group.0,
+            asked: HashMap::new(),
+            keys: vec![0; CHUNK],
+            records: vec![Raw::default(); CHUNK],
+            cookies: Vec::new(),
+            shares: Vec::new(),
+        };
+        bpf.renew().map_err(refused("renew the lease"))?;
+        // Whoever opens from here on calls the hook; whoever is open already is met by the walk.
+        sys::attach(bpf.hook.as_fd(), bpf.group.as_fd())
+            .map_err(refused("attach the hook to the control group"))?;
+        let adopted = sys::link(adopt.as_fd()).and_then(|link| in_each(|| sys::iterate(link.as_fd())));
+        adopted.and_then(|()| bpf.keep_only(config)).map_err(refused("find open connections"))?;
+        Ok(bpf)
+    }
+
+    /// What the programs have taken since the first [`Bpf::measure`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn cost(&self) -> io::Result<Cost> {
+        Ok(Cost { hook: sys::runs(self.hook.as_fd())?, walk: sys::runs(self.apply.as_fd())? })
+    }
+
+    /// While what this answers is held, the kernel measures what programs take (which costs a little itself).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn measure(&self) -> io::Result<OwnedFd> {
+        sys::measure()
+    }
+
+    /// Leaves every connection as its program had it, in every namespace, and takes the hook away. It is done when the value is dropped, too.
+    ///
+    /// # Errors
+    /// The system's: the lease will do it then.
+    pub fn release(&mut self) -> io::Result<()> {
+        self.tables.lease.set(0, 0)?;
+        in_each(|| sys::iterate(self.link.as_fd()))?;
+        match sys::detach(self.hook.as_fd(), self.group.as_fd()) {
+            // It has been done before.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn renew(&self) -> io::Result<()> {
+        self.tables.lease.set(0, now().saturating_add(self.lease.as_nanos()))
+    }
+
+    /// Forgets the connections outside the control group, which the walk has met too.
+    fn keep_only(&self, config: &Config) -> io::Result<()> {
+        let Some(group) = &config.group else { return Ok(()) };
+        let groups = groups_in(group);
+        let (mut keys, mut records, mut others) = (vec![0; CHUNK], vec![Raw::default(); CHUNK], Vec::new());
+        self.tables.seen.for_each(&mut keys, &mut records, |cookie, record: &Raw| {
+            others.extend((!groups.contains(&record.cgroup)).then_some(cookie));
+        })?;
+        others.into_iter().try_for_each(|cookie| self.tables.seen.remove(cookie))
+    }
+}
+
+impl Kernel for Bpf {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        // What is seen is of now, and what was settled last time is in force, though nobody may have had an acknowledgement.
+        sys::iterate(self.link.as_fd())?;
+        let (jiffy, asked) = (self.jiffy, &mut self.asked);
+        let each = |cookie, record: &Raw| {
+            if !record.is_open() {
+                return;
+            }
+            // A share that waits for the next round trip counts as set: the agent is to hear of what programs set, not of that.
+            let limit = match asked.get_mut(&cookie) {
+                Some(asked) => {
+                    asked.met = true;
+                    let own = std::mem::replace(&mut asked.own, record.own);
+                    if own == record.own { asked.rate } else { record.own }
+                }
+                None => record.own,
+            };
+            seen.push(record.read(cookie, jiffy, limit));
+        };
+        self.tables.seen.for_each(&mut self.keys, &mut self.records, each)?;
+        // A share that was said of a connection while it closed is nobody's any more.
+        let mut gone = self.asked.extract_if(|_, asked| !std::mem::take(&mut asked.met));
+        gone.try_for_each(|(cookie, _)| self.tables.shares.remove(cookie))
+    }
+
+    /// The kernel takes the rate in four bytes here: over 34.3 Gb/s it is that.
+    fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
+        let rate = rate.map_or(u64::MAX, |rate| (rate.bytes_per_sec() as u64).clamp(1, MOST));
+        let own = self
+            .asked
+            .get(&connection.cookie)
+            .map_or(connection.limit.unwrap_or(u64::MAX), |asked| asked.own);
+        self.asked.insert(connection.cookie, Asked { rate, own, met: true });
+        self.cookies.push(connection.cookie);
+        self.shares.push(rate);
+        Ok(())
+    }
+
+    /// In force it is after a round trip, or at the next tick.
+    fn settle(&mut self) -> io::Result<()> {
+        self.renew()?;
+        self.tables.shares.set_all(&self.cookies, &self.shares)?;
+        self.cookies.clear();
+        self.shares.clear();
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let (place, connections, lease) = (self.place.display(), self.connections, self.lease);
+        format!("eBPF on {place}: {connections} connections at most, 34.3 Gb/s each; a lease of {lease}")
+    }
+}
+
+impl Drop for Bpf {
+    fn drop(&mut self) {
+        // What can't be released now the lease releases.
+        let _ = self.release();
+    }
+}
+
+/// Takes away what a process that was killed has left on the control group, all its connections free again; answers how many hooks
+/// there were. One that is still at work loses its own.
+///
+/// # Errors
+/// The system's.
+pub fn clear(config: &Config) -> Result<usize, Unavailable> {
+    let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
+    let group = open_group(config)?;
+    clear_group(&layout, &group.1, true).map_err(refused("clear"))
+}
+
+/// Clears the hooks on a group whose lease is over; others too if they are `alive`.
+fn clear_group(layout: &Layout, group: &File, alive: bool) -> io::Result<usize> {
+    let mut hooks = 0;
+    for hook in sys::attached(group.as_fd())? {
+        if sys::program_name(hook.as_fd())? != HOOK {
+            continue;
+        }
+        let tables = Tables::of(&hook)?;
+        if !alive && tables.lease.get(0)?.is_some_and(|until| until > now()) {
+            let what =
+                "another `tollway shape` is at work on this control group: end it, or `tollway shape clear`";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        tables.lease.set(0, 0)?;
+        let code = programs::walk(layout, tables.raw(), Walk::Apply)?;
+        let apply = sys::load(Purpose::Iterator(layout.iterator), WALK, &code)?;
+        let link = sys::link(apply.as_fd())?;
+        in_each(|| sys::iterate(link.as_fd()))?;
+        sys::detach(hook.as_fd(), group.as_fd())?;
+        hooks += 1;
+    }
+    Ok(hooks)
+}
+
+/// The maps that the programs and we speak through.
+#[derive(Debug)]
+struct Tables {
+    lease: Map<u32, u64>,
+    seen: Map<u64, Raw>,
+    shares: Map<u64, u64>,
+}
+
+impl Tables {
+    fn new(connections: u32) -> io::Result<Tables> {
+        Ok(Tables {
+            lease: Map::new(Kind::Array, LEASE, 1)?,
+            seen: Map::new(Kind::Hash, SEEN, connections)?,
+            shares: Map::new(Kind::Hash, SHARES, connections)?,
+        })
+    }
+
+    /// Those of a hook that is there already.
+    fn of(hook: &OwnedFd) -> io::Result<Tables> {
+        let (mut lease, mut seen, mut shares) = (None, None, None);
+        for map in sys::maps_of(hook.as_fd())? {
+            match sys::map_name(map.as_fd())?.as_str() {
+                LEASE => lease = Map::from_descriptor(map),
+                SEEN => seen = Map::from_descriptor(map),
+                SHARES => shares = Map::from_descriptor(map),
+                _ => {}
+            }
+        }
+        let tables =
+            lease.zip(seen).zip(shares).map(|((lease, seen), shares)| Tables { lease, seen, shares });
+        tables.ok_or_else(|| {
+            io::Error::other("another version of `tollway` has left a hook: have that clear it")
+        })
+    }
+
+    fn raw(&self) -> Maps {
+        Maps { lease: self.lease.raw(), seen: self.seen.raw(), shares: self.shares.raw() }
+    }
+}
+
+fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
+    let path = config.group.clone().map_or_else(groups, Ok);
+    let opened = path.and_then(|path| Ok((File::open(&path)?, path))).map(|(file, path)| (path, file));
+    opened.map_err(refused("open the control group"))
+}
+
+/// The monotonic clock, which is also what programs read.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn refused(action: &'static str) -> impl FnOnce(io::Error) -> Unavailable {
+    move |source| Unavailable { action, source }
+}
+
+const HOOK: &str = "tollway_hook";
+const WALK: &str = "tollway_walk";
+const LEASE: &str = "tollway_lease";
+const SEEN: &str = "tollway_seen";
+const SHARES: &str = "tollway_shares";
+/// Records read in one system call.
+const CHUNK: usize = 2048;
+/// The highest rate in four bytes; all bits set is unlimited.
+const MOST: u64 = u32::MAX as u64 - 1;
+
+#[cfg(test)]
+mod tests;

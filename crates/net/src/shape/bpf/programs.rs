@@ -1,0 +1,280 @@
+//! The programs that run in the kernel.
+//!
+//! Both do the same for a socket, [`attend`]: write its record, and set its pacing rate to its share, or to what its program had once the lease
+//! is over.
+//! The *hook* does it when a connection opens and once a round trip, wherever the connection is; the *walk* for every open connection of
+//! a network namespace when it is asked to.
+
+use std::io;
+
+use super::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use super::asm::With::{Imm, Reg as Other};
+use super::asm::{Assembler, Instruction, Label, Op, Reg, When};
+use super::btf::{Btf, Field};
+use super::record::{self, OPEN, Raw, SOCKET};
+
+/// What the programs are built from: where the kernel has its fields.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    record: Vec<(Field, usize, u32)>,
+    /// What a socket's pacing is limited to now, which callbacks it has, and its state.
+    limit: Field,
+    callbacks: Field,
+    state: Field,
+    /// The socket option that sets callbacks; older kernels have none.
+    set_callbacks: i32,
+    /// The number of the iterator.
+    pub(crate) iterator: u32,
+}
+
+impl Layout {
+    /// That of the running kernel.
+    ///
+    /// # Errors
+    /// It lacks something, which the error names.
+    pub(crate) fn of_kernel() -> io::Result<Layout> {
+        let btf = Btf::of_kernel()?;
+        Ok(Layout {
+            record: record::fields(&btf)?,
+            limit: btf.field(SOCKET, "inet_conn.icsk_inet.sk.sk_max_pacing_rate")?,
+            callbacks: btf.field(SOCKET, "bpf_sock_ops_cb_flags")?,
+            state: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_state")?,
+            set_callbacks: btf.value("TCP_BPF_SOCK_OPS_CB_FLAGS")?,
+            iterator: btf.find(super::btf::FUNCTION, "bpf_iter_tcp")?,
+        })
+    }
+}
+
+/// The maps that programs use, by their descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maps {
+    /// One value: until when shares hold, by the monotonic clock.
+    pub(crate) lease: i32,
+    /// Records by cookie, from the kernel to us.
+    pub(crate) seen: i32,
+    /// Bytes a second by cookie, from us to the kernel.
+    pub(crate) shares: i32,
+}
+
+/// What a walk does beside attending to the connections that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walk {
+    /// It gets to know the others, and has them call the hook.
+    Adopt,
+    /// Nothing.
+    Apply,
+}
+
+/// The program for a control group.
+pub(crate) fn hook(layout: &Layout, maps: Maps) -> io::Result<Vec<Instruction>> {
+    let mut asm = Assembler::default();
+    let (opened, measured, closed, known, out) =
+        (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
+    asm.copy(R6, R1); // R6 = struct bpf_sock_ops, for good
+    asm.load(4, R9, R6, OP); // R9 = why we are called
+    asm.jump(When::Equal, R9, Imm(RTT), measured);
+    asm.jump(When::Equal, R9, Imm(ACTIVE_ESTABLISHED), opened);
+    asm.jump(When::Equal, R9, Imm(PASSIVE_ESTABLISHED), opened);
+    asm.jump(When::Equal, R9, Imm(STATE), closed);
+    asm.go(out);
+
+    asm.here(opened); // unless the lease is over, ask to be called again
+    asm.call(KTIME);
+    lease(&mut asm, maps, R1);
+    asm.jump(When::NoMore, R1, Other(R0), out);
+    asm.load(4, R2, R6, CALLBACKS); // beside whom else it has to call
+    asm.op(Op::Or, R2, WANTED);
+    asm.copy(R1, R6);
+    asm.call(SET_CALLBACKS);
+
+    asm.here(measured);
+    asm.load(8, R1, R6, SOCK); // R1 = the socket, if it is a whole one
+    asm.jump(When::Equal, R1, Imm(0), out);
+    asm.call(TO_TCP);
+    asm.jump(When::Equal, R0, Imm(0), out);
+    asm.copy(R7, R0); // R7 = struct tcp_sock, for good
+    asm.go(known);
+
+    asm.here(closed); // nobody's any more: forget it
+    asm.load(4, R1, R6, NEW_STATE);
+    asm.jump(When::NotEqual, R1, Imm(CLOSE), out);
+    cookie(&mut asm, R6);
+    for map in [maps.seen, maps.shares] {
+        asm.map(R1, map);
+        asm.frame(R2, KEY);
+        asm.call(MAP_DELETE);
+    }
+    asm.go(out);
+
+    asm.here(known);
+    cookie(&mut asm, R6);
+    attend(&mut asm, layout, maps, true, R6, out);
+    asm.here(out);
+    asm.exit(1);
+    asm.finish()
+}
+
+/// The program for an iterator over TCP sockets.
+pub(crate) fn walk(layout: &Layout, maps: Maps, walk: Walk) -> io::Result<Vec<Instruction>> {
+    let mut asm = Assembler::default();
+    let (open, out) = (asm.label(), asm.label());
+    asm.load(8, R1, R1, ITERATED); // R1 = struct sock_common; none at the end
+    asm.jump(When::Equal, R1, Imm(0), out);
+    asm.call(TO_TCP); // none where a connection is only half there
+    asm.jump(When::Equal, R0, Imm(0), out);
+    asm.copy(R7, R0); // R7 = struct tcp_sock, for good
+    if walk == Walk::Adopt {
+        field(&mut asm, &layout.state, R1);
+        for state in OPEN {
+            asm.jump(When::Equal, R1, Imm(state), open);
+        }
+        asm.go(out); // nothing is sent in other states
+        asm.here(open);
+        field(&mut asm, &layout.callbacks, R1); // beside whom else it has to call
+        asm.op(Op::Or, R1, WANTED);
+        option(&mut asm, R7, libc::IPPROTO_TCP, layout.set_callbacks, R1);
+    }
+    cookie(&mut asm, R7);
+    attend(&mut asm, layout, maps, walk == Walk::Adopt, R7, out);
+    asm.here(out);
+    asm.exit(0);
+    asm.finish()
+}
+
+/// Writes the record of the socket `R7` whose cookie is in the frame, if it has one or gets one, and sets its pacing if it has a share.
+/// `target` is whom options are set on.
+fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target: Reg, out: Label) {
+    let (record, ours, valid, narrow) = (asm.label(), asm.label(), asm.label(), asm.label());
+    lookup(asm, maps.seen);
+    asm.jump(When::NotEqual, R0, Imm(0), record);
+    if insert {
+        for word in 1..=BLANK / 8 {
+            asm.store_value(8, R10, -OPTION - 8 * word, 0);
+        }
+        field(asm, &layout.limit, R1); // what it is before us is its program's
+        for at in [OWN, APPLIED] {
+            asm.store(8, R10, -OPTION - BLANK + at, R1);
+        }
+        asm.map(R1, maps.seen);
+        asm.frame(R2, KEY);
+        asm.frame(R3, OPTION + BLANK);
+        asm.set(R4, 0);
+        asm.call(MAP_UPDATE);
+        lookup(asm, maps.seen);
+        asm.jump(When::NotEqual, R0, Imm(0), record);
+    }
+    asm.go(out); // there is no room for more, or nobody asked for it
+
+    asm.here(record);
+    asm.copy(R8, R0); // R8 = its record, for good
+    for (from, at, bytes) in &layout.record {
+        field(asm, from, R1);
+        asm.store(*bytes, R8, *at as i16, R1);
+    }
+    asm.call(JIFFIES);
+    asm.store(8, R8, std::mem::offset_of!(Raw, jiffies) as i16, R0);
+    field(asm, &layout.limit, R9); // R9 = what it may be paced to
+    asm.load(8, R1, R8, APPLIED);
+    asm.jump(When::Equal, R1, Other(R9), ours);
+    asm.store(8, R8, OWN, R9); // its program has set that
+    asm.store(8, R8, APPLIED, R9);
+
+    asm.here(ours);
+    lookup(asm, maps.shares);
+    asm.jump(When::Equal, R0, Imm(0), out);
+    asm.load(8, R9, R0, 0); // R9 = its share
+    asm.call(KTIME);
+    lease(asm, maps, R1);
+    asm.jump(When::NoMore, R0, Other(R1), valid);
+    asm.load(8, R9, R8, OWN); // the lease is over: as its program had it
+    asm.here(valid);
+    asm.load(8, R1, R8, APPLIED);
+    asm.jump(When::Equal, R1, Other(R9), out); // it is what it should be
+    asm.copy(R1, R9);
+    asm.op(Op::ShiftRight, R1, 32);
+    asm.jump(When::Equal, R1, Imm(0), narrow);
+    asm.set(R9, -1); // more than four bytes hold, all bits set: unlimited
+    asm.here(narrow);
+    asm.store(8, R8, APPLIED, R9);
+    option(asm, target, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, R9);
+}
+
+/// Stores the cookie of whom `of` is in the frame.
+fn cookie(asm: &mut Assembler, of: Reg) {
+    asm.copy(R1, of);
+    asm.call(GET_COOKIE);
+    asm.store(8, R10, -KEY, R0);
+}
+
+/// `R0 = &map[cookie]`
+fn lookup(asm: &mut Assembler, map: i32) {
+    asm.map(R1, map);
+    asm.frame(R2, KEY);
+    asm.call(MAP_LOOKUP);
+}
+
+/// `to` = when the lease is over.
+fn lease(asm: &mut Assembler, maps: Maps, to: Reg) {
+    asm.value_of(to, maps.lease);
+    asm.load(8, to, to, 0);
+}
+
+/// `to` = the field of the socket `R7`.
+fn field(asm: &mut Assembler, field: &Field, to: Reg) {
+    let mut from = R7;
+    for step in &field.steps {
+        asm.load(step.bytes, to, from, step.offset);
+        from = to;
+    }
+    if let Some((first, count)) = field.bits {
+        asm.op(Op::ShiftRight, to, first as i32);
+        asm.op(Op::And, to, (1 << count) - 1);
+    }
+}
+
+/// Sets a socket option of four bytes to what is in `value`.
+fn option(asm: &mut Assembler, target: Reg, level: i32, name: i32, value: Reg) {
+    asm.store(4, R10, -OPTION, value);
+    asm.copy(R1, target);
+    asm.set(R2, level);
+    asm.set(R3, name);
+    asm.frame(R4, OPTION);
+    asm.set(R5, 4);
+    asm.call(SET_OPTION);
+}
+
+// The frame, in bytes below its top: the cookie, an option's value, and below that a new record.
+const KEY: i16 = 8;
+const OPTION: i16 = 16;
+const BLANK: i16 = size_of::<Raw>() as i16;
+const OWN: i16 = std::mem::offset_of!(Raw, own) as i16;
+const APPLIED: i16 = std::mem::offset_of!(Raw, applied) as i16;
+const _: () = assert!(OPTION + BLANK <= 512 && BLANK % 8 == 0, "a frame has 512 bytes");
+
+// Helpers, by their number in `linux/bpf.h`.
+const MAP_LOOKUP: i32 = 1;
+const MAP_UPDATE: i32 = 2;
+const MAP_DELETE: i32 = 3;
+const KTIME: i32 = 5;
+const GET_COOKIE: i32 = 46;
+const SET_OPTION: i32 = 49;
+const SET_CALLBACKS: i32 = 59;
+const JIFFIES: i32 = 118;
+const TO_TCP: i32 = 137;
+
+// `struct bpf_sock_ops`: op, args[1], bpf_sock_ops_cb_flags, sk; and `struct bpf_iter__tcp`: sk_common.
+const OP: i16 = 0;
+const NEW_STATE: i16 = 8;
+const CALLBACKS: i16 = 84;
+const SOCK: i16 = 184;
+const ITERATED: i16 = 8;
+
+// Why a hook is called, and what it may ask for: BPF_SOCK_OPS_STATE_CB_FLAG and BPF_SOCK_OPS_RTT_CB_FLAG.
+const ACTIVE_ESTABLISHED: i32 = 4;
+const PASSIVE_ESTABLISHED: i32 = 5;
+const STATE: i32 = 10;
+const RTT: i32 = 12;
+const WANTED: i32 = 1 << 2 | 1 << 3;
+
+// A state of TCP, `net/tcp_states.h`.
+const CLOSE: i32 = 7;

@@ -1,0 +1,152 @@
+//! What is said to etcd and heard from it: JSON, keys and values in base 64, numbers as text.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::Keys;
+
+/// All keys that begin with `prefix`.
+pub(super) fn range(prefix: &str) -> String {
+    json!({ "key": encode(prefix), "range_end": encode_end(prefix) }).to_string()
+}
+
+/// What happens to them from a revision on.
+pub(super) fn watch(prefix: &str, revision: u64) -> String {
+    let range = json!({ "key": encode(prefix), "range_end": encode_end(prefix), "start_revision": revision.to_string() });
+    json!({ "create_request": range }).to_string()
+}
+
+/// The revision that an answer is of, and what is there.
+pub(super) fn read_range(text: &str) -> Option<(u64, Keys)> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    let revision = number(&answer["header"]["revision"])?;
+    let empty = Vec::new();
+    let rows = answer["kvs"].as_array().unwrap_or(&empty);
+    Some((
+        revision,
+        rows.iter()
+            .map(|row| Some((text_of(&row["key"])?, bytes_of(&row["value"]))))
+            .collect::<Option<_>>()?,
+    ))
+}
+
+/// What a watch says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// So many keys have changed, all at once, or none.
+    Changed(u64),
+    /// What was asked for is not there any more: revisions are forgotten after a while (compaction).
+    Forgotten,
+    /// It ends.
+    Ended(String),
+}
+
+/// Reads a line of a watch, and does to `keys` what it says.
+pub(super) fn read_watch(line: &str, keys: &mut Keys) -> Option<Said> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    if let Some(error) = line.get("error") {
+        let message = error["message"].as_str().or(error.as_str()).unwrap_or("no reason given");
+        return Some(Said::Ended(message.to_owned()));
+    }
+    let result = &line["result"];
+    if number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
+        return Some(Said::Forgotten);
+    }
+    if result["canceled"] == true {
+        return Some(Said::Ended(
+            result["cancel_reason"].as_str().unwrap_or("the watch was cancelled").to_owned(),
+        ));
+    }
+    let empty = Vec::new();
+    let events = result["events"].as_array().unwrap_or(&empty);
+    for event in events {
+        let key = text_of(&event["kv"]["key"])?;
+        match event["type"].as_str() {
+            Some("DELETE") => drop(keys.remove(&key)),
+            _ => drop(keys.insert(key, bytes_of(&event["kv"]["value"]))),
+        }
+    }
+    let revision = number(&result["header"]["revision"])?;
+    Some(Said::Changed(if events.is_empty() { 0 } else { revision }))
+}
+
+/// Numbers of 64 bits are text in JSON's mapping; what is zero is left out.
+fn number(value: &Value) -> Option<u64> {
+    value.as_str().map_or_else(|| value.as_u64(), |text| text.parse().ok())
+}
+
+fn bytes_of(value: &Value) -> Vec<u8> {
+    value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default()
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    String::from_utf8(bytes_of(value)).ok()
+}
+
+fn encode(text: &str) -> String {
+    STANDARD.encode(text)
+}
+
+/// The first key that does not begin so: the last byte is one more. UTF-8 has none that could not be.
+fn encode_end(prefix: &str) -> String {
+    let mut end = prefix.as_bytes().to_vec();
+    match end.last_mut() {
+        Some(last) => *last += 1,
+        // All keys there are.
+        None => end.push(0),
+    }
+    STANDARD.encode(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys(rows: &[(&str, &str)]) -> Keys {
+        rows.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn a_range_is_all_keys_with_the_prefix() {
+        let said: Value = serde_json::from_str(&range("/tollway")).unwrap();
+        assert_eq!(
+            (text_of(&said["key"]).unwrap(), text_of(&said["range_end"]).unwrap()),
+            ("/tollway".into(), "/tollwaz".into())
+        );
+        let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"L2E=","value":"eA==","mod_revision":"5"},{"key":"L2I="}],"count":"2"}"#;
+        assert_eq!(read_range(answer), Some((7, keys(&[("/a", "x"), ("/b", "")]))));
+        assert_eq!(read_range(r#"{"header":{"revision":"1"}}"#), Some((1, Keys::new())));
+        assert_eq!(read_range("{}"), None);
+    }
+
+    #[test]
+    fn a_watch_changes_what_it_says() {
+        let mut held = keys(&[("/a", "x"), ("/b", "y")]);
+        let created = r#"{"result":{"header":{"revision":"7"},"created":true}}"#;
+        assert_eq!(read_watch(created, &mut held), Some(Said::Changed(0)));
+        let line = r#"{"result":{"header":{"revision":"8"},"events":[{"kv":{"key":"L2E=","value":"eg=="}},{"type":"DELETE","kv":{"key":"L2I="}}]}}"#;
+        assert_eq!(read_watch(line, &mut held), Some(Said::Changed(8)));
+        assert_eq!(held, keys(&[("/a", "z")]));
+        let forgotten =
+            r#"{"result":{"header":{"revision":"9"},"created":true,"canceled":true,"compact_revision":"8"}}"#;
+        assert_eq!(read_watch(forgotten, &mut held), Some(Said::Forgotten));
+        let ended = r#"{"error":{"grpc_code":14,"message":"etcdserver: no leader"}}"#;
+        assert_eq!(read_watch(ended, &mut held), Some(Said::Ended("etcdserver: no leader".into())));
+    }
+
+    proptest! {
+        #[test]
+        fn anything_can_be_heard(text in ".{0,200}", at in 0usize..120, with in any::<char>()) {
+            let mut held = Keys::new();
+            let _ = (read_range(&text), read_watch(&text, &mut held));
+            let mut line: Vec<char> = r#"{"result":{"header":{"revision":"8"},"events":[{"type":"PUT","kv":{"key":"L2E=","value":"eg=="}}]}}"#.chars().collect();
+            let at = at % line.len();
+            line[at] = with;
+            let line: String = line.into_iter().collect();
+            let _ = (read_range(&line), read_watch(&line, &mut held));
+        }
+    }
+}

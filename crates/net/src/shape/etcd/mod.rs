@@ -1,0 +1,236 @@
+//! Keys of an etcd store, watched: what is there, and what becomes of it, without ever waiting for it.
+//!
+//! A thread of its own reads all keys under a prefix at one revision, then watches from the next one on, through etcd's gateway for JSON. When
+//! the store is away, or has forgotten the revision (compaction), it begins again: nothing is missed, though steps between may be.
+//! It asks for nothing but to read.
+
+mod message;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use message::Said;
+
+/// Keys and their values.
+pub type Keys = BTreeMap<String, Vec<u8>>;
+
+/// What a store has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// What is there now, at that revision. It may be what was there before.
+    Keys(u64, Keys),
+    /// It can't be reached, and why; it is tried again.
+    Away(String),
+}
+
+/// A store that is watched.
+#[derive(Debug)]
+pub struct Store {
+    address: Address,
+    events: Receiver<Event>,
+}
+
+/// Where a store is: `etcd://HOST:PORT,HOST:PORT/PREFIX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Members of the cluster, each with its port.
+    pub members: Vec<String>,
+    /// What keys begin with.
+    pub prefix: String,
+}
+
+impl Address {
+    /// Reads an address; a member's port is 2379 if it has none.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Address, String> {
+        let right = "write it like `etcd://127.0.0.1:2379/tollway`";
+        let rest =
+            text.strip_prefix("etcd://").ok_or_else(|| format!("`{text}` is no address of etcd: {right}"))?;
+        let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if prefix.trim_matches('/').is_empty() {
+            return Err(format!("`{text}` has no prefix, and the whole store can't be meant: {right}"));
+        }
+        let member = |member: &str| {
+            let named = !member.is_empty()
+                && !member.starts_with(':')
+                && !member.contains(|c: char| c.is_whitespace() || "@/?#".contains(c));
+            // An address of IPv6 stands in brackets.
+            let port = member.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+            match port {
+                _ if !named => Err(format!("`{member}` in `{text}` is no host: {right}")),
+                None => Ok(format!("{member}:2379")),
+                Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(member.to_owned()),
+                Some((_, port)) => Err(format!("`{port}` in `{text}` is no port: {right}")),
+            }
+        };
+        let members = members.split(',').map(member).collect::<Result<_, _>>()?;
+        Ok(Address { members, prefix: format!("/{}", prefix.trim_matches('/')) })
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "etcd://{}{}", self.members.join(","), self.prefix)
+    }
+}
+
+impl Store {
+    /// Begins to watch a store, whether it is there or not.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn open(address: Address) -> io::Result<Store> {
+        Store::open_with(address, PATIENCE)
+    }
+
+    fn open_with(address: Address, patience: Duration) -> io::Result<Store> {
+        // What nobody has taken yet is waited for: the thread holds no more than it has read.
+        let (sender, events) = sync_channel(4);
+        let watcher = Watcher { address: address.clone(), sender, agent: agent(patience) };
+        std::thread::Builder::new().name("tollway-etcd".into()).spawn(move || watcher.run())?;
+        Ok(Store { address, events })
+    }
+
+    /// The next thing it has to say; never waits.
+    pub fn poll(&self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    /// Waits for something new for at most so long.
+    pub fn wait(&self, most: Duration) -> Option<Event> {
+        self.events.recv_timeout(most).ok()
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+/// The thread's.
+struct Watcher {
+    address: Address,
+    sender: SyncSender<Event>,
+    agent: ureq::Agent,
+}
+
+/// Why a round is over.
+enum Over {
+    /// It is to be begun again at once.
+    Again,
+    /// The store did not answer, or badly.
+    Away(String),
+    /// Nobody listens any more.
+    Done,
+}
+
+impl Watcher {
+    fn run(self) {
+        let (mut pause, mut next) = (SHORTEST, 0);
+        loop {
+            let member = &self.address.members[next % self.address.members.len()];
+            let mut heard = false;
+            match self.round(member, &mut heard) {
+                Over::Again => pause = SHORTEST,
+                Over::Done => return,
+                Over::Away(why) => {
+                    if self.sender.send(Event::Away(format!("{member}: {why}"))).is_err() {
+                        return;
+                    }
+                    next += 1;
+                    // Who has answered just now may be back soon.
+                    pause = if heard { SHORTEST } else { (pause * 2).min(LONGEST) };
+                    std::thread::sleep(pause);
+                }
+            }
+        }
+    }
+
+    /// Reads all there is, then what changes, until something ends it.
+    fn round(&self, member: &str, heard: &mut bool) -> Over {
+        let prefix = &self.address.prefix;
+        let read = self.ask(member, "kv/range", &message::range(prefix)).and_then(|answer| {
+            let mut text = String::new();
+            answer.take(MOST).read_to_string(&mut text)?;
+            message::read_range(&text).ok_or_else(|| io::Error::other("an answer that etcd does not give"))
+        });
+        let (revision, mut keys) = match read {
+            Ok(read) => read,
+            Err(error) => return Over::Away(error.to_string()),
+        };
+        *heard = true;
+        if self.tell(revision, &keys).is_err() {
+            return Over::Done;
+        }
+        let watched = self.ask(member, "watch", &message::watch(prefix, revision + 1));
+        let mut lines = match watched {
+            Ok(answer) => BufReader::new(answer),
+            Err(error) => return Over::Away(error.to_string()),
+        };
+        let mut line = String::new();
+        loop {
+            line.clear();
+            match (&mut lines).take(MOST).read_line(&mut line) {
+                Ok(0) => return Over::Away("it has ended the watch".into()),
+                Ok(_) => {}
+                // Who is asked again from time to time can't be gone unnoticed.
+                Err(error) if is_timeout(&error) => return Over::Again,
+                Err(error) => return Over::Away(error.to_string()),
+            }
+            let told = match message::read_watch(&line, &mut keys) {
+                Some(Said::Changed(0)) => Ok(()),
+                Some(Said::Changed(revision)) => self.tell(revision, &keys),
+                Some(Said::Forgotten) => return Over::Again,
+                Some(Said::Ended(why)) => return Over::Away(why),
+                None => return Over::Away("a message that etcd does not send".into()),
+            };
+            if told.is_err() {
+                return Over::Done;
+            }
+        }
+    }
+
+    fn tell(&self, revision: u64, keys: &Keys) -> Result<(), ()> {
+        let prefix = &self.address.prefix;
+        // `/a` is a beginning of `/ab` too.
+        let below =
+            |key: &str| key.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let ours = keys.iter().filter(|(key, _)| below(key)).map(|(key, value)| (key.clone(), value.clone()));
+        self.sender.send(Event::Keys(revision, ours.collect())).map_err(drop)
+    }
+
+    fn ask(&self, member: &str, what: &str, body: &str) -> io::Result<impl Read + use<>> {
+        let request = self.agent.post(format!("http://{member}/v3/{what}"));
+        let answer = request.send(body).map_err(ureq::Error::into_io)?;
+        Ok(answer.into_body().into_reader())
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
+}
+
+/// How it is asked; one that says nothing for so long is asked again.
+fn agent(patience: Duration) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .timeout_connect(Some(Duration::from_secs(3)))
+        .timeout_recv_response(Some(Duration::from_secs(5)))
+        .timeout_recv_body(Some(patience))
+        // A store is not on the other side of somebody's proxy.
+        .proxy(None);
+    config.build().into()
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between tries, at least and at most.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(5);
+/// Bytes of an answer: etcd itself takes no request over 1.5 MB, and policies are far smaller.
+const MOST: u64 = 16 << 20;
