@@ -35,10 +35,27 @@ impl Reach {
 /// # Errors
 /// The kernel refuses, which it has no reason to.
 pub fn give_up_rights() -> io::Result<()> {
+    keep_only(NEEDED)
+}
+
+/// The same where eBPF paces: kept are `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`, and `CAP_SYS_ADMIN`, which the programs of an agent that was
+/// killed, and other namespaces, can't be reached without.
+///
+/// # Errors
+/// The kernel refuses, which it has no reason to.
+pub fn give_up_rights_but_bpf() -> io::Result<()> {
+    keep_only(NEEDED_BY_BPF)
+}
+
+fn keep_only(needed: CapabilitySet) -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
-    let kept = sets.permitted & NEEDED;
+    let kept = sets.permitted & needed;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
+const NEEDED_BY_BPF: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::SYS_ADMIN);
 const NEEDED: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
