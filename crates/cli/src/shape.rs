@@ -9,10 +9,10 @@ use tollway_law::Time;
 use tollway_report::shape::Standing;
 use tollway_scenario::shape::{
     self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, News, Policies, PolicyError, Reach, Regime,
-    Signals, SockDiag, Source, Then, Turn,
+    Signals, SockDiag, Source, Then, Turn, bpf,
 };
 
-use crate::args::{Shape, ShapeCommand};
+use crate::args::{Backend, Shape, ShapeCommand};
 use crate::fail::Failure;
 use crate::terminal;
 
@@ -22,11 +22,21 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
         Some(ShapeCommand::Status { json, socket }) => status(*json, socket.as_deref()),
         Some(ShapeCommand::Check { file }) => check(file),
         Some(ShapeCommand::Clear) => {
+            // What programs in the kernel set first: it comes back for connections that call them.
+            for everywhere in [true, false] {
+                let _ = bpf::clear(&bpf::Config { everywhere, ..bpf::Config::default() });
+            }
             let freed = shape::clear().map_err(refused)?;
             terminal::say(format_args!("{freed} connections are free again\n"));
             Ok(ExitCode::SUCCESS)
         }
-        Some(ShapeCommand::Guard) => {
+        Some(ShapeCommand::Guard { bpf: true, everywhere }) => {
+            let config = bpf::Config { everywhere: *everywhere, ..bpf::Config::default() };
+            Guardian::wait(io::stdin(), shape::give_up_rights_but_bpf).map_err(refused)?;
+            bpf::clear(&config).map_err(no_bpf)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(ShapeCommand::Guard { .. }) => {
             Guardian::keep(io::stdin()).map_err(refused)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -39,10 +49,10 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let tick = args.tick.as_deref().map(tick).transpose()?;
     // Before any thread is started, as is what follows.
     let signals = Signals::hold();
-    let (source, policies) = FileSource::open(&path)?;
-    let regime = with_tick(policies, tick);
+    let opened = if is_store(&path) { None } else { Some(open(&path)?) };
     if args.dry_run {
-        return dry_run(args, regime, &source, &signals);
+        let (source, policies) = opened.map_or_else(|| open(&path), Ok)?;
+        return dry_run(args, with_tick(policies, tick), &*source, &signals);
     }
     let socket = args.socket.clone().unwrap_or_else(shape::default_path);
     let control = Control::open(&socket).map_err(|error| match error.kind() {
@@ -57,13 +67,10 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
             socket.display()
         )),
     })?;
-    let itself = std::env::current_exe().map_err(refused)?;
-    let guardian = Guardian::start(&[itself.into(), "shape".into(), "guard".into()]).map_err(refused)?;
-    say_reach(Reach::find());
-    shape::settle_in().map_err(refused)?;
-    let kernel = SockDiag::new().map_err(refused)?.guarded(guardian);
-
-    let mut agent = Agent::new(Time::ZERO, kernel, regime);
+    let (kernel, _guardian) = kernel(args)?;
+    // A store is watched by a thread, which is to have no more rights than this one has left.
+    let (source, policies) = opened.map_or_else(|| open(&path), Ok)?;
+    let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
     let mut keeper = Keeper { source, tick, trouble: None };
     let mut audience = Audience::open(args)?;
     if !args.json && !args.watch {
@@ -86,9 +93,63 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What sees and paces connections, and who frees them when we can't; all rights that neither needs are given up.
+fn kernel(args: &Shape) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
+    let guard = |more: &[&str]| {
+        let itself = std::env::current_exe()?;
+        let words = ["shape", "guard"].iter().chain(more).map(Into::into);
+        Guardian::start(&std::iter::once(itself.into()).chain(words).collect::<Vec<_>>())
+    };
+    let config = bpf::Config { everywhere: args.everywhere, ..bpf::Config::default() };
+    match (args.backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {
+        Some(Ok(kernel)) => {
+            let everywhere = args.everywhere.then_some("--everywhere");
+            let guardian = guard(&["--bpf"].into_iter().chain(everywhere).collect::<Vec<_>>());
+            let guardian = guardian.map_err(refused)?;
+            shape::settle_in(shape::give_up_rights_but_bpf).map_err(refused)?;
+            return Ok((Box::new(kernel), Some(guardian)));
+        }
+        Some(Err(error)) if args.backend == Backend::Bpf => return Err(no_bpf(error)),
+        Some(Err(error)) => eprintln!("note: {error}; inet_diag is used instead"),
+        None => {}
+    }
+    if args.everywhere {
+        return Err(Failure::input(miette!(
+            help = "choose `--backend bpf`, or leave out `--everywhere`",
+            "inet_diag sees the connections of this network namespace only"
+        )));
+    }
+    let guardian = guard(&[]).map_err(refused)?;
+    say_reach(Reach::find());
+    shape::settle_in(shape::give_up_rights).map_err(refused)?;
+    Ok((Box::new(SockDiag::new().map_err(refused)?.guarded(guardian)), None))
+}
+
+fn is_store(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.starts_with("etcd://"))
+}
+
+/// Reads policies from a file, or from a store, and watches either.
+fn open(path: &Path) -> Result<(Box<dyn Source>, Policies), Failure> {
+    if !is_store(path) {
+        let (source, policies) = FileSource::open(path)?;
+        return Ok((Box::new(source), policies));
+    }
+    #[cfg(feature = "etcd")]
+    {
+        let (source, policies) = shape::EtcdSource::open(path.to_str().unwrap_or_default())?;
+        Ok((Box::new(source), policies))
+    }
+    #[cfg(not(feature = "etcd"))]
+    Err(Failure::input(miette!(
+        help = "build it with `--features etcd`, or give a file",
+        "this build of tollway has no policies from a store"
+    )))
+}
+
 /// Keeps an agent's policies what their source says.
 struct Keeper {
-    source: FileSource,
+    source: Box<dyn Source>,
     tick: Option<Time>,
     trouble: Option<String>,
 }
@@ -226,7 +287,7 @@ impl Audience {
 fn dry_run(
     args: &Shape,
     regime: Regime,
-    source: &FileSource,
+    source: &dyn Source,
     signals: &Signals,
 ) -> Result<ExitCode, Failure> {
     say_reach(Reach::find());
@@ -338,6 +399,13 @@ fn refused(error: io::Error) -> Failure {
     Failure::run(miette!(
         help = "the kernel needs `inet_diag` for TCP (CONFIG_INET_TCP_DIAG), Linux 5.6 or later",
         "cannot see or pace this machine's connections: {error}"
+    ))
+}
+
+fn no_bpf(error: bpf::Unavailable) -> Failure {
+    Failure::run(miette!(
+        help = "run it as root on Linux 6.12 or later with BTF and cgroup2, or leave out `--backend bpf`",
+        "{error}"
     ))
 }
 

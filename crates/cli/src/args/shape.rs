@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 const SHAPE_EXAMPLES: &str = "\
 Examples:
@@ -23,12 +23,16 @@ Examples:
       is watched: what is right is in force within two ticks, what is wrong is said and changes nothing.
   tollway shape --policy policies.toml --json | jq '.tenants[].sends_mbps'
       An object a second, each on a line.
+  tollway shape --policy etcd://10.0.0.1:2379/tollway
+      Policies of a store that all hosts read, each what is meant for it; needs a build with the feature `etcd`.
+  tollway shape --policy policies.toml --backend bpf --everywhere
+      By programs in the kernel, containers' connections too.
   tollway shape status
       How the agent of this user that runs now stands.
   tollway shape clear
       After the worst: makes every connection free that has a limit.
 
-As root (or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH) it paces every program's connections; all other rights are given
+As root (or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; eBPF: CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN) it paces every program's connections; all other rights are given
 up at the start. Without, those of your own processes. Which keys policies have: docs/src/policy-reference.md. More:
 docs/src/shape.md.
 
@@ -43,9 +47,15 @@ Exit status: 0 all went well; 1 the kernel refused; 2 the policies or an option 
 pub(crate) struct Shape {
     #[command(subcommand)]
     pub(crate) command: Option<ShapeCommand>,
-    /// The policies: a TOML file, which is watched.
+    /// The policies: a TOML file, or a store as `etcd://HOST:PORT/PREFIX`; either is watched.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) policy: Option<PathBuf>,
+    /// How to see and pace connections.
+    #[arg(long, value_enum, default_value_t = Backend::InetDiag)]
+    pub(crate) backend: Backend,
+    /// Connections of every network namespace, such as containers', and not only of this one; with eBPF.
+    #[arg(long)]
+    pub(crate) everywhere: bool,
     /// Look this often instead of as the policies say: `15ms`.
     #[arg(long, value_name = "TIME")]
     pub(crate) tick: Option<String>,
@@ -64,6 +74,16 @@ pub(crate) struct Shape {
     /// Where the agent can be asked how it stands, instead of in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// Ask for connections, and borrow their sockets.
+    InetDiag,
+    /// Programs in the kernel; Linux 6.12 or later.
+    Bpf,
+    /// eBPF, or inet_diag where that can't be had.
+    Auto,
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,5 +106,12 @@ pub(crate) enum ShapeCommand {
     Clear,
     /// Wait for the agent's end, then free what it has paced.
     #[command(hide = true)]
-    Guard,
+    Guard {
+        /// What programs in the kernel have paced.
+        #[arg(long)]
+        bpf: bool,
+        /// In every network namespace.
+        #[arg(long)]
+        everywhere: bool,
+    },
 }

@@ -59,6 +59,18 @@ impl Guardian {
         paced.iter().try_for_each(|(&cookie, &own)| self.tell(cookie, Some(own)))
     }
 
+    /// Waits on `input` for the agent's end, for one whose connections somebody else knows; `rights` gives up what isn't needed then.
+    /// To be called before the first thread is started.
+    ///
+    /// # Errors
+    /// The kernel keeps the rights.
+    pub fn wait(mut input: impl Read, rights: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _signals = Signals::hold();
+        rights()?;
+        // Nothing is written there; it ends.
+        io::copy(&mut input, &mut io::sink()).map(drop)
+    }
+
     /// Waits on `input` for the agent's end, then frees what it has paced; answers how many. To be called before the first thread is started.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
 pub use control::{Control, ask, default_path};
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear};
-pub use rights::{Reach, settle_in};
+pub use rights::{Reach, give_up_rights, give_up_rights_but_bpf, settle_in};
 pub use run::{Then, Turn, run};
 
 /// A way to see this machine's TCP connections and to say how fast they may send.
@@ -69,6 +69,24 @@ pub trait Kernel {
 
     /// A line on what it is and what it can't do, for people.
     fn describe(&self) -> String;
+}
+
+impl<K: Kernel + ?Sized> Kernel for Box<K> {
+    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        (**self).connections(seen)
+    }
+
+    fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
+        (**self).pace(connection, rate)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        (**self).settle()
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
 }
 
 /// A kernel that is only looked at.

@@ -211,6 +211,12 @@ fn fingerprint(text: &str) -> u32 {
 pub struct PolicyError(ScenarioError);
 
 impl PolicyError {
+    /// What messages call `name` can't be read.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn unreadable(name: &str, error: std::io::Error) -> PolicyError {
+        PolicyError(ScenarioError::Unreadable { path: name.into(), error })
+    }
+
     /// The mistakes, each with its place.
     pub fn mistakes(&self) -> &[Mistake] {
         self.0.mistakes()

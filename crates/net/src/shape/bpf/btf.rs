@@ -95,11 +95,8 @@ impl Btf {
                 (at, narrow) = (member.kind, member.bits);
                 if let Some(element) = element {
                     at = self.element(at).ok_or_else(|| missing(name))?;
-                    let size = self.size(at).ok_or_else(broken)?;
-                    bits = element
-                        .checked_mul(8 * size)
-                        .and_then(|more| bits.checked_add(more))
-                        .ok_or_else(broken)?;
+                    let before = self.size(at).and_then(|size| size.checked_mul(8)?.checked_mul(element));
+                    bits = before.and_then(|before| bits.checked_add(before)).ok_or_else(broken)?;
                 }
             }
         }

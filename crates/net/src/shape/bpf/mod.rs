@@ -40,8 +40,10 @@ use sys::{Kind, Map, Purpose};
 /// What to act on, and for how long without being asked again.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The folder of the control group whose connections are meant, in whatever namespace they are; none is all.
+    /// The folder of the control group whose connections are meant; none is all.
     pub group: Option<PathBuf>,
+    /// Connections of every network namespace are meant, such as containers', and not only of the one that we are in.
+    pub everywhere: bool,
     /// So long after the last [`Kernel::settle`] every connection is free again.
     pub lease: Time,
     /// Connections at most; more are neither seen nor paced.
@@ -50,7 +52,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { group: None, lease: Time::from_secs(1), connections: 1 << 15 }
+        Config { group: None, everywhere: false, lease: Time::from_secs(1), connections: 1 << 15 }
     }
 }
 
@@ -71,6 +73,8 @@ pub struct Bpf {
     apply: OwnedFd,
     link: OwnedFd,
     lease: Time,
+    /// The cookie of the network namespace that is meant; zero is all.
+    namespace: u64,
     jiffy: Time,
     connections: u32,
     place: PathBuf,
@@ -108,7 +112,9 @@ impl Bpf {
     pub fn start(config: &Config) -> Result<Bpf, Unavailable> {
         let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
         let group = open_group(config)?;
-        clear_group(&layout, &group.1, false).map_err(refused("take over from another `tollway shape`"))?;
+        let namespace = scope(config).map_err(refused("name the network namespace"))?;
+        clear_group(&layout, &group.1, namespace, false)
+            .map_err(refused("take over from another `tollway shape`"))?;
         let tables = Tables::new(config.connections).map_err(refused("make maps"))?;
         let maps = tables.raw();
         let load = |purpose, name, code: io::Result<Vec<asm::Instruction>>| {
@@ -131,6 +137,7 @@ impl Bpf {
             apply,
             link,
             lease: config.lease,
+            namespace,
             jiffy: Time::from_nanos(jiffy.tv_nsec as u64),
             connections: config.connections,
             place: group.0,
@@ -144,7 +151,7 @@ impl Bpf {
         // Whoever opens from here on calls the hook; whoever is open already is met by the walk.
         sys::attach(bpf.hook.as_fd(), bpf.group.as_fd())
             .map_err(refused("attach the hook to the control group"))?;
-        let adopted = sys::link(adopt.as_fd()).and_then(|link| in_each(|| sys::iterate(link.as_fd())));
+        let adopted = sys::link(adopt.as_fd()).and_then(|link| bpf.walk(&link));
         adopted.and_then(|()| bpf.keep_only(config)).map_err(refused("find open connections"))?;
         Ok(bpf)
     }
@@ -165,13 +172,13 @@ impl Bpf {
         sys::measure()
     }
 
-    /// Leaves every connection as its program had it, in every namespace, and takes the hook away. It is done when the value is dropped, too.
+    /// Leaves every connection as its program had it, and takes the hook away. It is done when the value is dropped, too.
     ///
     /// # Errors
     /// The system's: the lease will do it then.
     pub fn release(&mut self) -> io::Result<()> {
-        self.tables.lease.set(0, 0)?;
-        in_each(|| sys::iterate(self.link.as_fd()))?;
+        self.tables.lease.set(0, [0, self.namespace])?;
+        self.walk(&self.link)?;
         match sys::detach(self.hook.as_fd(), self.group.as_fd()) {
             // It has been done before.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -180,7 +187,12 @@ impl Bpf {
     }
 
     fn renew(&self) -> io::Result<()> {
-        self.tables.lease.set(0, now().saturating_add(self.lease.as_nanos()))
+        self.tables.lease.set(0, [now().saturating_add(self.lease.as_nanos()), self.namespace])
+    }
+
+    /// Runs an iterator on whatever is meant.
+    fn walk(&self, link: &OwnedFd) -> io::Result<()> {
+        if self.namespace == 0 { in_each(|| sys::iterate(link.as_fd())) } else { sys::iterate(link.as_fd()) }
     }
 
     /// Forgets the connections outside the control group, which the walk has met too.
@@ -257,30 +269,36 @@ impl Drop for Bpf {
 }
 
 /// Takes away what a process that was killed has left on the control group, all its connections free again; answers how many hooks
-/// there were. One that is still at work loses its own.
+/// there were. One that is still at work loses its own, if it means the same namespace or one of both means all.
 ///
 /// # Errors
 /// The system's.
 pub fn clear(config: &Config) -> Result<usize, Unavailable> {
     let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
     let group = open_group(config)?;
-    clear_group(&layout, &group.1, true).map_err(refused("clear"))
+    let namespace = scope(config).map_err(refused("name the network namespace"))?;
+    clear_group(&layout, &group.1, namespace, true).map_err(refused("clear"))
 }
 
-/// Clears the hooks on a group whose lease is over; others too if they are `alive`.
-fn clear_group(layout: &Layout, group: &File, alive: bool) -> io::Result<usize> {
+/// Clears the hooks on a group whose lease is over, and those that are at work on the same connections if `alive`.
+fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<usize> {
     let mut hooks = 0;
     for hook in sys::attached(group.as_fd())? {
         if sys::program_name(hook.as_fd())? != HOOK {
             continue;
         }
         let tables = Tables::of(&hook)?;
-        if !alive && tables.lease.get(0)?.is_some_and(|until| until > now()) {
+        let [until, of] = tables.lease.get(0)?.unwrap_or_default();
+        let same = of == namespace || of == 0 || namespace == 0;
+        if until > now() && !same {
+            continue;
+        }
+        if until > now() && !alive {
             let what =
                 "another `tollway shape` is at work on this control group: end it, or `tollway shape clear`";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        tables.lease.set(0, 0)?;
+        tables.lease.set(0, [0, of])?;
         let code = programs::walk(layout, tables.raw(), Walk::Apply)?;
         let apply = sys::load(Purpose::Iterator(layout.iterator), WALK, &code)?;
         let link = sys::link(apply.as_fd())?;
@@ -294,7 +312,7 @@ fn clear_group(layout: &Layout, group: &File, alive: bool) -> io::Result<usize> 
 /// The maps that the programs and we speak through.
 #[derive(Debug)]
 struct Tables {
-    lease: Map<u32, u64>,
+    lease: Map<u32, [u64; 2]>,
     seen: Map<u64, Raw>,
     shares: Map<u64, u64>,
 }
@@ -335,6 +353,11 @@ fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
     let path = config.group.clone().map_or_else(groups, Ok);
     let opened = path.and_then(|path| Ok((File::open(&path)?, path))).map(|(file, path)| (path, file));
     opened.map_err(refused("open the control group"))
+}
+
+/// The cookie of the network namespace that is meant; zero is all.
+fn scope(config: &Config) -> io::Result<u64> {
+    if config.everywhere { Ok(0) } else { namespaces::cookie() }
 }
 
 /// The monotonic clock, which is also what programs read.

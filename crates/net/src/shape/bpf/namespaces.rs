@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,18 @@ pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()
         done.unwrap_or_else(|_| Err(io::Error::other("a thread in another namespace broke off")))?;
     }
     Ok(())
+}
+
+/// The kernel's number for this thread's network namespace, never used again and never zero.
+pub(crate) fn cookie() -> io::Result<u64> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+    let (mut value, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
+    #[expect(unsafe_code, reason = "nobody wraps this option")]
+    // SAFETY: value and length live until the call returns, and the length is the value's.
+    let answer =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
+    if answer == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The numbers of a control group and of all in it, as sockets carry them.

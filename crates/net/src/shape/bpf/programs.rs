@@ -21,6 +21,8 @@ pub(crate) struct Layout {
     limit: Field,
     callbacks: Field,
     state: Field,
+    /// The cookie of its network namespace.
+    namespace: Field,
     /// The socket option that sets callbacks; older kernels have none.
     set_callbacks: i32,
     /// The number of the iterator.
@@ -39,6 +41,7 @@ impl Layout {
             limit: btf.field(SOCKET, "inet_conn.icsk_inet.sk.sk_max_pacing_rate")?,
             callbacks: btf.field(SOCKET, "bpf_sock_ops_cb_flags")?,
             state: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_state")?,
+            namespace: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_net.net->net_cookie")?,
             set_callbacks: btf.value("TCP_BPF_SOCK_OPS_CB_FLAGS")?,
             iterator: btf.find(super::btf::FUNCTION, "bpf_iter_tcp")?,
         })
@@ -48,7 +51,7 @@ impl Layout {
 /// The maps that programs use, by their descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maps {
-    /// One value: until when shares hold, by the monotonic clock.
+    /// One value: until when shares hold, by the monotonic clock; and the cookie of the namespace that is meant, zero for all.
     pub(crate) lease: i32,
     /// Records by cookie, from the kernel to us.
     pub(crate) seen: i32,
@@ -68,31 +71,35 @@ pub(crate) enum Walk {
 /// The program for a control group.
 pub(crate) fn hook(layout: &Layout, maps: Maps) -> io::Result<Vec<Instruction>> {
     let mut asm = Assembler::default();
-    let (opened, measured, closed, known, out) =
-        (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
+    let (whose, ours, closed, known, out) = (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
     asm.copy(R6, R1); // R6 = struct bpf_sock_ops, for good
     asm.load(4, R9, R6, OP); // R9 = why we are called
-    asm.jump(When::Equal, R9, Imm(RTT), measured);
-    asm.jump(When::Equal, R9, Imm(ACTIVE_ESTABLISHED), opened);
-    asm.jump(When::Equal, R9, Imm(PASSIVE_ESTABLISHED), opened);
     asm.jump(When::Equal, R9, Imm(STATE), closed);
+    for why in [RTT, ACTIVE_ESTABLISHED, PASSIVE_ESTABLISHED] {
+        asm.jump(When::Equal, R9, Imm(why), whose);
+    }
     asm.go(out);
 
-    asm.here(opened); // unless the lease is over, ask to be called again
-    asm.call(KTIME);
-    lease(&mut asm, maps, R1);
-    asm.jump(When::NoMore, R1, Other(R0), out);
-    asm.load(4, R2, R6, CALLBACKS); // beside whom else it has to call
-    asm.op(Op::Or, R2, WANTED);
-    asm.copy(R1, R6);
-    asm.call(SET_CALLBACKS);
-
-    asm.here(measured);
+    asm.here(whose);
     asm.load(8, R1, R6, SOCK); // R1 = the socket, if it is a whole one
     asm.jump(When::Equal, R1, Imm(0), out);
     asm.call(TO_TCP);
     asm.jump(When::Equal, R0, Imm(0), out);
     asm.copy(R7, R0); // R7 = struct tcp_sock, for good
+    lease(&mut asm, maps, R1, 8);
+    asm.jump(When::Equal, R1, Imm(0), ours); // every namespace is meant
+    field(&mut asm, &layout.namespace, R2);
+    asm.jump(When::NotEqual, R2, Other(R1), out);
+
+    asm.here(ours);
+    asm.jump(When::Equal, R9, Imm(RTT), known);
+    asm.call(KTIME); // it has just opened: unless the lease is over, ask to be called again
+    lease(&mut asm, maps, R1, 0);
+    asm.jump(When::NoMore, R1, Other(R0), out);
+    asm.load(4, R2, R6, CALLBACKS); // beside whom else it has to call
+    asm.op(Op::Or, R2, WANTED);
+    asm.copy(R1, R6);
+    asm.call(SET_CALLBACKS);
     asm.go(known);
 
     asm.here(closed); // nobody's any more: forget it
@@ -184,7 +191,7 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
     asm.jump(When::Equal, R0, Imm(0), out);
     asm.load(8, R9, R0, 0); // R9 = its share
     asm.call(KTIME);
-    lease(asm, maps, R1);
+    lease(asm, maps, R1, 0);
     asm.jump(When::NoMore, R0, Other(R1), valid);
     asm.load(8, R9, R8, OWN); // the lease is over: as its program had it
     asm.here(valid);
@@ -213,10 +220,10 @@ fn lookup(asm: &mut Assembler, map: i32) {
     asm.call(MAP_LOOKUP);
 }
 
-/// `to` = when the lease is over.
-fn lease(asm: &mut Assembler, maps: Maps, to: Reg) {
+/// `to` = when the lease is over, and behind that whose it is.
+fn lease(asm: &mut Assembler, maps: Maps, to: Reg, at: i16) {
     asm.value_of(to, maps.lease);
-    asm.load(8, to, to, 0);
+    asm.load(8, to, to, at);
 }
 
 /// `to` = the field of the socket `R7`.

@@ -13,6 +13,7 @@ pub(crate) trait Plain: Copy + Default {}
 
 impl Plain for u32 {}
 impl Plain for u64 {}
+impl Plain for [u64; 2] {}
 
 /// A map of the kernel's.
 #[derive(Debug)]

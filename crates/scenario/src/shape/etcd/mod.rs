@@ -1,0 +1,162 @@
+//! Policies of a global repository: an etcd store, and what of it is meant for this host.
+//!
+//! A key names a table of the policy file, its value is what stands in it: under the prefix `/tollway` the key `/tollway/aggregate/web` is the table
+//! `[aggregate.web]`, and `/tollway` itself the keys before the first table, or a whole file. That holds for every host. What stands under
+//! `/tollway/@PATTERN/`, where `*` and `?` stand for other characters, holds for hosts whose name it matches, and instead of what
+//! stands for all; of several such patterns the most specific is meant. So policies are written once, and each host's agent translates
+//! them into its own (the aggregates paper, § 6.1).
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tollway_net::shape::etcd::{Address, Event, Keys, Store};
+
+use super::{News, Policies, PolicyError, Source};
+use crate::file::matches;
+
+/// A store that is watched.
+#[derive(Debug)]
+pub struct EtcdSource {
+    store: Store,
+    host: String,
+    /// What was read last: another revision may say the same.
+    last: String,
+    away: bool,
+}
+
+impl EtcdSource {
+    /// Watches the store at `etcd://HOST:PORT/PREFIX`, and reads what it holds for this host.
+    ///
+    /// # Errors
+    /// It isn't there within ten seconds, or what it holds is wrong.
+    pub fn open(address: &str) -> Result<(EtcdSource, Policies), PolicyError> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        EtcdSource::open_as(address, host.trim(), Duration::from_secs(10))
+    }
+
+    fn open_as(address: &str, host: &str, most: Duration) -> Result<(EtcdSource, Policies), PolicyError> {
+        let unreadable = |kind, why: String| PolicyError::unreadable(address, io::Error::new(kind, why));
+        let at = Address::parse(address).map_err(|why| unreadable(io::ErrorKind::InvalidInput, why))?;
+        let store = Store::open(at).map_err(|error| PolicyError::unreadable(address, error))?;
+        let mut source = EtcdSource { store, host: host.to_owned(), last: String::new(), away: false };
+        let (until, mut why) = (Instant::now() + most, "it does not answer".to_owned());
+        while let Some(event) = source.store.wait(until.saturating_duration_since(Instant::now())) {
+            match source.read(event) {
+                News::Policies(policies) => return Ok((source, *policies)),
+                News::Wrong(error) => return Err(*error),
+                News::Away(said) => why = said,
+                News::None => {}
+            }
+        }
+        Err(unreadable(io::ErrorKind::TimedOut, why))
+    }
+
+    fn read(&mut self, event: Event) -> News {
+        let (revision, keys) = match event {
+            Event::Keys(revision, keys) => (revision, keys),
+            // Once is enough.
+            Event::Away(_) if self.away => return News::None,
+            Event::Away(why) => {
+                self.away = true;
+                return News::Away(format!("`{}` cannot be read: {why}", self.describe()));
+            }
+        };
+        let back = std::mem::take(&mut self.away);
+        let name = format!("{}, revision {revision}", self.describe());
+        let text = match translate(&self.store.address().prefix, &self.host, &keys) {
+            Ok(text) => text,
+            Err(why) => return News::Wrong(Box::new(PolicyError::unreadable(&name, io::Error::other(why)))),
+        };
+        if text == self.last && !back {
+            return News::None;
+        }
+        self.last.clone_from(&text);
+        let version =
+            if names_version(&text) { String::new() } else { format!("version = \"revision {revision}\"\n") };
+        match Policies::parse(&name, &(version + &text)) {
+            Ok(policies) => News::Policies(Box::new(policies)),
+            Err(error) => News::Wrong(Box::new(error)),
+        }
+    }
+}
+
+impl Source for EtcdSource {
+    fn poll(&mut self) -> News {
+        self.store.poll().map_or(News::None, |event| self.read(event))
+    }
+
+    fn describe(&self) -> String {
+        self.store.address().to_string()
+    }
+}
+
+/// The policy file that a store's keys are for a host.
+fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
+    let mut tables: BTreeMap<Vec<&str>, (usize, &str, &str)> = BTreeMap::new();
+    for (key, value) in keys {
+        let mut path: Vec<&str> =
+            key.strip_prefix(prefix).unwrap_or(key).split('/').filter(|part| !part.is_empty()).collect();
+        let mut close = 0;
+        if let Some(pattern) = path.first().and_then(|part| part.strip_prefix('@')) {
+            if !matches(pattern, host) {
+                continue;
+            }
+            // A whole name is closer than any pattern.
+            let exact = usize::from(!pattern.contains(['*', '?']));
+            close = 1 + pattern.chars().filter(|c| !"*?".contains(*c)).count() + exact;
+            path.remove(0);
+        }
+        let text = std::str::from_utf8(value).map_err(|_| format!("the value of `{key}` is no text"))?;
+        match tables.entry(path) {
+            Entry::Vacant(entry) => drop(entry.insert((close, key, text))),
+            Entry::Occupied(mut entry) if entry.get().0 < close => drop(entry.insert((close, key, text))),
+            Entry::Occupied(entry) if entry.get().0 > close => {}
+            Entry::Occupied(entry) => {
+                return Err(format!(
+                    "`{}` and `{key}` are as close to this host, `{host}`: narrow one of them down",
+                    entry.get().1
+                ));
+            }
+        }
+    }
+    if tables.is_empty() {
+        return Err(format!("there is nothing under `{prefix}` for this host, `{host}`"));
+    }
+    let mut file = String::new();
+    for (path, (_, key, text)) in tables {
+        if !path.is_empty() {
+            let name: Vec<String> = path.iter().map(|part| quoted(part)).collect();
+            file += &format!("[{}] # {}\n", name.join("."), key.escape_debug());
+        }
+        file += text.trim_end();
+        file += "\n";
+    }
+    Ok(file)
+}
+
+/// A part of a table's name, as TOML has it.
+fn quoted(part: &str) -> String {
+    if part.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+        return part.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for c in part.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+/// Whether a file's first keys have a version among them.
+fn names_version(text: &str) -> bool {
+    let head = text.lines().map(str::trim_start).take_while(|line| !line.starts_with('['));
+    head.filter_map(|line| line.strip_prefix("version")).any(|rest| rest.trim_start().starts_with('='))
+}
