@@ -47,7 +47,7 @@ pub(crate) fn corrupt(packet: &Packet, header: u16, datagram: &[u8]) -> Option<u
 }
 
 /// Writes the pattern of segment `seq` of `label`.
-fn fill(label: u32, seq: u32, out: &mut [u8]) {
+pub(crate) fn fill(label: u32, seq: u32, out: &mut [u8]) {
     let mut word = first_word(label, seq);
     let mut words = out.chunks_exact_mut(8);
     for bytes in &mut words {

@@ -18,11 +18,11 @@ mod child;
 mod clean;
 pub mod ip;
 mod mesh;
-mod namespace;
+pub(crate) mod namespace;
 mod netlink;
 mod panel;
 mod relay;
-mod tun;
+pub(crate) mod tun;
 
 use std::ffi::OsString;
 use std::io;
