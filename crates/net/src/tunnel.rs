@@ -120,9 +120,13 @@ impl<C: Cipher> Tunnel<C> {
                 }
             }
             Inner::Ip { ecn, xcp, .. } => {
-                if let Some((at, forward)) = xcp {
-                    let due = outer.toll.due;
-                    let feedback = tcp_option::encode_due(due, forward.rtt_ms, ip_size(out), FEEDBACK);
+                let size = ip_size(out);
+                let due = outer.toll.due;
+                // What nobody has changed stays, to the bit.
+                if let Some((at, forward)) =
+                    xcp.filter(|(_, forward)| forward.toll(size, FEEDBACK).due != due)
+                {
+                    let feedback = tcp_option::encode_due(due, forward.rtt_ms, size, FEEDBACK);
                     ip::store_feedback(out, at, feedback, false);
                 }
                 if marked && !ecn.has(Flags::CE) {
