@@ -59,7 +59,8 @@ def main() -> int:
     if not build(["--package", "tollway-net", "--examples"]):
         return 1
     ours = ROOT / "target" / "release" / "examples"
-    router = measure(ours / "router_cost", [seconds], rounds)
+    router = measure(ours / "router_cost", [seconds, "xcp"], rounds)
+    fcp = measure(ours / "router_cost", [seconds, "fcp"], rounds)
     bulk = measure(ours / "acp_bulk", [gigabytes], rounds)
     quinn = None
     if not options.no_quinn and build(["--manifest-path", str(QUINN)]):
@@ -68,7 +69,9 @@ def main() -> int:
     report = {
         "router_us_per_datagram": spread([run["us_per_datagram"] for run in router]),
         "router_us_per_data_datagram": spread([run["cpu_s"] * 1e6 / run["data_datagrams"] for run in router]),
-        "router_kernel_drops": sum(run["kernel_drops"] for run in router),
+        "fcp_router_us_per_datagram": spread([run["us_per_datagram"] for run in fcp]),
+        "fcp_router_datagrams_per_send": spread([run["datagrams_per_send"] for run in fcp]),
+        "router_kernel_drops": sum(run["kernel_drops"] for run in router + fcp),
         "router_target_us": ROUTER_TARGET_US,
         "acp_gbit_per_cpu_s": spread([run["gbit_per_cpu_s"] for run in bulk]),
         "quinn_tls_gbit_per_cpu_s": None,
@@ -81,7 +84,8 @@ def main() -> int:
         report["quinn_tls_gbit_per_cpu_s"] = spread([run["tls_gbit_per_cpu_s"] for run in quinn])
         report["quinn_plain_gbit_per_cpu_s"] = plain
         report["acp_over_quinn_plain"] = report["acp_gbit_per_cpu_s"]["median"] / plain["median"]
-    report["router_target_met"] = report["router_us_per_datagram"]["median"] <= ROUTER_TARGET_US
+    routers = [report[name]["median"] for name in ("router_us_per_datagram", "fcp_router_us_per_datagram")]
+    report["router_target_met"] = max(routers) <= ROUTER_TARGET_US
     ratio = report["acp_over_quinn_plain"]
     report["quinn_target_met"] = None if ratio is None else ratio >= QUINN_TARGET
 

@@ -47,6 +47,14 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         )));
     }
 
+    #[cfg(target_os = "linux")]
+    if args.engine == Engine::Live
+        && scenario.variants().iter().any(|v| v.plan.transports.iter().any(|t| t.kernel))
+    {
+        // Before the first thread is started.
+        tollway_scenario::exec::Privilege::acquire()
+            .map_err(|error| Failure::with_code(miette::miette!("`transport = \"kernel\"`: {error}"), 1))?;
+    }
     let hosting = hosting(args, plan)?;
     if scenario.variants().len() > 1 && hosting != Hosting::Loopback {
         return Err(Failure::input(miette::miette!(

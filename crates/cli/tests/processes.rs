@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// 10 Mb/s over a router: 2 MB take two seconds.
+/// 10 Mb/s over a router: 5 MB take four seconds.
 const THREE: &str = r#"
     name = "three"
     duration = "40 s"
@@ -33,9 +33,9 @@ const THREE: &str = r#"
     from = "a"
     to = "b"
     law = "xcp"
-    size = "2 MB"
+    size = "5 MB"
 "#;
-const BYTES: u64 = 2_000_000;
+const BYTES: u64 = 5_000_000;
 
 /// The three of them; whoever is still there at the end is killed.
 struct Nodes {
@@ -151,16 +151,33 @@ fn gave_up(output: &Output, on: &str) {
     );
 }
 
+/// Once; `make soak` goes on for its time, killing at another moment each time: after so many milliseconds.
+fn rounds(work: impl Fn(u64)) {
+    let seconds = std::env::var("TOLLWAY_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    for round in 0.. {
+        // A prime's multiples: over the rounds every moment of the transfer's has its turn.
+        work(500 + round * 397 % 1000);
+        if Instant::now() >= until {
+            break;
+        }
+    }
+}
+
 fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
 #[test]
 fn a_transfer_goes_on_when_a_killed_router_is_back() {
+    rounds(kill_the_router);
+}
+
+fn kill_the_router(after: u64) {
     let Some(nodes) = Nodes::new("router") else { return };
     let (b, mut r) = (nodes.start("b"), nodes.start("r"));
     let a = nodes.start("a");
-    pause(500);
+    pause(after);
     r.kill();
     pause(300);
     let r = nodes.start("r");
@@ -174,23 +191,26 @@ fn a_transfer_goes_on_when_a_killed_router_is_back() {
     let told: Value = serde_json::from_slice(&r.stdout).unwrap();
     let live = &told["runs"][0]["live"];
     assert_eq!((live["node"].as_str(), live["datagrams_senseless"].as_u64()), (Some("r"), Some(0)));
-    assert!(live["datagrams_sent"].as_u64().unwrap() > 500, "{live}");
 }
 
 #[test]
 fn whoever_is_left_of_a_flow_ends_with_a_clear_error() {
+    rounds(kill_the_ends);
+}
+
+fn kill_the_ends(after: u64) {
     let Some(nodes) = Nodes::new("ends") else { return };
     let _r = nodes.start("r");
     // The receiver goes, and even comes back knowing nothing.
     let (mut b, a) = (nodes.start("b"), nodes.start("a"));
-    pause(500);
+    pause(after);
     b.kill();
     let b = nodes.start("b");
     gave_up(&a.output(), "b");
     drop(b);
     // The sender goes.
     let (b, mut a) = (nodes.start("b"), nodes.start("a"));
-    pause(500);
+    pause(after);
     a.kill();
     let b = b.output();
     gave_up(&b, "a");

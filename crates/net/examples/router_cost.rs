@@ -1,7 +1,7 @@
-//! What a router costs: processor time of its thread a datagram, XCP rewriting every one, senders in long trains.
+//! What a router costs: processor time of its thread a datagram, XCP or FCP rewriting every one with data, senders in long trains.
 //!
 //! ```text
-//! cargo run --release -p tollway-net --example router_cost [SECONDS]
+//! cargo run --release -p tollway-net --example router_cost [SECONDS] [xcp|fcp]
 //! ```
 //!
 //! `a` sends through the router `r` to `b` over links so fast that nothing waits for them; each node has a thread. Printed
@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, DropTail, XcpConfig};
-use tollway_law::sender::NewRenoConfig;
-use tollway_law::{Rate, Time};
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
+use tollway_law::sender::{AnySender, FcpConfig as FcpSender, XcpConfig as XcpSender};
+use tollway_law::{Budget, Rate, Time};
 use tollway_net::{FlowSpec, LinkSpec, Network};
 use tollway_proto::Encoding;
 use tollway_proto::port::Limit;
@@ -19,6 +19,11 @@ use tollway_proto::transport::{Config, Connection, Detection};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: u64 = std::env::args().nth(1).map_or(Ok(3), |arg| arg.parse())?;
+    let fcp = match std::env::args().nth(2).as_deref() {
+        None | Some("xcp") => false,
+        Some("fcp") => true,
+        Some(other) => return Err(format!("`{other}` is neither xcp nor fcp").into()),
+    };
     let names = ["a", "r", "b"].map(String::from);
     let rate = Rate::from_mbps(1_000_000.0);
     let link = |from, to, law: AnyLink| LinkSpec {
@@ -32,9 +37,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limit: Limit { packets: 100_000, bytes: u64::MAX },
         queues: tollway_proto::port::Queues::One,
     };
-    let xcp = || XcpConfig::default().build(rate);
+    let speaking = || match fcp {
+        false => XcpConfig::default().build(rate),
+        true => AnyLink::Fcp(Box::new(FcpConfig::default().build(rate))),
+    };
     let plain = || AnyLink::DropTail(DropTail);
-    let links = [link(0, 1, plain()), link(1, 2, xcp()), link(2, 1, plain()), link(1, 0, xcp())];
+    let links = [link(0, 1, plain()), link(1, 2, speaking()), link(2, 1, plain()), link(1, 0, speaking())];
     let mut network = Network::new(&names, &links, 1, 3)?;
     // Windows that one socket's buffer holds, so that the kernel drops nothing.
     let config = Arc::new(Config {
@@ -46,7 +54,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         detection: Detection::Rack { tail_probe: true },
         ..Config::default()
     });
-    let law = || NewRenoConfig { initial_window: 440.0, ..Default::default() }.build().into();
+    // Both ask for more than the receiver's window lets them have: trains are as long as it.
+    let law = || -> AnySender {
+        match fcp {
+            false => XcpSender { initial_window: 440.0, ..Default::default() }.build().into(),
+            true => {
+                let budget = Budget::per_sec(1e6);
+                FcpSender { budget, initial_packets: 440.0, ..Default::default() }.build().into()
+            }
+        }
+    };
     let mut client = Connection::client(&config, law(), 0);
     client.write_unlimited();
     network.add_flow(FlowSpec {

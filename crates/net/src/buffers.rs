@@ -211,7 +211,7 @@ impl Pool for Buffers {
             return 0;
         }
         // The numbers of sources are far beyond those of flows.
-        let flow = self.slots[handle as usize].packet.flow >> 1;
+        let flow = (self.slots[handle as usize].packet.flow & !crate::driver::CARRIED) >> 1;
         self.classes.get(flow as usize).copied().unwrap_or(0)
     }
 }

@@ -1,5 +1,7 @@
 //! A thread's share of the nodes: it owns their sockets, links, timers and machines.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod carry;
 mod cross;
 mod watch;
 
@@ -19,6 +21,10 @@ use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
 use crate::emulator::Link;
 use crate::error::Error;
+#[cfg(target_os = "linux")]
+use crate::exec::tun::Tun;
+#[cfg(target_os = "linux")]
+use crate::kernel::Room;
 use crate::lateness::Lateness;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
@@ -42,6 +48,11 @@ pub(crate) struct Driver {
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
     pub(crate) meters: Meters,
+    /// Nodes' own kernels, and their interfaces: apart, as sockets are.
+    #[cfg(target_os = "linux")]
+    pub(crate) rooms: Vec<Room>,
+    #[cfg(target_os = "linux")]
+    tuns: Arc<[Tun]>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     pub(crate) buffers: Buffers,
     inbox: Inbox,
@@ -120,6 +131,9 @@ pub(crate) struct Endpoint {
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     pub(crate) heard_rtt: f32,
     pub(crate) live: bool,
+    /// It is the node's kernel that has this end, and the machine is idle.
+    #[cfg(target_os = "linux")]
+    pub(crate) carried: Option<carry::Carried>,
     pub(crate) done: bool,
     /// The flow is retired once neither end has this any more.
     pub(crate) awaited: bool,
@@ -183,7 +197,7 @@ impl Node {
     #[inline]
     fn next(&self, label: u32) -> Next {
         let next = match label & CROSS {
-            0 => self.labels.get(label as usize),
+            0 => self.labels.get((label & !CARRIED) as usize),
             _ => self.crossing.get((label ^ CROSS) as usize),
         };
         next.copied().unwrap_or(Next::Nowhere)
@@ -207,6 +221,10 @@ impl Driver {
             sources: Vec::new(),
             sinks: Vec::new(),
             meters: Meters::default(),
+            #[cfg(target_os = "linux")]
+            rooms: Vec::new(),
+            #[cfg(target_os = "linux")]
+            tuns: Arc::new([]),
             timers: BinaryHeap::new(),
             buffers: Buffers::default(),
             inbox: Inbox::new(),
@@ -277,6 +295,10 @@ impl Driver {
         let sockets = Arc::clone(&self.sockets);
         let mut fds: Vec<PollFd<'_>> =
             sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        #[cfg(target_os = "linux")]
+        let tuns = Arc::clone(&self.tuns);
+        #[cfg(target_os = "linux")]
+        fds.extend(tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)));
         let mut at_once = true;
         loop {
             let now = self.tell_time(end);
@@ -293,9 +315,16 @@ impl Driver {
             if ready == 0 {
                 continue;
             }
-            for (node, fd) in fds.iter().enumerate() {
+            let (ours, _kernels) = fds.split_at(sockets.len());
+            for (node, fd) in ours.iter().enumerate() {
                 if fd.revents().contains(PollFlags::IN) {
                     at_once |= self.receive(node, end)?;
+                }
+            }
+            #[cfg(target_os = "linux")]
+            for (room, fd) in _kernels.iter().enumerate() {
+                if fd.revents().contains(PollFlags::IN) {
+                    at_once |= self.read_room(room, end)?;
                 }
             }
         }
@@ -480,10 +509,13 @@ impl Driver {
         datagram: &[u8],
         place: Option<(u32, usize)>,
     ) -> Result<(), Error> {
-        let Ok(packet) = acp::load_packet(datagram) else {
+        let Ok(mut packet) = acp::load_packet(datagram) else {
             self.counters.senseless += 1;
             return Ok(());
         };
+        if packet.flow & CARRIED != 0 {
+            packet.size = packet.size.saturating_sub(CARRIER);
+        }
         match self.nodes[node].next(packet.flow) {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
@@ -510,6 +542,11 @@ impl Driver {
             return Ok(());
         };
         let packet = decoded.packet;
+        #[cfg(target_os = "linux")]
+        if self.ends[at].carried.is_some() {
+            self.hand_over(at, datagram);
+            return Ok(());
+        }
         let end = &mut self.ends[at];
         if !end.live {
             self.counters.absorbed += 1;
@@ -659,6 +696,10 @@ fn quantise(end: &Endpoint, packet: &mut Packet) {
     }
 }
 
+/// In the labels of packets that carry an IP packet of a node's kernel; without it they are those of the flow.
+pub(crate) const CARRIED: u32 = 1 << 30;
+/// Bytes on the wire between nodes that are none of such an IP packet's: headers, and ten bytes of the interface's own.
+pub(crate) const CARRIER: u16 = (acp::OVERHEAD + acp::LEN) as u16 + 10;
 /// In the labels of cross-traffic; the rest numbers its sources.
 pub(crate) const CROSS: u32 = 1 << 31;
 /// What a timer is of.

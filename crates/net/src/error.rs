@@ -94,13 +94,31 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// The kernel has no such congestion control.
-    #[error("this kernel has no TCP `{law}` ({source}); load its module: `modprobe tcp_{law}`")]
-    NoLaw {
+    /// The kernel has no such congestion control, or lets this user not have it.
+    #[error(
+        "this kernel lets you have no congestion control `{name}` ({source}); those in net.ipv4.tcp_allowed_congestion_control can be had, and `modprobe tcp_{name}` may bring it"
+    )]
+    Congestion {
         /// Its name.
-        law: String,
+        name: String,
         /// What the system said.
         source: io::Error,
+    },
+    /// The kernel's counters of a node's interface are not ours.
+    #[error(
+        "node `{node}`: its kernel counts {sent} packets sent and {received} received, and {read} came out of it and {written} went in: the rest is unaccounted for"
+    )]
+    Miscounted {
+        /// The node's name.
+        node: String,
+        /// Packets that its kernel sent.
+        sent: u64,
+        /// Packets that it received.
+        received: u64,
+        /// Packets read from its interface.
+        read: u64,
+        /// Packets written to it.
+        written: u64,
     },
     /// A program could not be started.
     #[error("cannot run `{program}`: {source}")]

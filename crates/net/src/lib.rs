@@ -12,6 +12,8 @@
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`shape`] | this machine's own TCP connections, paced to their shares |
 //! | `egress` | writers of one program that share a rate (feature `tokio`) |
+//! | [`KernelSpec`] | the kernel's own TCP on the same links |
+//! | [`tunnel`] | encrypted tunnels that links may speak to |
 //! | [`host::Host`] | ACP between processes, without emulation |
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
@@ -29,6 +31,8 @@ mod error;
 #[cfg(target_os = "linux")]
 pub mod exec;
 pub mod host;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod lateness;
 pub mod network;
 mod part;
@@ -36,12 +40,16 @@ mod punctual;
 #[cfg(target_os = "linux")]
 pub mod shape;
 mod socket;
+#[cfg(target_os = "linux")]
+pub mod tunnel;
 mod wire;
 
 pub use clock::Clock;
 pub use driver::Counters;
 pub use emulator::{LinkSpec, LinkStats, Loss, Only};
 pub use error::Error;
+#[cfg(target_os = "linux")]
+pub use kernel::{KernelSpec, KernelStats};
 pub use lateness::Lateness;
 pub use network::{FlowSpec, Load, Network, Punctuality};
 pub use part::Fate;

@@ -1,5 +1,8 @@
 //! A network of nodes that exchange real datagrams over loopback.
 
+#[cfg(target_os = "linux")]
+mod kernel;
+
 use std::cmp::Ordering;
 use std::net::SocketAddr;
 
@@ -14,6 +17,8 @@ use crate::clock::Clock;
 use crate::driver::{CROSS, Counters, Driver, Endpoint, Next};
 use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
 use crate::error::Error;
+#[cfg(target_os = "linux")]
+use crate::kernel::Programs;
 use crate::lateness::Lateness;
 use crate::part::{Fate, Watched};
 use crate::punctual::Punctual;
@@ -37,6 +42,9 @@ pub struct Network {
     sources: Vec<[Place; 2]>,
     /// What is different where the other nodes are other processes'.
     part: Option<Part>,
+    /// Flows that are the kernel's, and their programs.
+    #[cfg(target_os = "linux")]
+    programs: Vec<(u32, Programs)>,
     now: Time,
     started: bool,
     /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
@@ -200,6 +208,8 @@ impl Network {
             flows: Vec::new(),
             sources: Vec::new(),
             part: None,
+            #[cfg(target_os = "linux")]
+            programs: Vec::new(),
             now: Time::ZERO,
             started: false,
             on_time: None,
@@ -236,6 +246,8 @@ impl Network {
                 header,
                 heard_rtt: 0.0,
                 live,
+                #[cfg(target_os = "linux")]
+                carried: None,
                 done: false,
                 awaited: false,
                 armed: Time::NEVER,
@@ -377,7 +389,14 @@ impl Network {
             self.started = true;
             let clock = Clock::starting_at(self.now);
             // Other processes go on while this one stands still.
-            let alone = self.drivers.len() == 1 && self.part.is_none();
+            let mut alone = self.drivers.len() == 1 && self.part.is_none();
+            #[cfg(target_os = "linux")]
+            {
+                // And so does the kernel.
+                alone &= self.programs.is_empty();
+                let began = self.programs.iter_mut().try_for_each(|(_, programs)| programs.begin());
+                began.map_err(|source| Error::Namespace { action: "start a thread", source })?;
+            }
             self.drivers.iter_mut().for_each(|driver| {
                 driver.clock = clock;
                 driver.alone = alone;
@@ -402,6 +421,8 @@ impl Network {
             done
         });
         self.now = end;
+        #[cfg(target_os = "linux")]
+        let done = done.and(self.look_at_programs());
         self.retire_done();
         self.look_at_ends().and(done)
     }
@@ -683,13 +704,18 @@ impl Network {
     pub fn settle(&mut self) -> Result<Option<u64>, Error> {
         self.on_time = None;
         self.drivers.iter_mut().for_each(Driver::drain);
-        let kernel: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
+        let mut kernel: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
         let Counters { sent, received, waiting, .. } = self.counters();
         // What was sent to another process only that one can account for.
         if let Some(dropped) = kernel.filter(|_| self.part.is_none())
             && sent > received + waiting + dropped
         {
             return Err(Error::Unaccounted { sent, received, waiting, dropped });
+        }
+        #[cfg(target_os = "linux")]
+        for driver in &mut self.drivers {
+            let dropped = driver.settle_rooms()?;
+            kernel = kernel.zip(dropped).map(|(kernel, dropped)| kernel + dropped);
         }
         Ok(kernel)
     }

@@ -47,14 +47,13 @@ pub(crate) fn corrupt(packet: &Packet, header: u16, datagram: &[u8]) -> Option<u
 }
 
 /// Writes the pattern of segment `seq` of `label`.
-fn fill(label: u32, seq: u32, out: &mut [u8]) {
+pub(crate) fn fill(label: u32, seq: u32, out: &mut [u8]) {
     let mut word = first_word(label, seq);
-    let mut words = out.chunks_exact_mut(8);
-    for bytes in &mut words {
-        bytes.copy_from_slice(&word.to_le_bytes());
+    let (words, rest) = out.as_chunks_mut::<8>();
+    for bytes in words {
+        *bytes = word.to_le_bytes();
         word = word.wrapping_add(STEP);
     }
-    let rest = words.into_remainder();
     rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
 }
 
@@ -62,15 +61,11 @@ fn fill(label: u32, seq: u32, out: &mut [u8]) {
 fn check(label: u32, seq: u32, bytes: &[u8]) -> Option<usize> {
     let mut word = first_word(label, seq);
     let mut differs = 0;
-    let mut words = bytes.chunks_exact(8);
-    for bytes in &mut words {
-        let read = u64::from_le_bytes([
-            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-        ]);
-        differs |= read ^ word;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for bytes in words {
+        differs |= u64::from_le_bytes(*bytes) ^ word;
         word = word.wrapping_add(STEP);
     }
-    let rest = words.remainder();
     if differs == 0 && *rest == word.to_le_bytes()[..rest.len()] {
         return None;
     }

@@ -25,6 +25,12 @@ fn packets_of_programs_are_read_or_refused() {
     replay("ip", packets::ip);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn tunnels_give_back_what_entered() {
+    replay("tunnel", packets::tunnel);
+}
+
 fn replay(target: &str, run: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();

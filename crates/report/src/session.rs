@@ -307,6 +307,8 @@ fn live_account(live: &LiveInfo) -> Value {
         "datagrams_senseless": counters.senseless,
         "datagrams_from_strangers": counters.strangers,
         "kernel_drops": live.kernel_drops,
+        "kernel_packets_sent": live.kernel_packets.0,
+        "kernel_packets_received": live.kernel_packets.1,
         "send_calls": counters.sends,
         "receive_calls": counters.receives,
     })

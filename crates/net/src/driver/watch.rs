@@ -5,7 +5,7 @@ use tollway_law::meter::Passage;
 use tollway_proto::encoding::acp;
 use tollway_proto::{Encoding, Watch};
 
-use super::Driver;
+use super::{CARRIED, Driver};
 
 impl Driver {
     /// The next packet that comes off the wire of a link by `now` and goes on from there, and when it was due.
@@ -63,7 +63,7 @@ impl Driver {
         let Ok(decoded) = acp::decode(self.buffers.bytes(handle)) else { return Passage::Untouched };
         let mut packet = decoded.packet;
         let known = self.buffers.packet_mut(handle);
-        packet.flow = known.flow >> 1;
+        packet.flow = (known.flow & !CARRIED) >> 1;
         (packet.toll, packet.flags) = (known.toll, known.flags);
         let passage = ask(&mut self.meters, &mut packet);
         self.buffers.packet_mut(handle).toll = packet.toll;

@@ -3,7 +3,6 @@
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use super::mesh::{MeshSpec, address};
 use super::namespace::Namespace;
 use super::{Emulated, problem};
 use crate::error::Error;
+use crate::kernel::tcp_info;
 
 /// A connection that sends as much as goes through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct KernelOutcome {
 /// false ends the run there.
 ///
 /// # Errors
-/// The network can't be set up ([`Error::Namespace`]), or the kernel has no such law ([`Error::NoLaw`]).
+/// The network can't be set up ([`Error::Namespace`]), or the kernel has no such law ([`Error::Congestion`]).
 pub fn run_kernel(
     mesh: &MeshSpec,
     flows: &[KernelFlow],
@@ -88,7 +88,8 @@ fn open<'a>(namespaces: &[Namespace], flows: &'a [KernelFlow]) -> Result<Vec<Con
         let listener = listener.map_err(problem("listen at a node"))?;
         let socket = namespaces[flow.from as usize].within(|| Socket::new(Domain::IPV4, Type::STREAM, None));
         let socket = socket.map_err(problem("open a socket at a node"))?;
-        set_law(&socket, &flow.law).map_err(|source| Error::NoLaw { law: flow.law.clone(), source })?;
+        let set = socket.set_tcp_congestion(flow.law.as_bytes());
+        set.map_err(|source| Error::Congestion { name: flow.law.clone(), source })?;
         Ok(Connection { flow, listener, socket, connected: OnceLock::new(), read: AtomicU64::new(0) })
     };
     flows.iter().map(open).collect()
@@ -179,38 +180,8 @@ impl Connection<'_> {
     }
 
     fn look(&self, at: Time) -> Sample {
-        let window = self.connected.get().and_then(|()| window(&self.socket)).unwrap_or(0);
+        let window = self.connected.get().and_then(|()| tcp_info(&self.socket).ok()).map_or(0, |info| info.cwnd);
         Sample { at, read: self.read.load(Ordering::Relaxed), window }
-    }
-}
-
-/// Chooses a socket's congestion control (tcp(7)).
-#[expect(unsafe_code, reason = "no safe wrapper of TCP_CONGESTION among our dependencies' features")]
-fn set_law(socket: &Socket, law: &str) -> io::Result<()> {
-    // SAFETY: the kernel reads `law.len()` bytes of `law` and keeps nothing.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            law.as_ptr().cast(),
-            law.len() as libc::socklen_t,
-        )
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// A sender's congestion window, packets.
-#[expect(unsafe_code, reason = "no safe wrapper of TCP_INFO among our dependencies")]
-fn window(socket: &Socket) -> Option<u32> {
-    // SAFETY: zeroes are a valid `tcp_info`; the kernel writes at most `len` bytes of it and keeps nothing.
-    unsafe {
-        let mut info: libc::tcp_info = std::mem::zeroed();
-        let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-        let into = (&raw mut info).cast();
-        let done =
-            libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut len);
-        (done == 0).then_some(info.tcpi_snd_cwnd)
     }
 }
 

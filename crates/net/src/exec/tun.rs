@@ -103,6 +103,15 @@ pub(crate) fn drops(table: &str) -> Option<(u64, u64)> {
     Some((sent, received))
 }
 
+/// What the interface's counters say of packets that programs sent, and that they received. From `/proc/net/dev`, as text.
+pub(crate) fn packets(table: &str) -> Option<(u64, u64)> {
+    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(NAME)?.strip_prefix(':'))?;
+    let mut fields = row.split_whitespace().map(str::parse::<u64>);
+    let received = fields.nth(1)?.ok()?;
+    let sent = fields.nth(7)?.ok()?;
+    Some((sent, received))
+}
+
 /// Says what of the kernel's work programs' packets may come without.
 #[expect(unsafe_code, reason = "no safe wrapper of TUNSETOFFLOAD among our dependencies")]
 fn set_offload(file: &File, what: libc::c_uint) -> io::Result<()> {
@@ -133,8 +142,8 @@ mod tests {
              face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
              \x20   lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n\
              tollway:     100       2    0    3    0     0          0         0      200       4    0    5    0     0       0          0\n";
-        assert_eq!(drops(table), Some((5, 3)));
-        assert_eq!(drops(""), None);
+        assert_eq!((drops(table), packets(table)), (Some((5, 3)), Some((4, 2))));
+        assert_eq!((drops(""), packets("")), (None, None));
     }
 
     #[test]

@@ -105,6 +105,11 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     Ok(Decoded { packet, sack, payload: len })
 }
 
+/// Whether bytes begin as an ACP header does, in this version of it.
+pub fn is_header(datagram: &[u8]) -> bool {
+    fixed(datagram).is_ok()
+}
+
 /// What a router reads: the flags, for [`Flags::TOLLED`] and [`Flags::ecn_capable`], and the toll.
 ///
 /// # Errors

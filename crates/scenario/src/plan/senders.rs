@@ -7,6 +7,8 @@ use super::*;
 pub struct Transport {
     /// The sender's law.
     pub law: SenderLaw,
+    /// In a live run it is the kernel's TCP.
+    pub kernel: bool,
     /// Size of a full packet on the wire, headers included, the link's framing not, bytes.
     pub packet_size: u16,
     /// Of these, what is header.

@@ -204,6 +204,13 @@ impl<E: Engine> Built<E> {
             encoding: encoding(transport.encoding),
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
+            kernel: transport.kernel.then(|| {
+                let bytes = match ends.data {
+                    Data::Bytes(bytes) => Some(bytes),
+                    _ => None,
+                };
+                (kernels_name(&transport.law), bytes)
+            }),
         };
         self.network.start_flow(start, vacant)
     }
@@ -651,6 +658,14 @@ fn encoding(encoding: plan::Encoding) -> Encoding {
 /// A sender law's name, as the file has it.
 pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
     law.name()
+}
+
+/// What Linux calls the congestion control.
+fn kernels_name(law: &SenderLaw) -> &'static str {
+    match law {
+        SenderLaw::NewReno => "reno",
+        law => law.name(),
+    }
 }
 
 fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {

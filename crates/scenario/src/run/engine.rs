@@ -61,6 +61,10 @@ pub(super) trait Engine {
 
     fn client(&self, flow: FlowId) -> &Connection;
     fn server(&self, flow: FlowId) -> &Connection;
+    /// How a flow fares whose ends are none of these machines.
+    fn outside(&self, _flow: FlowId) -> Option<Outside> {
+        None
+    }
     /// Works on the flow's machines at the present instant.
     fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection));
     fn retire_when_done(&mut self, flow: FlowId, both: bool);
@@ -139,6 +143,20 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
+    /// Live it is the kernel's TCP, which has this name for its congestion control, and sends so much.
+    pub(super) kernel: Option<(&'static str, Option<u64>)>,
+}
+
+/// What is known of a flow whose ends are no machines of ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outside {
+    pub(super) received: u64,
+    pub(super) delivered: u64,
+    pub(super) sent: u64,
+    pub(super) retransmissions: u64,
+    pub(super) cwnd: f64,
+    pub(super) srtt: Time,
+    pub(super) in_flight: u32,
 }
 
 /// The simulator.
@@ -176,7 +194,7 @@ impl Engine for Network<Connection> {
     }
 
     fn start_flow(&mut self, start: Start<RouteId>, vacant: Option<FlowId>) -> FlowId {
-        let Start { client, server, forward, back, start, stop, encoding, segment, class } = start;
+        let Start { client, server, forward, back, start, stop, encoding, segment, class, kernel: _ } = start;
         let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
         let flow = match vacant {
             None => self.add_flow(spec),

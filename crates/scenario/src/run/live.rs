@@ -1,5 +1,7 @@
 //! A [`Plan`] on real packets: what of it the live engine can do, and that engine behind the seam.
 
+use std::collections::BTreeSet;
+
 use tollway_law::link::{AnyLink, Exchange};
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
@@ -13,9 +15,9 @@ use tollway_sim::{
 };
 
 use super::build::{link_law, meter_config, queues};
-use super::engine::{Engine, Start};
+use super::engine::{Engine, Outside, Start};
 use super::{Hosting, Part, RunError};
-use crate::plan::{Cbr, Plan};
+use crate::plan::{Cbr, Data, Plan, SenderLaw};
 
 /// Something in a plan that the live engine cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +44,8 @@ pub struct LiveInfo {
     pub kernel_drops: Option<u64>,
     /// How late the emulation was.
     pub punctuality: net::Punctuality,
+    /// Packets that came out of nodes' own kernels, and that went in, each by the counters of their interfaces.
+    pub kernel_packets: (u64, u64),
     /// The only node of this process, if there are others.
     pub node: Option<String>,
     /// What of its flows came to no good end, in words.
@@ -100,6 +104,7 @@ pub(super) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported>
     if let Hosting::Processes(_) = hosting {
         apart(plan)?;
     }
+    kernels(plan)?;
     let mut plan = plan.clone();
     for i in 0..plan.transports.len() {
         let section = plan
@@ -112,6 +117,9 @@ pub(super) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported>
                 workload.map(|workload| format!("workload.{}", workload.name))
             });
         let transport = &mut plan.transports[i];
+        if transport.kernel {
+            continue; // Its packets have the headers that they have.
+        }
         // Between processes that come and go, only who was opened knows what it has.
         transport.handshake |= matches!(hosting, Hosting::Processes(_));
         let ranges = usize::from(transport.sack_blocks).min(tollway_proto::SackRanges::MAX);
@@ -126,6 +134,47 @@ pub(super) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported>
         }
     }
     Ok(plan)
+}
+
+/// What the kernel's TCP has no part in.
+fn kernels(plan: &Plan) -> Result<(), Unsupported> {
+    let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
+    const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
+    if let Some(workload) =
+        plan.workloads.iter().find(|workload| plan.transports[workload.transport.0 as usize].kernel)
+    {
+        let why = "has the kernel's TCP for flows known beforehand only";
+        return refuse(format!("workload.{}.transport", workload.name), why, OURS);
+    }
+    for flow in &plan.flows {
+        let transport = &plan.transports[flow.transport.0 as usize];
+        if !transport.kernel {
+            continue;
+        }
+        let key = |name: &str| format!("flow.{}.{name}", flow.section);
+        if cfg!(not(target_os = "linux")) {
+            return refuse(key("transport"), "has the kernel's TCP on Linux only", "leave it out");
+        }
+        if !(140..=1500).contains(&transport.packet_size) {
+            let why = "has interfaces for packets of 140 to 1500 B";
+            return refuse(key("packet-size"), why, "choose another size");
+        }
+        let wrong = [
+            (transport.both_ways, "both-ways", "has data one way over the kernel's TCP"),
+            (matches!(flow.data, Data::Frames { .. }), "frames", "has one stream over the kernel's TCP"),
+            (flow.receive_buffer != u32::MAX, "receive-buffer", "leaves the kernel's buffers to the kernel"),
+            (flow.send_buffer != u32::MAX, "send-buffer", "leaves the kernel's buffers to the kernel"),
+            (
+                transport.ecn && transport.law != SenderLaw::Dctcp,
+                "ecn",
+                "leaves it to the kernel which of its laws want marks: `dctcp` does",
+            ),
+        ];
+        if let Some((_, name, why)) = wrong.into_iter().find(|wrong| wrong.0) {
+            return refuse(key(name), why, OURS);
+        }
+    }
+    Ok(())
 }
 
 /// What cannot be divided among processes.
@@ -146,6 +195,10 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
         if link.exchange.is_some() {
             return refuse(format!("link.{}.exchange", link.section), why);
         }
+    }
+    if let Some(flow) = plan.flows.iter().find(|flow| plan.transports[flow.transport.0 as usize].kernel) {
+        let why = "has both ends of the kernel's TCP in one process";
+        return refuse(format!("flow.{}.transport", flow.section), why);
     }
     match plan.hosts.first() {
         Some(host) => {
@@ -175,6 +228,12 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
             net::Network::part(&names, &specs, plan.seed, *node, at, *patience)?
         }
     };
+    #[cfg(target_os = "linux")]
+    {
+        let flows = plan.flows.iter().filter(|flow| plan.transports[flow.transport.0 as usize].kernel);
+        let nodes: BTreeSet<u32> = flows.flat_map(|flow| [flow.path.from.0, flow.path.to.0]).collect();
+        network.open_kernels(&nodes.into_iter().collect::<Vec<_>>())?;
+    }
     for (i, link) in (0..).zip(&plan.links) {
         let Some(twin) = link.twin else { continue };
         if let Some(meter) = link.meter {
@@ -239,6 +298,10 @@ impl Live {
         LiveInfo {
             node: self.part.as_ref().map(|part| plan.nodes[part.node].name.clone()),
             broken: self.broken(plan),
+            #[cfg(target_os = "linux")]
+            kernel_packets: self.network.kernel_packets(),
+            #[cfg(not(target_os = "linux"))]
+            kernel_packets: (0, 0),
             threads: self.network.threads(),
             real_time: self.network.real_time(),
             counters: self.network.counters(),
@@ -345,7 +408,8 @@ impl Engine for Live {
     /// Places are not used again: a label on the wire means one flow for the whole run.
     fn start_flow(&mut self, start: Start<usize>, _vacant: Option<FlowId>) -> FlowId {
         let next = self.network.flows() as u32;
-        let added = self.network.add_flow(net::FlowSpec {
+        let packet = start.segment.min(1500) as u16;
+        let spec = net::FlowSpec {
             client: start.client,
             server: start.server,
             forward: self.routes[start.forward].clone(),
@@ -353,7 +417,15 @@ impl Engine for Live {
             start: start.start,
             stop: start.stop,
             encoding: start.encoding,
-        });
+        };
+        let added = match start.kernel {
+            #[cfg(target_os = "linux")]
+            Some((congestion, bytes)) => {
+                let kernel = net::KernelSpec { congestion: congestion.to_owned(), bytes, packet };
+                self.network.add_kernel_flow(&kernel, spec)
+            }
+            _ => self.network.add_flow(spec),
+        };
         match added {
             Ok(flow) => {
                 self.network.set_class(flow, start.class);
@@ -416,6 +488,13 @@ impl Engine for Live {
         if let Err(error) = self.network.with_flow(flow.0, work) {
             self.failed.get_or_insert(error);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn outside(&self, flow: FlowId) -> Option<Outside> {
+        let net::KernelStats { received, delivered, sent, retransmissions, cwnd, srtt, in_flight, .. } =
+            self.network.kernel_stats(flow.0)?;
+        Some(Outside { received, delivered, sent, retransmissions, cwnd, srtt, in_flight })
     }
 
     fn retire_when_done(&mut self, flow: FlowId, both: bool) {

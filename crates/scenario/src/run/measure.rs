@@ -10,7 +10,7 @@ use tollway_sim::{End, FlowId, LinkStats};
 
 use super::build::{Built, sender_name};
 use super::digest::Digest;
-use super::engine::Engine;
+use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::{self, Data, Direction, Plan};
@@ -67,6 +67,9 @@ impl Lane {
     }
 
     fn counters<E: Engine>(&self, built: &Built<E>) -> Counters {
+        if let Some(outside) = built.network.outside(self.flow) {
+            return Counters::outside(&outside);
+        }
         let (sender, receiver) = self.ends(built);
         Counters::of(sender.stats(), receiver.stats())
     }
@@ -92,6 +95,20 @@ struct Reading {
 }
 
 impl Reading {
+    /// Of a flow whose ends are no machines of ours.
+    fn outside(lane: usize, flow: &Outside) -> Reading {
+        Reading {
+            lane,
+            counters: Counters::outside(flow),
+            cwnd: flow.cwnd,
+            srtt: flow.srtt,
+            pacing: None,
+            in_flight: flow.in_flight,
+            spending: None,
+            price: None,
+        }
+    }
+
     #[inline]
     fn of(lane: usize, sender: &Connection, receiver: &Connection, now: Time) -> Reading {
         let fcp = fcp(sender);
@@ -109,6 +126,11 @@ impl Reading {
 }
 
 impl Counters {
+    fn outside(flow: &Outside) -> Counters {
+        let Outside { received, delivered, retransmissions, .. } = *flow;
+        Counters { received, delivered, retransmissions }
+    }
+
     fn of(sender: &Stats, receiver: &Stats) -> Counters {
         Counters {
             received: receiver.bytes_received,
@@ -251,7 +273,10 @@ impl Meter {
             for (i, lane) in lanes.iter().enumerate().take(READ_AHEAD) {
                 if lane.lived(self.last, now) {
                     let (sender, receiver) = lane.ends(built);
-                    self.readings.push(Reading::of(i, sender, receiver, now));
+                    self.readings.push(match built.network.outside(lane.flow) {
+                        None => Reading::of(i, sender, receiver, now),
+                        Some(outside) => Reading::outside(i, &outside),
+                    });
                 }
             }
             for reading in &self.readings {
@@ -390,6 +415,7 @@ impl Meter {
         let end = built.network.now();
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
+            let outside = built.network.outside(lane.flow);
             let counters = lane.counters(built);
             let flow = &plan.flows[lane.plan_flow];
             let last = lane.done.unwrap_or(end).min(lane.stop).min(end);
@@ -418,7 +444,7 @@ impl Meter {
                     _ => lane.done.map(|done| done.saturating_sub(lane.start).as_secs_f64()),
                 },
                 size_bytes: size,
-                sent_bytes: sender.stats().bytes_sent,
+                sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),
                 delivered_bytes: counters.delivered,
                 goodput_mbps: per_second(counters.delivered, base.delivered),
                 rate_mbps,

@@ -249,7 +249,10 @@ impl<'a> Resolver<'a> {
     fn transport(&mut self, k: &Reader<'a>) -> TransportId {
         let id = TransportId(self.plan.transports.len() as u32);
         let size = |key| k.bytes(key).unwrap_or_default() as u16;
-        let (packet_size, header) = (size("packet-size"), size("header"));
+        let kernel = k.word("transport") == "kernel";
+        // IP's header, TCP's, and the option with timestamps that Linux has in every packet.
+        let of_kernel = |key, usual| if kernel && k.lacks(key) { usual } else { size(key) };
+        let (packet_size, header) = (size("packet-size"), of_kernel("header", 52));
         if header >= packet_size {
             let at = k.at(if k.has("header") { "header" } else { "packet-size" });
             let message = format!("a header of {header} B leaves no room for data in {packet_size} B");
@@ -332,7 +335,7 @@ impl<'a> Resolver<'a> {
         }
         let loss_detection = match (k.word("loss-detection"), sack) {
             ("newreno", _) | ("", false) => LossDetection::NewReno,
-            ("", true) if law == SenderLaw::Bbr => LossDetection::Rack,
+            ("", true) if law == SenderLaw::Bbr || kernel => LossDetection::Rack,
             ("rfc6675" | "", _) => LossDetection::Rfc6675,
             _ => LossDetection::Rack,
         };
@@ -436,11 +439,19 @@ impl<'a> Resolver<'a> {
                 .help("give the flow a `class`, and that `pricing = \"priority\"`");
         }
         let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
+        if kernel && !matches!(law, SenderLaw::NewReno | SenderLaw::Cubic | SenderLaw::Dctcp | SenderLaw::Bbr)
+        {
+            let message = format!("the kernel's TCP has no law `{}`", k.word("law"));
+            self.mistakes
+                .add(k.at("transport"), message, "the kernel's")
+                .help("choose newreno, cubic, dctcp or bbr, or leave `transport` out");
+        }
         self.plan.transports.push(Transport {
+            kernel,
             law,
             packet_size,
             header,
-            ack_size: size("ack-size"),
+            ack_size: of_kernel("ack-size", 52),
             initial_window: k.count("initial-window").map_or(initial_window, |n| n as u32),
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,

@@ -13,6 +13,13 @@ const TRANSPORT: &[Key] = &[
         "The sender's law.",
     ),
     key(
+        "transport",
+        Kind::Word(&["tollway", "kernel"]),
+        Is("tollway"),
+        "Whose it is. `kernel`, with the law newreno, cubic, dctcp or bbr: the kernel's own TCP in a live run, in network namespaces; simulated, its sizes \
+         (`header`, `ack-size` 52 B, for timestamps) and `loss-detection` RACK, unless they are given.",
+    ),
+    key(
         "receive-buffer",
         Kind::Limit,
         Is("unlimited"),

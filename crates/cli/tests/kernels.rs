@@ -1,0 +1,114 @@
+//! The kernel's TCP and Tollway's transports on the same emulated links. No test here asserts how fast anything is.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const SHARED: &str = r#"
+    name = "shared"
+    duration = "4 s"
+    [measure]
+    interval = "200 ms"
+    [node.s]
+    count = 3
+    [node.r]
+    [node.d]
+    [link.access]
+    from = "s"
+    to = "r"
+    rate = "100 Mbps"
+    [link.bottleneck]
+    from = "r"
+    to = "d"
+    rate = "10 Mbps"
+    delay = "5 ms"
+    limit = "2 BDP"
+    [flow.short]
+    from = "s.1"
+    to = "d"
+    law = "newreno"
+    transport = "kernel"
+    size = "500 kB"
+    [flow.long]
+    from = "s.2"
+    to = "d"
+    law = "cubic"
+    transport = "kernel"
+    [flow.ours]
+    from = "s.3"
+    to = "d"
+    law = "cubic"
+"#;
+
+fn run(name: &str, text: &str, arguments: &[&str]) -> Output {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{name}.toml"));
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
+    command.arg("run").arg(&file).args(arguments).env("NO_COLOR", "1").output().expect("the command starts")
+}
+
+/// What a live run says; `None`, loudly, where there are no namespaces to be had.
+fn live(name: &str, text: &str) -> Option<Value> {
+    let output = run(name, text, &["--engine", "live", "--json"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if told.contains("network namespaces") {
+        eprintln!("SKIPPED: {told}");
+        return None;
+    }
+    assert!(output.status.success(), "{told}");
+    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
+}
+
+fn flow<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let flows = told["flows"].as_array().unwrap();
+    flows.iter().find(|flow| flow["flow"] == name).unwrap()
+}
+
+#[test]
+fn kernels_share_links_with_ours_and_every_packet_is_accounted_for() {
+    let Some(told) = live("shared", SHARED) else { return };
+    // It arrived whole, byte by byte, and its end was seen.
+    assert_eq!(flow(&told, "short")["delivered_bytes"], 500_000);
+    assert!(flow(&told, "short")["fct_s"].as_f64().unwrap() > 0.4);
+    for name in ["long", "ours"] {
+        assert!(flow(&told, name)["delivered_bytes"].as_u64().unwrap() > 100_000, "{told}");
+    }
+    // That the interfaces' counters are ours the run itself has seen to.
+    let live = &told["runs"][0]["live"];
+    let kernels =
+        [&live["kernel_packets_sent"], &live["kernel_packets_received"]].map(|n| n.as_u64().unwrap());
+    let data = (500_000 + flow(&told, "long")["delivered_bytes"].as_u64().unwrap()) / 1448;
+    assert!(kernels.iter().all(|&packets| packets > data), "{kernels:?} for {data} of data");
+}
+
+#[test]
+fn a_marking_link_marks_the_kernels_packets() {
+    let text = SHARED
+        .replace("limit = \"2 BDP\"", "limit = \"100 packets\"\n    law = \"step\"\n    [link.bottleneck.step]\n    threshold = \"5 packets\"")
+        .replace("law = \"cubic\"\n    transport", "law = \"dctcp\"\n    transport");
+    let output = run("marks", &text, &["--engine", "live", "--json"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if told.contains("network namespaces") || told.contains("no congestion control") {
+        eprintln!("SKIPPED: {told}");
+        return;
+    }
+    assert!(output.status.success(), "{told}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told["links"].as_array().unwrap().iter().any(|link| link["marks"].as_u64() > Some(10)), "{told}");
+}
+
+#[test]
+fn what_the_kernel_has_no_part_in_is_named() {
+    let refused = |change: (&str, &str), arguments: &[&str]| {
+        let output = run("refused", &SHARED.replace(change.0, change.1), arguments);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let xcp = refused(("law = \"newreno\"", "law = \"xcp\""), &[]);
+    assert!(xcp.contains("the kernel's TCP has no law `xcp`"), "{xcp}");
+    let both =
+        refused(("size = \"500 kB\"", "size = \"500 kB\"\n    both-ways = true"), &["--engine", "live"]);
+    assert!(both.contains("flow.short.both-ways") || both.contains("network namespaces"), "{both}");
+}

@@ -1,0 +1,425 @@
+//! The kernel's own TCP on the links of a live network.
+//!
+//! A node where such a flow ends has a network namespace with a TUN interface beside its socket. What the kernel sends there is
+//! read as bare IP packets, and crosses the flow's links as other packets do: in a datagram from node to node, behind an ACP header with
+//! its label, so that routers need to know nothing of it. At its end the IP packet goes to the kernel of that node's namespace.
+//!
+//! Namespaces have no name and die with the process.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tollway_law::Time;
+use tollway_proto::encoding::acp;
+use tollway_proto::{Flags, Packet, SackRanges};
+
+use crate::buffers::Buffers;
+use crate::driver::CARRIER;
+use crate::error::Error;
+use crate::exec::namespace::Namespace;
+use crate::exec::tun::{self, Tun, TunSpec};
+use crate::exec::{address, ip};
+use crate::wire;
+
+/// Data from one node to another over the kernel's TCP.
+#[derive(Clone, Debug)]
+pub struct KernelSpec {
+    /// The kernel's name of the congestion control: `reno`, `cubic`, `bbr`, …
+    pub congestion: String,
+    /// What is sent; endless if `None`.
+    pub bytes: Option<u64>,
+    /// A full packet, from IP's header on, bytes; 1500 at most.
+    pub packet: u16,
+}
+
+/// What the kernel says of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelStats {
+    /// Bytes of IP packets handed to the receiver's kernel, headers included.
+    pub received: u64,
+    /// Payload that the receiver read, and found to be what was sent.
+    pub delivered: u64,
+    /// Bytes of IP packets with data that the sender's kernel sent.
+    pub sent: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// The congestion window, packets.
+    pub cwnd: f64,
+    /// The smoothed round-trip time.
+    pub srtt: Time,
+    /// Packets sent and not acknowledged.
+    pub in_flight: u32,
+    /// When all had arrived.
+    pub done: Option<Time>,
+}
+
+/// A node's own kernel.
+#[derive(Debug)]
+pub(crate) struct Room {
+    namespace: Namespace,
+    /// The node's place in its driver.
+    pub(crate) node: u32,
+    /// By number of a flow of the kernel's: the label of its packets from here, and its end here.
+    flows: Vec<Option<(u32, u32)>>,
+    /// Packets read from it and written to it.
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+impl Room {
+    /// The namespace and interface of the node with this number, whose place in its driver is `at`.
+    pub(crate) fn new(node: u32, at: u32) -> Result<(Room, Tun), Error> {
+        let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train: 0 };
+        let made = Namespace::new(spec);
+        let (namespace, tun) =
+            made.map_err(|source| Error::Namespace { action: "make a network namespace", source })?;
+        Ok((Room { namespace, node: at, flows: Vec::new(), read: 0, written: 0 }, tun))
+    }
+
+    /// Packets of flow `number` have this label from now on, and are those of the end `at`.
+    pub(crate) fn assign(&mut self, number: usize, label: u32, at: u32) {
+        if self.flows.len() <= number {
+            self.flows.resize(number + 1, None);
+        }
+        self.flows[number] = Some((label, at));
+    }
+
+    /// Reads a packet of the kernel's, and makes a datagram of it that carries it to its end; `None` if there is none. Answers whose it
+    /// is, too. What has no business here is counted in `strangers`.
+    pub(crate) fn read(
+        &mut self,
+        tun: &Tun,
+        frame: &mut [u8],
+        buffers: &mut Buffers,
+        strangers: &mut u64,
+    ) -> io::Result<Option<(u32, u32)>> {
+        loop {
+            let Some(len) = tun.read(frame)? else { return Ok(None) };
+            self.read += 1;
+            let frame = &frame[..len];
+            let known = frame.get(tun::VNET_LEN..).and_then(|bytes| self.packet_of(bytes));
+            let Some((packet, at)) = known else {
+                *strangers += 1;
+                continue;
+            };
+            let handle = buffers.alloc(packet, acp::LEN + len);
+            let bytes = buffers.bytes_mut(handle);
+            let (head, rest) = bytes.split_at_mut(acp::LEN);
+            rest.copy_from_slice(frame);
+            // A header without ranges has room in its own length.
+            let _ = acp::encode(&packet, &SackRanges::EMPTY, head);
+            return Ok(Some((handle, at)));
+        }
+    }
+
+    /// Hands the packet that a datagram carries to the kernel; answers its bytes, if the kernel takes it.
+    pub(crate) fn write(&mut self, tun: &Tun, datagram: &mut [u8]) -> Option<u16> {
+        let marked = acp::load(datagram).is_ok_and(|(flags, _)| flags.has(Flags::CE));
+        let frame = datagram.get_mut(acp::LEN..)?;
+        let packet = frame.get_mut(tun::VNET_LEN..)?;
+        let header = ip::parse(packet).ok()?;
+        if marked {
+            ip::mark(packet);
+        }
+        tun.write(frame).ok()?;
+        self.written += 1;
+        Some(header.len)
+    }
+
+    /// What the kernel's counters of the interface say: packets that it sent, that it received, and that it had no room for.
+    pub(crate) fn counted(&self) -> Option<(u64, u64, u64)> {
+        let table = self.namespace.interfaces().ok()?;
+        let (sent, received) = tun::packets(&table)?;
+        let (unsent, unreceived) = tun::drops(&table)?;
+        Some((sent, received, unsent + unreceived))
+    }
+
+    /// What links see of an IP packet of a flow, and the flow's end here; `None` if it is of none.
+    fn packet_of(&self, bytes: &[u8]) -> Option<(Packet, u32)> {
+        let header = ip::parse(bytes).ok()?;
+        let tuple = header.flow;
+        // Both ends of a flow have the port that numbers it.
+        let number = usize::from(tuple.source_port.checked_sub(PORTS)?);
+        let (flow, at) = self.flows.get(number).copied().flatten()?;
+        if tuple.protocol != TCP || tuple.source_port != tuple.destination_port {
+            return None;
+        }
+        let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
+        Some((Packet { flow, size: header.len, flags: header.ecn.with(data), ..Packet::default() }, at))
+    }
+}
+
+const _: () = assert!(CARRIER as usize == acp::OVERHEAD + acp::LEN + tun::VNET_LEN);
+/// The port that both ends of the first such flow have.
+const PORTS: u16 = 20_000;
+/// Flows of the kernel's in one network, at most.
+pub(crate) const MOST: usize = 40_000;
+const TCP: u8 = 6;
+
+/// The two programs at the ends of a flow.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    shared: Arc<Shared>,
+    sender: Socket,
+    threads: Vec<JoinHandle<()>>,
+    /// What they do once the run begins.
+    waiting: Option<(TcpListener, Errand)>,
+    /// The end of what is sent was told.
+    pub(crate) told: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    over: AtomicBool,
+    delivered: AtomicU64,
+    /// The receiver's clock when all had arrived, in nanoseconds from the run's begin; 0 while it has not.
+    done: AtomicU64,
+    /// A position at which something else arrived than was sent, and one.
+    wrong: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Errand {
+    to: SocketAddrV4,
+    bytes: Option<u64>,
+    start: Time,
+    stop: Time,
+}
+
+impl Programs {
+    /// The sockets of flow number `k` among the kernel's from `client` to `server`, nodes of these numbers.
+    pub(crate) fn new(
+        k: usize,
+        spec: &KernelSpec,
+        (client, server): ((u32, &Room), (u32, &Room)),
+        (start, stop): (Time, Time),
+    ) -> Result<Programs, Error> {
+        let port = PORTS + k as u16;
+        let segment = u32::from(spec.packet).saturating_sub(40).max(88);
+        let open = |room: &Room, node: u32| {
+            room.namespace.within(|| {
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+                socket.set_reuse_address(true)?;
+                if spec.packet < tun::MTU {
+                    socket.set_tcp_mss(segment)?;
+                }
+                socket.bind(&SocketAddr::from((address(node), port)).into())?;
+                Ok(socket)
+            })
+        };
+        let problem = |action| move |source| Error::Namespace { action, source };
+        let sender = open(client.1, client.0).map_err(problem("open a TCP socket in a namespace"))?;
+        sender
+            .set_tcp_congestion(spec.congestion.as_bytes())
+            .map_err(|source| Error::Congestion { name: spec.congestion.clone(), source })?;
+        sender.set_write_timeout(Some(TICK)).map_err(problem("set a socket's timeout"))?;
+        let listener = open(server.1, server.0)
+            .and_then(|socket| {
+                socket.listen(1)?;
+                socket.set_nonblocking(true)?;
+                Ok(socket)
+            })
+            .map_err(problem("listen in a namespace"))?;
+        let errand =
+            Errand { to: SocketAddrV4::new(address(server.0), port), bytes: spec.bytes, start, stop };
+        Ok(Programs {
+            shared: Arc::default(),
+            sender,
+            threads: Vec::new(),
+            waiting: Some((listener.into(), errand)),
+            told: false,
+        })
+    }
+
+    /// Starts both; the run begins now.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        let Some((listener, errand)) = self.waiting.take() else { return Ok(()) };
+        let begun = Instant::now();
+        let (shared, sender) = (Arc::clone(&self.shared), self.sender.try_clone()?);
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(format!("tollway-{name}")).spawn(work)
+        };
+        self.threads.push(spawn("receiver", Box::new(move || receive(&listener, &shared, begun)))?);
+        let shared = Arc::clone(&self.shared);
+        // Whatever ends the connection early shows in what arrives.
+        self.threads.push(spawn("sender", Box::new(move || drop(send(&sender, &errand, &shared, begun))))?);
+        Ok(())
+    }
+
+    /// How the flow fares, of whose packets so many bytes came out of the sender's kernel, and went into the receiver's.
+    pub(crate) fn stats(&self, sent: u64, received: u64) -> KernelStats {
+        let info = tcp_info(&self.sender).unwrap_or_default();
+        KernelStats {
+            received,
+            delivered: self.shared.delivered.load(Ordering::Relaxed),
+            sent,
+            retransmissions: info.retransmissions,
+            cwnd: f64::from(info.cwnd),
+            srtt: info.srtt,
+            in_flight: info.in_flight,
+            done: self.done(),
+        }
+    }
+
+    /// When all had arrived.
+    pub(crate) fn done(&self) -> Option<Time> {
+        let done = self.shared.done.load(Ordering::Acquire);
+        (done > 0).then_some(Time(done))
+    }
+
+    /// The position of a byte that was not what was sent.
+    pub(crate) fn wrong(&self) -> Option<u64> {
+        self.shared.wrong.load(Ordering::Relaxed).checked_sub(1)
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        let _ = self.sender.shutdown(std::net::Shutdown::Both);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Connects when it is time, and sends until it is over.
+fn send(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
+    let over = || shared.over.load(Ordering::Relaxed);
+    let at = |time: Time| (time < Time::NEVER).then(|| begun + Duration::from_nanos(time.0));
+    while let Some(left) = at(errand.start).and_then(|start| start.checked_duration_since(Instant::now())) {
+        if over() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(TICK));
+    }
+    // The kernel goes on trying by itself.
+    socket.set_nonblocking(true)?;
+    let to = SocketAddr::from(errand.to).into();
+    if let Err(error) = socket.connect(&to)
+        && error.raw_os_error() != Some(libc::EINPROGRESS)
+    {
+        return Err(error);
+    }
+    while socket.peer_addr().is_err() {
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if over() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    socket.set_nonblocking(false)?;
+    let stop = at(errand.stop);
+    let (mut position, mut chunk) = (0u64, vec![0; CHUNK]);
+    let mut stream: &Socket = socket;
+    loop {
+        let left = errand.bytes.map_or(CHUNK as u64, |bytes| bytes - position);
+        if left == 0 || over() || stop.is_some_and(|stop| Instant::now() >= stop) {
+            return socket.shutdown(std::net::Shutdown::Write);
+        }
+        let within = position % CHUNK as u64;
+        wire::fill(0, (position / CHUNK as u64) as u32, &mut chunk);
+        let end = CHUNK.min((within + left) as usize);
+        match stream.write(&chunk[within as usize..end]) {
+            Ok(count) => position += count as u64,
+            Err(error) if is_no_end(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Accepts, and reads until nothing more comes.
+fn receive(listener: &TcpListener, shared: &Shared, begun: Instant) {
+    let over = || shared.over.load(Ordering::Relaxed);
+    let mut stream: TcpStream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) if over() => return,
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    if stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(TICK))).is_err() {
+        return;
+    }
+    let (mut position, mut chunk, mut right) = (0u64, vec![0; CHUNK], vec![0; CHUNK]);
+    let mut block = None;
+    while !over() {
+        let within = (position % CHUNK as u64) as usize;
+        match stream.read(&mut chunk[within..]) {
+            Ok(0) => {
+                let now = (begun.elapsed().as_nanos() as u64).max(1);
+                shared.done.store(now, Ordering::Release);
+                return;
+            }
+            Ok(count) => {
+                let number = (position / CHUNK as u64) as u32;
+                if block.replace(number) != Some(number) {
+                    wire::fill(0, number, &mut right);
+                }
+                let (read, sent) = (&chunk[within..within + count], &right[within..within + count]);
+                if let Some(at) = read.iter().zip(sent).position(|(read, sent)| read != sent) {
+                    shared.wrong.store(position + at as u64 + 1, Ordering::Relaxed);
+                    return;
+                }
+                position += count as u64;
+                shared.delivered.store(position, Ordering::Relaxed);
+            }
+            Err(error) if is_no_end(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Whether an error means no more than that nothing happened for a while.
+fn is_no_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Info {
+    retransmissions: u64,
+    /// Packets.
+    pub(crate) cwnd: u32,
+    srtt: Time,
+    in_flight: u32,
+}
+
+/// What the kernel says of a connection (tcp(7), `TCP_INFO`).
+#[expect(unsafe_code, reason = "no safe wrapper of TCP_INFO among our dependencies")]
+pub(crate) fn tcp_info(socket: &Socket) -> io::Result<Info> {
+    // SAFETY: all of the structure's fields are numbers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which has so many, and the length to `len`.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Info {
+        retransmissions: u64::from(info.tcpi_total_retrans),
+        cwnd: info.tcpi_snd_cwnd,
+        srtt: Time::from_micros(u64::from(info.tcpi_rtt)),
+        in_flight: info.tcpi_unacked,
+    })
+}
+
+/// How long nothing may happen before a program looks whether the run is over.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes that are written and read at once, and have a pattern of their own.
+const CHUNK: usize = 1 << 16;

@@ -1,0 +1,88 @@
+//! Flows of a network that are the kernel's own.
+
+use super::{FlowSpec, Network, Place};
+use crate::error::Error;
+use crate::kernel::{KernelSpec, KernelStats, MOST, Programs, Room};
+
+impl Network {
+    /// Gives each of these nodes a kernel of its own, for flows of the kernel's to end there; before the first flow, and once.
+    ///
+    /// # Errors
+    /// The system refuses a namespace or an interface.
+    pub fn open_kernels(&mut self, nodes: &[u32]) -> Result<(), Error> {
+        let mut rooms: Vec<Vec<_>> = self.drivers.iter().map(|_| Vec::new()).collect();
+        for &node in nodes {
+            let place = self.nodes[node as usize];
+            rooms[place.driver].push(Room::new(node, place.at)?);
+        }
+        for (driver, rooms) in self.drivers.iter_mut().zip(rooms) {
+            driver.set_rooms(rooms);
+        }
+        Ok(())
+    }
+
+    /// Adds a flow whose ends are the kernel's: the machines of `flow` stay idle. Both its nodes have kernels.
+    ///
+    /// # Errors
+    /// As [`add_flow`](Network::add_flow), and the kernel may refuse sockets, or have no such congestion control.
+    pub fn add_kernel_flow(&mut self, kernel: &KernelSpec, mut flow: FlowSpec) -> Result<u32, Error> {
+        let number = self.programs.len();
+        if number >= MOST {
+            let source = std::io::Error::other(format!("there are {MOST} ports for them"));
+            return Err(Error::Namespace { action: "have more flows of the kernel's", source });
+        }
+        let times = (flow.start, flow.stop);
+        (flow.start, flow.stop) = (tollway_law::Time::NEVER, tollway_law::Time::NEVER);
+        let nodes = [flow.forward[0], flow.back[0]].map(|link| self.specs[link as usize].0);
+        let id = self.add_flow(flow)?;
+        for (node, end) in nodes.into_iter().zip(self.flows[id as usize]) {
+            let room = self.room(node);
+            self.drivers[end.driver].carry(room.at, number, end.at);
+        }
+        let [client, server] = nodes.map(|node| {
+            let Place { driver, at } = self.room(node);
+            (node, &self.drivers[driver].rooms[at as usize])
+        });
+        let programs = Programs::new(number, kernel, (client, server), times)?;
+        self.programs.push((id, programs));
+        Ok(id)
+    }
+
+    /// How a flow of the kernel's fares; `None` if it is none.
+    pub fn kernel_stats(&self, flow: u32) -> Option<KernelStats> {
+        let (_, programs) =
+            &self.programs[self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?];
+        let [client, server] = self.flows[flow as usize]
+            .map(|end| self.drivers[end.driver].ends[end.at as usize].carried.unwrap_or_default());
+        Some(programs.stats(client.sent, server.received))
+    }
+
+    /// Packets that came out of nodes' kernels, and that went in: what their interfaces' counters say, too, once the run is settled.
+    pub fn kernel_packets(&self) -> (u64, u64) {
+        let rooms = || self.drivers.iter().flat_map(|driver| &driver.rooms);
+        (rooms().map(|room| room.read).sum(), rooms().map(|room| room.written).sum())
+    }
+
+    /// The kernel of a node.
+    fn room(&self, node: u32) -> Place {
+        let Place { driver, at } = self.nodes[node as usize];
+        let rooms = &self.drivers[driver].rooms;
+        let room = rooms.iter().position(|room| room.node == at);
+        Place { driver, at: room.expect("the nodes of such a flow have kernels") as u32 }
+    }
+
+    /// Tells what is done, and what arrived otherwise than it was sent.
+    pub(super) fn look_at_programs(&mut self) -> Result<(), Error> {
+        for (flow, programs) in &mut self.programs {
+            if let Some(position) = programs.wrong() {
+                let (segment, position) = ((position >> 16) as u32, (position & 0xffff) as usize);
+                return Err(Error::Corrupt { flow: *flow, segment, position, at: self.now });
+            }
+            if let Some(at) = programs.done().filter(|_| !programs.told) {
+                programs.told = true;
+                self.drivers[0].done.push((*flow, true, at));
+            }
+        }
+        Ok(())
+    }
+}
