@@ -18,8 +18,11 @@ impl History {
     #[inline]
     pub(super) fn note(&mut self, now: u64, price: f64) {
         let [fine, coarse @ ..] = &mut self.levels;
+        let (until, last) = fine.latest();
         if fine.note(now, price) {
             for level in coarse {
+                // The slot that is over has ended with another price than it began with.
+                level.note(until, last);
                 level.note(now, price);
             }
         }
@@ -72,6 +75,12 @@ impl Level {
         }
         self.prices[self.at as usize % SLOTS] = price;
         fresh
+    }
+
+    /// The last instant of the slot written last, and its price.
+    #[inline]
+    fn latest(&self) -> (u64, f64) {
+        (((self.at + 1) << self.shift) - 1, self.prices[self.at as usize % SLOTS])
     }
 
     /// Slots in which nothing was said have the price before them.

@@ -193,8 +193,9 @@ macro_rules! answers {
 
 answers! {
     no_such_topology: TOWNS.replace("towns.graphml", "none.graphml"), [];
-    no_such_topology_nor_flows_between_its_nodes: TOWNS.replace("towns.graphml", "none.graphml"),
-        ["topology.fallback=tests/data/none.either", "flow.t.to=Nowhere"];
+    // Of nodes that nobody knows nothing is said.
+    no_topology_but_flows: format!("{TOWNS}[flow.x]\nfrom = \"Nowhere\"\nto = \"Alpha\"\nlaw = \"newreno\"\n").replace("towns.graphml", "none.graphml"),
+        ["topology.fallback=tests/data/none.either"];
     rates_missing: TOWNS.replace("rate = \"2 Mbps\"\n", ""), [];
     not_a_topology: TOWNS.replace("towns.graphml", "some.trace"), [];
     not_a_trace: BASE.replace("rate = \"10 Mbps\"", "trace = \"tests/data/towns.graphml\""), [];
