@@ -70,8 +70,7 @@ impl Wants {
 
 /// The estimate of what a connection wants: it hungers while its share is all that holds it.
 ///
-/// What it uses is averaged over 200 ms, so that four fifths of what it leaves are lent within 350 ms and all but a hundredth within
-/// one second. One that has run dry within the last second, or waited for its receiver, is not taken at its word: it has to
+/// What it uses is averaged over 100 ms, so that of what it leaves all but a hundredth is lent within half a second and a round trip. One that has run dry within the last second, or waited for its receiver, is not taken at its word: it has to
 /// want all it can get for a round trip, or 100 ms, before the others lose that. Its own limit is the same all the while.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
@@ -146,7 +145,7 @@ impl Demand {
         if self.by == LimitedBy::Share {
             self.pressed = self.pressed.saturating_add(sample.span);
             if self.calm >= TRUST || self.pressed >= long {
-                self.patience = long;
+                self.patience = sample.rtt.clamp(SHORTEST, LONGEST);
             }
         } else {
             self.pressed = Time::ZERO;
@@ -159,7 +158,9 @@ impl Demand {
 }
 
 /// Over what use is averaged.
-const AVERAGE: Time = Time::from_millis(200);
+const AVERAGE: Time = Time::from_millis(100);
+/// A look or two at which its share does not seem to hold it say nothing yet.
+const SHORTEST: Time = Time::from_millis(40);
 /// For no longer has anybody to insist.
 const LONGEST: Time = Time::from_millis(500);
 /// Who has not run dry for so long is believed at once.

@@ -23,6 +23,8 @@ pub struct Agent<K> {
     /// Counts ticks, to tell who is gone.
     round: u64,
     last: Time,
+    /// How long looking takes when nothing comes between.
+    looking: Time,
     seen: Vec<Seen>,
     members: Vec<Member>,
     /// Whose each of `members` is, as a place in `seen`.
@@ -61,6 +63,7 @@ impl<K: Kernel> Agent<K> {
             cgroups: Cgroups::find(),
             round: 0,
             last: now,
+            looking: Time::ZERO,
             seen: Vec::new(),
             members: Vec::new(),
             places: Vec::new(),
@@ -89,13 +92,12 @@ impl<K: Kernel> Agent<K> {
         }
     }
 
-    /// Looks, divides and sets; `tick` is when the next one is expected to come.
+    /// Looks, divides and sets. `clock` tells the time; `tick` is when the next tick is expected to come.
     ///
     /// # Errors
     /// The kernel can't be asked. That a connection can't be paced is no error, and shows in [`Agent::status`].
-    pub fn tick(&mut self, now: Time, tick: Time) -> io::Result<()> {
-        self.seen.clear();
-        self.kernel.connections(&mut self.seen)?;
+    pub fn tick(&mut self, clock: impl Fn() -> Time, tick: Time) -> io::Result<()> {
+        let now = self.look(clock)?;
         let span = now.saturating_sub(self.last);
         self.last = now;
         self.round += 1;
@@ -149,6 +151,23 @@ impl<K: Kernel> Agent<K> {
         let round = self.round;
         self.open.retain(|_, open| open.round == round);
         self.kernel.settle()
+    }
+
+    /// Has the connections listed, and answers when they were: again if it took so long that nobody knows, since another had the
+    /// processor meanwhile. What was sent has to be counted against the time in which it was.
+    fn look(&mut self, clock: impl Fn() -> Time) -> io::Result<Time> {
+        for _ in 0..LOOKS {
+            let begin = clock();
+            self.seen.clear();
+            self.kernel.connections(&mut self.seen)?;
+            let span = clock().saturating_sub(begin);
+            let usual = self.looking;
+            self.looking = span.min(Time(usual.0 + usual.0 / 8 + 10_000));
+            if span <= usual * 2 + Time::from_millis(1) {
+                break;
+            }
+        }
+        Ok(clock())
     }
 
     /// Sets what is to be otherwise than it is.
@@ -355,6 +374,8 @@ fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
     now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
 }
 
+/// Looks at a tick, at the most.
+const LOOKS: usize = 3;
 /// Bytes a second: a connection always moves.
 const LEAST: u64 = 1000;
 /// A pace is left as it is within one part in so many.

@@ -49,11 +49,10 @@ pub fn run<K: Kernel>(
     let mut due = clock.now();
     let turned = loop {
         let before = cpu();
-        let now = clock.now();
-        if let Err(error) = agent.tick(now, tick) {
+        if let Err(error) = agent.tick(|| clock.now(), tick) {
             break Err(error);
         }
-        let then = each(agent, Turn { now, tick, cpu: cpu() });
+        let then = each(agent, Turn { now: agent.last(), tick, cpu: cpu() });
         let cost = cpu().saturating_sub(before);
         let wanted = agent.regime().tick.max(cost * DUTY);
         // Down by and by: one cheap tick says little.

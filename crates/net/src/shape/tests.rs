@@ -145,7 +145,8 @@ impl World {
         while self.now < until {
             self.now += TICK;
             self.table.send(TICK);
-            self.agent.tick(self.now, TICK).unwrap();
+            let now = self.now;
+            self.agent.tick(|| now, TICK).unwrap();
         }
     }
 }

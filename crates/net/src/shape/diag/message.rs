@@ -17,18 +17,18 @@ pub(crate) enum Answer {
     Failed(i32),
 }
 
-/// `struct inet_diag_req_v2` under a header: all TCP sockets of a family that may still send data, with `tcp_info`.
-pub(crate) fn request(family: u8, sequence: u32) -> [u8; REQUEST] {
+/// `struct inet_diag_req` under a header: all TCP sockets that may still send data, with `tcp_info`. The older of the two kinds of
+/// request: it lists both families at once, and what a list costs most is the way through the kernel's table.
+pub(crate) fn request(sequence: u32) -> [u8; REQUEST] {
     let mut message = [0u8; REQUEST];
     message[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
-    message[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    message[4..6].copy_from_slice(&TCPDIAG_GETSOCK.to_ne_bytes());
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     message[6..8].copy_from_slice(&flags.to_ne_bytes());
     message[8..12].copy_from_slice(&sequence.to_ne_bytes());
-    message[HEADER] = family;
-    message[HEADER + 1] = libc::IPPROTO_TCP as u8;
-    message[HEADER + 2] = 1 << (ATTRIBUTE_INFO - 1);
-    message[HEADER + 4..HEADER + 8].copy_from_slice(&STATES.to_ne_bytes());
+    message[HEADER] = libc::AF_INET as u8;
+    message[HEADER + 3] = 1 << (ATTRIBUTE_INFO - 1);
+    message[HEADER + 52..HEADER + 56].copy_from_slice(&STATES.to_ne_bytes());
     message
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn read(mut bytes: &[u8], sequence: u32, seen: &mut Vec<Seen>) -> Ans
                     word(message, HEADER).map_or(libc::EPROTO, |error| (error as i32).wrapping_neg()),
                 );
             }
-            Some(kind) if kind == i32::from(SOCK_DIAG_BY_FAMILY) => {
+            Some(kind) if kind == i32::from(TCPDIAG_GETSOCK) => {
                 seen.extend(socket(message.get(HEADER..).unwrap_or_default()));
             }
             _ => {}
@@ -125,12 +125,12 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Bytes of `struct nlmsghdr`, with `struct inet_diag_req_v2` behind it, and of `struct inet_diag_msg`.
+/// Bytes of `struct nlmsghdr`, with `struct inet_diag_req` behind it, and of `struct inet_diag_msg`.
 const HEADER: usize = 16;
-const REQUEST: usize = HEADER + 56;
+const REQUEST: usize = HEADER + 60;
 const MESSAGE: usize = 72;
-/// Numbers of `linux/sock_diag.h` and `linux/inet_diag.h`.
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// Numbers of `linux/inet_diag.h`.
+const TCPDIAG_GETSOCK: u16 = 18;
 const ATTRIBUTE_INFO: u16 = 2;
 const ATTRIBUTE_CGROUP: u16 = 21;
 /// Established, waiting for the end of what was sent, and closed by the other side only (`TCP_ESTABLISHED`, `TCP_FIN_WAIT1`,
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn sockets_are_read_until_the_end() {
-        let mut bytes = message(SOCK_DIAG_BY_FAMILY, 3);
-        bytes.extend(message(SOCK_DIAG_BY_FAMILY, 2));
+        let mut bytes = message(TCPDIAG_GETSOCK, 3);
+        bytes.extend(message(TCPDIAG_GETSOCK, 2));
         let mut seen = Vec::new();
         assert_eq!(read(&bytes, 3, &mut seen), Answer::More);
         let [seen] = seen[..] else { panic!("{seen:?}") };
@@ -196,7 +196,7 @@ mod tests {
         #[test]
         fn any_bytes_can_be_read(mut bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 0usize..400) {
             read(&bytes, 1, &mut Vec::new());
-            let mut whole = message(SOCK_DIAG_BY_FAMILY, 1);
+            let mut whole = message(TCPDIAG_GETSOCK, 1);
             whole.truncate(cut);
             whole.append(&mut bytes);
             read(&whole, 1, &mut Vec::new());

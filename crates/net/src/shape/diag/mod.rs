@@ -59,9 +59,9 @@ impl SockDiag {
         self
     }
 
-    fn dump(&mut self, family: i32, seen: &mut Vec<Seen>) -> io::Result<()> {
+    fn dump(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        self.netlink.write_all(&message::request(family as u8, self.sequence))?;
+        self.netlink.write_all(&message::request(self.sequence))?;
         loop {
             let len = match self.netlink.read(&mut self.buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -84,12 +84,7 @@ impl SockDiag {
 
 impl Kernel for SockDiag {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
-        self.dump(libc::AF_INET, seen)?;
-        match self.dump(libc::AF_INET6, seen) {
-            // A kernel without IPv6 has no such sockets.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-            done => done?,
-        }
+        self.dump(seen)?;
         self.owners.learn(seen);
         // Who is gone needs nobody's care; looked after now and then only.
         if self.paced.len() > 2 * seen.len() + 64 {
