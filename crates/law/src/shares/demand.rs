@@ -145,7 +145,7 @@ impl Demand {
         if self.by == LimitedBy::Share {
             self.pressed = self.pressed.saturating_add(sample.span);
             if self.calm >= TRUST || self.pressed >= long {
-                self.patience = sample.rtt.clamp(SHORTEST, LONGEST);
+                self.patience = HOLD;
             }
         } else {
             self.pressed = Time::ZERO;
@@ -160,7 +160,7 @@ impl Demand {
 /// Over what use is averaged.
 const AVERAGE: Time = Time::from_millis(100);
 /// A look or two at which its share does not seem to hold it say nothing yet.
-const SHORTEST: Time = Time::from_millis(40);
+const HOLD: Time = Time::from_millis(60);
 /// For no longer has anybody to insist.
 const LONGEST: Time = Time::from_millis(500);
 /// Who has not run dry for so long is believed at once.

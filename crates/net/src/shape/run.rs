@@ -46,6 +46,7 @@ pub fn run<K: Kernel>(
     // Time that has passed before the agent's first look is nobody's.
     let clock = Clock::starting_at(agent.last());
     let mut tick = agent.regime().tick;
+    let mut cost = Time::ZERO;
     let mut due = clock.now();
     let turned = loop {
         let before = cpu();
@@ -53,11 +54,9 @@ pub fn run<K: Kernel>(
             break Err(error);
         }
         let then = each(agent, Turn { now: agent.last(), tick, cpu: cpu() });
-        let cost = cpu().saturating_sub(before);
-        let wanted = agent.regime().tick.max(cost * DUTY);
-        // Down by and by: one cheap tick says little.
-        tick =
-            if wanted > tick { wanted } else { Time((tick.0 * 7 + wanted.0) / 8).max(agent.regime().tick) };
+        // A dear tick, such as the first of many connections, is paid for by several.
+        cost = Time((cost.0 * 3 + cpu().saturating_sub(before).0) / 4);
+        tick = agent.regime().tick.max(cost * DUTY);
         if then == Then::Stop {
             break Ok(());
         }

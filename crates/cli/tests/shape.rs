@@ -1,0 +1,216 @@
+//! `tollway shape` as a person meets it, on connections of this test to itself over loopback: only they are under its policies.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollway_scenario::shape::{Kernel, Reach, SockDiag};
+
+/// A folder of a test's own, empty, that nobody else may write to.
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shape").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a folder for the test");
+    dir
+}
+
+fn tollway(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
+    command.args(arguments).env("NO_COLOR", "1");
+    command
+}
+
+/// Connections to ourselves that send all they can.
+struct Traffic {
+    port: u16,
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Traffic {
+    fn start(count: usize) -> Traffic {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for _ in 0..count {
+            let mut sender = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut receiver, _) = listener.accept().unwrap();
+            let stop = Arc::clone(&stop);
+            threads.push(std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) && sender.write_all(&[0; 16_384]).is_ok() {}
+            }));
+            threads.push(std::thread::spawn(move || {
+                let mut buffer = vec![0; 1 << 16];
+                while receiver.read(&mut buffer).is_ok_and(|len| len > 0) {}
+            }));
+        }
+        Traffic { port, stop, threads }
+    }
+
+    /// What the kernel lets each of the senders have, bytes a second.
+    fn limits(&self) -> Vec<Option<u64>> {
+        let mut seen = Vec::new();
+        SockDiag::new().unwrap().connections(&mut seen).unwrap();
+        seen.iter().filter(|seen| seen.remote.port() == self.port).map(|seen| seen.limit).collect()
+    }
+
+    fn policies(&self, version: &str, mbps: u32) -> String {
+        format!(
+            "version = \"{version}\"\n[link]\nrate = \"{mbps} Mbps\"\n[aggregate.test]\nto = \"127.0.0.1\"\nto-port = {}\n",
+            self.port
+        )
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// An agent, ended with the test.
+struct Agent {
+    process: Child,
+    policy: PathBuf,
+    socket: PathBuf,
+}
+
+impl Agent {
+    fn start(folder: &Path, policies: &str) -> Agent {
+        let (policy, socket) = (folder.join("policies.toml"), folder.join("run/shape.sock"));
+        fs::write(&policy, policies).unwrap();
+        let words = ["shape", "--policy", policy.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
+        let process = tollway(&words).stderr(Stdio::null()).spawn().unwrap();
+        Agent { process, policy, socket }
+    }
+
+    /// Another file in the place of the first, at once.
+    fn write(&self, policies: &str) {
+        let new = self.policy.with_extension("new");
+        fs::write(&new, policies).unwrap();
+        fs::rename(new, &self.policy).unwrap();
+    }
+
+    fn status(&self) -> Option<Value> {
+        let words = ["shape", "status", "--json", "--socket", self.socket.to_str().unwrap()];
+        let output = tollway(&words).output().unwrap();
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits until `what` is so, far longer than it takes.
+fn wait<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(value) = is() {
+            return value;
+        }
+        assert!(Instant::now() < until, "{what} never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("paced");
+    let traffic = Traffic::start(4);
+    let mut agent = Agent::start(&folder, &traffic.policies("a", 80));
+    // All want all they can get: 20 Mb/s each on the wire, which is a little less of payload.
+    let even = |mbps: f64| {
+        let limits: Vec<f64> =
+            traffic.limits().iter().map(|limit| limit.map_or(f64::INFINITY, |l| l as f64 * 8e-6)).collect();
+        let near = |limit: &f64| (0.93 * mbps..=mbps).contains(limit);
+        (limits.len() == 4 && limits.iter().all(near)).then_some(())
+    };
+    wait("20 Mb/s each", || even(20.0));
+    let status = wait("the status", || agent.status());
+    assert_eq!((&status["version"], &status["tenants"][0]["connections"]), (&"a".into(), &4.into()));
+    assert_eq!(status["connections"][0]["limited_by"], "share", "{status:#}");
+
+    agent.write(&traffic.policies("b", 40));
+    wait("10 Mb/s each", || even(10.0));
+    agent.write(&traffic.policies("c", 160).replace("Mbps", "Mbqs"));
+    let status = wait("trouble", || agent.status().filter(|status| !status["trouble"].is_null()));
+    assert_eq!(status["version"], "b");
+    assert!(status["trouble"].as_str().unwrap().contains("Mbqs"), "{status:#}");
+    even(10.0).expect("what was right stays in force");
+
+    // A second agent would undo what the first does.
+    let (policy, socket) = (agent.policy.clone(), agent.socket.clone());
+    fs::write(folder.join("again.toml"), traffic.policies("d", 10)).unwrap();
+    let again = folder.join("again.toml");
+    let words = ["shape", "--policy", again.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
+    let second = tollway(&words).output().unwrap();
+    assert_eq!(second.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("an agent runs already"));
+
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+    assert_eq!(traffic.limits(), [None; 4], "it ends once all are free");
+    assert!(!socket.exists());
+
+    // Killed without a word.
+    let agent = Agent::start(&folder, &traffic.policies("e", 80));
+    assert_eq!(agent.policy, policy);
+    wait("20 Mb/s each again", || even(20.0));
+    agent.signal("KILL");
+    wait("freedom", || (traffic.limits() == [None; 4]).then_some(()));
+}
+
+#[test]
+fn policies_are_checked_and_nobody_answering_is_said() {
+    let folder = folder("checked");
+    let file = folder.join("policies.toml");
+    fs::write(&file, "[link]\nrate = \"10 Mbps\"\n[aggregate.web]\nfrom-port = 80\n").unwrap();
+    let output = tollway(&["shape", "check", file.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("web"));
+    fs::write(&file, "[link]\nrate = \"10 Mbps\"\n[aggregate.web]\nfrom-prt = 80\n").unwrap();
+    let output = tollway(&["shape", "check", file.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("policies.toml:4") && said.contains("did you mean `from-port`?"), "{said}");
+    let nowhere = folder.join("nowhere.sock");
+    let output = tollway(&["shape", "status", "--socket", nowhere.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no agent answers"));
+}
+
+#[test]
+fn a_dry_run_says_whose_connections_are_and_sets_nothing() {
+    let folder = folder("dry");
+    let traffic = Traffic::start(2);
+    let file = folder.join("policies.toml");
+    fs::write(&file, traffic.policies("x", 80)).unwrap();
+    let output =
+        tollway(&["shape", "--policy", file.to_str().unwrap(), "--dry-run", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["tenants"][0]["connections"], 2);
+    assert_eq!(traffic.limits(), [None; 2]);
+}
