@@ -23,10 +23,8 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
         Some(ShapeCommand::Check { file }) => check(file),
         Some(ShapeCommand::Clear) => {
             // What programs in the kernel set first: it comes back for connections that call them.
-            for everywhere in [true, false] {
-                let _ = bpf::clear(&bpf::Config { everywhere, ..bpf::Config::default() });
-            }
-            let freed = shape::clear().map_err(refused)?;
+            let programs = bpf::clear(&bpf::Config { everywhere: true, ..bpf::Config::default() });
+            let freed = shape::clear().map_err(refused)? + programs.map_or(0, |cleared| cleared.connections);
             terminal::say(format_args!("{freed} connections are free again\n"));
             Ok(ExitCode::SUCCESS)
         }
