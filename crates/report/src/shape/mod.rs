@@ -181,7 +181,7 @@ pub(crate) mod tests {
 
     /// An agent with a tenant and two connections, one of which it can't reach.
     pub(crate) fn standing() -> Standing {
-        let connection = |port: u16, denied| ConnectionStatus {
+        let connection = |port: u16, denied: bool| ConnectionStatus {
             cookie: u64::from(port),
             tenant: "web".into(),
             class: "bulk".into(),
