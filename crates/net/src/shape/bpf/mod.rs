@@ -12,7 +12,7 @@
 //! # Why no library
 //! Those that load programs read them from an object file: either every build needs a compiler for them, or the repository has a
 //! file that nobody can review. Ours are two hundred instructions, written in `programs.rs` with a reason each. Where this kernel has
-//! its fields they ask it ([`btf`]).
+//! its fields they ask it (`btf.rs`).
 
 mod asm;
 mod btf;
