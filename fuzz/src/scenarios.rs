@@ -1,4 +1,4 @@
-//! Scenario files: whatever is written is read or refused with a message, and what is small enough to be run, runs.
+//! Scenario files, and policies: whatever is written is read or refused with a message, and what is small enough to be run, runs.
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;
@@ -21,6 +21,33 @@ pub fn scenario(data: &[u8]) {
                 let end = mistake.span.offset() + mistake.span.len();
                 assert!(end <= text.len().max(1) + 1, "a place outside of the text");
             }
+        }
+    }
+}
+
+/// A file of policies as bytes: what is right says of any connection whose it is.
+#[cfg(target_os = "linux")]
+pub fn policies(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match tollway_scenario::shape::Policies::parse("fuzz.toml", text) {
+        Ok(policies) => {
+            let regime = policies.into_regime();
+            let classes = regime.tenants.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
+            for (remote, cgroup) in
+                [("192.0.2.1:443", Some("/a.slice/docker-1.scope")), ("[2001:db8::1]:1", None)]
+            {
+                let who = tollway_scenario::shape::Identity {
+                    local: "10.0.0.1:80".parse().expect("an address"),
+                    remote: remote.parse().expect("an address"),
+                    uid: 33,
+                    cgroup,
+                };
+                assert!(regime.rules.class_of(&who).is_none_or(|class| class < classes));
+            }
+        }
+        Err(error) => {
+            let end = |mistake: &tollway_scenario::file::Mistake| mistake.span.offset() + mistake.span.len();
+            assert!(error.mistakes().iter().all(|mistake| end(mistake) <= text.len().max(1) + 1));
         }
     }
 }

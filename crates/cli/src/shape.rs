@@ -8,8 +8,8 @@ use miette::miette;
 use tollway_law::Time;
 use tollway_report::shape::Standing;
 use tollway_scenario::shape::{
-    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, News, Policies, PolicyError, Reach, Regime,
-    Signals, SockDiag, Source, Then, Turn, bpf,
+    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, News, Policies, PolicyError, Reach,
+    Regime, Signals, SockDiag, Source, Then, Turn, bpf,
 };
 
 use crate::args::{Backend, Shape, ShapeCommand};
@@ -23,16 +23,14 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
         Some(ShapeCommand::Check { file }) => check(file),
         Some(ShapeCommand::Clear) => {
             // What programs in the kernel set first: it comes back for connections that call them.
-            for everywhere in [true, false] {
-                let _ = bpf::clear(&bpf::Config { everywhere, ..bpf::Config::default() });
-            }
-            let freed = shape::clear().map_err(refused)?;
+            let programs = bpf::clear(&bpf::Config { everywhere: true, ..bpf::Config::default() });
+            let freed = shape::clear().map_err(refused)? + programs.map_or(0, |cleared| cleared.connections);
             terminal::say(format_args!("{freed} connections are free again\n"));
             Ok(ExitCode::SUCCESS)
         }
         Some(ShapeCommand::Guard { bpf: true, everywhere }) => {
             let config = bpf::Config { everywhere: *everywhere, ..bpf::Config::default() };
-            Guardian::wait(io::stdin(), shape::give_up_rights_but_bpf).map_err(refused)?;
+            Guardian::wait(io::stdin()).map_err(refused)?;
             bpf::clear(&config).map_err(no_bpf)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -106,7 +104,7 @@ fn kernel(args: &Shape) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> 
             let everywhere = args.everywhere.then_some("--everywhere");
             let guardian = guard(&["--bpf"].into_iter().chain(everywhere).collect::<Vec<_>>());
             let guardian = guardian.map_err(refused)?;
-            shape::settle_in(shape::give_up_rights_but_bpf).map_err(refused)?;
+            shape::settle_in(Needs::Programs).map_err(refused)?;
             return Ok((Box::new(kernel), Some(guardian)));
         }
         Some(Err(error)) if args.backend == Backend::Bpf => return Err(no_bpf(error)),
@@ -121,7 +119,7 @@ fn kernel(args: &Shape) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> 
     }
     let guardian = guard(&[]).map_err(refused)?;
     say_reach(Reach::find());
-    shape::settle_in(shape::give_up_rights).map_err(refused)?;
+    shape::settle_in(Needs::Sockets).map_err(refused)?;
     Ok((Box::new(SockDiag::new().map_err(refused)?.guarded(guardian)), None))
 }
 

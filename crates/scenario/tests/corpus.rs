@@ -16,6 +16,12 @@ fn scenario() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn policies() {
+    assert!(replay("policies", scenarios::policies) >= 3);
+}
+
+#[test]
 fn graphml() {
     assert!(replay("graphml", inputs::graphml) >= 5);
 }

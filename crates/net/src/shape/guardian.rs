@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tollway_law::Rate;
 
-use super::rights::give_up_rights;
+use super::rights::{Needs, give_up_rights};
 use super::{Kernel, Seen, SockDiag};
 use crate::exec::Signals;
 
@@ -59,14 +59,13 @@ impl Guardian {
         paced.iter().try_for_each(|(&cookie, &own)| self.tell(cookie, Some(own)))
     }
 
-    /// Waits on `input` for the agent's end, for one whose connections somebody else knows; `rights` gives up what isn't needed then.
-    /// To be called before the first thread is started.
+    /// Waits on `input` for the end of an agent whose connections the kernel knows. To be called before the first thread is started.
     ///
     /// # Errors
     /// The kernel keeps the rights.
-    pub fn wait(mut input: impl Read, rights: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    pub fn wait(mut input: impl Read) -> io::Result<()> {
         let _signals = Signals::hold();
-        rights()?;
+        give_up_rights(Needs::Programs)?;
         // Nothing is written there; it ends.
         io::copy(&mut input, &mut io::sink()).map(drop)
     }
@@ -78,7 +77,7 @@ impl Guardian {
     pub fn keep(mut input: impl Read) -> io::Result<usize> {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
-        let _ = give_up_rights();
+        let _ = give_up_rights(Needs::Sockets);
         let mut paced: HashMap<u64, Option<u64>> = HashMap::new();
         let mut record = [0u8; RECORD];
         while input.read_exact(&mut record).is_ok() {

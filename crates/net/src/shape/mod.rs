@@ -38,7 +38,7 @@ pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
 pub use control::{Control, ask, default_path};
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear};
-pub use rights::{Reach, give_up_rights, give_up_rights_but_bpf, settle_in};
+pub use rights::{Needs, Reach, settle_in};
 pub use run::{Then, Turn, run};
 
 /// A way to see this machine's TCP connections and to say how fast they may send.

@@ -31,44 +31,49 @@ impl Reach {
     }
 }
 
-/// Has other work step back for this thread, where the system allows it, and then gives up rights by `give_up`, [`give_up_rights`] or
-/// [`give_up_rights_but_bpf`]. What was sent is counted against the time that a look takes, and a look that others interrupt says little.
+/// Has other work step back for this thread, where the system allows it, and then gives up all rights that the agent need not have.
+/// What was sent is counted against the time that a look takes, and a look that others interrupt says little.
 ///
 /// # Errors
-/// As `give_up`.
-pub fn settle_in(give_up: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+/// The kernel refuses to take rights back, which it has no reason to.
+pub fn settle_in(needs: Needs) -> io::Result<()> {
     // Threads and programs that this one starts are ordinary again.
     set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    give_up()
+    give_up_rights(needs)
 }
 
-/// Gives up all capabilities but those that are needed to reach others' sockets: `CAP_SYS_PTRACE` for pidfd_getfd(2), and
-/// `CAP_DAC_READ_SEARCH` for `/proc/PID/fd`. To be called before the first thread is started.
+/// What a back-end can't do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// To reach others' sockets: `CAP_SYS_PTRACE` for pidfd_getfd(2), and `CAP_DAC_READ_SEARCH` for `/proc/PID/fd`.
+    Sockets,
+    /// To run programs in the kernel: `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`; and `CAP_SYS_ADMIN`, for those of an agent that was
+    /// killed and for other namespaces.
+    Programs,
+}
+
+impl Needs {
+    fn capabilities(self) -> CapabilitySet {
+        match self {
+            Needs::Sockets => NEEDED,
+            Needs::Programs => NEEDED_BY_PROGRAMS,
+        }
+    }
+}
+
+/// Gives up all capabilities but those that are needed. To be called before the first thread is started.
 ///
 /// # Errors
 /// The kernel refuses, which it has no reason to.
-pub fn give_up_rights() -> io::Result<()> {
-    keep_only(NEEDED)
-}
-
-/// The same where eBPF paces: kept are `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`, and `CAP_SYS_ADMIN`, which the programs of an agent that was
-/// killed, and other namespaces, can't be reached without.
-///
-/// # Errors
-/// The kernel refuses, which it has no reason to.
-pub fn give_up_rights_but_bpf() -> io::Result<()> {
-    keep_only(NEEDED_BY_BPF)
-}
-
-fn keep_only(needed: CapabilitySet) -> io::Result<()> {
+pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
-    let kept = sets.permitted & needed;
+    let kept = sets.permitted & needs.capabilities();
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-const NEEDED_BY_BPF: CapabilitySet = CapabilitySet::BPF
+const NEEDED_BY_PROGRAMS: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::SYS_ADMIN);

@@ -181,7 +181,7 @@ fn each<T>(
     for (text, at) in keys.patterns(key) {
         match read(&text) {
             Some(value) => all.push(value),
-            None => drop(mistakes.add(at, format!("`{key}`: `{text}` {is}"), "here").help(help)),
+            None => mistakes.add(at, format!("`{key}`: `{text}` {is}"), "here").help(help),
         }
     }
     all

@@ -30,9 +30,8 @@ pub use filter::{Filter, Filters, Network};
 pub use source::{FileSource, News, Source};
 pub use tollway_net::exec::Signals;
 pub use tollway_net::shape::{
-    Agent, ConnectionStatus, Control, Guardian, Kernel, LookOnly, Party, Reach, Regime, SockDiag, Status,
-    TenantStatus, Then, Turn, ask, bpf, clear, default_path, give_up_rights, give_up_rights_but_bpf, run,
-    settle_in,
+    Agent, ConnectionStatus, Control, Guardian, Identity, Kernel, LookOnly, Needs, Party, Reach, Regime,
+    SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path, run, settle_in,
 };
 
 pub use crate::file::{Policies, PolicyError};

@@ -12,7 +12,7 @@
 //! # Why no library
 //! Those that load programs read them from an object file: either every build needs a compiler for them, or the repository has a
 //! file that nobody can review. Ours are two hundred instructions, written in `programs.rs` with a reason each. Where this kernel has
-//! its fields they ask it ([`btf`]).
+//! its fields they ask it (`btf.rs`).
 
 mod asm;
 mod btf;
@@ -101,6 +101,15 @@ pub struct Cost {
     pub hook: (u64, Duration),
     /// For how many connections the walk was called, and for how long in all.
     pub walk: (u64, Duration),
+}
+
+/// What [`clear`] has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Hooks that were still attached.
+    pub hooks: usize,
+    /// Connections that were still paced.
+    pub connections: usize,
 }
 
 impl Bpf {
@@ -268,12 +277,11 @@ impl Drop for Bpf {
     }
 }
 
-/// Takes away what a process that was killed has left on the control group, all its connections free again; answers how many hooks
-/// there were. One that is still at work loses its own, if it means the same namespace or one of both means all.
+/// Takes away what a process that was killed has left on the control group, all its connections free again. One that is still at work loses its own, if it means the same namespace or one of both means all.
 ///
 /// # Errors
 /// The system's.
-pub fn clear(config: &Config) -> Result<usize, Unavailable> {
+pub fn clear(config: &Config) -> Result<Cleared, Unavailable> {
     let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
     let group = open_group(config)?;
     let namespace = scope(config).map_err(refused("name the network namespace"))?;
@@ -281,8 +289,8 @@ pub fn clear(config: &Config) -> Result<usize, Unavailable> {
 }
 
 /// Clears the hooks on a group whose lease is over, and those that are at work on the same connections if `alive`.
-fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<usize> {
-    let mut hooks = 0;
+fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<Cleared> {
+    let mut cleared = Cleared::default();
     for hook in sys::attached(group.as_fd())? {
         if sys::program_name(hook.as_fd())? != HOOK {
             continue;
@@ -299,14 +307,18 @@ fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         tables.lease.set(0, [0, of])?;
+        let (mut keys, mut records) = (vec![0; CHUNK], vec![Raw::default(); CHUNK]);
+        tables.seen.for_each(&mut keys, &mut records, |_, record: &Raw| {
+            cleared.connections += usize::from(record.applied != record.own);
+        })?;
         let code = programs::walk(layout, tables.raw(), Walk::Apply)?;
         let apply = sys::load(Purpose::Iterator(layout.iterator), WALK, &code)?;
         let link = sys::link(apply.as_fd())?;
         in_each(|| sys::iterate(link.as_fd()))?;
         sys::detach(hook.as_fd(), group.as_fd())?;
-        hooks += 1;
+        cleared.hooks += 1;
     }
-    Ok(hooks)
+    Ok(cleared)
 }
 
 /// The maps that the programs and we speak through.

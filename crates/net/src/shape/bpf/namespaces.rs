@@ -17,7 +17,7 @@ use crate::shape::cgroup::mount_point;
 /// The first that `work` answers.
 pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()> {
     work()?;
-    let mut met: HashSet<u64> = inode(Path::new("/proc/self/ns/net")).into_iter().collect();
+    let mut met: HashSet<u64> = inode(Path::new("/proc/thread-self/ns/net")).into_iter().collect();
     let entries = fs::read_dir("/proc")?
         .flatten()
         .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());

@@ -68,7 +68,7 @@ fn who_was_open_before_is_met_and_who_closes_is_forgotten() {
         await_that("it is forgotten", || !seen(&mut bpf).iter().any(|socket| socket.local == local));
         bpf.release().unwrap();
         assert_eq!(pair.limit(), u64::MAX);
-        assert_eq!(clear(config).unwrap(), 0);
+        assert_eq!(clear(config).unwrap(), Cleared::default());
     });
 }
 
@@ -137,9 +137,9 @@ fn a_killed_agent_leaves_nobody_paced() {
         await_that("who sends again is free", || idle.limit() == u64::MAX);
         drop((stream, sends));
 
-        // What is left is a hook without effect, which goes.
-        assert_eq!(clear(config).unwrap(), 1);
-        assert_eq!(clear(config).unwrap(), 0);
+        // Their far ends, paced too, have had nothing to send.
+        assert_eq!(clear(config).unwrap(), Cleared { hooks: 1, connections: 2 });
+        assert_eq!(clear(config).unwrap(), Cleared::default());
     });
 }
 
@@ -154,7 +154,12 @@ fn what_a_killed_agent_left_is_cleared_for_the_next_one() {
         std::thread::sleep(Duration::from_nanos(Config::default().lease.as_nanos()));
         let mut bpf = Bpf::start(config).unwrap();
         assert_eq!(idle.limit(), u64::MAX, "idle, and free again");
+        let seen = find(&mut bpf, &idle);
+        bpf.pace(&seen, Some(share())).unwrap();
+        bpf.settle().unwrap();
         find(&mut bpf, &idle);
+        assert_eq!(clear(config).unwrap(), Cleared { hooks: 1, connections: 1 });
+        assert_eq!(idle.limit(), u64::MAX);
     });
 }
 
