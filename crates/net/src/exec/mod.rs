@@ -138,6 +138,9 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     Ok(Outcome { ended, record, kernel_drops, published, capture_missed })
 }
 
+/// By node, packets that the kernel had no room for: sent by programs and never read, and handed back and never received.
+type KernelDrops = Vec<(u64, u64)>;
+
 /// A network that is being emulated.
 struct Emulated {
     /// By node.
@@ -167,7 +170,7 @@ impl Emulated {
     }
 
     /// Ends it; answers what the emulator saw, and by node what the kernel had no room for.
-    fn finish(self) -> Result<(Record, Vec<(u64, u64)>, Option<capture::Tap>), Error> {
+    fn finish(self) -> Result<(Record, KernelDrops, Option<capture::Tap>), Error> {
         // The interfaces go with the emulator.
         let drops = |namespace: &Namespace| namespace.interfaces().ok().and_then(|table| tun::drops(&table));
         let drops = self.namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
