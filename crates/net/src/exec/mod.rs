@@ -124,12 +124,6 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let tap = spec.capture.as_deref().map(|path| capture::Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
     let emulated = Emulated::start(&spec.mesh, spec.train, |bridge| bridge.watched(tap, panel))?;
-    for namespace in &emulated.namespaces {
-        for (key, value) in &spec.sysctls {
-            let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
-            namespace.set(key, value).map_err(failed)?;
-        }
-    }
     let driven = drive(spec, &emulated.namespaces, &names, signals);
     let recorded = emulated.finish();
     let (ended, published) = driven?;
@@ -185,13 +179,19 @@ fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::Namespace { action, source }
 }
 
-/// Serves, publishes, starts the program and waits for its end.
+/// Sets, serves, publishes, starts the program and waits for its end.
 fn drive(
     spec: &Spec,
     namespaces: &[Namespace],
     names: &[(String, Ipv4Addr)],
     signals: &Signals,
 ) -> Result<(Ended, Vec<Publish>), Error> {
+    for namespace in namespaces {
+        for (key, value) in &spec.sysctls {
+            let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
+            namespace.set(key, value).map_err(failed)?;
+        }
+    }
     let outside = spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let mut servers = Servers(Vec::new());
