@@ -53,6 +53,9 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         // The program's output is its own: what is said of it goes to standard error.
         eprint!("\n{}", account.to_text(terminal::width()));
         drawn.iter().for_each(|path| eprintln!("wrote {}", path.display()));
+        if drawn.is_empty() {
+            eprintln!("`--out DIR` draws rates, queues and drops over time.");
+        }
     }
     if let Some(warning) = account.warning() {
         eprintln!("{warning}");

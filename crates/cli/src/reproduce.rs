@@ -8,7 +8,7 @@ use tollway_report::agreement;
 use tollway_report::claim::{Ledger, Report};
 use tollway_report::reproduce::{Found, ReproduceError, list, read, reproduce as run_one, select};
 use tollway_report::{Experiment, Gallery};
-use tollway_scenario::file::Scenario;
+use tollway_scenario::file::{Scenario, Variant};
 
 use crate::args::{Engine, Reproduce};
 use crate::fail::Failure;
@@ -107,8 +107,12 @@ fn live(
     for comparison in &experiment.live {
         let scenario = agreement::scenario(scenario.text(), &found.path, comparison)?;
         if talk {
-            let seconds = scenario.variants().iter().map(|variant| variant.plan.duration.as_secs_f64());
-            say(format_args!("{}: {:.0} s of real time\n", comparison.id, seconds.sum::<f64>()));
+            let at_once = comparison.kernel.map_or(1, |bounds| bounds.at_once.max(1));
+            let longest = |variants: &[Variant]| {
+                variants.iter().map(|variant| variant.plan.duration.as_secs_f64()).fold(0.0, f64::max)
+            };
+            let seconds: f64 = scenario.variants().chunks(at_once).map(longest).sum();
+            say(format_args!("{}: {seconds:.0} s of real time\n", comparison.id));
         }
         let bars = Bars::new(&found.name, scenario.variants(), talk);
         let tell = |i: usize, share: f64| {

@@ -140,10 +140,6 @@ fn exec_program(name: &str, network: &[&str], role: &str, program: &[&str]) -> R
     ran
 }
 
-fn within(measured: f64, expected: f64, share: f64, what: &str) {
-    assert!((measured / expected - 1.0).abs() <= share, "{what}: {measured} instead of {expected}");
-}
-
 /// A recording of 50 opportunities in every three milliseconds: 200 Mb/s.
 fn trace(dir: &Path, per_three_ms: usize) -> PathBuf {
     let line = |i: usize| format!("{}\n", 1 + i * 3 / per_three_ms);

@@ -71,15 +71,17 @@ pub(crate) struct Sleeper {
     /// It sleeps up to its deadlines, and wakes some ten microseconds after them: where many such threads share a processor,
     /// those that look again and again would take it from each other.
     pub(crate) patient: bool,
-    /// When it last slept.
-    rested: Time,
+    /// When the last wait ended.
+    woke: Time,
+    /// Sleep that it owes, ns: a part of the time for which it was awake, less what it has slept.
+    owed: u64,
     /// What the poll's wake-ups usually overshoot, ns: so long before a deadline the thread stops sleeping.
     overshoot: u64,
 }
 
 impl Default for Sleeper {
     fn default() -> Sleeper {
-        Sleeper { real_time: false, patient: false, rested: Time::ZERO, overshoot: 50_000 }
+        Sleeper { real_time: false, patient: false, woke: Time::ZERO, owed: 0, overshoot: 50_000 }
     }
 }
 
@@ -92,13 +94,15 @@ impl Sleeper {
         fds: &mut [PollFd<'_>],
         deadline: Time,
     ) -> Result<usize, Error> {
-        if self.real_time && clock.now().saturating_sub(self.rested) > AWAKE {
+        let mut before = clock.now();
+        self.owed += before.saturating_sub(self.woke).0 / AWAKE;
+        if self.real_time && self.owed > REST.as_nanos() as u64 {
             // A real-time thread that never sleeps is stopped by the kernel for 50 ms in each second: better short
             // rests than that.
             std::thread::sleep(REST);
-            self.rested = clock.now();
+            self.owed = 0;
+            before = clock.now();
         }
-        let before = clock.now();
         let early = if self.patient { 0 } else { self.overshoot + self.overshoot / 2 };
         let span = deadline.saturating_sub(before).0.saturating_sub(early);
         let timeout =
@@ -112,12 +116,13 @@ impl Sleeper {
                 Err(error) => return Err(Error::Wait(error.into())),
             }
         };
+        self.woke = clock.now();
+        let slept = self.woke.saturating_sub(before).0;
+        if span > 0 {
+            // A call that does not wait takes a moment too.
+            self.owed = self.owed.saturating_sub(slept.saturating_sub(CALL));
+        }
         if span > 0 && ready == 0 {
-            let now = clock.now();
-            let slept = now.saturating_sub(before).0;
-            if slept * 2 > REST.as_nanos() as u64 {
-                self.rested = now;
-            }
             let over = slept.saturating_sub(span).min(MOST_OVERSHOOT);
             self.overshoot = (self.overshoot * 15 + over) / 16;
             self.overshoot = self.overshoot.max(LEAST_OVERSHOOT);
@@ -126,9 +131,11 @@ impl Sleeper {
     }
 }
 
-/// How long a real-time thread goes without sleep at most, and how long it then does.
-const AWAKE: Time = Time::from_millis(1);
+/// A real-time thread sleeps for one part in so many of the time for which it is awake, and for how long at least.
+const AWAKE: u64 = 12;
 const REST: Duration = Duration::from_micros(100);
+/// What a system call takes that finds something at once, ns.
+const CALL: u64 = 2_000;
 /// Bounds of what sleeps are taken to overshoot, ns.
 const LEAST_OVERSHOOT: u64 = 5_000;
 const MOST_OVERSHOOT: u64 = 150_000;

