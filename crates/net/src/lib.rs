@@ -35,7 +35,6 @@ pub mod host;
 mod kernel;
 mod lateness;
 pub mod network;
-mod part;
 mod punctual;
 #[cfg(target_os = "linux")]
 pub mod shape;
@@ -51,5 +50,4 @@ pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use kernel::{KernelSpec, KernelStats};
 pub use lateness::Lateness;
-pub use network::{FlowSpec, Load, Network, Punctuality};
-pub use part::Fate;
+pub use network::{Fate, FlowSpec, Load, Network, Punctuality};

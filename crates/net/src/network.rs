@@ -2,16 +2,16 @@
 
 #[cfg(target_os = "linux")]
 mod kernel;
+mod meters;
+mod part;
 
-use std::cmp::Ordering;
 use std::net::SocketAddr;
 
-use tollway_law::link::{AnyLink, Exchange};
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig};
+use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlInterval, Limit, Waits};
 use tollway_proto::transport::Connection;
-use tollway_proto::{Cbr, Encoding, Watch};
+use tollway_proto::{Cbr, Encoding};
 
 use crate::clock::Clock;
 use crate::driver::{CROSS, Counters, Driver, Endpoint, Next};
@@ -20,9 +20,10 @@ use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::kernel::Programs;
 use crate::lateness::Lateness;
-use crate::part::{Fate, Watched};
 use crate::punctual::Punctual;
 use crate::socket::Socket;
+pub use part::Fate;
+use part::{Part, Watched};
 
 /// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
 ///
@@ -50,16 +51,6 @@ pub struct Network {
     /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
     /// of the run must not wait for anybody either.
     on_time: Option<Punctual>,
-}
-
-/// This process has one node, in its first driver; the second has all others, and never runs.
-#[derive(Debug)]
-struct Part {
-    at: Vec<SocketAddr>,
-    patience: Time,
-    ends: Vec<Watched>,
-    /// When the last of them was over.
-    over: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,38 +139,6 @@ impl Network {
         }
         let addrs: Vec<SocketAddr> = nodes.iter().map(|node| drivers[node.driver].addr(node.at)).collect();
         Ok(Network::lay(drivers, nodes, &addrs, links, seed))
-    }
-
-    /// The node `here` of a network whose nodes, each a process of its own, are `at` these addresses. What is elsewhere is
-    /// known here, and at rest: flows' other ends, others' links. An end of a flow of which nothing new has come for as long as this
-    /// node has `patience` is given up.
-    ///
-    /// # Errors
-    /// The system refuses a socket at this node's address.
-    pub fn part(
-        names: &[String],
-        links: &[LinkSpec],
-        seed: u64,
-        here: usize,
-        at: &[SocketAddr],
-        patience: Time,
-    ) -> Result<Network, Error> {
-        let socket = Socket::on(at[here]).map_err(|source| Error::Socket {
-            node: names[here].clone(),
-            action: "open a UDP socket at its address",
-            source,
-        })?;
-        let others = (0..names.len()).filter(|&node| node != here).map(|node| names[node].clone()).collect();
-        let drivers =
-            vec![Driver::new(vec![socket], vec![names[here].clone()]), Driver::new(Vec::new(), others)];
-        let place = |node: usize| match node.cmp(&here) {
-            Ordering::Less => Place { driver: 1, at: node as u32 },
-            Ordering::Equal => Place { driver: 0, at: 0 },
-            Ordering::Greater => Place { driver: 1, at: node as u32 - 1 },
-        };
-        let mut network = Network::lay(drivers, (0..names.len()).map(place).collect(), at, links, seed);
-        network.part = Some(Part { at: at.to_vec(), patience, ends: Vec::new(), over: Time::ZERO });
-        Ok(network)
     }
 
     /// Lays links between nodes that have their places and are at `addrs`.
@@ -312,60 +271,6 @@ impl Network {
         self.drivers.iter_mut().for_each(|driver| driver.buffers.set_class(flow, class));
     }
 
-    /// Puts a meter at the far end of `link`, for what comes over it; acknowledgements come `back`. Meters come before the flows, in a
-    /// network of one thread.
-    pub fn add_meter(&mut self, link: u32, back: u32, config: MeterConfig, duty: Duty) {
-        let post = self.drivers[0].meters.add_post(config, duty);
-        self.watch(link, back, post);
-    }
-
-    /// Makes the far end of `link` a border between domains, for data that come over it and acknowledgements that come `back`.
-    pub fn add_border(&mut self, link: u32, back: u32, exchange: Exchange) {
-        let post = self.drivers[0].meters.add_border(exchange);
-        self.watch(link, back, post);
-    }
-
-    fn watch(&mut self, link: u32, back: u32, post: u32) {
-        assert!(self.drivers.len() == 1, "what a meter knows is one thread's");
-        for (link, watch) in [(link, Watch::Entry(post)), (back, Watch::Exit(post))] {
-            let at = self.links[link as usize].at;
-            self.drivers[0].links[at as usize].watch = Some(watch);
-        }
-    }
-
-    fn post(&self, link: u32) -> Option<u32> {
-        let place = self.links[link as usize];
-        match self.drivers[place.driver].links[place.at as usize].watch {
-            Some(Watch::Entry(post)) => Some(post),
-            _ => None,
-        }
-    }
-
-    /// What a meter knows of a flow; `None` if its data never passed one.
-    pub fn meter(&self, flow: u32) -> Option<&FlowMeter> {
-        self.drivers[0].meters.of(flow)
-    }
-
-    /// Flows that meters have seen, and how many of them they accuse.
-    pub fn metered(&self) -> (u64, u64) {
-        self.drivers[0].meters.counts()
-    }
-
-    /// The account of the host whose packets come over `link`, if one is kept there.
-    pub fn account(&self, link: u32) -> Option<&BudgetMeter> {
-        self.drivers[0].meters.account(self.post(link)?)
-    }
-
-    /// The border at the far end of `link`, if there is one.
-    pub fn border(&self, link: u32) -> Option<&Exchange> {
-        self.drivers[0].meters.border(self.post(link)?)
-    }
-
-    /// What a flow is accused of where it leaves the network.
-    pub fn balance(&self, flow: u32) -> Option<BudgetAccusation> {
-        self.drivers[0].meters.balance(flow)
-    }
-
     /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
     pub fn queue_waits(&mut self, link: u32) -> Vec<Waits> {
         self.change(link, |link, now, buffers| {
@@ -425,56 +330,6 @@ impl Network {
         let done = done.and(self.look_at_programs());
         self.retire_done();
         self.look_at_ends().and(done)
-    }
-
-    /// Gives up what has waited too long for another process.
-    fn look_at_ends(&mut self) -> Result<(), Error> {
-        let now = self.now;
-        let Some(part) = &mut self.part else { return Ok(()) };
-        let mut given_up = Vec::new();
-        for end in &mut part.ends {
-            let place = self.flows[end.flow as usize][usize::from(!end.client)];
-            let Some(machine) = &mut self.drivers[0].ends[place.at as usize].machine else { continue };
-            let before = end.fate;
-            if end.look(now, machine, part.patience) {
-                // It may be there again by now, and should know.
-                machine.abort();
-                given_up.push(place.at);
-            }
-            if end.fate != before {
-                part.over = now;
-            }
-        }
-        given_up.into_iter().try_for_each(|at| self.drivers[0].pump(at as usize, now))
-    }
-
-    /// What became of the ends of flows at this node, where it is the only one of this process: the flow, whether it is the client.
-    pub fn fates(&self) -> Vec<(u32, bool, Fate)> {
-        let ends = self.part.iter().flat_map(|part| &part.ends);
-        ends.filter_map(|end| Some((end.flow, end.client, end.fate?))).collect()
-    }
-
-    /// Whether nothing is left to be done at this node: its flows' ends are over, and have been for a while in which they answered
-    /// what came late.
-    pub fn is_over(&self) -> bool {
-        self.part.as_ref().is_some_and(|part| {
-            let over = !part.ends.is_empty() && part.ends.iter().all(|end| end.fate.is_some());
-            over && self.now.saturating_sub(part.over) >= LINGER
-        })
-    }
-
-    fn is_here(&self, place: Place) -> bool {
-        self.part.is_none() || place.driver == 0
-    }
-
-    /// Whether this process runs the port of a link.
-    pub fn has_link(&self, link: u32) -> bool {
-        self.is_here(self.links[link as usize])
-    }
-
-    /// Whether this process runs either end of a flow.
-    pub fn has_end(&self, flow: u32) -> bool {
-        self.flows[flow as usize].iter().any(|&place| self.is_here(place))
     }
 
     /// Retires what was to be retired when done.
@@ -720,6 +575,3 @@ impl Network {
         Ok(kernel)
     }
 }
-
-/// How long a node whose flows are over answers what comes late.
-const LINGER: Time = Time::from_secs(1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Mixer, mutated, number, resident, sockets};
+use common::{MANY, Mixer, mutated, resident, sockets};
 use tollway_law::Time;
 use tollway_law::sender::NewRenoConfig;
 use tollway_net::host::{Host, HostConfig, HostEvent};
@@ -87,11 +87,6 @@ fn a_peer_that_vanishes_is_given_up() {
     killer.join().unwrap();
 }
 
-/// A hundred thousand; `make soak` throws a million.
-fn many() -> u64 {
-    number("TOLLWAY_DATAGRAMS").unwrap_or(100_000)
-}
-
 /// More than this no test may take while datagrams come, whatever others take meanwhile: 64 bytes of state for each of a million.
 const GROWTH: u64 = 64 << 20;
 
@@ -106,7 +101,7 @@ fn mutated_datagrams_leave_no_trace() {
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut mixer = Mixer(1);
     let before = resident();
-    for _ in 0..many() {
+    for _ in 0..MANY {
         let _ = stranger.send_to(&mutated(&mut mixer), addr);
     }
     assert!(resident() < before + GROWTH);
@@ -130,7 +125,7 @@ fn mutated_datagrams_handed_over_directly_break_nothing() {
     let mut listener = host(Some([10; 16]));
     let mut mixer = Mixer(2);
     let before = resident();
-    for i in 0..many() {
+    for i in 0..MANY {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1 + mixer.below(64) as u16));
         listener.handle(Time(i * 1000), addr, &mutated(&mut mixer)).unwrap();
     }
@@ -142,7 +137,7 @@ fn mutated_datagrams_handed_over_directly_break_nothing() {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.connect(peer, 1000);
     client.run(Time::ZERO).unwrap();
-    for i in 0..many() {
+    for i in 0..MANY {
         // A wrong payload is an error, and nothing else.
         let _ = client.handle(Time(i * 1000), peer, &mutated(&mut mixer));
     }

@@ -5,7 +5,7 @@ mod common;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use common::{Mixer, mutated, number, resident, sockets};
+use common::{MANY, Mixer, mutated, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, XcpConfig};
 use tollway_law::sender::{NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
@@ -199,7 +199,6 @@ fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
     if !sockets() {
         return;
     }
-    let many = number("TOLLWAY_DATAGRAMS").unwrap_or(100_000);
     for (here, xcp) in [(1, true), (1, false), (2, true)] {
         let [a, b, stranger] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let addr = |socket: &UdpSocket| socket.local_addr().unwrap();
@@ -212,7 +211,7 @@ fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
         flow(&mut node, xcp, 100_000);
         let (mut mixer, mut wrong) = (Mixer(here as u64), 0);
         let before = resident();
-        for i in 0..many {
+        for i in 0..MANY {
             let from = if i % 8 == 0 { &stranger } else { neighbour };
             let _ = from.send_to(&mutated(&mut mixer), free);
             if i % 64 == 0 {
@@ -228,8 +227,8 @@ fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
         }
         let counters = node.counters();
         assert!(resident() < before + (64 << 20), "memory has grown");
-        assert!(counters.strangers > 0 && counters.senseless > many / 100, "{counters:?}");
+        assert!(counters.strangers > 0 && counters.senseless > MANY / 100, "{counters:?}");
         assert_eq!(wrong > 0, here == 2, "only who receives looks at payload");
-        assert!(here == 2 || counters.sent > many / 20, "what might be a packet goes on: {counters:?}");
+        assert!(here == 2 || counters.sent > MANY / 20, "what might be a packet goes on: {counters:?}");
     }
 }

@@ -18,6 +18,9 @@ pub(crate) fn sockets() -> bool {
     }
 }
 
+/// Mutated datagrams that come to each listening socket.
+pub(crate) const MANY: u64 = 1_000_000;
+
 /// The number that a variable of the environment has.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
