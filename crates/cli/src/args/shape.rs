@@ -20,7 +20,7 @@ Examples:
       Looks for a second, prints whose each connection is and what it would have. Sets nothing.
   tollway shape --policy policies.toml
       Paces this machine's TCP connections until Ctrl-C or SIGTERM, then makes them free again. The file
-      is watched: what is right is in force within two ticks, what is wrong is said and changes nothing.
+      is watched: what is right is in force within 50 ms and a tick, what is wrong is said and changes nothing.
   tollway shape --policy policies.toml --json | jq '.tenants[].sends_mbps'
       An object a second, each on a line.
   tollway shape --policy etcd://10.0.0.1:2379/tollway

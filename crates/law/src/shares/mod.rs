@@ -2,7 +2,7 @@
 //!
 //! The logical partitions of [`aggregate`](crate::aggregate) say it with tokens, packet by packet. Where packets are the
 //! kernel's, all that can be set is each connection's rate, now and then: on a **tick**. A tick divides the link over
-//! tenants, a tenant's part over its classes, and that over connections, each time weighted max–min ([`divide`]): what one does
+//! tenants, a tenant's part over its classes, and that over connections, each time weighted max–min ([`divide()`]): what one does
 //! not use goes to the others ([`Demand`] says who uses what).
 //!
 //! - Who wants all it can get has its part of what is there, no more: together they are never let above the rate.

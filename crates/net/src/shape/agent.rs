@@ -179,7 +179,8 @@ impl<K: Kernel> Agent<K> {
             open.limit = member.limit;
             let payload = seen.payload(member.limit, self.regime.overhead).bytes_per_sec() as u64;
             let payload = payload.max(LEAST).min(open.own.unwrap_or(u64::MAX));
-            let near = open.set.is_some_and(|set| set.abs_diff(payload) <= payload / NEAR);
+            let part = if member.wants.hungry { NEAR } else { NEAR_ENOUGH };
+            let near = open.set.is_some_and(|set| set.abs_diff(payload) <= payload / part);
             if (near && seen.limit == open.set) || seen.inode == 0 {
                 continue;
             }
@@ -378,5 +379,7 @@ fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
 const LOOKS: usize = 3;
 /// Bytes a second: a connection always moves.
 const LEAST: u64 = 1000;
-/// A pace is left as it is within one part in so many.
+/// A pace is left as it is within one part in so many;
 const NEAR: u64 = 250;
+/// that of a connection which doesn't use it all within a larger one, since each setting is four system calls.
+const NEAR_ENOUGH: u64 = 8;

@@ -9,7 +9,7 @@
 //! | [`Kernel`] | a way to see connections and to set their paces |
 //! | [`SockDiag`] | the way that works everywhere: `inet_diag`, and sockets borrowed from their owners |
 //! | [`bpf`] | the way of Linux 6.12 and later: programs in the kernel, and no descriptor of anybody's |
-//! | [`Agent`], [`run`] | a tick: look, divide, set; and tick after tick |
+//! | [`Agent`], [`run()`] | a tick: look, divide, set; and tick after tick |
 //! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
 //! | [`Control`] | where the agent is asked how it stands |
 //! | [`Guardian`] | who makes sockets free again when the agent can't |

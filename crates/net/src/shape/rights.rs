@@ -35,7 +35,7 @@ impl Reach {
 /// What was sent is counted against the time that a look takes, and a look that others interrupt says little.
 ///
 /// # Errors
-/// The kernel refuses to take rights back, which it has no reason to.
+/// The kernel refuses to take rights away, which it has no reason to.
 pub fn settle_in(needs: Needs) -> io::Result<()> {
     // Threads and programs that this one starts are ordinary again.
     set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
