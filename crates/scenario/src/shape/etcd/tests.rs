@@ -14,23 +14,23 @@ const STORE: &[(&str, &str)] = &[
     ("/t", "tick = \"20 ms\""),
     ("/t/@web-*/aggregate/site", "weight = 2"),
     ("/t/@web-1/aggregate/site", "weight = 3"),
-    ("/t/@db-*/aggregate/db", "weight = 9"),
+    ("/t/@db-*/aggregate/db", "to-port = 2"),
     ("/t/aggregate/site", "weight = 1"),
-    ("/t/aggregate/ab", "rate = \"1 Mbps\""),
+    ("/t/aggregate/ab", "to-port = 1"),
     ("/t/link", "rate = \"100 Mbps\"\n"),
 ];
 
 #[test]
 fn a_host_has_what_is_for_it_and_what_is_for_all() {
     let tables = |host| translate("/t", host, &keys(STORE)).unwrap();
-    let all = "tick = \"20 ms\"\n[aggregate.ab] # /t/aggregate/ab\nrate = \"1 Mbps\"\n\
+    let all = "tick = \"20 ms\"\n[aggregate.ab] # /t/aggregate/ab\nto-port = 1\n\
         [aggregate.site] # /t/aggregate/site\nweight = 1\n[link] # /t/link\nrate = \"100 Mbps\"\n";
     assert_eq!(tables("mail"), all);
     let web =
         |key, weight| all.replace("/t/aggregate/site\nweight = 1", &format!("{key}\nweight = {weight}"));
     assert_eq!(tables("web-2"), web("/t/@web-*/aggregate/site", 2));
     assert_eq!(tables("web-1"), web("/t/@web-1/aggregate/site", 3));
-    assert!(tables("db-7").contains("[aggregate.db] # /t/@db-*/aggregate/db\nweight = 9\n"));
+    assert!(tables("db-7").contains("[aggregate.db] # /t/@db-*/aggregate/db\nto-port = 2\n"));
     let policies = Policies::parse("store", &tables("db-7")).unwrap();
     assert_eq!(policies.regime().tenants.len(), 3);
 }
