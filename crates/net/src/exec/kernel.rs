@@ -180,7 +180,8 @@ impl Connection<'_> {
     }
 
     fn look(&self, at: Time) -> Sample {
-        let window = self.connected.get().and_then(|()| tcp_info(&self.socket).ok()).map_or(0, |info| info.cwnd);
+        let window =
+            self.connected.get().and_then(|()| tcp_info(&self.socket).ok()).map_or(0, |info| info.cwnd);
         Sample { at, read: self.read.load(Ordering::Relaxed), window }
     }
 }
