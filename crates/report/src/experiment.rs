@@ -234,8 +234,12 @@ fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
         ),
         (Some(_), false) => complaint("metric", "a plot has a `y` or a `metric`, not both".into(), PLOT_HELP),
         (None, true) => complaint("", "a plot needs a `y`".into(), PLOT_HELP),
-        (None, false) if of_grid.count() > 0 || plot.log_x || plot.part.is_some() => {
-            let word = if plot.log_x { "log-x" } else { "y" };
+        (None, false) if of_grid.count() > 0 || plot.log_x || plot.log_y || plot.part.is_some() => {
+            let word = match (plot.log_x, plot.log_y) {
+                (true, _) => "log-x",
+                (_, true) => "log-y",
+                _ => "y",
+            };
             complaint(word, "a plot of a column is one over time".into(), PLOT_HELP)
         }
         _ => Ok(()),

@@ -7,7 +7,7 @@ use tollway_scenario::tables::RunResult;
 
 use crate::claim::Report;
 use crate::overview::Overview;
-use crate::plot::{Figure, PALETTE, PlotError, Row};
+use crate::plot::{Axis, Figure, PALETTE, PlotError, Row};
 use crate::text::{TextTable, escape};
 
 /// A page: a title, the tables that sum up the runs, claims if there are any, and interactive plots.
@@ -106,17 +106,20 @@ pub(crate) fn plot(row: &Row) -> Value {
     for (i, panel) in row.panels.iter().enumerate() {
         let suffix = if i == 0 { String::new() } else { (i + 1).to_string() };
         let from = i as f64 * (wide + gap);
-        let range = [row.x.from, row.x.until].map(|end| if row.x.log { libm::log10(end) } else { end });
+        let range =
+            |axis: &Axis| [axis.from, axis.until].map(|end| if axis.log { libm::log10(end) } else { end });
         let mut x = json!({
-            "domain": [from, (from + wide).min(1.0)], "range": range, "anchor": format!("y{suffix}"),
+            "domain": [from, (from + wide).min(1.0)], "range": range(&row.x), "anchor": format!("y{suffix}"),
             "title": {"text": row.x_title, "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": (14 / count).clamp(3, 8), "tickangle": 0,
         });
         let mut y = json!({
-            "range": [row.y.from, row.y.until], "anchor": format!("x{suffix}"), "showticklabels": i == 0,
+            "range": range(&row.y), "anchor": format!("x{suffix}"), "showticklabels": i == 0,
             "rangemode": "tozero", "nticks": 6,
         });
-        if row.x.log {
-            x["type"] = "log".into();
+        for (axis, is_log) in [(&mut x, row.x.log), (&mut y, row.y.log)] {
+            if is_log {
+                axis["type"] = "log".into();
+            }
         }
         if i > 0 {
             x["matches"] = "x".into();

@@ -80,6 +80,9 @@ pub struct PlotSpec {
     /// With a metric, or `by`: whether the horizontal axis is logarithmic.
     #[serde(default)]
     pub log_x: bool,
+    /// With a metric, or `by`: whether the vertical axis is logarithmic.
+    #[serde(default)]
+    pub log_y: bool,
     /// With a metric, or `by`: what stands under the horizontal axis; the grid axis's or the column's name if left out.
     #[serde(default)]
     pub x_label: Option<String>,

@@ -107,7 +107,12 @@ pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
         title: spec.title.clone(),
         panels: panels.into_iter().map(panel).collect(),
         x,
-        y: Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true),
+        y: if spec.log_y {
+            let least = dots.iter().map(|d| d.y).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
+            Axis::log(least, high)
+        } else {
+            Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true)
+        },
         x_title: spec.x_label.clone().unwrap_or_else(|| x_axis.to_string()),
         legend: series.into_iter().enumerate().map(|(i, name)| (name.clone(), i)).collect(),
     }
@@ -143,7 +148,8 @@ mod tests {
         let dot = |x, y| Dot { series: "a".into(), x, y, ..Dot::default() };
         let dots = [dot(2.0, 5.0), dot(1.0, 1.0), dot(2.0, 7.0)];
         assert_eq!(means(dots.iter()), [(1.0, 1.0), (2.0, 6.0)]);
-        let row = drawn(&PlotSpec { log_x: true, ..PlotSpec::default() }, "loss", &dots);
+        let row = drawn(&PlotSpec { log_x: true, log_y: true, ..PlotSpec::default() }, "loss", &dots);
+        assert!(row.y.log && row.y.from == 1.0 && row.y.until == 7.0, "{:?}", row.y);
         assert_eq!((row.legend.len(), row.panels.len(), row.x_title.as_str()), (1, 1, "loss"));
         assert!(row.x.log && row.panels[0].curves[0].dotted);
         assert_eq!(row.x.ticks, [(1.0, "1".to_string()), (2.0, "2".to_string())]);
