@@ -321,3 +321,36 @@ fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {
 
 /// Phases times flows up to which the ideal is worth its time: about a second.
 const MOST_WORK: usize = 20_000_000;
+
+#[cfg(test)]
+mod tests {
+    use tollway_scenario::file::Scenario;
+
+    use super::*;
+
+    fn ideals(flows: &str) -> Vec<f64> {
+        let text = format!(
+            "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}} }}\n\
+             link.w = {{ from = \"a\", to = \"b\", rate = \"90 Mbps\", delay = \"5 ms\" }}\n{flows}"
+        );
+        let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        let plan = &scenario.variants()[0].plan;
+        let of_steady = max_min(&steady(plan).unwrap().network).unwrap();
+        let ideals: Vec<f64> = ideal_mbps(plan).into_iter().flatten().collect();
+        assert!(ideals.iter().zip(of_steady).all(|(a, b)| (a - b * 1e-6).abs() < 1e-9));
+        ideals
+    }
+
+    #[test]
+    fn acknowledgements_have_room_on_links_with_data_the_other_way() {
+        let there = "flow.f = { from = \"a\", to = \"b\", law = \"newreno\", packet-size = \"1000 B\", ack-size = \"50 B\" }\n";
+        assert_eq!(ideals(there), [90.0]);
+        // A twentieth of what goes the other way.
+        let back =
+            there.replace("flow.f = { from = \"a\", to = \"b\"", "flow.g = { from = \"b\", to = \"a\"");
+        assert!(ideals(&format!("{there}{back}")).iter().all(|mbps| (mbps - 85.5).abs() < 1e-9));
+        let delayed = back.replace(" }", ", delayed-ack = \"200 ms\" }");
+        let both = ideals(&format!("{there}{delayed}"));
+        assert!((both[0] - 87.75).abs() < 1e-9 && (both[1] - 85.5).abs() < 1e-9, "{both:?}");
+    }
+}
