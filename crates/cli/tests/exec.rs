@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+mod common;
 #[path = "exec/outside.rs"]
 mod outside;
 #[path = "exec/programs.rs"]
@@ -25,20 +26,11 @@ mod servers;
 #[path = "exec/view.rs"]
 mod view;
 
+use common::tollway;
 use servers::{serve, serve_names};
 
-/// A folder of a test's own, empty.
 fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec").join(name);
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("a folder for the test");
-    dir
-}
-
-fn tollway(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
-    command.args(arguments).env("NO_COLOR", "1");
-    command
+    common::folder("exec", name)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -13,18 +13,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tollway_scenario::shape::{Kernel, Reach, SockDiag};
 
-/// A folder of a test's own, empty, that nobody else may write to.
-fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shape").join(name);
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("a folder for the test");
-    dir
-}
+mod common;
 
-fn tollway(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
-    command.args(arguments).env("NO_COLOR", "1");
-    command
+use common::tollway;
+
+fn folder(name: &str) -> PathBuf {
+    common::folder("shape", name)
 }
 
 /// Connections to ourselves that send all they can.
