@@ -220,7 +220,7 @@ impl Kernel for Bpf {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
         // What is seen is of now, and what was settled last time is in force, though nobody may have had an acknowledgement.
         sys::iterate(self.link.as_fd())?;
-        let (jiffy, asked) = (self.jiffy, &mut self.asked);
+        let (at, jiffy, asked) = (Time::from_nanos(now()), self.jiffy, &mut self.asked);
         let each = |cookie, record: &Raw| {
             if !record.is_open() {
                 return;
@@ -234,7 +234,7 @@ impl Kernel for Bpf {
                 }
                 None => record.own,
             };
-            seen.push(record.read(cookie, jiffy, limit));
+            seen.push(record.read(cookie, at, jiffy, limit));
         };
         self.tables.seen.for_each(&mut self.keys, &mut self.records, each)?;
         // A share that was said of a connection while it closed is nobody's any more.
