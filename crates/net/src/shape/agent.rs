@@ -222,6 +222,11 @@ impl<K: Kernel> Agent<K> {
         Ok(freed)
     }
 
+    /// What the back-end could not do at the last tick, and the remedy.
+    pub fn warning(&self) -> Option<String> {
+        self.kernel.warning()
+    }
+
     /// How everything stands.
     pub fn status(&self) -> Status {
         let mut tenants: Vec<TenantStatus> = self
@@ -274,6 +279,7 @@ impl<K: Kernel> Agent<K> {
         Status {
             version: self.regime.version.clone(),
             kernel: self.kernel.describe(),
+            warning: self.warning(),
             tick: self.regime.tick,
             level: self.shares.level(),
             tenants,
@@ -290,6 +296,8 @@ pub struct Status {
     pub version: String,
     /// What sees and sets.
     pub kernel: String,
+    /// What that could not do at the last tick, and the remedy.
+    pub warning: Option<String>,
     /// How often, if that is not too dear.
     pub tick: Time,
     /// Tokens in the link's bucket, as part of its depth; below 0 is debt.

@@ -70,6 +70,11 @@ pub trait Kernel {
 
     /// A line on what it is and what it can't do, for people.
     fn describe(&self) -> String;
+
+    /// What it could not do at the last look, and the remedy, for people.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<K: Kernel + ?Sized> Kernel for Box<K> {
@@ -87,6 +92,10 @@ impl<K: Kernel + ?Sized> Kernel for Box<K> {
 
     fn describe(&self) -> String {
         (**self).describe()
+    }
+
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
     }
 }
 
