@@ -17,6 +17,23 @@ pub(super) fn watch(prefix: &str, revision: u64) -> String {
     json!({ "create_request": range }).to_string()
 }
 
+/// A user makes himself known.
+pub(super) fn authenticate(name: &str, password: &str) -> String {
+    json!({ "name": name, "password": password }).to_string()
+}
+
+/// What he is known by from then on.
+pub(super) fn read_token(text: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    answer["token"].as_str().map(str::to_owned)
+}
+
+/// Why it refuses.
+pub(super) fn read_refusal(text: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    answer["message"].as_str().or(answer["error"].as_str()).map(str::to_owned)
+}
+
 /// The revision that an answer is of, and what is there.
 pub(super) fn read_range(text: &str) -> Option<(u64, Keys)> {
     let answer: Value = serde_json::from_str(text).ok()?;
@@ -141,7 +158,7 @@ mod tests {
         #[test]
         fn anything_can_be_heard(text in ".{0,200}", at in 0usize..120, with in any::<char>()) {
             let mut held = Keys::new();
-            let _ = (read_range(&text), read_watch(&text, &mut held));
+            let _ = (read_range(&text), read_watch(&text, &mut held), read_token(&text), read_refusal(&text));
             let mut line: Vec<char> = r#"{"result":{"header":{"revision":"8"},"events":[{"type":"PUT","kv":{"key":"L2E=","value":"eg=="}}]}}"#.chars().collect();
             let at = at % line.len();
             line[at] = with;
