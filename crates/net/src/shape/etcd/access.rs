@@ -109,6 +109,10 @@ const HINTS: &[(&str, &str)] = &[
     ("user name is empty", "it wants a user and a password"),
     ("invalid user ID or password", "the user or the password is wrong"),
     ("authentication is not enabled", "it knows no users: leave the user out"),
+    (
+        "CommonName",
+        "where it has users, it takes from a client's certificate no common name: make ours without one",
+    ),
     ("permission denied", "the user may not read these keys"),
     ("UnknownIssuer", "its certificate is signed by none of the authorities that were given"),
     ("NotValidForName", "its certificate is for another name or address"),

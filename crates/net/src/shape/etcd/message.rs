@@ -28,10 +28,11 @@ pub(super) fn read_token(text: &str) -> Option<String> {
     answer["token"].as_str().map(str::to_owned)
 }
 
-/// Why it refuses.
+/// Why it refuses: as JSON, or a line of text.
 pub(super) fn read_refusal(text: &str) -> Option<String> {
-    let answer: Value = serde_json::from_str(text).ok()?;
-    answer["message"].as_str().or(answer["error"].as_str()).map(str::to_owned)
+    let answer: Value = serde_json::from_str(text).unwrap_or_default();
+    let said = answer["message"].as_str().or(answer["error"].as_str()).or(text.lines().next())?;
+    Some(said.chars().take(LONGEST_REASON).collect()).filter(|said: &String| !said.is_empty())
 }
 
 /// The revision that an answer is of, and what is there.
@@ -116,6 +117,9 @@ fn encode_end(prefix: &str) -> String {
     STANDARD.encode(end)
 }
 
+/// Characters of a reason that are passed on.
+const LONGEST_REASON: usize = 200;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -152,6 +156,15 @@ mod tests {
         assert_eq!(read_watch(forgotten, &mut held), Some(Said::Forgotten));
         let ended = r#"{"error":{"grpc_code":14,"message":"etcdserver: no leader"}}"#;
         assert_eq!(read_watch(ended, &mut held), Some(Said::Ended("etcdserver: no leader".into())));
+    }
+
+    #[test]
+    fn a_refusal_has_a_reason() {
+        let of = |text| read_refusal(text);
+        assert_eq!(of(r#"{"error":"no","message":"not you","code":7}"#).as_deref(), Some("not you"));
+        assert_eq!(of(r#"{"error":"no"}"#).as_deref(), Some("no"));
+        assert_eq!(of("not so\n").as_deref(), Some("not so"));
+        assert_eq!(of(""), None);
     }
 
     proptest! {

@@ -122,9 +122,9 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
         eprintln!("SKIPPED: no `openssl` here");
         return;
     }
-    certificate(&folder, "server", "ca");
-    certificate(&folder, "client", "ca");
-    certificate(&folder, "stranger", "other");
+    certify(&folder, "server", "/CN=server", "ca");
+    certify(&folder, "client", "/CN=client", "ca");
+    certify(&folder, "stranger", "/CN=stranger", "other");
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let access = |ca: &str, own: Option<&str>| Access {
         authorities: Some(read(&format!("{ca}.pem"))),
@@ -151,6 +151,20 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
             Event::Keys(..) => panic!("it let us in"),
         });
     }
+    for (what, body) in [
+        ("auth/user/add", r#"{"name":"root","password":"of all"}"#),
+        ("auth/role/add", r#"{"name":"root"}"#),
+        ("auth/user/grant", r#"{"user":"root","role":"root"}"#),
+        ("auth/enable", "{}"),
+    ] {
+        etcd.call(what, body);
+    }
+    let user = Some(("root".to_owned(), "of all".to_owned()));
+    let store = etcd.store(Access { user: user.clone(), ..access("ca", Some("client")) });
+    let why = "no common name";
+    await_that(&store, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
+    certify(&folder, "nameless", "/O=nameless", "ca");
+    await_keys(&etcd.store(Access { user, ..access("ca", Some("nameless")) }), &[("/tollway/a", "2")]);
     for (access, why) in [
         (Access::default(), "who signed the store's certificate is not said"),
         (Access { authorities: Some(b"nothing".to_vec()), ..Access::default() }, "has no certificate in it"),
@@ -168,12 +182,12 @@ fn authority(folder: &Path, name: &str) -> bool {
     openssl(folder, &format!("{words} -subj /CN={name} -keyout {name}.key -out {name}.pem"))
 }
 
-/// A certificate for this machine, by an authority.
+/// A certificate for this machine and a subject, by an authority.
 #[cfg(feature = "etcd-tls")]
-fn certificate(folder: &Path, name: &str, authority: &str) {
+fn certify(folder: &Path, name: &str, subject: &str, authority: &str) {
     std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
     let words = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    assert!(openssl(folder, &format!("{words} -subj /CN={name} -keyout {name}.key -out {name}.csr")));
+    assert!(openssl(folder, &format!("{words} -subj {subject} -keyout {name}.key -out {name}.csr")));
     let by = format!("-CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days 3650 -extfile names");
     assert!(openssl(folder, &format!("x509 -req -in {name}.csr {by} -out {name}.pem")));
 }

@@ -51,11 +51,14 @@ impl EtcdSource {
         let mut source = EtcdSource { store, host: host.to_owned(), last: String::new(), away: false };
         let (until, mut why) = (Instant::now() + most, "it does not answer".to_owned());
         while let Some(event) = source.store.wait(until.saturating_duration_since(Instant::now())) {
+            if let Event::Away(said) = event {
+                why = said;
+                continue;
+            }
             match source.read(event) {
                 News::Policies(policies) => return Ok((source, *policies)),
                 News::Wrong(error) => return Err(*error),
-                News::Away(said) => why = said,
-                News::None => {}
+                News::Away(_) | News::None => {}
             }
         }
         Err(unreadable(io::ErrorKind::TimedOut, why))
