@@ -8,7 +8,7 @@
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
 # What the light build leaves out and checks and tests have in.
-FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd,tollway-net/tokio
+FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway-net/tokio
 
 .PHONY: demo test check build soak fuzz bench docs clean
 

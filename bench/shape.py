@@ -4,9 +4,11 @@
   python3 bench/shape.py            everything, 100 Mb/s and 1 Gb/s
   python3 bench/shape.py --quick    100 Mb/s, shorter runs
   python3 bench/shape.py --json     one JSON object on standard output
+  python3 bench/shape.py --backend bpf --only many
 
 Flows are the kernel's, from one network namespace to others over links that `tollway exec` emulates; their rates are from the
-kernel's own counters (TCP_INFO), on the wire. Needs root, a release build, and `tc` for HTB and TBF.
+kernel's own counters (TCP_INFO), on the wire. Ten thousand connections are between two namespaces without an emulator in the way, and
+written to and read by `bench/many.c`. Needs root, a release build, `tc` for HTB and TBF, and `cc` and `ip` for the ten thousand.
 """
 
 import argparse
@@ -163,15 +165,19 @@ class Senders:
 class Agent:
     """`tollway shape` in this namespace."""
 
-    def __init__(self, policies):
+    def __init__(self, policies, where=(), backend="inet-diag"):
+        self.where = list(where)
         self.folder = tempfile.mkdtemp()
         self.file = os.path.join(self.folder, "policies.toml")
         self.socket = os.path.join(self.folder, "run", "shape.sock")
         self.write(policies)
         self.process = subprocess.Popen(
-            [TOLLWAY, "shape", "--policy", self.file, "--socket", self.socket], stderr=subprocess.DEVNULL
+            [*self.where, TOLLWAY, "shape", "--policy", self.file, "--socket", self.socket, "--backend", backend],
+            stderr=subprocess.PIPE, text=True,
         )
         while not os.path.exists(self.socket):
+            if self.process.poll() is not None:
+                sys.exit(self.process.stderr.read())
             time.sleep(0.01)
 
     def write(self, policies):
@@ -203,27 +209,27 @@ class Tc:
         subprocess.run(["tc", "qdisc", "del", "dev", self.device, "root"], check=True)
 
 
-def limits_now():
+def limits_now(where=()):
     """How every connection that has a pace set may send, bytes a second, by the kernel's word."""
-    listed = subprocess.run(["ss", "-tniH", "state", "established"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run([*where, "ss", "-tniH", "state", "established"], capture_output=True, text=True, check=True).stdout
     # `ss` prints the limit behind the rate: `pacing_rate 24Mbps/25Mbps`.
     return [word for line in listed.splitlines() if "pacing_rate" in line
             for word in [line.split("pacing_rate ")[1].split()[0]] if "/" in word]
 
 
-def four(case, mbps, law, warm, seconds):
+def four(case, mbps, law, warm, seconds, backend):
     plan = [(f"{rtt} ms", host, 1, law) for host, rtt in zip(("a", "b", "c", "d"), (50, 300, 300, 600))]
     senders = Senders(plan)
-    acting = act(case, mbps)
+    acting = act(case, mbps, backend)
     senders.run(warm)
     rows = senders.measure(seconds)
     acting.end()
     return rows
 
 
-def act(case, mbps):
+def act(case, mbps, backend):
     if case == "shape":
-        return Agent(f'[link]\nrate = "{mbps} Mbps"\n[aggregate.all]\n')
+        return Agent(f'[link]\nrate = "{mbps} Mbps"\n[aggregate.all]\n', backend=backend)
     if case == "htb":
         return Tc(
             "qdisc add dev DEV root handle 1: htb default 1",
@@ -234,10 +240,10 @@ def act(case, mbps):
     return Tc(f"qdisc add dev DEV root tbf rate {mbps}mbit burst {max(mbps * 1000 // 80, 16000)} latency 50ms")
 
 
-def receiver(mbps, warm, seconds):
+def receiver(mbps, warm, seconds, backend):
     """The last of four reads 5 Mb/s."""
     senders = Senders([(host, host, 1, "cubic") for host in ("a", "b", "c", "slow")])
-    agent = act("shape", mbps)
+    agent = act("shape", mbps, backend)
     senders.run(warm)
     rows = senders.measure(seconds)
     agent.end()
@@ -248,22 +254,22 @@ def address(host):
     return socket.gethostbyname(host)
 
 
-def tenants(mbps, warm, seconds):
+def tenants(mbps, warm, seconds, backend):
     """Tenants 1 : 3 with 2 and 560 connections."""
     text = f'[link]\nrate = "{mbps} Mbps"\n[aggregate.one]\nto = "{address("a")}"\nweight = 1\n' \
            f'[aggregate.three]\nto = "{address("b")}"\nweight = 3\n'
     senders = Senders([("one", "a", 2, "cubic"), ("three", "b", 560, "cubic")])
-    agent = Agent(text)
+    agent = Agent(text, backend=backend)
     senders.run(warm)
     rows = senders.measure(seconds)
     agent.end()
     return rows
 
 
-def change(mbps):
+def change(mbps, backend):
     """Policies change, are wrong, and the agent is killed."""
     senders = Senders([(host, host, 1, "cubic") for host in ("a", "b", "c", "d")])
-    agent = act("shape", mbps)
+    agent = act("shape", mbps, backend)
     senders.run(6)
     agent.write(f'version = "half"\n[link]\nrate = "{mbps / 2:g} Mbps"\n[aggregate.all]\n')
     begin = time.monotonic()
@@ -284,40 +290,6 @@ def change(mbps):
     agent.end()
     return {"installed_s": installed, "half_mbps": half, "kept": wrong["version"], "trouble": wrong["trouble"],
             "paced": before, "freed_s": freed, "left": len(limits_now())}
-
-
-def many(count, mbps, seconds):
-    """`count` connections over loopback, where no emulator is in the way: the agent's part of a processor, and how soon all
-    have equal parts."""
-    reader = subprocess.Popen([*ME, "--sink", "0"])
-    time.sleep(0.5)
-    senders = Senders([("many", "127.0.0.1", count, "cubic")])
-    # Those that can write at once are asked again and again: the others need their turn.
-    for _, connection in senders.names:
-        try:
-            connection.send(senders.chunk)
-        except BlockingIOError:
-            pass
-    begin, converged = time.monotonic(), None
-    agent = Agent(f'[link]\nrate = "{mbps} Mbps"\n[aggregate.all]\nto = "127.0.0.1"\nto-port = {PORT}\n')
-    while not converged and time.monotonic() < begin + 20:
-        senders.run(0.05)
-        status = agent.status()
-        at = time.monotonic() - begin
-        limits = [one["limit_mbps"] for one in status["connections"] if one["paced"]]
-        if len(limits) == count and jain(limits) > 0.99 and sum(limits) < 1.02 * mbps:
-            converged = at
-    senders.run(2)
-    before, begin = agent.status(), time.monotonic()
-    rows = senders.measure(seconds)
-    after, end = agent.status(), time.monotonic()
-    agent.end()
-    reader.kill()
-    held = {}
-    for one in after["connections"]:
-        held[one["limited_by"]] = held.get(one["limited_by"], 0) + 1
-    return {"connections": count, "converged_s": converged, "cpu": (after["cpu_s"] - before["cpu_s"]) / (end - begin),
-            "tick_ms": after["tick_ms"], "held": held, "mbps": sum(row["mbps"] for row in rows), "left": len(limits_now())}
 
 
 # What runs outside.
@@ -366,9 +338,81 @@ def tune(mbps):
 
 def run_inside(case):
     tune(case["mbps"])
-    done = {"four": four, "receiver": receiver, "tenants": tenants, "change": change, "many": many}
+    done = {"four": four, "receiver": receiver, "tenants": tenants, "change": change}
     kind = case.pop("kind")
     print("RESULT " + json.dumps(done[kind](**case)), file=sys.stderr, flush=True)
+
+
+class Pair:
+    """Two network namespaces with a cable between them, which are gone when their processes are."""
+
+    def __init__(self):
+        self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) for _ in range(2)]
+        own = os.readlink("/proc/self/ns/net")
+        for holder in self.holders:
+            while os.readlink(f"/proc/{holder.pid}/ns/net") == own:
+                time.sleep(0.01)
+        self.near, self.far = (["nsenter", "--net", "--target", str(holder.pid)] for holder in self.holders)
+        run = lambda where, line: subprocess.run([*where, *shlex.split(line)], check=True)
+        run(self.near, f"ip link add near type veth peer name far netns {self.holders[1].pid}")
+        # Where round trips are next to nothing the kernel sends up to 64 KiB of a connection at a time, however slow its pace: with segments of
+        # two, as over a distance.
+        run(self.near, "ip link set near gso_max_segs 2")
+        for where, name, address in (self.near, "near", "10.9.0.1/24"), (self.far, "far", "10.9.0.2/24"):
+            run(where, f"ip address add {address} dev {name}")
+            run(where, f"ip link set {name} up")
+            run(where, "sysctl -qw net.ipv4.ip_local_port_range='1024 65000'")
+
+    def end(self):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+
+
+def many(count, mbps, seconds, backend, law):
+    """`count` connections that always have data: how soon all have equal parts, what they use then, and the agent's part of a processor."""
+    if not all(map(shutil.which, ("cc", "ip", "nsenter", "unshare"))):
+        print("note: many connections are left out: `cc`, `ip`, `nsenter` or `unshare` is missing", file=sys.stderr)
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "many")
+        subprocess.run(["cc", "-O2", "-o", program, os.path.join(HERE, "many.c")], check=True)
+        pair = Pair()
+        reader = subprocess.Popen([*pair.far, program, "sink", str(PORT)])
+        time.sleep(0.2)
+        sender = subprocess.Popen(
+            [*pair.near, program, "send", "10.9.0.2", str(PORT), str(count), str(seconds), law],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        try:
+            if not sender.stdout.readline():
+                sys.exit("bench/many.c could not open its connections")
+            agent = Agent(f'[link]\nrate = "{mbps} Mbps"\n[aggregate.all]\n', pair.near, backend)
+            converged, before, last = None, None, None
+            for line in sender.stdout:
+                said = json.loads(line)
+                if "rates_mbps" in said:
+                    break
+                last = said
+                if not converged and last["paced"] == count and last["jain"] > 0.99 and last["sum_mbps"] < 1.02 * mbps:
+                    converged = last["t_s"]
+                if not before and last["t_s"] > seconds / 2:
+                    before = agent.status()
+            after = agent.status()
+            agent.end()
+            left = len(limits_now(pair.near))
+        finally:
+            sender.kill()
+            reader.kill()
+            pair.end()
+    held = {}
+    for one in after["connections"]:
+        held[one["limited_by"]] = held.get(one["limited_by"], 0) + 1
+    # Of an Ethernet's segments, with time stamps.
+    return {"connections": count, "law": law, "converged_s": converged, "tick_ms": after["tick_ms"], "held": held,
+            "cpu": (after["cpu_s"] - before["cpu_s"]) / (after["time_s"] - before["time_s"]),
+            "used": said["rates_mbps"] * 1500 / 1448 / mbps, "jain": said["jain"], "resent": said["resent"],
+            "limits_jain": last["jain"], "limits_used": last["sum_mbps"] * 1500 / 1448 / mbps, "left": left}
 
 
 STAR = {"a": 25, "b": 150, "c": 150, "d": 300}
@@ -379,6 +423,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="100 Mb/s only, shorter runs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", help="one of four, receiver, tenants, change, many")
+    parser.add_argument("--mbps", type=int, action="append", help="the rate of the four flows; may be given several times")
+    parser.add_argument("--backend", choices=("inet-diag", "bpf"), default="inet-diag", help="what paces")
     parser.add_argument("--sink", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -393,15 +439,16 @@ def main():
     wanted = lambda kind: options.only in (None, kind)
     out = {}
     say = lambda text: None if options.json else print(text, flush=True)
+    how = {"backend": options.backend}
     warm, seconds = (15, 8) if options.quick else (30, 20)
 
     if wanted("four"):
         out["four"] = []
-        for mbps in (100,) if options.quick else (100, 1000):
+        for mbps in options.mbps or ((100,) if options.quick else (100, 1000)):
             for case in ("shape", "htb", "tbf"):
                 for law in ("cubic", "bbr"):
                     # BBR empties its window every 10 s to see the round trip: two of these.
-                    rows = inside(mbps, STAR, {"kind": "four", "case": case, "mbps": mbps, "law": law, "warm": warm, "seconds": max(seconds, 20) if law == "bbr" else seconds})
+                    rows = inside(mbps, STAR, {"kind": "four", "case": case, "mbps": mbps, "law": law, "warm": warm, "seconds": max(seconds, 20) if law == "bbr" else seconds, **how})
                     rates = [row["mbps"] for row in rows]
                     row = {"case": case, "law": law, "mbps": mbps, "rates_mbps": rates, "jain": jain(rates),
                            "used": sum(rates) / mbps, "resent": sum(row["resent"] for row in rows)}
@@ -410,25 +457,25 @@ def main():
                         f"Jain {row['jain']:.4f}  {row['used']:.1%} of the rate  {row['resent']} resent")
     if wanted("receiver"):
         hosts = {"a": 25, "b": 25, "c": 25, "slow": 25}
-        rows = inside(100, hosts, {"kind": "receiver", "mbps": 100, "warm": 6, "seconds": seconds}, slow=5e6 / 8)
+        rows = inside(100, hosts, {"kind": "receiver", "mbps": 100, "warm": 6, "seconds": seconds, **how}, slow=5e6 / 8)
         rates = [row["mbps"] for row in rows]
         fair = (100 - rates[3]) / 3
         out["receiver"] = {"rates_mbps": rates, "off": max(abs(rate / fair - 1) for rate in rates[:3])}
         say(f"receiver of 5 Mb/s: {' '.join(f'{rate:.2f}' for rate in rates)}, the others off by {out['receiver']['off']:.2%}")
     if wanted("tenants"):
-        rows = inside(100, {"a": 25, "b": 25}, {"kind": "tenants", "mbps": 100, "warm": 8, "seconds": seconds})
+        rows = inside(100, {"a": 25, "b": 25}, {"kind": "tenants", "mbps": 100, "warm": 8, "seconds": seconds, **how})
         sums = {name: sum(row["mbps"] for row in rows if row["flow"] == name) for name in ("one", "three")}
         out["tenants"] = {**sums, "off": max(abs(sums["one"] / 25 - 1), abs(sums["three"] / 75 - 1)),
                           "resent": sum(row["resent"] for row in rows)}
         say(f"tenants 1 : 3 of 2 and 560 connections: {sums['one']:.2f} and {sums['three']:.2f} Mb/s, off by {out['tenants']['off']:.2%}")
     if wanted("change"):
-        out["change"] = inside(100, STAR, {"kind": "change", "mbps": 100})
+        out["change"] = inside(100, STAR, {"kind": "change", "mbps": 100, **how})
         say(f"change: {out['change']}")
     if wanted("many"):
-        # Both ends are here: two descriptors each.
         count = 2000 if options.quick else 10000
-        out["many"] = inside(1000, {"a": 25}, {"kind": "many", "count": count, "mbps": 1000, "seconds": seconds})
-        say(f"many: {out['many']}")
+        out["many"] = [many(count, 1000, 2 * seconds, options.backend, law) for law in ("cubic", "bbr")]
+        for row in out["many"]:
+            say(f"many: {row}")
     if options.json:
         print(json.dumps(out, indent=1))
 

@@ -14,7 +14,7 @@ use tollway_scenario::run::EngineKind;
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
 #[cfg(target_os = "linux")]
-pub(crate) use shape::{Backend, Shape, ShapeCommand};
+pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
 
 /// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///

@@ -12,7 +12,7 @@ use tollway_scenario::shape::{
     Regime, Signals, SockDiag, Source, Then, Turn, bpf,
 };
 
-use crate::args::{Backend, Shape, ShapeCommand};
+use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
 use crate::fail::Failure;
 use crate::terminal;
 
@@ -47,9 +47,9 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let tick = args.tick.as_deref().map(tick).transpose()?;
     // Before any thread is started, as is what follows.
     let signals = Signals::hold();
-    let opened = if is_store(&path) { None } else { Some(open(&path)?) };
+    let opened = if is_store(&path) { None } else { Some(open(&path, &args.store)?) };
     if args.dry_run {
-        let (source, policies) = opened.map_or_else(|| open(&path), Ok)?;
+        let (source, policies) = opened.map_or_else(|| open(&path, &args.store), Ok)?;
         return dry_run(args, with_tick(policies, tick), &*source, &signals);
     }
     let socket = args.socket.clone().unwrap_or_else(shape::default_path);
@@ -67,9 +67,9 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     })?;
     let (kernel, _guardian) = kernel(args)?;
     // A store is watched by a thread, which is to have no more rights than this one has left.
-    let (source, policies) = opened.map_or_else(|| open(&path), Ok)?;
+    let (source, policies) = opened.map_or_else(|| open(&path, &args.store), Ok)?;
     let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
-    let mut keeper = Keeper { source, tick, trouble: None };
+    let mut keeper = Keeper { source, tick, trouble: None, warned: false };
     let mut audience = Audience::open(args)?;
     if !args.json && !args.watch {
         eprintln!(
@@ -124,18 +124,27 @@ fn kernel(args: &Shape) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> 
 }
 
 fn is_store(path: &Path) -> bool {
-    path.to_str().is_some_and(|path| path.starts_with("etcd://"))
+    path.to_str().is_some_and(|path| path.starts_with("etcd://") || path.starts_with("etcds://"))
 }
 
 /// Reads policies from a file, or from a store, and watches either.
-fn open(path: &Path) -> Result<(Box<dyn Source>, Policies), Failure> {
+fn open(path: &Path, access: &StoreAccess) -> Result<(Box<dyn Source>, Policies), Failure> {
     if !is_store(path) {
+        if access.is_given() {
+            return Err(Failure::input(miette!(
+                help =
+                    "give the store as `--policy etcd://HOST:PORT/PREFIX`, or leave out what is said of one",
+                "`{}` is a file, and needs no user and no certificate",
+                path.display()
+            )));
+        }
         let (source, policies) = FileSource::open(path)?;
         return Ok((Box::new(source), policies));
     }
     #[cfg(feature = "etcd")]
     {
-        let (source, policies) = shape::EtcdSource::open(path.to_str().unwrap_or_default())?;
+        let (source, policies) =
+            shape::EtcdSource::open(path.to_str().unwrap_or_default(), read_access(access)?)?;
         Ok((Box::new(source), policies))
     }
     #[cfg(not(feature = "etcd"))]
@@ -145,15 +154,42 @@ fn open(path: &Path) -> Result<(Box<dyn Source>, Policies), Failure> {
     )))
 }
 
+/// Reads the files that it takes to be let into a store.
+#[cfg(feature = "etcd")]
+fn read_access(access: &StoreAccess) -> Result<shape::Access, Failure> {
+    let read = |file: &Option<PathBuf>| -> Result<Option<Vec<u8>>, Failure> {
+        let Some(file) = file else { return Ok(None) };
+        let read = std::fs::read(file).map_err(|error| {
+            let help = "give a file that this user may read, and others had better not";
+            Failure::input(miette!(help = help, "cannot read `{}`: {error}", file.display()))
+        });
+        read.map(Some)
+    };
+    let password = read(&access.store_password)?
+        .map(|password| String::from_utf8_lossy(&password).trim_end_matches(['\n', '\r']).to_owned());
+    Ok(shape::Access {
+        user: access.store_user.clone().zip(password),
+        authorities: read(&access.store_ca)?,
+        identity: read(&access.store_cert)?.zip(read(&access.store_key)?),
+    })
+}
+
 /// Keeps an agent's policies what their source says.
 struct Keeper {
     source: Box<dyn Source>,
     tick: Option<Time>,
     trouble: Option<String>,
+    /// The back-end's warning has been passed on.
+    warned: bool,
 }
 
 impl Keeper {
     fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) {
+        let warning = agent.warning();
+        if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
+            eprintln!("warning: {warning}");
+        }
+        self.warned = warning.is_some();
         match self.source.poll() {
             News::None => {}
             News::Policies(policies) => {

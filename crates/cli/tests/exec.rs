@@ -22,6 +22,8 @@ mod outside;
 mod programs;
 #[path = "exec/servers.rs"]
 mod servers;
+#[path = "exec/shaped.rs"]
+mod shaped;
 #[cfg(feature = "view")]
 #[path = "exec/view.rs"]
 mod view;
@@ -58,6 +60,7 @@ fn role() {
         "share" => programs::share(number(1) as u16, number(2) as usize, number(3)),
         "ping-pong" => programs::ping_pong(number(1) as u16, number(2) as u16),
         "outside" => outside::host(),
+        "shaped" => shaped::send(Path::new(words[1]), words[2].parse().unwrap()),
         "abroad" => outside::abroad(number(1) as u16),
         _ => panic!("{role}"),
     };

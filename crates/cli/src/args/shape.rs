@@ -47,9 +47,11 @@ Exit status: 0 all went well; 1 the kernel refused; 2 the policies or an option 
 pub(crate) struct Shape {
     #[command(subcommand)]
     pub(crate) command: Option<ShapeCommand>,
-    /// The policies: a TOML file, or a store as `etcd://HOST:PORT/PREFIX`; either is watched.
+    /// The policies: a TOML file, or a store as `etcd://HOST:PORT/PREFIX`, or `etcds://…` by TLS; either is watched.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreAccess,
     /// How to see and pace connections.
     #[arg(long, value_enum, default_value_t = Backend::InetDiag)]
     pub(crate) backend: Backend,
@@ -74,6 +76,33 @@ pub(crate) struct Shape {
     /// Where the agent can be asked how it stands, instead of in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// What it takes to be let into a store of policies.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StoreAccess {
+    /// A user of the store's; with `--store-password`.
+    #[arg(long, value_name = "NAME", requires = "store_password")]
+    pub(crate) store_user: Option<String>,
+    /// A file with nothing but the user's password.
+    #[arg(long, value_name = "FILE", requires = "store_user")]
+    pub(crate) store_password: Option<PathBuf>,
+    /// The certificate of the authority that signed the store's, PEM; for `etcds://`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store_ca: Option<PathBuf>,
+    /// Our own certificate, PEM, for a store that asks for one; with `--store-key`.
+    #[arg(long, value_name = "FILE", requires = "store_key")]
+    pub(crate) store_cert: Option<PathBuf>,
+    /// The key of our own certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "store_cert")]
+    pub(crate) store_key: Option<PathBuf>,
+}
+
+impl StoreAccess {
+    /// Whether anything is said of it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.store_user.is_some() || self.store_ca.is_some() || self.store_cert.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -72,6 +72,7 @@ impl Wants {
 ///
 /// What it uses is averaged over 100 ms, so that of what it leaves all but a hundredth is lent within half a second and a round trip. One that has run dry within the last second, or waited for its receiver, is not taken at its word: it has to
 /// want all it can get for a round trip, or 100 ms, before the others lose that. Its own limit is the same all the while.
+/// One that is met with data waiting is believed to use what its window lets it, until the next look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
     /// Bytes a second.
@@ -145,7 +146,7 @@ impl Demand {
         if self.by == LimitedBy::Share {
             self.pressed = self.pressed.saturating_add(sample.span);
             if self.calm >= TRUST || self.pressed >= long {
-                self.patience = HOLD;
+                self.patience = HOLD.max(sample.span * 2);
             }
         } else {
             self.pressed = Time::ZERO;
@@ -153,13 +154,19 @@ impl Demand {
         }
         let hungry = self.patience > Time::ZERO;
         let headroom = if self.by == LimitedBy::Window { 1.25 } else { 1.05 };
-        Wants { keep: Rate::from_bytes_per_sec(self.uses * headroom), hungry }
+        // Of one that is new it is only known what its window lets it send.
+        let keep = match first && sample.backlog {
+            true => sample.own,
+            false => Rate::from_bytes_per_sec(self.uses * headroom),
+        };
+        Wants { keep, hungry }
     }
 }
 
 /// Over what use is averaged.
 const AVERAGE: Time = Time::from_millis(100);
-/// A look or two at which its share does not seem to hold it say nothing yet.
+/// A look or two at which its share does not seem to hold it say nothing yet, or one where looks are seldom: BBR goes a quarter slower now
+/// and then.
 const HOLD: Time = Time::from_millis(60);
 /// For no longer has anybody to insist.
 const LONGEST: Time = Time::from_millis(500);

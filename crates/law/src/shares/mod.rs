@@ -10,7 +10,8 @@
 //!   is kept comes out of the bucket B of its tenant and of the link, which is counted from what was sent: so nobody waits
 //!   for a tick to begin, and no span t carries more than B + r·t but for what is sent in one tick.
 //!
-//! A bucket in debt pays it back: the rate divided is less until it has.
+//! A bucket in debt pays it back: the rate divided is less until it has. What connections send at a time (the kernel two
+//! segments) is no debt: of ten thousand slow ones, many are always ahead of their paces by as much.
 
 mod demand;
 mod divide;
@@ -50,6 +51,8 @@ pub struct Member {
     pub weight: f64,
     /// What it has sent since the last tick, bytes on the wire.
     pub sent: u64,
+    /// What it sends at a time, and so may be ahead of its pace, bytes on the wire: that much is no debt.
+    pub burst: u32,
     /// What it is to have.
     pub wants: Wants,
     /// Answered: what of the rate is its own.
@@ -153,15 +156,22 @@ impl Shares {
         self.settled = self.settled.max(now);
         self.classes.iter_mut().for_each(|class| *class = class.cleared());
         for member in members {
-            self.classes[member.class as usize].sent += member.sent;
+            let class = &mut self.classes[member.class as usize];
+            class.sent += member.sent;
+            if member.sent > 0 || member.wants.hungry {
+                class.ahead += u64::from(member.burst);
+            }
         }
-        let mut all = 0;
+        let (mut all, mut ahead) = (0, 0);
         for branch in &mut self.tenants {
-            let sent = self.classes[branch.range()].iter().map(|class| class.sent).sum();
-            branch.pool.advance(span, sent);
+            let classes = &self.classes[branch.classes.0..branch.classes.1];
+            let sent = classes.iter().map(|class| class.sent).sum();
+            let own = classes.iter().map(|class| class.ahead).sum();
+            branch.pool.advance(span, sent, own);
             all += sent;
+            ahead += own;
         }
-        self.link.advance(span, all);
+        self.link.advance(span, all, ahead);
     }
 
     /// What each class and tenant wants.
@@ -329,6 +339,8 @@ struct Class {
     weight: f64,
     given: Given,
     sent: u64,
+    /// What its members may be ahead of their paces.
+    ahead: u64,
     members: usize,
     weights: f64,
     /// Its members' first place.
@@ -418,6 +430,8 @@ struct Pool {
     peak: f64,
     depth: f64,
     level: f64,
+    /// What those who pay from it may have sent ahead of their paces.
+    ahead: f64,
 }
 
 impl Pool {
@@ -429,13 +443,14 @@ impl Pool {
             (None, Some(rate)) => rate * DEFAULT_DEPTH,
             (None, None) => 0.0,
         };
-        Pool { rate, peak: peak.max(rate.unwrap_or(0.0)), depth, level: depth }
+        Pool { rate, peak: peak.max(rate.unwrap_or(0.0)), depth, level: depth, ahead: 0.0 }
     }
 
-    fn advance(&mut self, span: f64, sent: u64) {
+    fn advance(&mut self, span: f64, sent: u64, ahead: u64) {
         if let Some(rate) = self.rate {
+            self.ahead = ahead as f64;
             // Debt is bounded, or a mistaken count would be paid for long.
-            let least = -self.depth.max(rate * DEFAULT_DEPTH);
+            let least = -self.depth.max(rate * DEFAULT_DEPTH) - self.ahead;
             self.level = (self.level + rate * span - sent as f64).clamp(least, self.depth);
         }
     }
@@ -445,8 +460,10 @@ impl Pool {
         match self.rate {
             None => self.peak,
             // Half of the rate at least: debts are paid, but not by standing still.
-            Some(rate) if self.level < 0.0 => (rate + self.level / DEBT_TIME).max(rate / 2.0),
-            Some(rate) => (rate + self.level / horizon).min(self.peak),
+            Some(rate) if self.level + self.ahead < 0.0 => {
+                (rate + (self.level + self.ahead) / DEBT_TIME).max(rate / 2.0)
+            }
+            Some(rate) => (rate + self.level.max(0.0) / horizon).min(self.peak),
         }
     }
 

@@ -72,7 +72,7 @@ proptest! {
         let contract = Contract { rate: link.map(rate), ..Contract::default() };
         let mut shares = Shares::new(Time::ZERO, contract, &specs);
         let mut members: Vec<Member> = members.iter().map(|&(class, weight, keep, hungry)| Member {
-            class: class % count, weight, sent: 0, wants: Wants { keep: rate(keep), hungry },
+            class: class % count, weight, sent: 0, burst: 0, wants: Wants { keep: rate(keep), hungry },
             share: Rate::ZERO, limit: Rate::ZERO,
         }).collect();
         for (k, sent) in sent.into_iter().enumerate() {
@@ -142,6 +142,7 @@ impl World {
             class,
             weight: 1.0,
             sent: 0,
+            burst: 0,
             wants: Wants::default(),
             share: Rate::ZERO,
             limit: Rate::from_mbps(1.0),
@@ -258,4 +259,54 @@ fn a_policy_brings_no_tokens() {
     let mut after = of_rate(8.0, &[1.0, 1.0]);
     after.inherit(&before, |at| (at == 0).then_some(0));
     assert!((after.level() - level).abs() < 1e-9);
+}
+
+/// Two thousand that send 3000 bytes at a time, all in the same tick: they keep the rate all the same.
+#[test]
+fn who_sends_in_bursts_is_not_in_debt() {
+    let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 2000]);
+    world.run(Time::from_secs(8), |_| ALL, |_| false);
+    for member in &mut world.members {
+        (member.burst, member.wants) = (3000, Wants { keep: Rate::ZERO, hungry: true });
+    }
+    // 6 MB take 0.48 s.
+    for tick in 0..400 {
+        world.now += TICK;
+        world.members.iter_mut().for_each(|member| member.sent = if tick % 32 == 0 { 3000 } else { 0 });
+        world.shares.divide(world.now, TICK, &mut world.members);
+        let total: f64 = (0..2000).map(|i| world.mbps(i)).sum();
+        assert!((total - 100.0).abs() < 0.1, "{total} at {tick}");
+    }
+    // Twice as much is.
+    let mut least = f64::INFINITY;
+    for tick in 0..400 {
+        world.now += TICK;
+        world.members.iter_mut().for_each(|member| member.sent = if tick % 32 == 0 { 6000 } else { 0 });
+        world.shares.divide(world.now, TICK, &mut world.members);
+        least = least.min((0..2000).map(|i| world.mbps(i)).sum());
+    }
+    assert!(least < 91.0, "{least}");
+}
+
+#[test]
+fn one_that_is_new_has_what_its_window_lets_it_and_no_more_than_its_part() {
+    let first = |own: f64| {
+        let mut demand = Demand::new();
+        demand.observe(&Sample {
+            backlog: true,
+            own: Rate::from_mbps(own),
+            limit: Rate::from_bytes_per_sec(f64::MAX),
+            ..Sample::default()
+        })
+    };
+    let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 4]);
+    for (member, own) in world.members.iter_mut().zip([1000.0, 1000.0, 1000.0, 10.0]) {
+        member.wants = first(own);
+        assert!(!member.wants.hungry);
+    }
+    world.shares.divide(TICK, TICK, &mut world.members);
+    for (member, share) in world.members.iter().zip([30.0, 30.0, 30.0, 10.0]) {
+        assert!((member.share.mbps() - share).abs() < 0.1, "{member:?}");
+        assert!((member.limit.mbps() - 30.0).abs() < 0.1 || share == 10.0, "{member:?}");
+    }
 }

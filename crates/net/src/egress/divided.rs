@@ -186,7 +186,15 @@ impl Writer {
         });
         let sent = std::mem::take(&mut self.sent);
         (self.waited, self.held) = (false, Time::ZERO);
-        Member { class: self.class, weight: self.weight, sent, wants, share: Rate::ZERO, limit: Rate::ZERO }
+        Member {
+            class: self.class,
+            weight: self.weight,
+            sent,
+            burst: 0,
+            wants,
+            share: Rate::ZERO,
+            limit: Rate::ZERO,
+        }
     }
 }
 

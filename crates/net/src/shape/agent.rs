@@ -1,6 +1,5 @@
 //! The agent: at every tick it looks at all connections, has the rate divided, and sets what has changed.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -8,7 +7,8 @@ use tollway_law::shares::{Demand, LimitedBy, Member, Sample, Shares, Wants};
 use tollway_law::{Rate, Time};
 
 use super::cgroup::Cgroups;
-use super::{Kernel, Regime, Seen};
+use super::number::ByNumber;
+use super::{Kernel, LEAST_BURST, Regime, Seen};
 
 /// What looks and sets.
 #[derive(Debug)]
@@ -18,17 +18,17 @@ pub struct Agent<K> {
     shares: Shares,
     /// Class by class, whose it is.
     owners: Vec<(u32, u32)>,
-    open: HashMap<u64, Open>,
+    open: ByNumber<u64, Open>,
     cgroups: Cgroups,
     /// Counts ticks, to tell who is gone.
     round: u64,
     last: Time,
-    /// How long looking takes when nothing comes between.
-    looking: Time,
     seen: Vec<Seen>,
     members: Vec<Member>,
     /// Whose each of `members` is, as a place in `seen`.
     places: Vec<u32>,
+    /// Those in `seen` that are nobody's any more and still paced.
+    leaving: Vec<u32>,
 }
 
 /// A connection from tick to tick.
@@ -59,14 +59,14 @@ impl<K: Kernel> Agent<K> {
             regime,
             shares,
             owners,
-            open: HashMap::new(),
+            open: ByNumber::default(),
             cgroups: Cgroups::find(),
             round: 0,
             last: now,
-            looking: Time::ZERO,
             seen: Vec::new(),
             members: Vec::new(),
             places: Vec::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -92,17 +92,20 @@ impl<K: Kernel> Agent<K> {
         }
     }
 
-    /// Looks, divides and sets. `clock` tells the time; `tick` is when the next tick is expected to come.
+    /// Looks, divides and sets. `clock` tells the time, `tick` how far off the next tick is expected to be.
     ///
     /// # Errors
     /// The kernel can't be asked. That a connection can't be paced is no error, and shows in [`Agent::status`].
     pub fn tick(&mut self, clock: impl Fn() -> Time, tick: Time) -> io::Result<()> {
-        let now = self.look(clock)?;
-        let span = now.saturating_sub(self.last);
+        self.seen.clear();
+        self.kernel.connections(&mut self.seen)?;
+        let now = clock();
         self.last = now;
         self.round += 1;
         self.members.clear();
         self.places.clear();
+        self.leaving.clear();
+        let mut there = 0;
         for (seen, place) in self.seen.iter().zip(0..) {
             let open = self.open.entry(seen.cookie).or_insert_with(|| Open {
                 round: 0,
@@ -120,18 +123,27 @@ impl<K: Kernel> Agent<K> {
             if seen.limit != open.set && open.round > 0 && seen.limit != open.seen.limit {
                 open.own = seen.limit;
             }
-            let sent = if open.round > 0 { wire_bytes(&open.seen, seen, self.regime.overhead) } else { 0 };
-            let span = if open.round > 0 { span } else { Time::ZERO };
+            // What was sent is counted against the time in which it was: a long look may be interrupted.
+            let (sent, span) = match open.round > 0 {
+                true => {
+                    (wire_bytes(&open.seen, seen, self.regime.overhead), seen.at.saturating_sub(open.seen.at))
+                }
+                false => (0, Time::ZERO),
+            };
             let by_receiver = seen.by_receiver.saturating_sub(open.seen.by_receiver);
+            there += usize::from(open.round != self.round);
             open.round = self.round;
             open.seen = *seen;
-            let Some(class) = open.class else { continue };
+            let Some(class) = open.class else {
+                self.leaving.extend(open.set.map(|_| place));
+                continue;
+            };
             open.wants = open.demand.observe(&Sample {
                 span,
                 sent,
                 by_receiver,
                 backlog: seen.unsent > 0,
-                window_open: seen.in_flight.saturating_add(2) <= seen.cwnd,
+                window_open: seen.in_flight.saturating_add(LEAST_BURST) <= seen.cwnd.max(LEAST_BURST),
                 own: seen.wire(Rate::from_bytes_per_sec(seen.pacing as f64), self.regime.overhead),
                 limit: open.limit,
                 rtt: seen.rtt,
@@ -140,6 +152,7 @@ impl<K: Kernel> Agent<K> {
                 class,
                 weight: 1.0,
                 sent,
+                burst: seen.burst(self.regime.overhead),
                 wants: open.wants,
                 share: Rate::ZERO,
                 limit: Rate::ZERO,
@@ -148,26 +161,11 @@ impl<K: Kernel> Agent<K> {
         }
         self.shares.divide(now, tick, &mut self.members);
         self.set()?;
-        let round = self.round;
-        self.open.retain(|_, open| open.round == round);
-        self.kernel.settle()
-    }
-
-    /// Has the connections listed, and answers when they were: again if it took so long that nobody knows, since another had the
-    /// processor meanwhile. What was sent has to be counted against the time in which it was.
-    fn look(&mut self, clock: impl Fn() -> Time) -> io::Result<Time> {
-        for _ in 0..LOOKS {
-            let begin = clock();
-            self.seen.clear();
-            self.kernel.connections(&mut self.seen)?;
-            let span = clock().saturating_sub(begin);
-            let usual = self.looking;
-            self.looking = span.min(Time(usual.0 + usual.0 / 8 + 10_000));
-            if span <= usual * 2 + Time::from_millis(1) {
-                break;
-            }
+        if self.open.len() > there {
+            let round = self.round;
+            self.open.retain(|_, open| open.round == round);
         }
-        Ok(clock())
+        self.kernel.settle()
     }
 
     /// Sets what is to be otherwise than it is.
@@ -192,14 +190,12 @@ impl<K: Kernel> Agent<K> {
                 }
             }
         }
-        // Those that are nobody's any more.
-        for seen in &self.seen {
+        for &place in &self.leaving {
+            let seen = &self.seen[place as usize];
             let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
-            if open.class.is_none() && open.set.is_some() {
-                let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
-                if self.kernel.pace(seen, own).is_ok() {
-                    open.set = None;
-                }
+            let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
+            if self.kernel.pace(seen, own).is_ok() {
+                open.set = None;
             }
         }
         Ok(())
@@ -224,6 +220,11 @@ impl<K: Kernel> Agent<K> {
         }
         self.kernel.settle()?;
         Ok(freed)
+    }
+
+    /// What the back-end could not do at the last tick, and the remedy.
+    pub fn warning(&self) -> Option<String> {
+        self.kernel.warning()
     }
 
     /// How everything stands.
@@ -278,6 +279,7 @@ impl<K: Kernel> Agent<K> {
         Status {
             version: self.regime.version.clone(),
             kernel: self.kernel.describe(),
+            warning: self.warning(),
             tick: self.regime.tick,
             level: self.shares.level(),
             tenants,
@@ -294,6 +296,8 @@ pub struct Status {
     pub version: String,
     /// What sees and sets.
     pub kernel: String,
+    /// What that could not do at the last tick, and the remedy.
+    pub warning: Option<String>,
     /// How often, if that is not too dear.
     pub tick: Time,
     /// Tokens in the link's bucket, as part of its depth; below 0 is debt.
@@ -375,8 +379,6 @@ fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
     now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
 }
 
-/// Looks at a tick, at the most.
-const LOOKS: usize = 3;
 /// Bytes a second: a connection always moves.
 const LEAST: u64 = 1000;
 /// A pace is left as it is within one part in so many;

@@ -3,7 +3,6 @@
 //! The agent writes down a pipe what it paces, before it does. However it ends, by a signal or a fault of its own, the kernel closes
 //! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tollway_law::Rate;
 
+use super::number::ByNumber;
 use super::rights::{Needs, give_up_rights};
 use super::{Kernel, Seen, SockDiag};
 use crate::exec::Signals;
@@ -53,7 +53,7 @@ impl Guardian {
     }
 
     /// The guardian is gone: another takes its place, and learns all there is.
-    pub(super) fn again(&mut self, paced: &HashMap<u64, Option<u64>>) -> io::Result<()> {
+    pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
         let _ = self.child.wait();
         *self = Guardian::start(&self.program)?;
         paced.iter().try_for_each(|(&cookie, &own)| self.tell(cookie, Some(own)))
@@ -78,7 +78,7 @@ impl Guardian {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
         let _ = give_up_rights(Needs::Sockets);
-        let mut paced: HashMap<u64, Option<u64>> = HashMap::new();
+        let mut paced: ByNumber<u64, Option<u64>> = ByNumber::default();
         let mut record = [0u8; RECORD];
         while input.read_exact(&mut record).is_ok() {
             let [cookie, own] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| record[at + i])));
@@ -99,7 +99,7 @@ impl Drop for Guardian {
 }
 
 /// Sets every connection of `paced` back to what its program had set; answers how many were.
-fn free(paced: &HashMap<u64, Option<u64>>) -> io::Result<usize> {
+fn free(paced: &ByNumber<u64, Option<u64>>) -> io::Result<usize> {
     each(|seen| paced.get(&seen.cookie).copied())
 }
 

@@ -22,6 +22,7 @@ mod diag;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod guardian;
+mod number;
 mod rights;
 mod run;
 #[cfg(test)]
@@ -69,6 +70,11 @@ pub trait Kernel {
 
     /// A line on what it is and what it can't do, for people.
     fn describe(&self) -> String;
+
+    /// What it could not do at the last look, and the remedy, for people.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<K: Kernel + ?Sized> Kernel for Box<K> {
@@ -86,6 +92,10 @@ impl<K: Kernel + ?Sized> Kernel for Box<K> {
 
     fn describe(&self) -> String {
         (**self).describe()
+    }
+
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
     }
 }
 
@@ -112,6 +122,8 @@ impl<K: Kernel> Kernel for LookOnly<K> {
 pub struct Seen {
     /// Names the socket as long as the machine is up (`SO_COOKIE`).
     pub cookie: u64,
+    /// When this was so, by a clock of the back-end's.
+    pub at: Time,
     /// Our end.
     pub local: SocketAddr,
     /// The other end.
@@ -124,6 +136,8 @@ pub struct Seen {
     pub inode: u32,
     /// Smoothed round trip; zero while unknown.
     pub rtt: Time,
+    /// The least one lately; [`Time::NEVER`] while unknown.
+    pub least_rtt: Time,
     /// Payload sent, with what was sent again, bytes.
     pub sent: u64,
     /// Segments with payload sent; runs over at 2³².
@@ -165,12 +179,27 @@ impl Seen {
         Rate::from_bytes_per_sec(wire.bytes_per_sec() * mss / (mss + f64::from(self.headers(overhead))))
     }
 
+    /// What the kernel sends at a time at this pace (tcp_tso_autosize()), bytes on the wire: two segments, or a millisecond; and the nearer the other
+    /// end, the more, up to 64 KiB.
+    pub fn burst(&self, overhead: u32) -> u32 {
+        let near = NEAR_BURST.checked_shr((self.least_rtt.as_nanos() / NEAR_RTT.0).min(64) as u32);
+        let payload = ((self.pacing >> 10) + near.unwrap_or(0)).min(NEAR_BURST) as u32;
+        let segments = (payload / self.mss.max(1)).max(LEAST_BURST);
+        segments * (self.mss + self.headers(overhead))
+    }
+
     /// The reverse of [`payload`](Seen::payload).
     pub fn wire(&self, payload: Rate, overhead: u32) -> Rate {
         let mss = f64::from(self.mss.max(1));
         Rate::from_bytes_per_sec(payload.bytes_per_sec() * (mss + f64::from(self.headers(overhead))) / mss)
     }
 }
+
+/// Segments that the kernel sends at a time at least (`tcp_min_tso_segs`), and bytes at most.
+const LEAST_BURST: u32 = 2;
+const NEAR_BURST: u64 = 1 << 16;
+/// The most halves with so much of a round trip (`tcp_tso_rtt_log`).
+const NEAR_RTT: Time = Time(512_000);
 
 /// Who a connection is, for [`Rules`].
 #[derive(Clone, Copy, Debug)]

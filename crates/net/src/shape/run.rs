@@ -33,8 +33,9 @@ pub enum Then {
 /// Runs `agent` until a signal, or `each`, ends it, and frees what it has paced. `each` is called after every tick: there
 /// policies are changed and people told.
 ///
-/// A tick that takes long is followed by a longer pause: it uses no more than about a sixteenth of one processor, and ten thousand
-/// connections are looked at as much less often. What `each` takes is for `each` to mind.
+/// A tick that takes long is followed by a longer pause, at most twice as long as the one before: it uses no more than about a sixteenth of
+/// one processor, and ten thousand connections are looked at as much less often, once it has come to know them. What `each` takes is for
+/// `each` to mind.
 ///
 /// # Errors
 /// The kernel can't be asked. What was paced is freed all the same, as far as that can be.
@@ -57,7 +58,8 @@ pub fn run<K: Kernel>(
         let then = each(agent, Turn { now: agent.last(), tick, cpu: used });
         // A dear tick, such as the first of many connections, is paid for by several.
         cost = Time((cost.0 * 3 + used.saturating_sub(before).0) / 4);
-        tick = agent.regime().tick.max(cost * DUTY);
+        // What was lent at this tick was for two of them.
+        tick = agent.regime().tick.max((cost * DUTY).min(tick * 2));
         if then == Then::Stop {
             break Ok(());
         }

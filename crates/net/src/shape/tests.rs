@@ -22,6 +22,8 @@ struct Row {
     wants: f64,
     denied: bool,
     calls: usize,
+    /// When it sends next, of those that send in bursts.
+    next: Time,
 }
 
 impl Kernel for Table {
@@ -32,8 +34,9 @@ impl Kernel for Table {
 
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
         let mut rows = self.0.borrow_mut();
-        let row = rows.iter_mut().find(|row| row.seen.cookie == connection.cookie);
-        let row = row.ok_or(io::ErrorKind::NotFound)?;
+        // They are added in the order of their cookies.
+        let at = rows.binary_search_by_key(&connection.cookie, |row| row.seen.cookie);
+        let row = &mut rows[at.map_err(|_| io::ErrorKind::NotFound)?];
         if row.denied {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -54,12 +57,14 @@ impl Table {
         remote.set_port(port);
         let seen = Seen {
             cookie: u64::from(port),
+            at: Time::ZERO,
             local: end("10.0.0.1:80"),
             remote,
             uid: 33,
             cgroup: None,
             inode: 1,
             rtt: Time::from_millis(50),
+            least_rtt: Time::from_millis(50),
             sent: 0,
             segments: 0,
             resent: 0,
@@ -72,12 +77,13 @@ impl Table {
             pacing: u64::MAX,
             limit: None,
         };
-        self.0.borrow_mut().push(Row { seen, wants, denied: false, calls: 0 });
+        self.0.borrow_mut().push(Row { seen, wants, denied: false, calls: 0, next: Time::ZERO });
     }
 
     /// Lets `span` pass.
     fn send(&self, span: Time) {
         for row in self.0.borrow_mut().iter_mut() {
+            row.seen.at += span;
             let limit = row.seen.limit.map_or(f64::INFINITY, |limit| limit as f64);
             let bytes = (row.wants.min(limit).min(1e9) * span.as_secs_f64()) as u64;
             row.seen.sent += bytes;
@@ -85,6 +91,37 @@ impl Table {
             row.seen.unsent = if row.wants > limit { 100_000 } else { 0 };
             row.seen.pacing = row.seen.limit.unwrap_or(u64::MAX);
         }
+    }
+
+    /// Lets time pass until `now` for senders as the kernel has them: two segments at a time, all in step since they were paced in the same
+    /// moment; one that has no limit yet fills its window.
+    fn burst(&self, now: Time, dry: bool) {
+        for row in self.0.borrow_mut().iter_mut() {
+            let seen = &mut row.seen;
+            seen.unsent = if dry { 0 } else { 16_384 };
+            match seen.limit {
+                None => {
+                    seen.sent += 14_480;
+                    seen.segments += 10;
+                    (seen.in_flight, seen.pacing) = (if dry { 0 } else { seen.cwnd }, 1 << 30);
+                }
+                Some(limit) => {
+                    (seen.in_flight, seen.pacing) = (0, limit);
+                    let mut next = row.next.max(seen.at);
+                    while next <= now {
+                        seen.sent += 2 * 1448;
+                        seen.segments += 2;
+                        next += Time::from_secs_f64(2.0 * 1448.0 / limit as f64);
+                    }
+                    row.next = next;
+                }
+            }
+            seen.at = now;
+        }
+    }
+
+    fn limits(&self) -> Vec<f64> {
+        self.0.borrow().iter().map(|row| row.seen.limit.map_or(f64::INFINITY, |limit| limit as f64)).collect()
     }
 
     fn mbps(&self, port: u16) -> Option<f64> {
@@ -148,6 +185,15 @@ impl World {
             let now = self.now;
             self.agent.tick(|| now, TICK).unwrap();
         }
+    }
+}
+
+/// What is everybody's.
+#[derive(Debug)]
+struct Everybody;
+impl Rules for Everybody {
+    fn class_of(&self, _: &Identity<'_>) -> Option<u32> {
+        Some(0)
     }
 }
 
@@ -217,4 +263,67 @@ fn what_a_program_had_set_is_never_exceeded_and_comes_back() {
     assert!(status.connections[2].denied && !status.connections[2].paced);
     assert_eq!(world.agent.release().unwrap(), 2);
     assert_eq!((world.table.mbps(1), world.table.mbps(2)), (Some(8.0), None));
+}
+
+/// Ten thousand that send all they can when the agent begins: each has its part at once, and keeps it.
+#[test]
+fn ten_thousand_have_equal_parts_in_two_ticks_and_keep_them() {
+    for dry in [false, true] {
+        let mut regime = regime("1", 1000.0, &[1.0]);
+        regime.rules = Arc::new(Everybody);
+        let mut world = World::new(regime);
+        (1..=10_000).for_each(|port| world.table.add(port, ALL));
+        // Looking at so many costs more than a tick.
+        let mut tick = TICK;
+        let mut step = |world: &mut World, dry| {
+            world.now += tick;
+            tick = (tick * 2).min(Time::from_millis(200));
+            world.table.burst(world.now, dry);
+            let now = world.now;
+            world.agent.tick(|| now, tick).unwrap();
+        };
+        let even = |world: &World| {
+            let limits = world.table.limits();
+            let (sum, squares) = limits.iter().fold((0.0, 0.0), |(s, q), &l| (s + l, q + l * l));
+            (sum * 8e-6 * 1500.0 / 1448.0, sum * sum / (limits.len() as f64 * squares))
+        };
+        step(&mut world, dry);
+        let (mbps, jain) = even(&world);
+        assert!(jain > 0.9999, "{jain}");
+        // Who is idle may have what is in the bucket as well.
+        assert!(dry || (990.0..=1000.1).contains(&mbps), "{mbps}");
+        (0..3).for_each(|_| step(&mut world, false));
+        let (mbps, jain) = even(&world);
+        assert!(jain > 0.9999 && (900.0..=1000.1).contains(&mbps), "{mbps}, {jain}");
+        // What they had before they were paced is paid back.
+        (0..40).for_each(|_| step(&mut world, false));
+        let sent = |world: &World| -> u64 {
+            world.table.0.borrow().iter().map(|row| row.seen.sent + u64::from(row.seen.segments) * 52).sum()
+        };
+        let (before, since) = (sent(&world), world.now);
+        for _ in 0..100 {
+            step(&mut world, false);
+            let (mbps, jain) = even(&world);
+            assert!(jain > 0.9999 && (970.0..=1000.1).contains(&mbps), "bursts are no debt: {mbps}, {jain}");
+        }
+        let mbps = (sent(&world) - before) as f64 * 8e-6 / (world.now - since).as_secs_f64();
+        assert!((985.0..=1015.0).contains(&mbps), "{mbps}");
+    }
+}
+
+#[test]
+fn the_nearer_the_other_end_the_more_is_sent_at_a_time() {
+    let table = Table::default();
+    table.add(1, ALL);
+    let mut seen = table.0.borrow()[0].seen;
+    let mut burst = |pacing, least_rtt| {
+        (seen.pacing, seen.least_rtt) = (pacing, least_rtt);
+        seen.burst(0) / 1500
+    };
+    assert_eq!(burst(12_000, Time::from_millis(50)), 2);
+    assert_eq!(burst(12_000, Time::NEVER), 2);
+    assert_eq!(burst(12_000_000, Time::from_millis(50)), 8);
+    assert_eq!(burst(12_000, Time::from_micros(20)), 45);
+    assert_eq!(burst(12_000, Time::from_micros(1100)), 11);
+    assert_eq!(burst(u64::MAX, Time::from_millis(50)), 45);
 }

@@ -48,6 +48,9 @@ fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
     if let Some(trouble) = word("trouble") {
         text += &format!("Newer ones are NOT in force: {trouble}\n");
     }
+    if let Some(warning) = word("warning") {
+        text += &format!("WARNING: {warning}\n");
+    }
     text += "\n";
     let right = Align::Right;
     let mut table = TextTable::new(&[
@@ -130,6 +133,7 @@ impl Serialize for Standing {
             "source": self.source,
             "trouble": self.trouble,
             "kernel": status.kernel,
+            "warning": status.warning,
             "tick_ms": self.turn.tick.as_millis_f64(),
             "cpu_s": self.turn.cpu.as_secs_f64(),
             "link_bucket": status.level,
@@ -204,6 +208,7 @@ pub(crate) mod tests {
             status: Status {
                 version: "7".into(),
                 kernel: "a table".into(),
+                warning: Some("it is full".into()),
                 tick: Time::from_millis(15),
                 level: 0.5,
                 tenants: vec![TenantStatus {
@@ -229,6 +234,7 @@ pub(crate) mod tests {
         for part in [
             "Policies 7",
             "NOT in force",
+            "WARNING: it is full",
             "web",
             "49.80",
             "50.00",

@@ -29,6 +29,8 @@ pub use etcd::EtcdSource;
 pub use filter::{Filter, Filters, Network};
 pub use source::{FileSource, News, Source};
 pub use tollway_net::exec::Signals;
+#[cfg(feature = "etcd")]
+pub use tollway_net::shape::etcd::Access;
 pub use tollway_net::shape::{
     Agent, ConnectionStatus, Control, Guardian, Identity, Kernel, LookOnly, Needs, Party, Reach, Regime,
     SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path, run, settle_in,

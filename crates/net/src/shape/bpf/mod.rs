@@ -46,13 +46,13 @@ pub struct Config {
     pub everywhere: bool,
     /// So long after the last [`Kernel::settle`] every connection is free again.
     pub lease: Time,
-    /// Connections at most; more are neither seen nor paced.
+    /// Connections at most; more are neither seen nor paced. Those that there are take some 250 bytes each.
     pub connections: u32,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { group: None, everywhere: false, lease: Time::from_secs(1), connections: 1 << 15 }
+        Config { group: None, everywhere: false, lease: Time::from_secs(1), connections: 1 << 18 }
     }
 }
 
@@ -80,6 +80,8 @@ pub struct Bpf {
     place: PathBuf,
     /// What each connection is to be paced to, and what its program had it when that was last looked at.
     asked: HashMap<u64, Asked>,
+    /// Records there were at the last look.
+    met: u32,
     keys: Vec<u64>,
     records: Vec<Raw>,
     /// Shares that have changed since they were last put in force.
@@ -151,6 +153,7 @@ impl Bpf {
             connections: config.connections,
             place: group.0,
             asked: HashMap::new(),
+            met: 0,
             keys: vec![0; CHUNK],
             records: vec![Raw::default(); CHUNK],
             cookies: Vec::new(),
@@ -220,8 +223,10 @@ impl Kernel for Bpf {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
         // What is seen is of now, and what was settled last time is in force, though nobody may have had an acknowledgement.
         sys::iterate(self.link.as_fd())?;
-        let (jiffy, asked) = (self.jiffy, &mut self.asked);
+        let (at, jiffy, asked) = (Time::from_nanos(now()), self.jiffy, &mut self.asked);
+        let mut met = 0;
         let each = |cookie, record: &Raw| {
+            met += 1;
             if !record.is_open() {
                 return;
             }
@@ -234,9 +239,10 @@ impl Kernel for Bpf {
                 }
                 None => record.own,
             };
-            seen.push(record.read(cookie, jiffy, limit));
+            seen.push(record.read(cookie, at, jiffy, limit));
         };
         self.tables.seen.for_each(&mut self.keys, &mut self.records, each)?;
+        self.met = met;
         // A share that was said of a connection while it closed is nobody's any more.
         let mut gone = self.asked.extract_if(|_, asked| !std::mem::take(&mut asked.met));
         gone.try_for_each(|(cookie, _)| self.tables.shares.remove(cookie))
@@ -267,6 +273,16 @@ impl Kernel for Bpf {
     fn describe(&self) -> String {
         let (place, connections, lease) = (self.place.display(), self.connections, self.lease);
         format!("eBPF on {place}: {connections} connections at most, 34.3 Gb/s each; a lease of {lease}")
+    }
+
+    fn warning(&self) -> Option<String> {
+        (self.met >= self.connections).then(|| {
+            format!(
+                "there are {} connections or more, which is all that the programs can keep: others are neither seen nor paced; `--backend \
+                 inet-diag` has no such bound",
+                self.connections
+            )
+        })
     }
 }
 

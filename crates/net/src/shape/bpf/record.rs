@@ -68,8 +68,8 @@ record! {
 }
 
 impl Raw {
-    /// The connection that this is of; a jiffy is so long. `limit` is what it may be paced to.
-    pub(crate) fn read(&self, cookie: u64, jiffy: Time, limit: u64) -> Seen {
+    /// The connection that this is of, as it was `at`; a jiffy is so long. `limit` is what it may be paced to.
+    pub(crate) fn read(&self, cookie: u64, at: Time, jiffy: Time, limit: u64) -> Seen {
         let v6 = i32::from(self.family) == libc::AF_INET6;
         // Addresses lie there as they go over the wire.
         let address = |four: u32, six: [u32; 4]| {
@@ -92,6 +92,7 @@ impl Raw {
         };
         Seen {
             cookie,
+            at,
             local: SocketAddr::new(local, self.local_port),
             remote: SocketAddr::new(remote, u16::from_be(self.remote_port)),
             uid: self.uid,
@@ -99,6 +100,8 @@ impl Raw {
             // Here nobody need have it open.
             inode: 1,
             rtt: Time::from_nanos(u64::from(self.srtt) * 125), // in eighths of a microsecond
+            // Larger than the least; it only says how near the other end is.
+            least_rtt: Time::from_nanos(u64::from(self.srtt) * 125),
             sent: self.sent,
             segments: self.segments,
             resent: self.resent,

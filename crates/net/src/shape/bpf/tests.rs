@@ -73,6 +73,20 @@ fn who_was_open_before_is_met_and_who_closes_is_forgotten() {
 }
 
 #[test]
+fn more_connections_than_there_is_room_for_are_said() {
+    in_room("full", |config| {
+        let mut bpf = Bpf::start(&Config { connections: 4, ..config.clone() }).unwrap();
+        // Both ends are here.
+        let _one = Pair::open();
+        assert_eq!((seen(&mut bpf).len(), bpf.warning()), (2, None));
+        let _more = [Pair::open(), Pair::open()];
+        assert_eq!(seen(&mut bpf).len(), 4);
+        let said = bpf.warning().expect("it is full");
+        assert!(said.contains("4 connections or more"), "{said}");
+    });
+}
+
+#[test]
 fn what_a_program_sets_itself_is_seen_and_given_back() {
     in_room("own", |config| {
         let pair = Pair::open();

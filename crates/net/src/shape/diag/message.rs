@@ -93,6 +93,7 @@ fn socket(bytes: &[u8]) -> Option<Seen> {
         (word(info, 24)?, word(info, 28)?, word(info, 32)?, word(info, 36)?);
     Some(Seen {
         cookie,
+        at: Time::ZERO,
         local,
         remote,
         uid,
@@ -102,6 +103,10 @@ fn socket(bytes: &[u8]) -> Option<Seen> {
         mss: word(info, 16)?,
         in_flight: in_flight.saturating_sub(sacked).saturating_sub(lost).saturating_add(again),
         rtt: Time::from_micros(word(info, 68)?.into()),
+        least_rtt: match word(info, 148)? {
+            u32::MAX => Time::NEVER,
+            least => Time::from_micros(least.into()),
+        },
         cwnd: word(info, 80)?,
         resent: word(info, 100)?,
         pacing: long(info, 104)?,

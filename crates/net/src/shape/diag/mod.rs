@@ -8,15 +8,16 @@
 mod message;
 mod owners;
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tollway_law::Rate;
+use tollway_law::{Rate, Time};
 
 use super::guardian::Guardian;
+use super::number::ByNumber;
 use super::{Kernel, Seen};
+use crate::clock::Clock;
 use message::Answer;
 use owners::Owners;
 
@@ -24,12 +25,13 @@ use owners::Owners;
 #[derive(Debug)]
 pub struct SockDiag {
     netlink: std::fs::File,
+    clock: Clock,
     owners: Owners,
     buffer: Vec<u8>,
     sequence: u32,
     guardian: Option<Guardian>,
     /// What of its own each connection had that was paced.
-    paced: HashMap<u64, Option<u64>>,
+    paced: ByNumber<u64, Option<u64>>,
 }
 
 impl SockDiag {
@@ -45,11 +47,12 @@ impl SockDiag {
         )?;
         Ok(SockDiag {
             netlink: std::fs::File::from(OwnedFd::from(socket)),
+            clock: Clock::starting_at(Time::ZERO),
             owners: Owners::default(),
             buffer: vec![0; 1 << 18],
             sequence: 0,
             guardian: None,
-            paced: HashMap::new(),
+            paced: ByNumber::default(),
         })
     }
 
@@ -63,11 +66,16 @@ impl SockDiag {
         self.sequence = self.sequence.wrapping_add(1);
         self.netlink.write_all(&message::request(self.sequence))?;
         loop {
+            // The kernel has filled what is read next, and fills another when it has been.
+            let at = self.clock.now();
+            let known = seen.len();
             let len = match self.netlink.read(&mut self.buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            match message::read(&self.buffer[..len], self.sequence, seen) {
+            let answer = message::read(&self.buffer[..len], self.sequence, seen);
+            seen[known..].iter_mut().for_each(|seen| seen.at = at);
+            match answer {
                 Answer::More => {}
                 Answer::Done => return Ok(()),
                 Answer::Failed(error) => return Err(io::Error::from_raw_os_error(error)),

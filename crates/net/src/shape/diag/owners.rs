@@ -10,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 
 use super::cookie_of;
 use crate::shape::Seen;
+use crate::shape::number::ByNumber;
 
 /// A process and the number of a descriptor there.
 type Place = (i32, i32);
@@ -18,7 +19,7 @@ type Place = (i32, i32);
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// By inode.
-    places: HashMap<u32, Place>,
+    places: ByNumber<u32, Place>,
     /// The reverse: these numbers need not be read again.
     inodes: HashMap<Place, u32>,
     /// Of processes that had any, the last found last: where the next one most likely is.

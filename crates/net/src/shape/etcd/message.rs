@@ -17,6 +17,24 @@ pub(super) fn watch(prefix: &str, revision: u64) -> String {
     json!({ "create_request": range }).to_string()
 }
 
+/// A user makes himself known.
+pub(super) fn authenticate(name: &str, password: &str) -> String {
+    json!({ "name": name, "password": password }).to_string()
+}
+
+/// What he is known by from then on.
+pub(super) fn read_token(text: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    answer["token"].as_str().map(str::to_owned)
+}
+
+/// Why it refuses: as JSON, or a line of text.
+pub(super) fn read_refusal(text: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(text).unwrap_or_default();
+    let said = answer["message"].as_str().or(answer["error"].as_str()).or(text.lines().next())?;
+    Some(said.chars().take(LONGEST_REASON).collect()).filter(|said: &String| !said.is_empty())
+}
+
 /// The revision that an answer is of, and what is there.
 pub(super) fn read_range(text: &str) -> Option<(u64, Keys)> {
     let answer: Value = serde_json::from_str(text).ok()?;
@@ -99,6 +117,9 @@ fn encode_end(prefix: &str) -> String {
     STANDARD.encode(end)
 }
 
+/// Characters of a reason that are passed on.
+const LONGEST_REASON: usize = 200;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -137,11 +158,20 @@ mod tests {
         assert_eq!(read_watch(ended, &mut held), Some(Said::Ended("etcdserver: no leader".into())));
     }
 
+    #[test]
+    fn a_refusal_has_a_reason() {
+        let of = |text| read_refusal(text);
+        assert_eq!(of(r#"{"error":"no","message":"not you","code":7}"#).as_deref(), Some("not you"));
+        assert_eq!(of(r#"{"error":"no"}"#).as_deref(), Some("no"));
+        assert_eq!(of("not so\n").as_deref(), Some("not so"));
+        assert_eq!(of(""), None);
+    }
+
     proptest! {
         #[test]
         fn anything_can_be_heard(text in ".{0,200}", at in 0usize..120, with in any::<char>()) {
             let mut held = Keys::new();
-            let _ = (read_range(&text), read_watch(&text, &mut held));
+            let _ = (read_range(&text), read_watch(&text, &mut held), read_token(&text), read_refusal(&text));
             let mut line: Vec<char> = r#"{"result":{"header":{"revision":"8"},"events":[{"type":"PUT","kv":{"key":"L2E=","value":"eg=="}}]}}"#.chars().collect();
             let at = at % line.len();
             line[at] = with;

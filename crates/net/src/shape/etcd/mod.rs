@@ -4,15 +4,19 @@
 //! the store is away, or has forgotten the revision (compaction), it begins again: nothing is missed, though steps between may be.
 //! It asks for nothing but to read.
 
+mod access;
 mod message;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+pub use access::Access;
+use access::{agent, explain};
 use message::Said;
 
 /// Keys and their values.
@@ -34,13 +38,15 @@ pub struct Store {
     events: Receiver<Event>,
 }
 
-/// Where a store is: `etcd://HOST:PORT,HOST:PORT/PREFIX`.
+/// Where a store is: `etcd://HOST:PORT,HOST:PORT/PREFIX`, or `etcds://…` with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Members of the cluster, each with its port.
     pub members: Vec<String>,
     /// What keys begin with.
     pub prefix: String,
+    /// It is spoken to by TLS.
+    pub tls: bool,
 }
 
 impl Address {
@@ -50,8 +56,11 @@ impl Address {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Address, String> {
         let right = "write it like `etcd://127.0.0.1:2379/tollway`";
-        let rest =
-            text.strip_prefix("etcd://").ok_or_else(|| format!("`{text}` is no address of etcd: {right}"))?;
+        let plain = text.strip_prefix("etcd://");
+        let (rest, tls) = match text.strip_prefix("etcds://") {
+            Some(rest) => (rest, true),
+            None => (plain.ok_or_else(|| format!("`{text}` is no address of etcd: {right}"))?, false),
+        };
         let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if prefix.trim_matches('/').is_empty() {
             return Err(format!("`{text}` has no prefix, and the whole store can't be meant: {right}"));
@@ -70,13 +79,14 @@ impl Address {
             }
         };
         let members = members.split(',').map(member).collect::<Result<_, _>>()?;
-        Ok(Address { members, prefix: format!("/{}", prefix.trim_matches('/')) })
+        Ok(Address { members, prefix: format!("/{}", prefix.trim_matches('/')), tls })
     }
 }
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "etcd://{}{}", self.members.join(","), self.prefix)
+        let scheme = if self.tls { "etcds" } else { "etcd" };
+        write!(f, "{scheme}://{}{}", self.members.join(","), self.prefix)
     }
 }
 
@@ -84,15 +94,18 @@ impl Store {
     /// Begins to watch a store, whether it is there or not.
     ///
     /// # Errors
-    /// There is no thread to be had.
-    pub fn open(address: Address) -> io::Result<Store> {
-        Store::open_with(address, PATIENCE)
+    /// [`io::ErrorKind::InvalidInput`]: a certificate or a key is none. [`io::ErrorKind::Unsupported`]: TLS is wanted, and this build has none. Or there is
+    /// no thread to be had.
+    pub fn open(address: Address, access: Access) -> io::Result<Store> {
+        Store::open_with(address, access, PATIENCE)
     }
 
-    fn open_with(address: Address, patience: Duration) -> io::Result<Store> {
+    fn open_with(address: Address, access: Access, patience: Duration) -> io::Result<Store> {
         // What nobody has taken yet is waited for: the thread holds no more than it has read.
         let (sender, events) = sync_channel(4);
-        let watcher = Watcher { address: address.clone(), sender, agent: agent(patience) };
+        let agent = agent(patience, address.tls, &access)?;
+        let watcher =
+            Watcher { address: address.clone(), sender, agent, user: access.user, token: RefCell::default() };
         std::thread::Builder::new().name("tollway-etcd".into()).spawn(move || watcher.run())?;
         Ok(Store { address, events })
     }
@@ -118,6 +131,9 @@ struct Watcher {
     address: Address,
     sender: SyncSender<Event>,
     agent: ureq::Agent,
+    user: Option<(String, String)>,
+    /// What the user is known by, until that is over.
+    token: RefCell<Option<String>>,
 }
 
 /// Why a round is over.
@@ -140,7 +156,11 @@ impl Watcher {
                 Over::Again => pause = SHORTEST,
                 Over::Done => return,
                 Over::Away(why) => {
-                    if self.sender.send(Event::Away(format!("{member}: {why}"))).is_err() {
+                    if self
+                        .sender
+                        .send(Event::Away(format!("{member}: {}", explain(&why, self.address.tls))))
+                        .is_err()
+                    {
                         return;
                     }
                     next += 1;
@@ -206,26 +226,56 @@ impl Watcher {
     }
 
     fn ask(&self, member: &str, what: &str, body: &str) -> io::Result<impl Read + use<>> {
-        let request = self.agent.post(format!("http://{member}/v3/{what}"));
+        let known = self.token.borrow().is_some();
+        self.sign_in(member)?;
+        match self.post(member, what, body) {
+            // What the user was known by holds for some minutes.
+            Err(error) if known && error.kind() == io::ErrorKind::PermissionDenied => {
+                self.token.take();
+                self.sign_in(member)?;
+                self.post(member, what, body)
+            }
+            other => other,
+        }
+    }
+
+    fn sign_in(&self, member: &str) -> io::Result<()> {
+        let Some((name, password)) = self.user.as_ref().filter(|_| self.token.borrow().is_none()) else {
+            return Ok(());
+        };
+        let mut text = String::new();
+        let answer = self.post(member, "auth/authenticate", &message::authenticate(name, password))?;
+        answer.take(MOST).read_to_string(&mut text)?;
+        let token = message::read_token(&text);
+        *self.token.borrow_mut() =
+            Some(token.ok_or_else(|| io::Error::other("an answer that etcd does not give"))?);
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`]: the store refuses.
+    fn post(&self, member: &str, what: &str, body: &str) -> io::Result<impl Read + use<>> {
+        let scheme = if self.address.tls { "https" } else { "http" };
+        let mut request = self.agent.post(format!("{scheme}://{member}/v3/{what}"));
+        if let Some(token) = &*self.token.borrow() {
+            request = request.header("Authorization", token);
+        }
         let answer = request.send(body).map_err(ureq::Error::into_io)?;
-        Ok(answer.into_body().into_reader())
+        let status = answer.status();
+        let mut reader = answer.into_body().into_reader();
+        if status.is_success() {
+            return Ok(reader);
+        }
+        let mut text = String::new();
+        (&mut reader).take(MOST).read_to_string(&mut text)?;
+        let why = message::read_refusal(&text).unwrap_or_else(|| status.to_string());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it refuses: {why}")))
     }
 }
 
 fn is_timeout(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
     error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
-}
-
-/// How it is asked; one that says nothing for so long is asked again.
-fn agent(patience: Duration) -> ureq::Agent {
-    let config = ureq::Agent::config_builder()
-        .timeout_connect(Some(Duration::from_secs(3)))
-        .timeout_recv_response(Some(Duration::from_secs(5)))
-        .timeout_recv_body(Some(patience))
-        // A store is not on the other side of somebody's proxy.
-        .proxy(None);
-    config.build().into()
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::time::{Duration, Instant};
 
-use tollway_net::shape::etcd::{Address, Event, Keys, Store};
+use tollway_net::shape::etcd::{Access, Address, Event, Keys, Store};
 
 use super::{News, Policies, PolicyError, Source};
 use crate::file::matches;
@@ -30,27 +30,35 @@ pub struct EtcdSource {
 }
 
 impl EtcdSource {
-    /// Watches the store at `etcd://HOST:PORT/PREFIX`, and reads what it holds for this host.
+    /// Watches the store at `etcd://HOST:PORT/PREFIX`, or `etcds://…` by TLS, and reads what it holds for this host.
     ///
     /// # Errors
-    /// It isn't there within ten seconds, or what it holds is wrong.
-    pub fn open(address: &str) -> Result<(EtcdSource, Policies), PolicyError> {
+    /// It isn't there within ten seconds, or doesn't let us in; or what it holds is wrong.
+    pub fn open(address: &str, access: Access) -> Result<(EtcdSource, Policies), PolicyError> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        EtcdSource::open_as(address, host.trim(), Duration::from_secs(10))
+        EtcdSource::open_as(address, access, host.trim(), Duration::from_secs(10))
     }
 
-    fn open_as(address: &str, host: &str, most: Duration) -> Result<(EtcdSource, Policies), PolicyError> {
+    fn open_as(
+        address: &str,
+        access: Access,
+        host: &str,
+        most: Duration,
+    ) -> Result<(EtcdSource, Policies), PolicyError> {
         let unreadable = |kind, why: String| PolicyError::unreadable(address, io::Error::new(kind, why));
         let at = Address::parse(address).map_err(|why| unreadable(io::ErrorKind::InvalidInput, why))?;
-        let store = Store::open(at).map_err(|error| PolicyError::unreadable(address, error))?;
+        let store = Store::open(at, access).map_err(|error| PolicyError::unreadable(address, error))?;
         let mut source = EtcdSource { store, host: host.to_owned(), last: String::new(), away: false };
         let (until, mut why) = (Instant::now() + most, "it does not answer".to_owned());
         while let Some(event) = source.store.wait(until.saturating_duration_since(Instant::now())) {
+            if let Event::Away(said) = event {
+                why = said;
+                continue;
+            }
             match source.read(event) {
                 News::Policies(policies) => return Ok((source, *policies)),
                 News::Wrong(error) => return Err(*error),
-                News::Away(said) => why = said,
-                News::None => {}
+                News::Away(_) | News::None => {}
             }
         }
         Err(unreadable(io::ErrorKind::TimedOut, why))

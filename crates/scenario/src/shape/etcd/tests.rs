@@ -79,7 +79,7 @@ proptest! {
 fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
     let Some(mut etcd) = Etcd::start() else { return };
     let address = format!("etcd://127.0.0.1:{}/tollway", etcd.port);
-    let open = |most| EtcdSource::open_as(&address, "web-1", Duration::from_secs(most));
+    let open = |most| EtcdSource::open_as(&address, Access::default(), "web-1", Duration::from_secs(most));
     let error = open(5).unwrap_err();
     assert!(
         error.to_string().contains("there is nothing under `/tollway` for this host, `web-1`"),
@@ -120,10 +120,11 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
 #[test]
 fn a_store_that_is_not_there_is_said_to_be_away() {
     let error =
-        EtcdSource::open_as("etcd://127.0.0.1:1/tollway", "a", Duration::from_millis(500)).unwrap_err();
+        EtcdSource::open_as("etcd://127.0.0.1:1/tollway", Access::default(), "a", Duration::from_millis(500))
+            .unwrap_err();
     let said = error.to_string();
     assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
-    let error = EtcdSource::open_as("etcd://127.0.0.1", "a", Duration::ZERO).unwrap_err();
+    let error = EtcdSource::open_as("etcd://127.0.0.1", Access::default(), "a", Duration::ZERO).unwrap_err();
     assert!(error.to_string().contains("has no prefix"), "{error}");
 }
 
