@@ -3,6 +3,7 @@
 #[cfg(target_os = "linux")]
 pub(crate) mod carry;
 mod cross;
+mod gates;
 mod watch;
 
 use std::cmp::Reverse;
@@ -14,6 +15,7 @@ use std::time::SystemTime;
 use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
+use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::transport::Connection;
 use tollway_proto::{Encoding, Flags, Machine, Meters, Packet, SackRanges, Watch};
 
@@ -48,6 +50,9 @@ pub(crate) struct Driver {
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
     pub(crate) meters: Meters,
+    pub(crate) gates: Gates,
+    /// By shaper, when its timer is due.
+    shapers: Vec<Time>,
     /// Nodes' own kernels, and their interfaces: apart, as sockets are.
     #[cfg(target_os = "linux")]
     pub(crate) rooms: Vec<Room>,
@@ -131,6 +136,8 @@ pub(crate) struct Endpoint {
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     pub(crate) heard_rtt: f32,
     pub(crate) live: bool,
+    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    pub(crate) gate: u32,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,
@@ -221,6 +228,8 @@ impl Driver {
             sources: Vec::new(),
             sinks: Vec::new(),
             meters: Meters::default(),
+            gates: Gates::default(),
+            shapers: Vec::new(),
             #[cfg(target_os = "linux")]
             rooms: Vec::new(),
             #[cfg(target_os = "linux")]
@@ -354,8 +363,8 @@ impl Driver {
                 break;
             }
             self.timers.pop();
-            let index = (id >> 2) as usize;
-            match id & 3 {
+            let index = (id >> KIND_BITS) as usize;
+            match id & ((1 << KIND_BITS) - 1) {
                 LINK if self.links[index].armed == at => {
                     self.links[index].armed = Time::NEVER;
                     self.forward(index, now)?;
@@ -365,6 +374,7 @@ impl Driver {
                     self.wake(index, now)?;
                 }
                 SOURCE => self.emit(index, now)?,
+                SHAPER => self.tick_shaper(index, at, now)?,
                 _ => {}
             }
         }
@@ -578,7 +588,8 @@ impl Driver {
             let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
             if due <= now {
                 self.timeouts.note(now.saturating_sub(due), 1);
-                if end.open_at <= now {
+                let opens = end.open_at <= now;
+                if opens {
                     end.open_at = Time::NEVER;
                     machine.open(now);
                 }
@@ -589,6 +600,9 @@ impl Driver {
                 if machine.poll_timeout() <= now {
                     machine.handle_timeout(now);
                 }
+                if opens && end.gate != OPEN {
+                    self.admit(at, now);
+                }
             }
         }
         self.pump(at, now)
@@ -596,40 +610,72 @@ impl Driver {
 
     /// Sends what a machine has to send, and notes its timer.
     pub(crate) fn pump(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        loop {
-            let end = &mut self.ends[at];
-            let Some(machine) = end.machine.as_mut().filter(|_| end.live) else { return Ok(()) };
-            let mut packet = Packet::default();
-            if !machine.poll_transmit(now, &mut packet, &mut self.sack) {
-                break;
-            }
-            packet.flow = end.label;
-            if end.encoding != Encoding::Acp {
-                quantise(end, &mut packet);
-            }
-            let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
-            let handle = self.buffers.alloc(packet, len);
-            let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
-            self.sack.clear();
-            if composed.is_err() {
-                self.buffers.free(handle);
-                return Err(Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN });
-            }
-            self.counters.created += 1;
-            let first = end.first;
-            self.offer(first, now, handle);
+        let end = &self.ends[at];
+        if !end.live || end.machine.is_none() {
+            return Ok(());
         }
-        self.note_done(at, now);
+        match end.gate {
+            OPEN => while self.send_one(at, now, false, |_| true)? {},
+            _ => self.send_gated(at, now)?,
+        }
+        self.note_done(at, now)?;
         self.arm_end(at);
         Ok(())
     }
 
-    fn note_done(&mut self, at: usize, now: Time) {
+    /// Sends one packet of a machine, one without data if `control`, if there is one and it `leaves`; answers whether there was.
+    fn send_one(
+        &mut self,
+        at: usize,
+        now: Time,
+        control: bool,
+        leaves: impl FnOnce(&mut Packet) -> bool,
+    ) -> Result<bool, Error> {
         let end = &mut self.ends[at];
-        if !end.done && end.machine.as_ref().is_some_and(Machine::is_done) {
-            end.done = true;
-            self.done.push((end.flow, end.client, now));
+        let Some(machine) = end.machine.as_mut() else { return Ok(false) };
+        let mut packet = Packet::default();
+        let sent = match control {
+            true => machine.poll_control(now, &mut packet, &mut self.sack),
+            false => machine.poll_transmit(now, &mut packet, &mut self.sack),
+        };
+        if !sent {
+            return Ok(false);
         }
+        if !leaves(&mut packet) {
+            self.sack.clear();
+            return Ok(true);
+        }
+        packet.flow = end.label;
+        if end.encoding != Encoding::Acp {
+            quantise(end, &mut packet);
+        }
+        let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
+        let handle = self.buffers.alloc(packet, len);
+        let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
+        self.sack.clear();
+        if composed.is_err() {
+            self.buffers.free(handle);
+            return Err(Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN });
+        }
+        self.counters.created += 1;
+        let first = end.first;
+        self.offer(first, now, handle);
+        Ok(true)
+    }
+
+    fn note_done(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        let end = &mut self.ends[at];
+        if end.done || !end.machine.as_ref().is_some_and(Machine::is_done) {
+            return Ok(());
+        }
+        end.done = true;
+        self.done.push((end.flow, end.client, now));
+        self.dismiss(at, now)
+    }
+
+    /// Has [`fire`](Driver::fire) see to something at `due`.
+    fn set_timer(&mut self, due: Time, at: usize, kind: u32) {
+        self.timers.push(Reverse((due, (at as u32) << KIND_BITS | kind)));
     }
 
     pub(crate) fn arm_link(&mut self, at: usize) {
@@ -637,7 +683,7 @@ impl Driver {
         let due = hop.link.next_arrival();
         if due < hop.armed {
             hop.armed = due;
-            self.timers.push(Reverse((due, (at as u32) << 2 | LINK)));
+            self.set_timer(due, at, LINK);
         }
     }
 
@@ -647,7 +693,7 @@ impl Driver {
         let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
         if due < end.armed {
             end.armed = due;
-            self.timers.push(Reverse((due, (at as u32) << 2 | END)));
+            self.set_timer(due, at, END);
         }
     }
 
@@ -706,6 +752,8 @@ pub(crate) const CROSS: u32 = 1 << 31;
 const LINK: u32 = 0;
 const END: u32 = 1;
 const SOURCE: u32 = 2;
+const SHAPER: u32 = 3;
+const KIND_BITS: u32 = 3;
 /// Bytes that one system call sends at most: what IP can carry.
 const MOST_BYTES: usize = 65_000;
 /// A train from here on stays in the buffer it was received into.

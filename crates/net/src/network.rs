@@ -1,5 +1,6 @@
 //! A network of nodes that exchange real datagrams over loopback.
 
+mod gates;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod meters;
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::Connection;
 use tollway_proto::{Cbr, Encoding};
 
@@ -41,6 +43,7 @@ pub struct Network {
     flows: Vec<[Place; 2]>,
     /// By source of cross-traffic: where it begins and ends.
     sources: Vec<[Place; 2]>,
+    shapers: Vec<Place>,
     /// What is different where the other nodes are other processes'.
     part: Option<Part>,
     /// Flows that are the kernel's, and their programs.
@@ -166,6 +169,7 @@ impl Network {
             specs: links.iter().map(|spec| (spec.from, spec.to)).collect(),
             flows: Vec::new(),
             sources: Vec::new(),
+            shapers: Vec::new(),
             part: None,
             #[cfg(target_os = "linux")]
             programs: Vec::new(),
@@ -205,6 +209,7 @@ impl Network {
                 header,
                 heard_rtt: 0.0,
                 live,
+                gate: OPEN,
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,
@@ -328,12 +333,12 @@ impl Network {
         self.now = end;
         #[cfg(target_os = "linux")]
         let done = done.and(self.look_at_programs());
-        self.retire_done();
+        let done = done.and(self.retire_done());
         self.look_at_ends().and(done)
     }
 
     /// Retires what was to be retired when done.
-    fn retire_done(&mut self) {
+    fn retire_done(&mut self) -> Result<(), Error> {
         for driver in 0..self.drivers.len() {
             for i in 0..self.drivers[driver].done.len() {
                 let (flow, client, _) = self.drivers[driver].done[i];
@@ -341,11 +346,15 @@ impl Network {
                 if std::mem::take(&mut self.end_mut(flow, which).awaited)
                     && !self.end_mut(flow, 1 - which).awaited
                 {
-                    self.end_mut(flow, 0).live = false;
-                    self.end_mut(flow, 1).live = false;
+                    for Place { driver, at } in self.flows[flow as usize] {
+                        let driver = &mut self.drivers[driver];
+                        driver.ends[at as usize].live = false;
+                        driver.dismiss(at as usize, self.now)?;
+                    }
                 }
             }
         }
+        Ok(())
     }
 
     /// The present: the end of the last [`run_until`](Network::run_until).

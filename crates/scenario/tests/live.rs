@@ -215,3 +215,42 @@ fn a_meter_finds_who_cheats_live() {
         assert_eq!((extra(&found, "metered"), extra(&found, "accused")), (2.0, 2.0));
     }
 }
+
+#[test]
+fn a_host_holds_its_flows_to_a_profile_live() {
+    if !sockets() {
+        return;
+    }
+    let text = DUMBBELL.replace("law = \"xcp\"", "law = \"newreno\"").replacen(
+        "law = \"newreno\"",
+        "law = \"drop-tail\"",
+        1,
+    );
+    let text = text.replace("[flow.f.xcp]\n    pacing = true", "")
+        + r#"
+        [cbr.c]
+        from = "s.1"
+        to = "d"
+        rate = "1 Mbps"
+        packet-size = 500
+        [aggregate.a]
+        from = "s.1"
+        rate = "2 Mbps"
+        depth = "20 kB"
+        action = "shape"
+        "#;
+    for action in ["shape", "mark", "drop"] {
+        let text = text.replace("\"shape\"", &format!("\"{action}\""));
+        let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
+        for found in [&sim, &live] {
+            // However late a machine runs, what it lets go at an instant conforms at that instant.
+            assert!(extra(found, "burst-bytes.a") <= 20_000.0, "{action}: {:?}", found.result.extra);
+            assert!(extra(found, "conforming-packets.a") > 100.0, "{action}: {:?}", found.result.extra);
+            assert_eq!(extra(found, "most-members.a"), 2.0);
+            assert_eq!(extra(found, "excess-mbps.a") > 0.0, action == "mark", "{:?}", found.result.extra);
+            assert!(found.run.census.is_conserved());
+        }
+        let [sim, live] = [sim, live].map(|found| extra(&found, "policed-drops.a"));
+        assert_eq!((sim > 0.0, live > 0.0), (action == "drop", action == "drop"), "{action}: {sim} {live}");
+    }
+}

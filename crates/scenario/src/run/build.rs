@@ -110,7 +110,7 @@ impl<E: Engine> Built<E> {
             built.set_base_loss(plan::LinkId(i as u32), link.loss);
         }
         for shaper in &plan.shapers {
-            built.shapers.extend(built.network.add_shaper(aggregates::shaper(shaper)));
+            built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
         for cbr in &plan.cbrs {
             let route = built.route(&cbr.route, RouteEnd::Sink);
@@ -223,8 +223,7 @@ impl<E: Engine> Built<E> {
     }
 
     fn gate(&self, gate: Option<plan::Gate>) -> Option<(ShaperId, ClassId)> {
-        let gate = gate?;
-        Some((*self.shapers.get(gate.shaper)?, ClassId(gate.class)))
+        gate.map(|gate| (self.shapers[gate.shaper], ClassId(gate.class)))
     }
 
     /// Lets a flow spend `budget` from now on.

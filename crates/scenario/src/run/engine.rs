@@ -17,7 +17,7 @@ use tollway_sim::{
 };
 
 use super::RunError;
-use crate::plan::Cbr;
+use crate::plan::{Cbr, NodeId};
 
 /// A network that runs: links, flows, time.
 pub(super) trait Engine {
@@ -102,19 +102,16 @@ pub(super) trait Engine {
     fn balance(&self, _flow: FlowId) -> Option<BudgetAccusation> {
         None
     }
-    /// Adds a host's shaper; `None` if the engine has none, and what follows is of no effect.
-    fn add_shaper(&mut self, _shaper: Shaper) -> Option<ShaperId> {
-        None
-    }
+    /// Adds the shaper of the host at a node.
+    fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId;
     /// Has a flow's client ask a shaper before it sends.
-    fn gate_flow(&mut self, _flow: FlowId, _shaper: ShaperId, _class: ClassId) {}
+    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId);
     /// Has cross-traffic ask a shaper, where `room` packets may wait.
-    fn gate_source(&mut self, _source: SourceId, _shaper: ShaperId, _class: ClassId, _room: u32) {}
+    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32);
     /// Works on a shaper at the present instant.
-    fn with_shaper(&mut self, _shaper: ShaperId, _work: impl FnOnce(&mut Shaper)) {}
-    fn shaper(&self, _shaper: ShaperId) -> Option<&Shaper> {
-        None
-    }
+    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper));
+    /// A shaper, if its host is run here.
+    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper>;
     fn log_control(&mut self, link: LinkId);
     fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
 
@@ -296,8 +293,8 @@ impl Engine for Network<Connection> {
         Network::balance(self, flow)
     }
 
-    fn add_shaper(&mut self, shaper: Shaper) -> Option<ShaperId> {
-        Some(Network::add_shaper(self, shaper))
+    fn add_shaper(&mut self, _node: NodeId, shaper: Shaper) -> ShaperId {
+        Network::add_shaper(self, shaper)
     }
 
     fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {

@@ -10,9 +10,11 @@ use tollway_law::{Rate, Time};
 use tollway_net as net;
 use tollway_proto as proto;
 use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_sim::{
-    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, Place, RouteEnd, SinkStats, SourceId,
+    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, Place, RouteEnd, ShaperId, SinkStats,
+    SourceId,
 };
 
 pub use adapt::Unsupported;
@@ -21,7 +23,7 @@ pub(super) use adapt::{adapt, no_capture};
 use super::build::{link_law, meter_config, queues};
 use super::engine::{Engine, Outside, Start};
 use super::{Hosting, Part, RunError};
-use crate::plan::{Cbr, Plan};
+use crate::plan::{Cbr, NodeId, Plan};
 
 /// What a live run has to say of itself.
 #[derive(Clone, Debug)]
@@ -379,6 +381,28 @@ impl Engine for Live {
 
     fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
         self.network.with_law(link.0, work);
+    }
+
+    fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
+        ShaperId(self.network.add_shaper(node.0, shaper))
+    }
+
+    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
+        self.network.gate_flow(flow.0, shaper.0, class);
+    }
+
+    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
+        self.network.gate_source(source.0, shaper.0, class, room);
+    }
+
+    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
+        if let Err(error) = self.network.with_shaper(shaper.0, work) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper> {
+        self.network.shaper(shaper.0)
     }
 
     fn log_control(&mut self, link: LinkId) {

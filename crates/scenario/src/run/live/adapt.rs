@@ -34,10 +34,6 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
         let section = &plan.flows[tree.first.0 as usize].section;
         return Err(unsupported(format!("flow.{section}.multicast"), "makes no copies of packets yet", SIM));
     }
-    if let Some(aggregate) = plan.aggregates.first() {
-        let key = format!("aggregate.{}", aggregate.name);
-        return Err(unsupported(key, "has no shapers yet", SIM));
-    }
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), &flow.path));
     let workloads = plan.workloads.iter().flat_map(|workload| {
         workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
@@ -116,6 +112,14 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
         if !(140..=1500).contains(&transport.packet_size) {
             let why = "has interfaces for packets of 140 to 1500 B";
             return refuse(key("packet-size"), why, "choose another size");
+        }
+        if let Some(gate) = flow.gate {
+            let policies = &plan.shapers[gate.shaper].classes[gate.class as usize];
+            let names = policies.iter().map(|&policy| &plan.aggregates[policy].name);
+            let why =
+                format!("has its own flows under a policy, and `flow.{}` is the kernel's TCP", flow.section);
+            let remedy = "keep the flow out by the aggregate's filters; `tollway shape` paces the kernel's";
+            return refuse(format!("aggregate.{}", names.cloned().next().unwrap_or_default()), &why, remedy);
         }
         let wrong = [
             (transport.both_ways, "both-ways", "has data one way over the kernel's TCP"),
