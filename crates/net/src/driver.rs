@@ -4,6 +4,8 @@
 pub(crate) mod carry;
 mod cross;
 mod gates;
+mod media;
+mod trees;
 mod watch;
 
 use std::cmp::Reverse;
@@ -17,7 +19,7 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Flags, Machine, Meters, Packet, SackRanges, Watch};
+use tollway_proto::{Encoding, Flags, Gate, Machine, Medium, Meters, Packet, SackRanges, Watch};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -31,6 +33,7 @@ use crate::lateness::Lateness;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use crate::wire;
+pub(crate) use trees::Outlet;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -50,6 +53,10 @@ pub(crate) struct Driver {
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
     pub(crate) meters: Meters,
+    media: Vec<Medium>,
+    middles: Vec<trees::Crossing>,
+    /// The gates of middles that datagrams come in by.
+    openings: Vec<(u32, Gate)>,
     pub(crate) gates: Gates,
     /// By shaper, when its timer is due.
     shapers: Vec<Time>,
@@ -87,6 +94,8 @@ struct Node {
     labels: Vec<Next>,
     /// The same for cross-traffic, whose labels have [`CROSS`] in them.
     crossing: Vec<Next>,
+    /// And for what middles send, whose labels have [`TREE`] in them.
+    stretches: Vec<Next>,
     /// The sockets that may speak to this one, sorted.
     peers: Vec<SocketAddr>,
 }
@@ -102,6 +111,8 @@ pub(crate) enum Next {
     End(u32),
     /// They are cross-traffic and end here.
     Sink(u32),
+    /// They end at this gate of a middle here.
+    Gate(u32),
 }
 
 /// A link direction at its node.
@@ -111,6 +122,8 @@ pub(crate) struct Hop {
     node: u32,
     to: SocketAddr,
     armed: Time,
+    /// The medium that it shares with others.
+    medium: Option<u32>,
     /// What a meter does at the far end.
     pub(crate) watch: Option<Watch>,
 }
@@ -124,6 +137,8 @@ pub(crate) struct Endpoint {
     pub(crate) client: bool,
     /// On the packets it sends.
     pub(crate) label: u32,
+    /// The label that data had when they left the other end: what they are made of.
+    pub(crate) hears: u32,
     /// The first link of their way.
     pub(crate) first: u32,
     pub(crate) open_at: Time,
@@ -203,9 +218,10 @@ impl Node {
     /// What is done with packets of `label`.
     #[inline]
     fn next(&self, label: u32) -> Next {
-        let next = match label & CROSS {
+        let next = match label & (CROSS | TREE) {
             0 => self.labels.get((label & !CARRIED) as usize),
-            _ => self.crossing.get((label ^ CROSS) as usize),
+            CROSS => self.crossing.get((label ^ CROSS) as usize),
+            _ => self.stretches.get((label ^ TREE) as usize),
         };
         next.copied().unwrap_or(Next::Nowhere)
     }
@@ -213,7 +229,13 @@ impl Node {
 
 impl Driver {
     pub(crate) fn new(sockets: Vec<Socket>, names: Vec<String>) -> Driver {
-        let node = |name| Node { name, labels: Vec::new(), crossing: Vec::new(), peers: Vec::new() };
+        let node = |name| Node {
+            name,
+            labels: Vec::new(),
+            crossing: Vec::new(),
+            stretches: Vec::new(),
+            peers: Vec::new(),
+        };
         Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
@@ -228,6 +250,9 @@ impl Driver {
             sources: Vec::new(),
             sinks: Vec::new(),
             meters: Meters::default(),
+            media: Vec::new(),
+            middles: Vec::new(),
+            openings: Vec::new(),
             gates: Gates::default(),
             shapers: Vec::new(),
             #[cfg(target_os = "linux")]
@@ -252,7 +277,7 @@ impl Driver {
 
     /// Adds a link direction from `node` to whoever has the socket `to`.
     pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
-        self.links.push(Hop { link, node, to, armed: Time::NEVER, watch: None });
+        self.links.push(Hop { link, node, to, armed: Time::NEVER, medium: None, watch: None });
         self.links.len() as u32 - 1
     }
 
@@ -270,10 +295,11 @@ impl Driver {
 
     /// Says where packets of `label` go from `node`; one label leads only one way.
     pub(crate) fn set_label(&mut self, node: u32, label: u32, next: Next) -> Result<(), Error> {
-        let Node { name, labels, crossing, .. } = &mut self.nodes[node as usize];
-        let (labels, label) = match label & CROSS {
+        let Node { name, labels, crossing, stretches, .. } = &mut self.nodes[node as usize];
+        let (labels, label) = match label & (CROSS | TREE) {
             0 => (labels, label as usize),
-            _ => (crossing, (label ^ CROSS) as usize),
+            CROSS => (crossing, (label ^ CROSS) as usize),
+            _ => (stretches, (label ^ TREE) as usize),
         };
         if labels.len() <= label {
             labels.resize(label + 1, Next::Nowhere);
@@ -375,6 +401,7 @@ impl Driver {
                 }
                 SOURCE => self.emit(index, now)?,
                 SHAPER => self.tick_shaper(index, at, now)?,
+                MEDIUM => self.run_medium(index, now),
                 _ => {}
             }
         }
@@ -530,6 +557,7 @@ impl Driver {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
             Next::Sink(sink) => self.absorb(sink as usize, packet.size),
+            Next::Gate(opening) => return self.cross(opening as usize, now, datagram),
             Next::Link(link) => {
                 let handle = match place {
                     Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
@@ -551,7 +579,7 @@ impl Driver {
             self.counters.senseless += 1;
             return Ok(());
         };
-        let packet = decoded.packet;
+        let mut packet = decoded.packet;
         #[cfg(target_os = "linux")]
         if self.ends[at].carried.is_some() {
             self.hand_over(at, datagram);
@@ -562,6 +590,7 @@ impl Driver {
             self.counters.absorbed += 1;
             return Ok(());
         }
+        packet.flow = end.hears;
         if let Some(position) = wire::corrupt(&packet, end.header, datagram) {
             return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
         }
@@ -577,6 +606,9 @@ impl Driver {
 
     fn offer(&mut self, link: u32, now: Time, handle: u32) {
         let link = link as usize;
+        if let Some(medium) = self.links[link].medium {
+            return self.offer_shared(medium, link, now, handle);
+        }
         self.links[link].link.offer(now, handle, &mut self.buffers);
         self.arm_link(link);
     }
@@ -748,11 +780,14 @@ pub(crate) const CARRIED: u32 = 1 << 30;
 pub(crate) const CARRIER: u16 = (acp::OVERHEAD + acp::LEN) as u16 + 10;
 /// In the labels of cross-traffic; the rest numbers its sources.
 pub(crate) const CROSS: u32 = 1 << 31;
+/// In the labels of what middles send; the rest numbers the ways out of them.
+pub(crate) const TREE: u32 = 1 << 29;
 /// What a timer is of.
 const LINK: u32 = 0;
 const END: u32 = 1;
 const SOURCE: u32 = 2;
 const SHAPER: u32 = 3;
+const MEDIUM: u32 = 4;
 const KIND_BITS: u32 = 3;
 /// Bytes that one system call sends at most: what IP can carry.
 const MOST_BYTES: usize = 65_000;

@@ -3,8 +3,10 @@
 mod gates;
 #[cfg(target_os = "linux")]
 mod kernel;
+mod media;
 mod meters;
 mod part;
+mod trees;
 
 use std::net::SocketAddr;
 
@@ -26,6 +28,7 @@ use crate::punctual::Punctual;
 use crate::socket::Socket;
 pub use part::Fate;
 use part::{Part, Watched};
+pub use trees::RouteEnd;
 
 /// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
 ///
@@ -44,6 +47,9 @@ pub struct Network {
     /// By source of cross-traffic: where it begins and ends.
     sources: Vec<[Place; 2]>,
     shapers: Vec<Place>,
+    middles: Vec<Place>,
+    /// Ways out of middles so far.
+    stretches: u32,
     /// What is different where the other nodes are other processes'.
     part: Option<Part>,
     /// Flows that are the kernel's, and their programs.
@@ -170,6 +176,8 @@ impl Network {
             flows: Vec::new(),
             sources: Vec::new(),
             shapers: Vec::new(),
+            middles: Vec::new(),
+            stretches: 0,
             part: None,
             #[cfg(target_os = "linux")]
             programs: Vec::new(),
@@ -184,6 +192,14 @@ impl Network {
     /// # Errors
     /// [`Error::Loop`] if a route passes a node twice.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<u32, Error> {
+        self.add_flow_between(spec, [RouteEnd::Server, RouteEnd::Client])
+    }
+
+    /// Adds a flow, whose routes lead to `route_ends`, there and back.
+    ///
+    /// # Errors
+    /// As [`add_flow`](Network::add_flow).
+    pub fn add_flow_between(&mut self, spec: FlowSpec, route_ends: [RouteEnd; 2]) -> Result<u32, Error> {
         let flow = self.flows.len() as u32;
         let (segment, header) = (spec.client.config().segment, spec.client.config().header);
         let ends =
@@ -192,7 +208,9 @@ impl Network {
         for (i, (machine, route, open_at, client)) in ends.into_iter().enumerate() {
             let first = self.links[route[0] as usize];
             let live = self.is_here(first);
-            if let Some(part) = self.part.as_mut().filter(|_| live) {
+            // One that never opens waits for nothing.
+            let waits = !client || spec.start != Time::NEVER;
+            if let Some(part) = self.part.as_mut().filter(|_| live && waits) {
                 part.ends.push(Watched::new(flow, client));
             }
             let driver = &mut self.drivers[first.driver];
@@ -201,6 +219,7 @@ impl Network {
                 flow,
                 client,
                 label: flow << 1 | i as u32,
+                hears: flow << 1 | (1 - i) as u32,
                 first: first.at,
                 open_at,
                 stop_at: spec.stop,
@@ -218,9 +237,11 @@ impl Network {
             });
             places[i] = Place { driver: first.driver, at };
         }
+        self.flows.push(places);
         for (i, route) in [&spec.forward, &spec.back].into_iter().enumerate() {
             let label = flow << 1 | i as u32;
-            self.lead(label, route, Next::End(places[1 - i].at))?;
+            let next = self.at_end(flow, route_ends[i]);
+            self.lead(label, route, next)?;
             for driver in &mut self.drivers {
                 driver.buffers.set_encoding(label, spec.encoding);
             }
@@ -228,7 +249,6 @@ impl Network {
         for driver in &mut self.drivers {
             driver.meters.announce(flow, u32::from(segment));
         }
-        self.flows.push(places);
         Ok(flow)
     }
 
@@ -502,9 +522,11 @@ impl Network {
         work: impl FnOnce(&mut Link, Time, &mut crate::buffers::Buffers) -> R,
     ) -> R {
         let place = self.links[link as usize];
-        let driver = &mut self.drivers[place.driver];
-        let answer = work(&mut driver.links[place.at as usize].link, self.now, &mut driver.buffers);
-        driver.arm_link(place.at as usize);
+        let (driver, at) = (&mut self.drivers[place.driver], place.at as usize);
+        driver.catch_up_medium(at, self.now);
+        let answer = work(&mut driver.links[at].link, self.now, &mut driver.buffers);
+        driver.resume_medium(at, self.now);
+        driver.arm_link(at);
         answer
     }
 
@@ -567,8 +589,20 @@ impl Network {
     /// [`Error::Unaccounted`] if the kernel tells and the sum is not what was sent.
     pub fn settle(&mut self) -> Result<Option<u64>, Error> {
         self.on_time = None;
-        self.drivers.iter_mut().for_each(Driver::drain);
-        let mut kernel: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
+        let mut kernel: Option<u64>;
+        let mut looks = 0;
+        loop {
+            self.drivers.iter_mut().for_each(Driver::drain);
+            kernel = self.drivers.iter().map(Driver::kernel_drops).sum();
+            let Counters { sent, received, waiting, .. } = self.counters();
+            let accounted = sent <= received + waiting + kernel.unwrap_or(0);
+            if accounted || self.part.is_some() || looks == LOOKS {
+                break;
+            }
+            // What the kernel has taken reaches a socket when the kernel gets round to it, on a busy machine after a while.
+            looks += 1;
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         let Counters { sent, received, waiting, .. } = self.counters();
         // What was sent to another process only that one can account for.
         if let Some(dropped) = kernel.filter(|_| self.part.is_none())
@@ -584,3 +618,6 @@ impl Network {
         Ok(kernel)
     }
 }
+
+/// How often the end of a run looks for datagrams that are with the kernel still, ten milliseconds apart.
+const LOOKS: u32 = 100;

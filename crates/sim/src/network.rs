@@ -72,7 +72,7 @@ pub struct RouteId(u32);
 
 /// Names a middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MiddleId(u32);
+pub struct MiddleId(pub u32);
 
 /// A middle, and where what it sends goes by each of its gates.
 #[derive(Debug)]

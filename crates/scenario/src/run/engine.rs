@@ -37,12 +37,10 @@ pub(super) trait Engine {
     fn is_over(&self) -> bool {
         false
     }
-    /// Adds a node where packets for several receivers are copied; `None` if the engine has no such thing.
-    fn add_branch(&mut self, _branches: u32) -> Option<MiddleId> {
-        None
-    }
-    /// Where packets go that such a node sends by `gate`.
-    fn set_outlet(&mut self, _middle: MiddleId, _gate: Gate, _route: Self::Route, _flow: FlowId) {}
+    /// Has packets for several receivers copied at a node.
+    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId;
+    /// Where packets go that such a node sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -168,11 +166,11 @@ impl Engine for Network<Connection> {
         Network::queue_waits(self, link)
     }
 
-    fn add_branch(&mut self, branches: u32) -> Option<MiddleId> {
-        Some(self.add_middle(AnyMiddle::Branch(Branch::new(branches))))
+    fn add_branch(&mut self, _node: NodeId, branches: u32) -> MiddleId {
+        self.add_middle(AnyMiddle::Branch(Branch::new(branches)))
     }
 
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId) {
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
         Network::set_outlet(self, middle, gate, route, flow);
     }
 

@@ -9,12 +9,14 @@ use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
 use tollway_net as net;
 use tollway_proto as proto;
+use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Limit, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
+use tollway_proto::{AnyMiddle, Gate};
 use tollway_sim::{
-    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, Place, RouteEnd, ShaperId, SinkStats,
-    SourceId,
+    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, MiddleId, Place, RouteEnd, ShaperId,
+    SinkStats, SourceId,
 };
 
 pub use adapt::Unsupported;
@@ -78,6 +80,9 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
             network.add_border(i, twin.0, Exchange::new(rate));
         }
     }
+    for medium in &plan.media {
+        network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
+    }
     let part = match hosting {
         Hosting::Loopback => None,
         Hosting::Processes(part) => Some(part.clone()),
@@ -104,8 +109,9 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
 
 /// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
 fn threads(plan: &Plan) -> usize {
-    if plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some()) {
-        return 1; // What meters know of flows and hosts is one thread's.
+    if !plan.media.is_empty() || plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some())
+    {
+        return 1; // Who sends on a medium, and what meters know of flows and hosts, is one thread's.
     }
     let slowest = |route: &[crate::plan::LinkId]| {
         route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
@@ -123,7 +129,8 @@ fn threads(plan: &Plan) -> usize {
 pub(super) struct Live {
     network: net::Network,
     part: Option<Part>,
-    routes: Vec<Vec<u32>>,
+    /// Links, and what is at their end.
+    routes: Vec<(Vec<u32>, net::RouteEnd)>,
     kernel_drops: Option<u64>,
     failed: Option<net::Error>,
 }
@@ -196,14 +203,31 @@ impl Engine for Live {
         self.network.is_over()
     }
 
-    fn add_route(&mut self, links: &[LinkId], _end: RouteEnd) -> usize {
-        self.routes.push(links.iter().map(|link| link.0).collect());
+    fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> usize {
+        let end = match end {
+            RouteEnd::Client => net::RouteEnd::Client,
+            RouteEnd::Middle(middle, gate) => net::RouteEnd::Middle(middle.0, gate),
+            // What ends at a sink says so itself.
+            RouteEnd::Server | RouteEnd::Sink => net::RouteEnd::Server,
+        };
+        self.routes.push((links.iter().map(|link| link.0).collect(), end));
         self.routes.len() - 1
+    }
+
+    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId {
+        MiddleId(self.network.add_middle(node.0, AnyMiddle::Branch(Branch::new(branches))))
+    }
+
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
+        let (links, end) = &self.routes[route];
+        if let Err(error) = self.network.set_outlet(middle.0, gate, (links, *end), flow.0, of.0) {
+            self.failed.get_or_insert(error);
+        }
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: usize) -> Option<SourceId> {
         let source = proto::Cbr::new(cbr.rate, cbr.packet_size, cbr.start, cbr.stop, cbr.on_off);
-        match self.network.add_source(source, cbr.packet_size, &self.routes[route]) {
+        match self.network.add_source(source, cbr.packet_size, &self.routes[route].0) {
             Ok(source) => Some(SourceId(source)),
             Err(error) => {
                 self.failed.get_or_insert(error);
@@ -244,11 +268,13 @@ impl Engine for Live {
     fn start_flow(&mut self, start: Start<usize>, _vacant: Option<FlowId>) -> FlowId {
         let next = self.network.flows() as u32;
         let packet = start.segment.min(1500) as u16;
+        let [(forward, there), (back, home)] = [start.forward, start.back].map(|route| &self.routes[route]);
+        let ends = [*there, *home];
         let spec = net::FlowSpec {
             client: start.client,
             server: start.server,
-            forward: self.routes[start.forward].clone(),
-            back: self.routes[start.back].clone(),
+            forward: forward.clone(),
+            back: back.clone(),
             start: start.start,
             stop: start.stop,
             encoding: start.encoding,
@@ -259,7 +285,7 @@ impl Engine for Live {
                 let kernel = net::KernelSpec { congestion: congestion.to_owned(), bytes, packet };
                 self.network.add_kernel_flow(&kernel, spec)
             }
-            _ => self.network.add_flow(spec),
+            _ => self.network.add_flow_between(spec, ends),
         };
         match added {
             Ok(flow) => {

@@ -25,15 +25,6 @@ pub struct Unsupported {
 /// [`Unsupported`] names the first key of which the live engine makes nothing.
 pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported> {
     let unsupported = |key: String, why: &str, remedy| Unsupported { key, why: why.into(), remedy };
-    const SIM: &str = "run it with `--engine sim`";
-    if let Some(medium) = plan.media.first() {
-        let key = format!("medium.{}", medium.name);
-        return Err(unsupported(key, "has no shared media", SIM));
-    }
-    if let Some(tree) = plan.trees.first() {
-        let section = &plan.flows[tree.first.0 as usize].section;
-        return Err(unsupported(format!("flow.{section}.multicast"), "makes no copies of packets yet", SIM));
-    }
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), &flow.path));
     let workloads = plan.workloads.iter().flat_map(|workload| {
         workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
@@ -148,6 +139,10 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
     if let Some(workload) = plan.workloads.first() {
         let why = "starts flows that come by chance in one process only: others would not know their numbers";
         return refuse(format!("workload.{}", workload.name), why);
+    }
+    if let Some(medium) = plan.media.first() {
+        let why = "has one transmitter for a medium, and its stations are several processes";
+        return refuse(format!("medium.{}", medium.name), why);
     }
     for link in &plan.links {
         let why = "has one account for both ways of a link, and its ends are two processes";
