@@ -59,8 +59,8 @@ pub(super) trait Engine {
 
     fn client(&self, flow: FlowId) -> &Connection;
     fn server(&self, flow: FlowId) -> &Connection;
-    /// How a flow fares whose ends are none of these machines.
-    fn outside(&self, _flow: FlowId) -> Option<Outside> {
+    /// How data of a flow fare, from the client or to it, if its ends are none of these machines.
+    fn outside(&self, _flow: FlowId, _forward: bool) -> Option<Outside> {
         None
     }
     /// Works on the flow's machines at the present instant.
@@ -138,8 +138,19 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
-    /// Live it is the kernel's TCP, which has this name for its congestion control, and sends so much.
-    pub(super) kernel: Option<(&'static str, Option<u64>)>,
+    /// Live it is the kernel's TCP.
+    pub(super) kernel: Option<Kernels>,
+}
+
+/// What the kernel's TCP is to do.
+pub(super) struct Kernels {
+    /// Its name for the congestion control.
+    pub(super) congestion: &'static str,
+    /// What is sent; endless if `None`.
+    pub(super) bytes: Option<u64>,
+    pub(super) both_ways: bool,
+    /// The window offered at most, bytes.
+    pub(super) receive_buffer: Option<u32>,
 }
 
 /// What is known of a flow whose ends are no machines of ours.

@@ -23,9 +23,11 @@ pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
 use super::build::{link_law, meter_config, queues};
+#[cfg(target_os = "linux")]
+use super::engine::Kernels;
 use super::engine::{Engine, Outside, Start};
 use super::{Hosting, Part, RunError};
-use crate::plan::{Cbr, NodeId, Plan};
+use crate::plan::{Cbr, NodeId, Plan, TransportId};
 
 /// What a live run has to say of itself.
 #[derive(Clone, Debug)]
@@ -67,8 +69,11 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     };
     #[cfg(target_os = "linux")]
     {
-        let flows = plan.flows.iter().filter(|flow| plan.transports[flow.transport.0 as usize].kernel);
-        let nodes: BTreeSet<u32> = flows.flat_map(|flow| [flow.path.from.0, flow.path.to.0]).collect();
+        let of_kernel = |transport: TransportId| plan.transports[transport.0 as usize].kernel;
+        let flows = plan.flows.iter().filter(|flow| of_kernel(flow.transport)).map(|flow| &flow.path);
+        let workloads = plan.workloads.iter().filter(|workload| of_kernel(workload.transport));
+        let paths = flows.chain(workloads.flat_map(|workload| &workload.paths));
+        let nodes: BTreeSet<u32> = paths.flat_map(|path| [path.from.0, path.to.0]).collect();
         network.open_kernels(&nodes.into_iter().collect::<Vec<_>>())?;
     }
     for (i, link) in (0..).zip(&plan.links) {
@@ -281,8 +286,9 @@ impl Engine for Live {
         };
         let added = match start.kernel {
             #[cfg(target_os = "linux")]
-            Some((congestion, bytes)) => {
-                let kernel = net::KernelSpec { congestion: congestion.to_owned(), bytes, packet };
+            Some(Kernels { congestion, bytes, both_ways, receive_buffer }) => {
+                let congestion = congestion.to_owned();
+                let kernel = net::KernelSpec { congestion, bytes, both_ways, receive_buffer, packet };
                 self.network.add_kernel_flow(&kernel, spec)
             }
             _ => self.network.add_flow_between(spec, ends),
@@ -352,9 +358,9 @@ impl Engine for Live {
     }
 
     #[cfg(target_os = "linux")]
-    fn outside(&self, flow: FlowId) -> Option<Outside> {
+    fn outside(&self, flow: FlowId, forward: bool) -> Option<Outside> {
         let net::KernelStats { received, delivered, sent, retransmissions, cwnd, srtt, in_flight, .. } =
-            self.network.kernel_stats(flow.0)?;
+            self.network.kernel_stats(flow.0, !forward)?;
         Some(Outside { received, delivered, sent, retransmissions, cwnd, srtt, in_flight })
     }
 

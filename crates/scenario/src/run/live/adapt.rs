@@ -2,7 +2,7 @@
 
 use tollway_proto::encoding::acp;
 
-use crate::plan::{Data, Plan, SenderLaw};
+use crate::plan::{Plan, SenderLaw, What};
 use crate::run::Hosting;
 
 /// Something in a plan that the live engine cannot do.
@@ -85,18 +85,21 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
 fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
     const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
-    if let Some(workload) =
-        plan.workloads.iter().find(|workload| plan.transports[workload.transport.0 as usize].kernel)
-    {
-        let why = "has the kernel's TCP for flows known beforehand only";
-        return refuse(format!("workload.{}.transport", workload.name), why, OURS);
-    }
-    for flow in &plan.flows {
-        let transport = &plan.transports[flow.transport.0 as usize];
+    let flows = plan
+        .flows
+        .iter()
+        .map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.send_buffer, flow.gate));
+    let workloads = plan.workloads.iter().map(|workload| {
+        let send_buffer = workload.send_buffers.iter().copied().min().unwrap_or(u32::MAX);
+        let gate = workload.gates.iter().copied().flatten().next();
+        (format!("workload.{}", workload.name), workload.transport, send_buffer, gate)
+    });
+    for (section, transport, send_buffer, gate) in flows.chain(workloads) {
+        let transport = &plan.transports[transport.0 as usize];
         if !transport.kernel {
             continue;
         }
-        let key = |name: &str| format!("flow.{}.{name}", flow.section);
+        let key = |name: &str| format!("{section}.{name}");
         if cfg!(not(target_os = "linux")) {
             return refuse(key("transport"), "has the kernel's TCP on Linux only", "leave it out");
         }
@@ -104,27 +107,30 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             let why = "has interfaces for packets of 140 to 1500 B";
             return refuse(key("packet-size"), why, "choose another size");
         }
-        if let Some(gate) = flow.gate {
+        if let Some(gate) = gate {
             let policies = &plan.shapers[gate.shaper].classes[gate.class as usize];
-            let names = policies.iter().map(|&policy| &plan.aggregates[policy].name);
-            let why =
-                format!("has its own flows under a policy, and `flow.{}` is the kernel's TCP", flow.section);
-            let remedy = "keep the flow out by the aggregate's filters; `tollway shape` paces the kernel's";
-            return refuse(format!("aggregate.{}", names.cloned().next().unwrap_or_default()), &why, remedy);
+            let name = policies.first().map_or("", |&policy| plan.aggregates[policy].name.as_str());
+            let why = format!("has its own flows under a policy, and `{section}` is the kernel's TCP");
+            let remedy = "keep it out by the aggregate's filters; `tollway shape` paces the kernel's";
+            return refuse(format!("aggregate.{name}"), &why, remedy);
         }
-        let wrong = [
-            (transport.both_ways, "both-ways", "has data one way over the kernel's TCP"),
-            (matches!(flow.data, Data::Frames { .. }), "frames", "has one stream over the kernel's TCP"),
-            (flow.receive_buffer != u32::MAX, "receive-buffer", "leaves the kernel's buffers to the kernel"),
-            (flow.send_buffer != u32::MAX, "send-buffer", "leaves the kernel's buffers to the kernel"),
-            (
-                transport.ecn && transport.law != SenderLaw::Dctcp,
-                "ecn",
-                "leaves it to the kernel which of its laws want marks: `dctcp` does",
-            ),
-        ];
-        if let Some((_, name, why)) = wrong.into_iter().find(|wrong| wrong.0) {
-            return refuse(key(name), why, OURS);
+        if send_buffer != u32::MAX {
+            return refuse(key("send-buffer"), "leaves the kernel's send buffers to the kernel", OURS);
+        }
+        if transport.ecn && transport.law != SenderLaw::Dctcp {
+            let why = "leaves it to the kernel which of its laws want marks: `dctcp` does";
+            return refuse(key("ecn"), why, OURS);
+        }
+    }
+    for change in &plan.changes {
+        let What::ReceiveBuffer(flow, _) = change.what else { continue };
+        let flow = &plan.flows[flow.0 as usize];
+        if plan.transports[flow.transport.0 as usize].kernel {
+            let why = format!(
+                "gives the kernel's TCP a buffer when it opens, as `flow.{}`, and no other",
+                flow.section
+            );
+            return refuse("change.receive-buffer".into(), &why, OURS);
         }
     }
     Ok(())
