@@ -33,6 +33,14 @@ pub(super) trait Engine {
     fn has_link(&self, _link: LinkId) -> bool {
         true
     }
+    /// Whether a node is run here.
+    fn has_node(&self, _node: NodeId) -> bool {
+        true
+    }
+    /// Whether every flow that will ever come is to be there from the beginning: who else runs nodes has to mean the same by its number.
+    fn foresees(&self) -> bool {
+        false
+    }
     /// Whether nothing is left to be done here before the run's time is over.
     fn is_over(&self) -> bool {
         false

@@ -162,10 +162,17 @@ impl Live {
     /// What of the flows at this node came to no good end.
     fn broken(&self, plan: &Plan) -> Vec<String> {
         let Some(part) = &self.part else { return Vec::new() };
+        // Flows that come by chance have the numbers after those of the file: all were there from the beginning.
+        let flows = plan.flows.iter().map(|flow| (flow.name.clone(), &flow.path));
+        let by_chance = plan.workloads.iter().enumerate().flat_map(|(i, workload)| {
+            super::arrivals(plan, i).map(move |drawn| {
+                (format!("{}.{}", workload.name, drawn.number + 1), &workload.paths[drawn.path])
+            })
+        });
+        let flows: Vec<_> = flows.chain(by_chance).collect();
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
-            let flow = &plan.flows[flow as usize];
-            let other = &plan.nodes[if client { flow.path.to.0 } else { flow.path.from.0 } as usize].name;
-            let name = &flow.name;
+            let (name, path) = flows.get(flow as usize)?;
+            let other = &plan.nodes[if client { path.to.0 } else { path.from.0 } as usize].name;
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
@@ -202,6 +209,14 @@ impl Engine for Live {
 
     fn has_link(&self, link: LinkId) -> bool {
         self.network.has_link(link.0)
+    }
+
+    fn has_node(&self, node: NodeId) -> bool {
+        self.part.as_ref().is_none_or(|part| part.node == node.0 as usize)
+    }
+
+    fn foresees(&self) -> bool {
+        self.part.is_some()
     }
 
     fn is_over(&self) -> bool {

@@ -459,6 +459,9 @@ impl Meter {
             })?;
         }
         for (&flow, running) in workloads.running() {
+            if running.start >= end || !built.network.has_flow(flow) {
+                continue;
+            }
             self.workload_flow_done(built, flow, running, None)?;
         }
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });

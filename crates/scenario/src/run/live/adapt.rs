@@ -1,5 +1,7 @@
 //! What of a plan runs on real packets, and why not where it doesn't.
 
+use std::collections::BTreeSet;
+
 use tollway_proto::encoding::acp;
 
 use crate::plan::{Plan, SenderLaw, What};
@@ -142,10 +144,6 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
         let remedy = "run all nodes in one process, without `--node`";
         Err(Unsupported { key, why: why.into(), remedy })
     };
-    if let Some(workload) = plan.workloads.first() {
-        let why = "starts flows that come by chance in one process only: others would not know their numbers";
-        return refuse(format!("workload.{}", workload.name), why);
-    }
     if let Some(medium) = plan.media.first() {
         let why = "has one transmitter for a medium, and its stations are several processes";
         return refuse(format!("medium.{}", medium.name), why);
@@ -159,17 +157,23 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
             return refuse(format!("link.{}.exchange", link.section), why);
         }
     }
-    if let Some(flow) = plan.flows.iter().find(|flow| plan.transports[flow.transport.0 as usize].kernel) {
+    let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport));
+    let workloads = plan.workloads.iter().map(|w| (format!("workload.{}", w.name), w.transport));
+    if let Some((section, _)) =
+        flows.chain(workloads).find(|(_, transport)| plan.transports[transport.0 as usize].kernel)
+    {
         let why = "has both ends of the kernel's TCP in one process";
-        return refuse(format!("flow.{}.transport", flow.section), why);
+        return refuse(format!("{section}.transport"), why);
     }
-    match plan.hosts.first() {
-        Some(host) => {
-            let why = "divides a budget among flows of one process only";
-            refuse(format!("host.{}", host.name), why)
+    for host in &plan.hosts {
+        let nodes: BTreeSet<_> = plan.senders_of(host).collect();
+        if nodes.len() > 1 {
+            let why =
+                "divides a budget among flows that begin in one process, and these begin at several nodes";
+            return refuse(format!("host.{}", host.name), why);
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// A capture was asked for.
