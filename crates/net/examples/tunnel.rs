@@ -66,8 +66,14 @@ mod linux {
         [&left, &middle, &right].into_iter().try_for_each(|socket| socket.set_nonblocking(true))?;
         let addrs = [left.local_addr()?, right.local_addr()?];
 
-        let config =
-            Arc::new(Config { segment: SEGMENT as u16, header: 80, ack_size: 112, ..Config::default() });
+        let config = Arc::new(Config {
+            segment: SEGMENT as u16,
+            header: 80,
+            ack_size: 112,
+            // Some three times what the path holds: not more goes wrong than has to.
+            receive_buffer: 300 * (SEGMENT - 80),
+            ..Config::default()
+        });
         let law = || XcpConfig { paced: true, ..XcpConfig::default() }.build().into();
         let mut client = Host::new(left, middle.local_addr()?, Connection::client(&config, law(), 1));
         let mut server = Host::new(right, middle.local_addr()?, Connection::server(&config, law(), 1));
