@@ -50,4 +50,4 @@ pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use kernel::{KernelSpec, KernelStats};
 pub use lateness::Lateness;
-pub use network::{Fate, FlowSpec, Load, Network, Punctuality};
+pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};
