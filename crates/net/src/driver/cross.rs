@@ -51,6 +51,8 @@ impl Driver {
             let Source { cbr, size, label, first, due, sent } = &mut self.sources[at];
             if *due > now {
                 self.timers.push(Reverse((*due, (at as u32) << 2 | SOURCE)));
+                #[cfg(target_os = "linux")]
+                self.flush(self.sources[at].first)?;
                 return Ok(());
             }
             *due = cbr.advance();
@@ -64,7 +66,7 @@ impl Driver {
                 return Err(Error::NoRoom { size, need: acp::OVERHEAD + acp::LEN });
             }
             self.counters.created += 1;
-            self.offer(first, now, handle);
+            self.begin(first, now, handle);
         }
     }
 

@@ -16,6 +16,7 @@ pub use tollway_net::exec::{
     LinkRecord, Mesh, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals,
     Spec, Strays, address, clean, panel, run, run_kernel,
 };
+pub use tollway_net::clean_names;
 pub use tollway_net::{Error, Lateness, LinkStats, Loss, Only};
 pub use words::{WordError, two_nodes};
 

@@ -1,0 +1,1 @@
+//! Frames and names of interfaces; the network itself is tested from outside.
