@@ -156,13 +156,16 @@ fn wants_namespaces(args: &Run, scenario: &Scenario) -> Option<&'static str> {
     }
 }
 
+/// Namespaces were asked for, and no real packets to go between them.
+pub(crate) fn needs_live() -> Failure {
+    let help = "add `--engine live`";
+    Failure::input(miette::miette!(help = help, "`--hosts namespaces` is for real packets"))
+}
+
 /// Who runs the nodes.
 fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
     if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
-        return Err(Failure::input(miette::miette!(
-            help = "add `--engine live`",
-            "`--hosts namespaces` is for real packets"
-        )));
+        return Err(needs_live());
     }
     let Some(name) = &args.node else { return Ok(args.hosts.into()) };
     let input = |help: String, message: String| Failure::input(miette::miette!(help = help, "{message}"));

@@ -98,7 +98,8 @@ impl Ground {
         let number = usize::from(tuple.source_port.checked_sub(PORTS)?);
         let ends = self.kernels.get(number)?.as_ref()?;
         let from = ends.iter().position(|end| end.address == tuple.source)?;
-        let known = ends[1 - from].address == tuple.destination && tuple.source_port == tuple.destination_port;
+        let known =
+            ends[1 - from].address == tuple.destination && tuple.source_port == tuple.destination_port;
         known.then_some((Segment { number, from, bytes }, ends[from].label))
     }
 
@@ -182,12 +183,12 @@ impl Driver {
     /// Sends frames out of an interface.
     pub(super) fn send_frames(&mut self, interface: u32, frames: &[u32]) -> Result<(), Error> {
         let buffers = &self.buffers;
-        let sent =
-            self.wires[interface as usize].send(frames.iter().map(|&handle| buffers.bytes(handle)));
+        let sent = self.wires[interface as usize].send(frames.iter().map(|&handle| buffers.bytes(handle)));
         let Some(ground) = &mut self.ground else { return Ok(()) };
         let interface = &mut ground.interfaces[interface as usize];
         let node = interface.node;
-        let sent = interface.tally(frames.len(), sent).map_err(|source| self.refuses(node, "send", source))?;
+        let sent =
+            interface.tally(frames.len(), sent).map_err(|source| self.refuses(node, "send", source))?;
         self.counters.sends += frames.len().div_ceil(BATCH) as u64;
         self.counters.sent += sent as u64;
         self.counters.unsent += (frames.len() - sent) as u64;

@@ -37,8 +37,7 @@ pub(crate) fn load(frame: &[u8], port: u16) -> Option<Content> {
         }
         ip::TCP if header.flow.source_port > 0 => {
             let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
-            let mut packet =
-                Packet { size: header.len, flags: header.ecn.with(data), ..Packet::default() };
+            let mut packet = Packet { size: header.len, flags: header.ecn.with(data), ..Packet::default() };
             if let Some((_, forward)) = ip::xcp_option(bytes, &header) {
                 packet.flags.set(Flags::TOLLED);
                 packet.toll = forward.toll(u32::from(header.len), FEEDBACK);

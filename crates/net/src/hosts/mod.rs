@@ -97,11 +97,10 @@ impl Site {
                 |here: u32, there: u32| name_of(&names[there as usize], i, &mut taken[here as usize]);
             let (near, far) = (interface(from, to), interface(to, from));
             let lay = || lay(&site.homes, (from, &near), (to, &far), mtu);
-            let [a, b] = lay().map_err(|source| problem("lay a cable from node", &names[from as usize], source))?;
-            site.cables.push([
-                (from, Plug { interface: near, wire: a }),
-                (to, Plug { interface: far, wire: b }),
-            ]);
+            let [a, b] =
+                lay().map_err(|source| problem("lay a cable from node", &names[from as usize], source))?;
+            site.cables
+                .push([(from, Plug { interface: near, wire: a }), (to, Plug { interface: far, wire: b })]);
         }
         Ok(site)
     }

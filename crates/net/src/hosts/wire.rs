@@ -58,7 +58,10 @@ impl Wire {
     }
 
     /// Receives what is there; answers how many frames.
-    #[expect(unsafe_code, reason = "no safe wrapper of recvmmsg(2) among our dependencies; a call a frame costs twice as much")]
+    #[expect(
+        unsafe_code,
+        reason = "no safe wrapper of recvmmsg(2) among our dependencies; a call a frame costs twice as much"
+    )]
     pub(crate) fn receive(&self, mail: &mut Mail) -> io::Result<usize> {
         let mut parts = mail.bytes.chunks_exact_mut(mail.room);
         let mut places: [libc::iovec; BATCH] = std::array::from_fn(|_| {
@@ -91,7 +94,10 @@ impl Wire {
     }
 
     /// Sends frames; answers how many the kernel took, from the first on.
-    #[expect(unsafe_code, reason = "no safe wrapper of sendmmsg(2) among our dependencies; a call a frame costs twice as much")]
+    #[expect(
+        unsafe_code,
+        reason = "no safe wrapper of sendmmsg(2) among our dependencies; a call a frame costs twice as much"
+    )]
     pub(crate) fn send<'a>(&self, mut frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
         let mut sent = 0;
         loop {
@@ -194,8 +200,7 @@ fn address_of(index: u32) -> io::Result<SockAddr> {
 fn set_option(socket: &Socket, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     let len = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of `value`, which has so many, and keeps nothing.
-    let done =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

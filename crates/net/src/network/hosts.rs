@@ -72,7 +72,8 @@ impl Network {
         let mtu = largest.max(MTU);
         let Site { homes, sockets, nics, cables, links: places } = Site::new(names, links, mtu)?;
         let (nodes, members) = Network::spread(names.len(), links, threads);
-        let (mut sockets, mut nics) = (by_driver(sockets, &nodes, &members), by_driver(nics, &nodes, &members));
+        let (mut sockets, mut nics) =
+            (by_driver(sockets, &nodes, &members), by_driver(nics, &nodes, &members));
         // By driver, the interfaces to links at its nodes, and by cable and side, where they are.
         let mut plugs: Vec<Vec<_>> = members.iter().map(|_| Vec::new()).collect();
         let mut sides = Vec::new();
@@ -138,14 +139,15 @@ impl Network {
     }
 
     /// The namespace of a node, if it has one of this kind.
-    pub(super) fn namespace(&self, node: u32) -> Option<&Namespace> {
+    pub(crate) fn namespace(&self, node: u32) -> Option<&Namespace> {
         self.hosts.as_ref().map(|hosts| &hosts.homes[node as usize].namespace)
     }
 
     /// Has a flow's segments known as what they are at every node; `number` counts the kernel's flows.
     pub(super) fn note_kernel(&mut self, number: usize, flow: u32, nodes: [u32; 2]) {
         let [client, server] = nodes;
-        let ends = [KernelEnd::new(address(client), flow << 1), KernelEnd::new(address(server), flow << 1 | 1)];
+        let ends =
+            [KernelEnd::new(address(client), flow << 1), KernelEnd::new(address(server), flow << 1 | 1)];
         self.drivers.iter_mut().for_each(|driver| driver.note_kernel(number, ends));
     }
 
@@ -153,7 +155,8 @@ impl Network {
     pub(super) fn drops_in_namespaces(&self) -> Option<u64> {
         let hosts = self.hosts.as_ref()?;
         let dropped = |home: &Home| {
-            let table = home.namespace.within(|| std::fs::read_to_string("/proc/thread-self/net/udp")).ok()?;
+            let table =
+                home.namespace.within(|| std::fs::read_to_string("/proc/thread-self/net/udp")).ok()?;
             drops_of_port(&table, PORT)
         };
         hosts.homes.iter().map(dropped).sum()
@@ -167,8 +170,7 @@ impl Network {
             self.drivers.iter().map(|driver| vec![Count::default(); driver.wires.len()]).collect();
         for (node, home) in hosts.homes.iter().enumerate() {
             let Place { driver, at } = self.nodes[node];
-            let problem =
-                |source| Error::Namespace { action: "read the counters of interfaces", source };
+            let problem = |source| Error::Namespace { action: "read the counters of interfaces", source };
             let table = home.namespace.interfaces().map_err(problem)?;
             let driver_of = &self.drivers[driver];
             let Some(ground) = &driver_of.ground else { continue };
@@ -216,7 +218,11 @@ impl Network {
             });
         }
         // The first are those to nodes' kernels.
-        let nics = self.drivers.iter().zip(&counts).flat_map(|(driver, counts)| counts.iter().take(driver.names().count()));
+        let nics = self
+            .drivers
+            .iter()
+            .zip(&counts)
+            .flat_map(|(driver, counts)| counts.iter().take(driver.names().count()));
         dropped += nics.map(|count| count.missed).sum::<u64>();
         if let Some(hosts) = &mut self.hosts {
             hosts.wires = wires;

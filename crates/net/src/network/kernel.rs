@@ -69,7 +69,8 @@ impl Network {
 
     /// Packets that came out of nodes' kernels, and that went in: what their interfaces' counters say, too, once the run is settled.
     pub fn kernel_packets(&self) -> (u64, u64) {
-        let rooms = self.drivers.iter().flat_map(|driver| &driver.rooms).map(|room| (room.read, room.written));
+        let rooms =
+            self.drivers.iter().flat_map(|driver| &driver.rooms).map(|room| (room.read, room.written));
         let grounds = self.drivers.iter().filter_map(|driver| Some(driver.ground.as_ref()?.segments));
         rooms.chain(grounds).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }

@@ -11,12 +11,12 @@ use tollway_law::Time;
 use tollway_net::exec::MeshSpec;
 
 pub use mahimahi::chain;
+pub use tollway_net::clean_names;
 pub use tollway_net::exec::{
     Change, Ended, FiveTuple, FlowMoment, FlowRecord, KernelFlow, KernelOutcome, LinkChange, LinkMoment,
     LinkRecord, Mesh, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals,
     Spec, Strays, address, clean, panel, run, run_kernel,
 };
-pub use tollway_net::clean_names;
 pub use tollway_net::{Error, Lateness, LinkStats, Loss, Only};
 pub use words::{WordError, two_nodes};
 
