@@ -323,6 +323,7 @@ impl Link {
     }
 
     /// Packets that have come off the wire, lost ones left out.
+    #[cfg(target_os = "linux")]
     pub(crate) fn handed_on(&self) -> u64 {
         let LinkStats { sent_packets, lost_after, metered, .. } = self.stats;
         sent_packets - lost_after - metered - self.in_flight()

@@ -46,8 +46,9 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     /// Whether the node's kernel is at its far end.
     nic: bool,
-    /// Frames read from it, written to it, and refused.
+    /// Frames read from it, and those for which the socket on it had no room; frames written to it, and refused.
     pub(crate) read: u64,
+    pub(crate) missed: u64,
     pub(crate) written: u64,
     pub(crate) refused: u64,
 }
@@ -73,7 +74,7 @@ struct Segment {
 
 impl Interface {
     fn new(node: u32, name: String, nic: bool) -> Interface {
-        Interface { node, name, nic, read: 0, written: 0, refused: 0 }
+        Interface { node, name, nic, read: 0, missed: 0, written: 0, refused: 0 }
     }
 
     /// Notes what it took of so many frames.
@@ -187,8 +188,9 @@ impl Driver {
         let Some(ground) = &mut self.ground else { return Ok(()) };
         let interface = &mut ground.interfaces[interface as usize];
         let node = interface.node;
-        let sent =
-            interface.tally(frames.len(), sent).map_err(|source| self.refuses(node, "send", source))?;
+        let sent = interface
+            .tally(frames.len(), sent)
+            .map_err(|source| self.refuses(node, "send from node", source))?;
         self.counters.sends += frames.len().div_ceil(BATCH) as u64;
         self.counters.sent += sent as u64;
         self.counters.unsent += (frames.len() - sent) as u64;
@@ -295,8 +297,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The run is over: counts what still waits at interfaces.
-    pub(super) fn drain_wires(&mut self) {
+    /// The run is over: counts what still waits at interfaces, and what had no room there.
+    pub(crate) fn drain_wires(&mut self) {
         let Some(ground) = &mut self.ground else { return };
         for (interface, wire) in ground.interfaces.iter_mut().zip(self.wires.iter()) {
             while let Ok(count @ 1..) = wire.receive(&mut ground.mail) {
@@ -310,6 +312,8 @@ impl Driver {
                     }
                 }
             }
+            // A socket that doesn't tell shows in what is not accounted for.
+            interface.missed += wire.missed().unwrap_or(0);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A network whose nodes are network namespaces.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::{Network, Place};
 use crate::driver::frames::KernelEnd;
@@ -49,8 +50,6 @@ struct Count {
     received: u64,
     sent: u64,
     unsent: u64,
-    /// Packets for which the socket on it had no room.
-    missed: u64,
 }
 
 impl Network {
@@ -165,25 +164,37 @@ impl Network {
     /// Compares what is reported of links, and what passed at interfaces, with what the kernel counted there; answers packets for which
     /// it had no room.
     pub(super) fn settle_wires(&mut self) -> Result<u64, Error> {
+        let mut tries = 0;
+        loop {
+            self.drivers.iter_mut().for_each(Driver::drain_wires);
+            match self.count_wires() {
+                // The kernel's TCP may have sent something in between.
+                Err(Error::Interface { .. }) if tries < TRIES => {
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                }
+                counted => return counted,
+            }
+        }
+    }
+
+    fn count_wires(&mut self) -> Result<u64, Error> {
         let Some(hosts) = &self.hosts else { return Ok(0) };
         let mut counts: Vec<Vec<Count>> =
             self.drivers.iter().map(|driver| vec![Count::default(); driver.wires.len()]).collect();
-        for (node, home) in hosts.homes.iter().enumerate() {
-            let Place { driver, at } = self.nodes[node];
+        for (home, &Place { driver, at }) in hosts.homes.iter().zip(&self.nodes) {
             let problem = |source| Error::Namespace { action: "read the counters of interfaces", source };
             let table = home.namespace.interfaces().map_err(problem)?;
-            let driver_of = &self.drivers[driver];
-            let Some(ground) = &driver_of.ground else { continue };
+            let Some(ground) = &self.drivers[driver].ground else { continue };
             for (i, interface) in ground.interfaces.iter().enumerate().filter(|(_, i)| i.node == at) {
                 let (sent, received) = tun::packets(&table, &interface.name).unwrap_or_default();
                 let (unsent, _) = tun::drops(&table, &interface.name).unwrap_or_default();
-                let missed = driver_of.wires[i].missed().map_err(problem)?;
-                let count = Count { received, sent, unsent, missed };
+                let count = Count { received, sent, unsent };
                 counts[driver][i] = count;
-                let handed = interface.written + interface.refused;
                 let agrees = (sent..=sent + unsent).contains(&interface.written)
-                    && received == interface.read + missed;
+                    && received == interface.read + interface.missed;
                 if !agrees {
+                    let handed = interface.written + interface.refused;
                     return Err(self.miscounted(Place { driver, at: i as u32 }, count, handed));
                 }
             }
@@ -205,7 +216,7 @@ impl Network {
             if !agrees {
                 return Err(self.miscounted(near, here, reported));
             }
-            let lost = reported - here.sent + there.missed;
+            let lost = reported - here.sent + self.missed(far);
             dropped += lost;
             wires.push(WireCount {
                 link: link as u32,
@@ -217,17 +228,17 @@ impl Network {
                 dropped: lost,
             });
         }
-        // The first are those to nodes' kernels.
-        let nics = self
-            .drivers
-            .iter()
-            .zip(&counts)
-            .flat_map(|(driver, counts)| counts.iter().take(driver.names().count()));
-        dropped += nics.map(|count| count.missed).sum::<u64>();
+        // The first interfaces are those to nodes' kernels.
+        dropped += self.nodes.iter().map(|&place| self.missed(place)).sum::<u64>();
         if let Some(hosts) = &mut self.hosts {
             hosts.wires = wires;
         }
         Ok(dropped)
+    }
+
+    /// Packets for which the socket on an interface had no room.
+    fn missed(&self, Place { driver, at }: Place) -> u64 {
+        self.drivers[driver].ground.as_ref().map_or(0, |ground| ground.interfaces[at as usize].missed)
     }
 
     fn miscounted(&self, Place { driver, at }: Place, count: Count, handed: u64) -> Error {
@@ -235,9 +246,9 @@ impl Network {
         let interface = driver.ground.as_ref().map(|ground| &ground.interfaces[at as usize]);
         let (node, name, read) = interface.map_or((String::new(), String::new(), 0), |interface| {
             let node = driver.names().nth(interface.node as usize).unwrap_or_default();
-            (node.to_owned(), interface.name.clone(), interface.read + count.missed)
+            (node.to_owned(), interface.name.clone(), interface.read + interface.missed)
         });
-        let Count { received, sent, unsent, .. } = count;
+        let Count { received, sent, unsent } = count;
         Error::Interface { node, interface: name, sent: sent + unsent, received, handed, read }
     }
 }
@@ -251,3 +262,7 @@ fn by_driver<T>(things: Vec<T>, nodes: &[Place], members: &[Vec<usize>]) -> Vec<
     }
     sorted.into_iter().map(|things| things.into_iter().flatten().collect()).collect()
 }
+
+/// How often the kernel's counters are asked until nothing is in between, and how long it is given.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
