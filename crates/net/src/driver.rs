@@ -331,6 +331,8 @@ impl Driver {
             let now = self.tell_time(end);
             self.counters.turns += 1;
             self.fire(now)?;
+            #[cfg(target_os = "linux")]
+            self.flush()?;
             if now >= end {
                 return Ok(());
             }
@@ -686,8 +688,6 @@ impl Driver {
             let first = end.first;
             self.begin(first, now, handle);
         }
-        #[cfg(target_os = "linux")]
-        self.flush(self.ends[at].first)?;
         self.note_done(at, now);
         self.arm_end(at);
         Ok(())
@@ -728,7 +728,11 @@ impl Driver {
     /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
     pub(crate) fn drain(&mut self) {
         #[cfg(target_os = "linux")]
-        self.drain_wires();
+        {
+            // What cannot be sent any more is as lost as the rest of what is under way.
+            let _ = self.flush();
+            self.drain_wires();
+        }
         let sockets = Arc::clone(&self.sockets);
         for (node, socket) in sockets.iter().enumerate() {
             while let Ok(count @ 1..) = socket.receive(&mut self.inbox) {

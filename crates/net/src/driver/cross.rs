@@ -51,8 +51,6 @@ impl Driver {
             let Source { cbr, size, label, first, due, sent } = &mut self.sources[at];
             if *due > now {
                 self.timers.push(Reverse((*due, (at as u32) << 2 | SOURCE)));
-                #[cfg(target_os = "linux")]
-                self.flush(self.sources[at].first)?;
                 return Ok(());
             }
             *due = cbr.advance();

@@ -25,14 +25,14 @@ use crate::kernel::PORTS;
 pub(crate) struct Ground {
     /// By number of an interface, as the driver's sockets on them.
     pub(crate) interfaces: Vec<Interface>,
-    /// Where datagrams with a label are to go.
-    destinations: HashMap<u32, SocketAddr>,
+    /// By label, from which local node its datagrams come, and where they are to go.
+    destinations: HashMap<u32, (u32, SocketAddr)>,
     /// By number of a flow of the kernel's, its two ends.
     kernels: Vec<Option<[KernelEnd; 2]>>,
     mail: Mail,
     /// Of the frames received last, those for the node's kernel, and whose segments they are.
     handed: Vec<(usize, Option<Segment>)>,
-    /// Datagrams that leave a socket now.
+    /// Datagrams made here, which are to leave by their nodes' sockets.
     outgoing: Vec<u32>,
     /// Segments that nodes' kernels sent, and that were handed to them.
     pub(crate) segments: (u64, u64),
@@ -134,10 +134,10 @@ impl Driver {
         numbers
     }
 
-    /// Datagrams of this label go to the socket `to`.
-    pub(crate) fn set_destination(&mut self, label: u32, to: SocketAddr) {
+    /// Datagrams of this label go from `node` to the socket `to`.
+    pub(crate) fn set_destination(&mut self, label: u32, node: u32, to: SocketAddr) {
         if let Some(ground) = &mut self.ground {
-            ground.destinations.insert(label, to);
+            ground.destinations.insert(label, (node, to));
         }
     }
 
@@ -152,28 +152,37 @@ impl Driver {
         ends.iter().for_each(|end| self.buffers.set_encoding(end.label, frame::ENCODING));
     }
 
-    /// What of a flow of the kernel's passed here: bytes with data out of its client, and all bytes into its server.
+    /// What of a flow of the kernel's passed here: bytes of segments with data out of its client, and of all segments into its server.
     pub(crate) fn kernel_bytes(&self, number: usize) -> (u64, u64) {
         let ends = self.ground.as_ref().and_then(|ground| ground.kernels.get(number).copied().flatten());
         ends.map_or((0, 0), |[client, server]| (client.sent, server.received))
     }
 
-    /// Hands the kernel a datagram made here with those that follow it, by [`flush`](Driver::flush); answers whether that is its way.
+    /// Takes a datagram made here, to be handed to its node's kernel by [`flush`](Driver::flush); answers whether that is its way.
     pub(super) fn launch(&mut self, handle: u32) -> bool {
         let Some(ground) = &mut self.ground else { return false };
         ground.outgoing.push(handle);
         true
     }
 
-    /// Hands the kernel the datagrams launched since, all of one label, whose way begins with the link `first`.
-    pub(super) fn flush(&mut self, first: u32) -> Result<(), Error> {
+    /// Hands nodes' kernels the datagrams made since.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
         let Some(ground) = self.ground.as_mut().filter(|ground| !ground.outgoing.is_empty()) else {
             return Ok(());
         };
         let mut outgoing = std::mem::take(&mut ground.outgoing);
-        let to = ground.destinations.get(&self.buffers.get(outgoing[0]).flow).copied();
-        let to = to.expect("a label that is sent leads somewhere");
-        let done = self.send_trains(self.links[first as usize].node, to, &outgoing);
+        let mut done = Ok(());
+        let mut rest = &outgoing[..];
+        while let (Ok(()), [first, ..]) = (&done, rest) {
+            let label = self.buffers.get(*first).flow;
+            let alike = rest.iter().take_while(|&&handle| self.buffers.get(handle).flow == label).count();
+            let (train, others) = rest.split_at(alike);
+            let ways = self.ground.as_ref().map(|ground| &ground.destinations);
+            let way = ways.and_then(|ways| ways.get(&label).copied());
+            let (node, to) = way.expect("a label that is sent leads somewhere");
+            done = self.send_trains(node, to, train);
+            rest = others;
+        }
         outgoing.drain(..).for_each(|handle| self.buffers.free(handle));
         if let Some(ground) = &mut self.ground {
             ground.outgoing = outgoing;
@@ -298,7 +307,7 @@ impl Driver {
     }
 
     /// The run is over: counts what still waits at interfaces, and what had no room there.
-    pub(crate) fn drain_wires(&mut self) {
+    pub(super) fn drain_wires(&mut self) {
         let Some(ground) = &mut self.ground else { return };
         for (interface, wire) in ground.interfaces.iter_mut().zip(self.wires.iter()) {
             while let Ok(count @ 1..) = wire.receive(&mut ground.mail) {

@@ -132,7 +132,7 @@ impl Network {
         let to = self.drivers[there.driver].addr(there.at);
         let from = self.drivers[here.driver].addr(here.at);
         self.drivers[here.driver].set_label(here.at, label, Next::Link(first))?;
-        self.drivers[here.driver].set_destination(label, to);
+        self.drivers[here.driver].set_destination(label, here.at, to);
         self.drivers[there.driver].add_peer(there.at, from);
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Network {
     pub(super) fn settle_wires(&mut self) -> Result<u64, Error> {
         let mut tries = 0;
         loop {
-            self.drivers.iter_mut().for_each(Driver::drain_wires);
+            self.drivers.iter_mut().for_each(Driver::drain);
             match self.count_wires() {
                 // The kernel's TCP may have sent something in between.
                 Err(Error::Interface { .. }) if tries < TRIES => {
