@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use tollway_scenario::run::EngineKind;
+use tollway_scenario::run::{EngineKind, Hosting};
 
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
@@ -58,6 +58,10 @@ Examples:
       how late it was (docs/src/live.md).
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
       One JSON object on standard output and nothing else.
+
+  tollway run mine.toml --engine live --hosts namespaces
+      The same with a network namespace for each node and veth pairs between them, where the kernel's own
+      TCP runs on the same links; the kernel's counters account for every packet.
 
   tollway run mine.toml --engine live --watch --metrics 127.0.0.1:9100
       Shows what happens while it happens: in the terminal, and for Prometheus.
@@ -164,7 +168,7 @@ pub(crate) enum Command {
     Shell(Shell),
     #[cfg(target_os = "linux")]
     Shape(Shape),
-    /// End what runs of `tollway exec` that were killed have left behind.
+    /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
@@ -213,6 +217,9 @@ pub(crate) struct Run {
     /// What runs the packets: the simulator, or real datagrams on loopback, in real time.
     #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
     pub(crate) engine: Engine,
+    /// What a node is, with --engine live: a socket on loopback, or a network namespace with veth pairs for links.
+    #[arg(long, value_enum, default_value_t = Hosts::Loopback, value_name = "HOSTS", conflicts_with = "node")]
+    pub(crate) hosts: Hosts,
     /// Be this node of the scenario and no other, with --engine live: each is a process of its own, here or elsewhere.
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
@@ -249,6 +256,23 @@ pub(crate) enum Engine {
     Sim,
     /// Real datagrams between sockets on loopback, in real time.
     Live,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Hosts {
+    /// Every node is a UDP socket on loopback; no privilege is needed.
+    Loopback,
+    /// Every node is a network namespace: root's, or an ordinary user's where the kernel lets users have them. Linux only.
+    Namespaces,
+}
+
+impl From<Hosts> for Hosting {
+    fn from(hosts: Hosts) -> Hosting {
+        match hosts {
+            Hosts::Loopback => Hosting::Loopback,
+            Hosts::Namespaces => Hosting::Namespaces,
+        }
+    }
 }
 
 impl From<Engine> for EngineKind {
@@ -295,6 +319,9 @@ pub(crate) struct Reproduce {
     /// as long as the experiments say.
     #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
     pub(crate) engine: Engine,
+    /// What a node is, with --engine live: a socket on loopback, or a network namespace with veth pairs for links.
+    #[arg(long, value_enum, default_value_t = Hosts::Loopback, value_name = "HOSTS")]
+    pub(crate) hosts: Hosts,
     /// Print only totals and what is unmet.
     #[arg(long, short)]
     pub(crate) quiet: bool,

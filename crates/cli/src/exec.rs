@@ -89,12 +89,15 @@ pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {
 }
 
 pub(crate) fn clean() -> Result<ExitCode, Failure> {
-    let ended = exec::clean();
-    if ended.is_empty() {
+    let (ended, names) = (exec::clean(), exec::clean_names());
+    if ended.is_empty() && names.is_empty() {
         terminal::say("nothing is left of any run\n");
     }
     for (pid, name) in ended {
         terminal::say(format_args!("ended process {pid} ({name})\n"));
+    }
+    for name in names {
+        terminal::say(format_args!("removed network namespace {name}\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

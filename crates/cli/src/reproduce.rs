@@ -9,8 +9,9 @@ use tollway_report::claim::{Ledger, Report};
 use tollway_report::reproduce::{Found, ReproduceError, list, read, reproduce as run_one, select};
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
+use tollway_scenario::run::Hosting;
 
-use crate::args::{Engine, Reproduce};
+use crate::args::{Engine, Hosts, Reproduce};
 use crate::fail::Failure;
 use crate::terminal::{self, Bars, say};
 
@@ -21,12 +22,19 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
+        return Err(crate::run::needs_live());
+    }
     let read_ledger = |path: &Path| Ledger::read(path).map_err(|e| Failure::input(miette::miette!("{e}")));
     let ledger = args.check_unmet.as_deref().map(read_ledger).transpose()?;
     #[cfg(target_os = "linux")]
     if args.engine == Engine::Live {
         // Before any thread is started, and for those experiments that want the kernel's TCP; without it their claims are skipped.
-        let _ = tollway_scenario::exec::Privilege::acquire();
+        let acquired = tollway_scenario::exec::Privilege::acquire();
+        if args.hosts == Hosts::Namespaces {
+            acquired
+                .map_err(|error| Failure::with_code(miette::miette!("`--hosts namespaces`: {error}"), 1))?;
+        }
     }
     let missing = missing_peers();
     let interrupted = terminal::interrupt_flag();
@@ -39,7 +47,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
         let (scenario, experiment) = read(&found)?;
         if args.engine == Engine::Live {
-            match live(&found, &scenario, &experiment, talk)? {
+            match live(&found, &scenario, &experiment, &args.hosts.into(), talk)? {
                 Some(report) => all.extend(report),
                 None => return Ok(ExitCode::from(130)),
             }
@@ -100,6 +108,7 @@ fn live(
     found: &Found,
     scenario: &Scenario,
     experiment: &Experiment,
+    hosting: &Hosting,
     talk: bool,
 ) -> Result<Option<Report>, Failure> {
     let interrupted = terminal::interrupt_flag();
@@ -120,7 +129,7 @@ fn live(
             !interrupted.load(Ordering::Relaxed)
         };
         let report = match &comparison.kernel {
-            None => agreement::agree(&scenario, experiment, comparison, Some(&tell))?,
+            None => agreement::agree(&scenario, experiment, comparison, hosting, Some(&tell))?,
             Some(bounds) => with_kernel(&scenario, experiment, comparison, bounds, &tell)?,
         };
         bars.clear();

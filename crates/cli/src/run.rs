@@ -14,7 +14,7 @@ use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{Capture, DigestMode, Hosting, LiveInfo, Part, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
 
-use crate::args::{Digest, Engine, Format, Run};
+use crate::args::{Digest, Engine, Format, Hosts, Run};
 use crate::fail::Failure;
 use crate::terminal::{self, Bars, say};
 use crate::watch::Watching;
@@ -49,14 +49,14 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
 
     #[cfg(target_os = "linux")]
     if args.engine == Engine::Live
-        && scenario.variants().iter().any(|v| v.plan.transports.iter().any(|t| t.kernel))
+        && let Some(wants) = wants_namespaces(args, &scenario)
     {
         // Before the first thread is started.
         tollway_scenario::exec::Privilege::acquire()
-            .map_err(|error| Failure::with_code(miette::miette!("`transport = \"kernel\"`: {error}"), 1))?;
+            .map_err(|error| Failure::with_code(miette::miette!("`{wants}`: {error}"), 1))?;
     }
     let hosting = hosting(args, plan)?;
-    if scenario.variants().len() > 1 && hosting != Hosting::Loopback {
+    if scenario.variants().len() > 1 && matches!(hosting, Hosting::Processes(_)) {
         return Err(Failure::input(miette::miette!(
             help = "leave one, with `--set`, or a file of its own",
             "the file has {} variants, and a node that is a process of its own runs one",
@@ -146,9 +146,28 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// What of a run needs the right to make namespaces.
+#[cfg(target_os = "linux")]
+fn wants_namespaces(args: &Run, scenario: &Scenario) -> Option<&'static str> {
+    let kernel = || scenario.variants().iter().any(|v| v.plan.transports.iter().any(|t| t.kernel));
+    match args.hosts {
+        Hosts::Namespaces => Some("--hosts namespaces"),
+        Hosts::Loopback => kernel().then_some("transport = \"kernel\""),
+    }
+}
+
+/// Namespaces were asked for, and no real packets to go between them.
+pub(crate) fn needs_live() -> Failure {
+    let help = "add `--engine live`";
+    Failure::input(miette::miette!(help = help, "`--hosts namespaces` is for real packets"))
+}
+
 /// Who runs the nodes.
 fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
-    let Some(name) = &args.node else { return Ok(Hosting::Loopback) };
+    if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
+        return Err(needs_live());
+    }
+    let Some(name) = &args.node else { return Ok(args.hosts.into()) };
     let input = |help: String, message: String| Failure::input(miette::miette!(help = help, "{message}"));
     if args.engine != Engine::Live {
         return Err(input("add `--engine live`".into(), "`--node` is for real packets".into()));

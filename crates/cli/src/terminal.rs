@@ -113,7 +113,7 @@ impl Count {
     }
 }
 
-/// Set once somebody has pressed Ctrl-C. The second time ends the program at once.
+/// Set once somebody has pressed Ctrl-C, or the system has asked the program to end. The second time ends it at once.
 pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);

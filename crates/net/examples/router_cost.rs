@@ -1,11 +1,11 @@
 //! What a router costs: processor time of its thread a datagram, XCP or FCP rewriting every one with data, senders in long trains.
 //!
 //! ```text
-//! cargo run --release -p tollway-net --example router_cost [SECONDS] [xcp|fcp]
+//! cargo run --release -p tollway-net --example router_cost [SECONDS] [xcp|fcp] [loopback|namespaces]
 //! ```
 //!
-//! `a` sends through the router `r` to `b` over links so fast that nothing waits for them; each node has a thread. Printed
-//! as one JSON object. `bench/live.py` runs it.
+//! `a` sends through the router `r` to `b` over links so fast that nothing waits for them; each node has a thread, and is a socket on
+//! loopback, or (as root) a network namespace. Printed as one JSON object. `bench/live.py` runs it.
 
 use std::sync::Arc;
 
@@ -43,7 +43,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let plain = || AnyLink::DropTail(DropTail);
     let links = [link(0, 1, plain()), link(1, 2, speaking()), link(2, 1, plain()), link(1, 0, speaking())];
-    let mut network = Network::new(&names, &links, 1, 3)?;
+    let mut network = match std::env::args().nth(3).as_deref() {
+        None | Some("loopback") => Network::new(&names, &links, 1, 3)?,
+        #[cfg(target_os = "linux")]
+        Some("namespaces") => Network::in_namespaces(&names, &links, 1, 3, 1500)?,
+        Some(other) => return Err(format!("`{other}` is neither loopback nor namespaces").into()),
+    };
     // Windows that one socket's buffer holds, so that the kernel drops nothing.
     let config = Arc::new(Config {
         segment: 1500,

@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 pub(crate) mod carry;
 mod cross;
+#[cfg(target_os = "linux")]
+pub(crate) mod frames;
 mod gates;
 mod media;
 mod trees;
@@ -27,6 +29,8 @@ use crate::emulator::Link;
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::exec::tun::Tun;
+#[cfg(target_os = "linux")]
+use crate::hosts::{frame, wire::Wire};
 #[cfg(target_os = "linux")]
 use crate::kernel::Room;
 use crate::lateness::Lateness;
@@ -65,6 +69,11 @@ pub(crate) struct Driver {
     pub(crate) rooms: Vec<Room>,
     #[cfg(target_os = "linux")]
     tuns: Arc<[Tun]>,
+    /// Interfaces of nodes that are namespaces, and what there is besides: apart, as sockets are.
+    #[cfg(target_os = "linux")]
+    pub(crate) wires: Arc<[Wire]>,
+    #[cfg(target_os = "linux")]
+    pub(crate) ground: Option<Box<frames::Ground>>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     pub(crate) buffers: Buffers,
     inbox: Inbox,
@@ -120,12 +129,22 @@ pub(crate) enum Next {
 pub(crate) struct Hop {
     pub(crate) link: Link,
     node: u32,
-    to: SocketAddr,
+    pub(crate) out: Out,
     armed: Time,
     /// The medium that it shares with others.
     medium: Option<u32>,
     /// What a meter does at the far end.
     pub(crate) watch: Option<Watch>,
+}
+
+/// How what comes off a link gets to the node at its far end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Out {
+    /// From its node's socket to this one.
+    Socket(SocketAddr),
+    /// Out of this interface.
+    #[cfg(target_os = "linux")]
+    Wire(u32),
 }
 
 /// A machine at its node.
@@ -259,6 +278,10 @@ impl Driver {
             rooms: Vec::new(),
             #[cfg(target_os = "linux")]
             tuns: Arc::new([]),
+            #[cfg(target_os = "linux")]
+            wires: Arc::new([]),
+            #[cfg(target_os = "linux")]
+            ground: None,
             timers: BinaryHeap::new(),
             buffers: Buffers::default(),
             inbox: Inbox::new(),
@@ -277,7 +300,7 @@ impl Driver {
 
     /// Adds a link direction from `node` to whoever has the socket `to`.
     pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
-        self.links.push(Hop { link, node, to, armed: Time::NEVER, medium: None, watch: None });
+        self.links.push(Hop { link, node, out: Out::Socket(to), armed: Time::NEVER, medium: None, watch: None });
         self.links.len() as u32 - 1
     }
 
@@ -334,11 +357,17 @@ impl Driver {
         let tuns = Arc::clone(&self.tuns);
         #[cfg(target_os = "linux")]
         fds.extend(tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)));
+        #[cfg(target_os = "linux")]
+        let wires = Arc::clone(&self.wires);
+        #[cfg(target_os = "linux")]
+        fds.extend(wires.iter().map(|wire| PollFd::new(wire, PollFlags::IN)));
         let mut at_once = true;
         loop {
             let now = self.tell_time(end);
             self.counters.turns += 1;
             self.fire(now)?;
+            #[cfg(target_os = "linux")]
+            self.flush()?;
             if now >= end {
                 return Ok(());
             }
@@ -350,16 +379,19 @@ impl Driver {
             if ready == 0 {
                 continue;
             }
-            let (ours, _kernels) = fds.split_at(sockets.len());
+            let (ours, _others) = fds.split_at(sockets.len());
             for (node, fd) in ours.iter().enumerate() {
                 if fd.revents().contains(PollFlags::IN) {
                     at_once |= self.receive(node, end)?;
                 }
             }
             #[cfg(target_os = "linux")]
-            for (room, fd) in _kernels.iter().enumerate() {
+            for (i, fd) in _others.iter().enumerate() {
                 if fd.revents().contains(PollFlags::IN) {
-                    at_once |= self.read_room(room, end)?;
+                    at_once |= match i.checked_sub(tuns.len()) {
+                        None => self.read_room(i, end)?,
+                        Some(interface) => self.read_wire(interface, end)?,
+                    };
                 }
             }
         }
@@ -414,21 +446,13 @@ impl Driver {
         let mut first_due = Time::NEVER;
         while let Some((at, handle)) = self.arrive(link, now) {
             first_due = first_due.min(at);
-            let (toll, flags) = (self.buffers.get(handle).toll, self.buffers.get(handle).flags);
-            let bytes = self.buffers.bytes_mut(handle);
-            // The header was checked when it came in, or written here.
-            let _ = acp::store(bytes, &toll);
-            if flags.has(Flags::CE) {
-                let _ = acp::mark(bytes);
-            }
+            self.store(handle);
             leaving.push(handle);
         }
-        let (node, to) = (self.links[link].node, self.links[link].to);
-        let mut from = 0;
-        while from < leaving.len() {
-            let train = self.train_from(&leaving[from..], node);
-            self.send(node, to, &leaving[from..from + train])?;
-            from += train;
+        match self.links[link].out {
+            Out::Socket(to) => self.send_trains(self.links[link].node, to, &leaving)?,
+            #[cfg(target_os = "linux")]
+            Out::Wire(interface) => self.send_frames(interface, &leaving)?,
         }
         if !leaving.is_empty() {
             // The first has waited longest; it stands for all that left with it.
@@ -438,6 +462,42 @@ impl Driver {
         leaving.drain(..).for_each(|handle| self.buffers.free(handle));
         self.leaving = leaving;
         self.arm_link(link);
+        Ok(())
+    }
+
+    /// Writes into what is held of a packet what links made of it.
+    fn store(&mut self, handle: u32) {
+        let packet = *self.buffers.get(handle);
+        let bytes = self.buffers.bytes_mut(handle);
+        #[cfg(target_os = "linux")]
+        if self.ground.is_some() {
+            return frame::store(bytes, &packet);
+        }
+        // The header was checked when it came in, or written here.
+        let _ = acp::store(bytes, &packet.toll);
+        if packet.flags.has(Flags::CE) {
+            let _ = acp::mark(bytes);
+        }
+    }
+
+    /// The ACP datagram in what is held of a packet; empty if it is another's.
+    fn datagram(&self, handle: u32) -> &[u8] {
+        let bytes = self.buffers.bytes(handle);
+        #[cfg(target_os = "linux")]
+        if self.ground.is_some() {
+            return frame::datagram(bytes).and_then(|at| bytes.get(at)).unwrap_or_default();
+        }
+        bytes
+    }
+
+    /// Sends packets from a node's socket, as few system calls as it takes.
+    fn send_trains(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
+        let mut from = 0;
+        while from < packets.len() {
+            let train = self.train_from(&packets[from..], node);
+            self.send(node, to, &packets[from..from + train])?;
+            from += train;
+        }
         Ok(())
     }
 
@@ -604,6 +664,15 @@ impl Driver {
         self.pump(at, now)
     }
 
+    /// A packet made here begins its way over the link `first`: at once, or through the node's own kernel.
+    fn begin(&mut self, first: u32, now: Time, handle: u32) {
+        #[cfg(target_os = "linux")]
+        if self.launch(handle) {
+            return;
+        }
+        self.offer(first, now, handle);
+    }
+
     fn offer(&mut self, link: u32, now: Time, handle: u32) {
         let link = link as usize;
         if let Some(medium) = self.links[link].medium {
@@ -691,7 +760,7 @@ impl Driver {
         }
         self.counters.created += 1;
         let first = end.first;
-        self.offer(first, now, handle);
+        self.begin(first, now, handle);
         Ok(true)
     }
 
@@ -736,6 +805,12 @@ impl Driver {
 
     /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
     pub(crate) fn drain(&mut self) {
+        #[cfg(target_os = "linux")]
+        {
+            // What cannot be sent any more is as lost as the rest of what is under way.
+            let _ = self.flush();
+            self.drain_wires();
+        }
         let sockets = Arc::clone(&self.sockets);
         for (node, socket) in sockets.iter().enumerate() {
             while let Ok(count @ 1..) = socket.receive(&mut self.inbox) {

@@ -343,6 +343,13 @@ impl Link {
         self.port.queued().chain(self.wire.iter().map(|arrival| arrival.1))
     }
 
+    /// Packets that have come off the wire, lost ones left out.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn handed_on(&self) -> u64 {
+        let LinkStats { sent_packets, lost_after, metered, .. } = self.stats;
+        sent_packets - lost_after - metered - self.in_flight()
+    }
+
     pub(crate) fn drops(&self) -> u64 {
         let LinkStats { full, dropped, lost_before, lost_after, metered, .. } = self.stats;
         full + dropped + lost_before + lost_after + metered

@@ -78,6 +78,16 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The system refused something that a node's namespace needs.
+    #[error("cannot {action} `{node}`: {source}")]
+    Node {
+        /// `make a namespace of node`, …
+        action: &'static str,
+        /// The node's name.
+        node: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The outside world can't be reached.
     #[error("`--outside` does not work here: {why}")]
     Outside {
@@ -119,6 +129,24 @@ pub enum Error {
         read: u64,
         /// Packets written to it.
         written: u64,
+    },
+    /// The kernel's counters of an interface are not what was reported.
+    #[error(
+        "node `{node}`, interface `{interface}`: the kernel counts {sent} packets sent and {received} received, where {handed} were handed to it and {read} came of it: the rest is unaccounted for"
+    )]
+    Interface {
+        /// The node's name.
+        node: String,
+        /// The interface's.
+        interface: String,
+        /// Packets that the kernel counts as sent there, or dropped on their way to the far end.
+        sent: u64,
+        /// Packets that it counts as received there.
+        received: u64,
+        /// Packets that left the link by what is reported of it.
+        handed: u64,
+        /// Packets that were read there, or for which there was no room.
+        read: u64,
     },
     /// A program could not be started.
     #[error("cannot run `{program}`: {source}")]

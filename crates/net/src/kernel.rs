@@ -66,7 +66,7 @@ pub struct KernelStats {
 /// A node's own kernel.
 #[derive(Debug)]
 pub(crate) struct Room {
-    namespace: Namespace,
+    pub(crate) namespace: Namespace,
     /// The node's place in its driver.
     pub(crate) node: u32,
     /// By number of a flow of the kernel's: the label of its packets from here, and its end here.
@@ -139,8 +139,8 @@ impl Room {
     /// What the kernel's counters of the interface say: packets that it sent, that it received, and that it had no room for.
     pub(crate) fn counted(&self) -> Option<(u64, u64, u64)> {
         let table = self.namespace.interfaces().ok()?;
-        let (sent, received) = tun::packets(&table)?;
-        let (unsent, unreceived) = tun::drops(&table)?;
+        let (sent, received) = tun::packets(&table, tun::NAME)?;
+        let (unsent, unreceived) = tun::drops(&table, tun::NAME)?;
         Some((sent, received, unsent + unreceived))
     }
 
@@ -161,7 +161,7 @@ impl Room {
 
 const _: () = assert!(CARRIER as usize == acp::OVERHEAD + acp::LEN + tun::VNET_LEN);
 /// The port that both ends of the first such flow have.
-const PORTS: u16 = 20_000;
+pub(crate) const PORTS: u16 = 20_000;
 /// Flows of the kernel's in one network, at most.
 pub(crate) const MOST: usize = 40_000;
 const TCP: u8 = 6;
@@ -215,18 +215,17 @@ impl Programs {
     pub(crate) fn new(
         k: usize,
         spec: &KernelSpec,
-        (client, server): ((u32, &Room), (u32, &Room)),
+        (client, server): ((u32, &Namespace), (u32, &Namespace)),
         (start, stop): (Time, Time),
     ) -> Result<Programs, Error> {
         let port = PORTS + k as u16;
         let segment = u32::from(spec.packet).saturating_sub(40).max(88);
-        let open = |room: &Room, node: u32| {
-            room.namespace.within(|| {
+        let open = |namespace: &Namespace, node: u32| {
+            namespace.within(|| {
                 let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_reuse_address(true)?;
-                if spec.packet < tun::MTU {
-                    socket.set_tcp_mss(segment)?;
-                }
+                // An interface may be made for larger packets.
+                socket.set_tcp_mss(segment)?;
                 if let Some(window) = spec.receive_buffer {
                     offer_at_most(&socket, window)?;
                 }

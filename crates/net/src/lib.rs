@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`Network`] | nodes, links and flows; runs in real time |
 //! | [`LinkSpec`], [`Loss`] | an emulated link direction |
+//! | [`Network::in_namespaces`] | the same between network namespaces, over veth pairs |
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`shape`] | this machine's own TCP connections, paced to their shares |
 //! | `egress` | writers of one program that share a rate (feature `tokio`) |
@@ -32,6 +33,8 @@ mod error;
 pub mod exec;
 pub mod host;
 #[cfg(target_os = "linux")]
+mod hosts;
+#[cfg(target_os = "linux")]
 mod kernel;
 mod lateness;
 pub mod network;
@@ -48,6 +51,10 @@ pub use driver::Counters;
 pub use emulator::{LinkSpec, LinkStats, Loss, Only};
 pub use error::Error;
 #[cfg(target_os = "linux")]
+pub use hosts::clean_names;
+#[cfg(target_os = "linux")]
 pub use kernel::{KernelSpec, KernelStats};
 pub use lateness::Lateness;
+#[cfg(target_os = "linux")]
+pub use network::WireCount;
 pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};

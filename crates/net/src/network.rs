@@ -2,6 +2,8 @@
 
 mod gates;
 #[cfg(target_os = "linux")]
+mod hosts;
+#[cfg(target_os = "linux")]
 mod kernel;
 mod media;
 mod meters;
@@ -27,6 +29,8 @@ use crate::kernel::Programs;
 use crate::lateness::Lateness;
 use crate::punctual::Punctual;
 use crate::socket::Socket;
+#[cfg(target_os = "linux")]
+pub use hosts::WireCount;
 pub use part::Fate;
 use part::{Part, Watched};
 pub use trees::RouteEnd;
@@ -62,6 +66,9 @@ pub struct Network {
     began: Option<Instant>,
     /// Packets that the machine's processors had no room for before that.
     backlog_drops: Option<u64>,
+    /// Where nodes are namespaces.
+    #[cfg(target_os = "linux")]
+    hosts: Option<hosts::Hosts>,
     now: Time,
     started: bool,
     /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
@@ -126,21 +133,7 @@ impl Network {
     /// # Errors
     /// The system refuses a socket.
     pub fn new(names: &[String], links: &[LinkSpec], seed: u64, threads: usize) -> Result<Network, Error> {
-        let threads = threads.clamp(1, names.len().max(1));
-        // Nodes go to the thread that has fewest links so far, the busiest nodes first.
-        let mut load = vec![0usize; names.len()];
-        links.iter().for_each(|link| load[link.from as usize] += 1);
-        let mut order: Vec<usize> = (0..names.len()).collect();
-        order.sort_by_key(|&node| std::cmp::Reverse(load[node]));
-        let mut members: Vec<Vec<usize>> = vec![Vec::new(); threads];
-        let mut loads = vec![0; threads];
-        let mut nodes = vec![Place { driver: 0, at: 0 }; names.len()];
-        for node in order {
-            let driver = (0..threads).min_by_key(|&driver| loads[driver]).unwrap_or(0);
-            loads[driver] += load[node].max(1);
-            nodes[node] = Place { driver, at: members[driver].len() as u32 };
-            members[driver].push(node);
-        }
+        let (nodes, members) = Network::spread(names.len(), links, threads);
         let mut drivers = Vec::new();
         for members in &members {
             let open = |&node: &usize| {
@@ -155,6 +148,26 @@ impl Network {
         }
         let addrs: Vec<SocketAddr> = nodes.iter().map(|node| drivers[node.driver].addr(node.at)).collect();
         Ok(Network::lay(drivers, nodes, &addrs, links, seed))
+    }
+
+    /// Spreads nodes over threads: the place of each, and by thread which it has.
+    fn spread(names: usize, links: &[LinkSpec], threads: usize) -> (Vec<Place>, Vec<Vec<usize>>) {
+        let threads = threads.clamp(1, names.max(1));
+        // Nodes go to the thread that has fewest links so far, the busiest nodes first.
+        let mut load = vec![0usize; names];
+        links.iter().for_each(|link| load[link.from as usize] += 1);
+        let mut order: Vec<usize> = (0..names).collect();
+        order.sort_by_key(|&node| std::cmp::Reverse(load[node]));
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); threads];
+        let mut loads = vec![0; threads];
+        let mut nodes = vec![Place { driver: 0, at: 0 }; names];
+        for node in order {
+            let driver = (0..threads).min_by_key(|&driver| loads[driver]).unwrap_or(0);
+            loads[driver] += load[node].max(1);
+            nodes[node] = Place { driver, at: members[driver].len() as u32 };
+            members[driver].push(node);
+        }
+        (nodes, members)
     }
 
     /// Lays links between nodes that have their places and are at `addrs`.
@@ -191,6 +204,8 @@ impl Network {
             kernels: false,
             began: None,
             backlog_drops: None,
+            #[cfg(target_os = "linux")]
+            hosts: None,
             now: Time::ZERO,
             started: false,
             on_time: None,
@@ -269,6 +284,8 @@ impl Network {
             let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
             self.drivers[node.driver].set_label(node.at, label, Next::Link(next.at))?;
         }
+        #[cfg(target_os = "linux")]
+        self.lead_in_namespaces(label, route)?;
         let node = self.end_of(route);
         self.drivers[node.driver].set_label(node.at, label, end)
     }
@@ -594,6 +611,16 @@ impl Network {
         self.drivers.iter().map(|driver| driver.buffers.alive()).sum()
     }
 
+    /// Packets that the kernel had no room for, if it tells.
+    fn kernel_drops(&mut self) -> Result<Option<u64>, Error> {
+        #[cfg(target_os = "linux")]
+        if self.hosts.is_some() {
+            let dropped = self.settle_wires()?;
+            return Ok(self.drops_in_namespaces().map(|sockets| sockets + dropped));
+        }
+        Ok(self.drivers.iter().map(Driver::kernel_drops).sum())
+    }
+
     /// Ends the run: counts what is still in sockets and asks the kernel what it dropped; `None` if it does not tell.
     ///
     /// # Errors
@@ -603,7 +630,7 @@ impl Network {
         let mut looks = 0;
         let mut kernel = loop {
             self.drivers.iter_mut().for_each(Driver::drain);
-            let dropped: Option<u64> = self.drivers.iter().map(Driver::kernel_drops).sum();
+            let dropped = self.kernel_drops()?;
             // What was sent to another process only that one can account for.
             let missing = if self.part.is_some() { 0 } else { self.missing(dropped.unwrap_or(0)) };
             if missing == 0 || looks == LOOKS {

@@ -128,7 +128,7 @@ fn backlog_drops_in(table: &str) -> Option<u64> {
 }
 
 /// The last column of `/proc/net/udp` in the row of a local port.
-fn drops_of_port(table: &str, port: u16) -> Option<u64> {
+pub(crate) fn drops_of_port(table: &str, port: u16) -> Option<u64> {
     let ending = format!(":{port:04X}");
     let row =
         table.lines().find(|row| row.split_whitespace().nth(1).is_some_and(|a| a.ends_with(&ending)))?;

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use tollway_scenario::file::Scenario;
-use tollway_scenario::run::EngineKind;
+use tollway_scenario::run::{EngineKind, Hosting};
 
 use crate::claim::{Report, Status, Verdict};
 use crate::data::{self, FlowInfo};
@@ -117,7 +117,7 @@ pub fn scenario(text: &str, path: &Path, comparison: &Comparison) -> Result<Scen
     Ok(scenario.only(&comparison.variants))
 }
 
-/// Runs `scenario` in both engines and compares; `progress` is told of the live runs, which take as long as they say.
+/// Runs `scenario` in both engines and compares, with `hosting` for the nodes of live runs; `progress` is told of the live runs, which take as long as they say.
 ///
 /// # Errors
 /// A run fails in either engine.
@@ -125,9 +125,12 @@ pub fn agree(
     scenario: &Scenario,
     experiment: &Experiment,
     comparison: &Comparison,
+    hosting: &Hosting,
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
-    let run = |engine, progress| Session { engine, ..Session::default() }.run(scenario, progress);
+    let run = |engine, progress| {
+        Session { engine, hosting: hosting.clone(), ..Session::default() }.run(scenario, progress)
+    };
     // Not beside each other: the live runs want the machine for themselves.
     let simulated = run(EngineKind::Sim, None)?;
     let live = run(EngineKind::Live, progress)?;

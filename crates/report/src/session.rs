@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{
-    self, Capture, DigestMode, EngineKind, Finished, Hosting, LiveInfo, RunError, RunInfo, Watch,
+    self, Capture, DigestMode, EngineKind, Finished, Hosting, LiveInfo, RunError, RunInfo, Watch, WireInfo,
 };
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
 
@@ -309,8 +309,22 @@ fn live_account(live: &LiveInfo) -> Value {
         "kernel_drops": live.kernel_drops,
         "kernel_packets_sent": live.kernel_packets.0,
         "kernel_packets_received": live.kernel_packets.1,
+        "wires": live.wires.iter().map(wire).collect::<Vec<_>>(),
         "send_calls": counters.sends,
         "receive_calls": counters.receives,
+    })
+}
+
+/// What the kernel counted of a link between namespaces.
+fn wire(wire: &WireInfo) -> Value {
+    json!({
+        "link": wire.link,
+        "namespace": wire.namespace,
+        "interface": wire.interface,
+        "reported": wire.reported,
+        "kernel_sent": wire.sent,
+        "kernel_received": wire.received,
+        "kernel_drops": wire.dropped,
     })
 }
 

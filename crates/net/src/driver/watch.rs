@@ -60,7 +60,7 @@ impl Driver {
         ask: impl FnOnce(&mut tollway_proto::Meters, &mut tollway_proto::Packet) -> Passage,
     ) -> Passage {
         // What routers don't look at may be wrong; then it is the receiver's to throw away.
-        let Ok(decoded) = acp::decode(self.buffers.bytes(handle)) else { return Passage::Untouched };
+        let Ok(decoded) = acp::decode(self.datagram(handle)) else { return Passage::Untouched };
         let mut packet = decoded.packet;
         let own = self.buffers.own_label(handle);
         let known = self.buffers.packet_mut(handle);

@@ -58,7 +58,7 @@ fn mark_in(environment: &[u8]) -> Option<&str> {
 }
 
 /// Whether nobody is there any more whose mark this is.
-fn is_over(mark: &str) -> bool {
+pub(crate) fn is_over(mark: &str) -> bool {
     let parts = mark.split_once('.').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
     // What is no mark of ours is nobody's to end.
     parts.is_some_and(|(pid, at): (u32, u64)| started(pid) != Some(at))

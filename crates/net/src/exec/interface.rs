@@ -5,18 +5,35 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
+/// Whether an interface asks others for their hardware addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arp {
+    Yes,
+    No,
+}
+
 /// Gives the interface `name` its address and brings it up.
-pub(crate) fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16) -> io::Result<()> {
+pub(crate) fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Arp) -> io::Result<()> {
     let socket = any_socket()?;
-    let ask = |set: &dyn Fn(&mut Request), what| {
+    let ask = |address, what| {
         let mut request = Request::new(name);
-        set(&mut request);
+        request.set_address(address);
         request.ask(&socket, what)
     };
-    ask(&|r| r.set_int(c_int::from(mtu)), libc::SIOCSIFMTU)?;
-    ask(&|r| r.set_address(address), libc::SIOCSIFADDR)?;
-    ask(&|r| r.set_address(mask), libc::SIOCSIFNETMASK)?;
-    ask(&|r| r.set_short(UP), libc::SIOCSIFFLAGS)
+    ask(address, libc::SIOCSIFADDR)?;
+    ask(mask, libc::SIOCSIFNETMASK)?;
+    up(name, mtu, arp)
+}
+
+/// Brings the interface `name` up, for packets of up to `mtu` bytes.
+pub(crate) fn up(name: &str, mtu: u16, arp: Arp) -> io::Result<()> {
+    let socket = any_socket()?;
+    let mut request = Request::new(name);
+    request.set_int(c_int::from(mtu));
+    request.ask(&socket, libc::SIOCSIFMTU)?;
+    let mut request = Request::new(name);
+    request.set_short(if arp == Arp::No { UP | libc::IFF_NOARP as i16 } else { UP });
+    request.ask(&socket, libc::SIOCSIFFLAGS)
 }
 
 /// Brings the loopback interface up, which has its address from the kernel.

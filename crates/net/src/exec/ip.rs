@@ -189,6 +189,22 @@ pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bo
     bytes[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Puts a datagram's checksum right, as which [`parse`] has read the packet, once the first bytes of its payload are `after` where they were
+/// `before`; both are whole words.
+pub(crate) fn rewritten(bytes: &mut [u8], header: &Header, before: &[u8], after: &[u8]) {
+    let at = usize::from(header.header_len) - UDP_HEADER + UDP_CHECKSUM;
+    let Some(place) = bytes.get_mut(at..at + 2) else { return };
+    let sum = u16::from_be_bytes([place[0], place[1]]);
+    if sum == 0 {
+        return; // It has none (RFC 768).
+    }
+    let pairs = before.as_chunks::<2>().0.iter().zip(after.as_chunks::<2>().0);
+    let sum = pairs.fold(sum, |sum, (&before, &after)| {
+        adjusted(sum, u16::from_be_bytes(before), u16::from_be_bytes(after))
+    });
+    place.copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+}
+
 /// The checksum `sum` once a word under it has changed (RFC 1624, equation 3).
 fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
     let mut total = u32::from(!sum) + u32::from(!before) + u32::from(after);
@@ -198,13 +214,16 @@ fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
 }
 
 const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 /// A header without options.
 const MIN_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 /// Where in TCP's header its checksum stands.
 const TCP_CHECKSUM: usize = 16;
+const UDP_HEADER: usize = 8;
+/// Where in UDP's header its checksum stands.
+const UDP_CHECKSUM: usize = 6;
 
 #[cfg(test)]
 pub(crate) mod tests {

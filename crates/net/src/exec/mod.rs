@@ -16,8 +16,8 @@
 mod bridge;
 mod capture;
 mod child;
-mod clean;
-mod interface;
+pub(crate) mod clean;
+pub(crate) mod interface;
 pub mod ip;
 mod kernel;
 mod mesh;
@@ -166,7 +166,9 @@ impl Emulated {
     /// Ends it; answers what the emulator saw, and by node what the kernel had no room for.
     fn finish(self) -> Result<(Record, KernelDrops, Option<capture::Tap>), Error> {
         // The interfaces go with the emulator.
-        let drops = |namespace: &Namespace| namespace.interfaces().ok().and_then(|table| tun::drops(&table));
+        let drops = |namespace: &Namespace| {
+            namespace.interfaces().ok().and_then(|table| tun::drops(&table, tun::NAME))
+        };
         let drops = self.namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
         let _ = rustix::io::write(&self.stopper, &1u64.to_ne_bytes());
         let broke_off = |_| problem("emulate")(io::Error::other("the emulator broke off"));

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +53,11 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// A new namespace, with one interface besides loopback.
     pub(crate) fn new(spec: TunSpec) -> io::Result<(Namespace, Tun)> {
+        Namespace::with(|| Tun::open(spec))
+    }
+
+    /// A new namespace, and what `work` makes there.
+    pub(crate) fn with<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(Namespace, T)> {
         apart(|| {
             unshare(UnshareFlags::NEWNET)?;
             let file = File::open("/proc/thread-self/ns/net")?;
@@ -67,14 +72,18 @@ impl Namespace {
                 // A kernel without the setting has nothing to set.
                 let _ = fs::write(format!("/proc/sys/net/{key}"), value);
             }
-            let tun = Tun::open(spec)?;
-            Ok((Namespace { file }, tun))
+            Ok((Namespace { file }, work()?))
         })
     }
 
     /// The same namespace, to be held by somebody else too.
     pub(crate) fn again(&self) -> io::Result<Namespace> {
         Ok(Namespace { file: self.file.try_clone()? })
+    }
+
+    /// What stands for it, to the kernel.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Moves the calling thread there.

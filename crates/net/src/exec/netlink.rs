@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -15,6 +15,8 @@ pub(crate) enum Property {
     LargestPacket = 4,
     /// Packets that wait in it at most.
     QueueLength = 13,
+    /// Packets in the longest train of segments that is handed to it as one.
+    LongestTrainPackets = 40,
     /// Bytes of the longest train of segments that is handed to it as one packet.
     LongestTrain = 41,
 }
@@ -22,6 +24,24 @@ pub(crate) enum Property {
 /// Sets properties of the interface `name` of this thread's network namespace.
 pub(crate) fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> {
     ask(&property_request(name, properties))
+}
+
+/// A pair of interfaces that are each other's far end (veth(4)).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Veth<'a> {
+    /// The one in this thread's namespace.
+    pub(crate) name: &'a str,
+    /// Its hardware address, if it matters.
+    pub(crate) address: Option<[u8; 6]>,
+    /// The other one.
+    pub(crate) peer: &'a str,
+    /// The namespace where that is, if another.
+    pub(crate) peer_in: Option<BorrowedFd<'a>>,
+}
+
+/// Makes such a pair.
+pub(crate) fn add_veth(veth: &Veth<'_>) -> io::Result<()> {
+    ask(&veth_request(veth))
 }
 
 /// Sends what no other route leads to through the interface with this number: to a router there, or to whoever has the address.
@@ -55,6 +75,27 @@ fn property_request(name: &str, properties: &[(Property, u32)]) -> Vec<u8> {
         attribute(&mut message, *property as u16, &value.to_ne_bytes());
     }
     finish(message, libc::RTM_NEWLINK, 0)
+}
+
+/// `RTM_NEWLINK` of a pair of interfaces (rtnetlink(7)).
+fn veth_request(veth: &Veth<'_>) -> Vec<u8> {
+    let named = |name: &str| [name.as_bytes(), &[0]].concat();
+    let mut peer = vec![0u8; LINK];
+    attribute(&mut peer, libc::IFLA_IFNAME, &named(veth.peer));
+    if let Some(namespace) = veth.peer_in {
+        attribute(&mut peer, libc::IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
+    }
+    let (mut data, mut info) = (Vec::new(), Vec::new());
+    attribute(&mut data, VETH_PEER, &peer);
+    attribute(&mut info, libc::IFLA_INFO_KIND, b"veth");
+    attribute(&mut info, libc::IFLA_INFO_DATA, &data);
+    let mut message = vec![0u8; HEADER + LINK];
+    attribute(&mut message, libc::IFLA_IFNAME, &named(veth.name));
+    if let Some(address) = veth.address {
+        attribute(&mut message, libc::IFLA_ADDRESS, &address);
+    }
+    attribute(&mut message, libc::IFLA_LINKINFO, &info);
+    finish(message, libc::RTM_NEWLINK, (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16)
 }
 
 /// `RTM_NEWROUTE` of the default route (rtnetlink(7)).
@@ -104,6 +145,8 @@ fn error_of(answer: &[u8]) -> Option<i32> {
 const HEADER: usize = 16;
 const LINK: usize = 16;
 const ROUTE: usize = 12;
+/// `VETH_INFO_PEER` (linux/veth.h).
+const VETH_PEER: u16 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -117,6 +160,10 @@ mod tests {
         assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()) as usize, request.len());
         assert_eq!(route_request(3, None).len(), 16 + 12 + 8);
         assert_eq!(route_request(3, Some(Ipv4Addr::new(10, 78, 0, 2))).len(), 16 + 12 + 8 + 8);
+        let veth = Veth { name: "a", address: Some([2; 6]), peer: "b", peer_in: None };
+        // In what says of which kind it is stands what says of its peer.
+        let (peer, kind) = (4 + 16 + 8, 8);
+        assert_eq!(veth_request(&veth).len(), 16 + 16 + 8 + 12 + 4 + kind + 4 + 4 + peer - 4);
         let mut answer = [0u8; 36];
         assert_eq!(error_of(&answer), None);
         answer[4] = 2;

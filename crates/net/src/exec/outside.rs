@@ -16,7 +16,7 @@ use rustix::io::FdFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::child::{Signals, prepare};
-use super::interface::{self, Request};
+use super::interface::{self, Arp, Request};
 use super::namespace::Namespace;
 use super::{address, clean, netlink, problem, tun};
 use crate::error::Error;
@@ -213,7 +213,7 @@ fn open_tap() -> io::Result<(File, [u8; 6])> {
     // Whoever asks for a node's address on the Ethernet is told ours.
     set(format!("conf/{NAME}/proxy_arp"), "1");
     set(format!("neigh/{NAME}/proxy_delay"), "0");
-    interface::bring_up(NAME, OURS, Ipv4Addr::new(255, 255, 255, 0), tun::MTU)?;
+    interface::bring_up(NAME, OURS, Ipv4Addr::new(255, 255, 255, 0), tun::MTU, Arp::Yes)?;
     netlink::route_everything(interface::index(NAME)?, Some(ROUTER))?;
     Ok((file, interface::hardware_address(NAME)?))
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::io::Errno;
 
-use super::interface::{self, Request};
+use super::interface::{self, Arp, Request};
 use super::netlink::{self, Property};
 
 /// An interface that lives as long as this does.
@@ -41,7 +41,7 @@ impl Tun {
         let trains = spec.train >= 2 * u32::from(MTU);
         let offload = libc::TUN_F_CSUM | if trains { libc::TUN_F_TSO4 } else { 0 };
         set_offload(&file, offload)?;
-        interface::bring_up(NAME, spec.address, spec.mask, MTU)?;
+        interface::bring_up(NAME, spec.address, spec.mask, MTU, Arp::Yes)?;
         interface::bring_up_loopback()?;
         let mut properties = vec![(Property::QueueLength, QUEUE)];
         properties.extend(trains.then_some((Property::LongestTrain, spec.train)));
@@ -92,10 +92,10 @@ pub(crate) fn is_unfinished(frame: &[u8]) -> bool {
     frame.first().is_some_and(|flags| flags & NEEDS_CSUM != 0)
 }
 
-/// What the interface's counters say of packets that it had no room for: those sent by programs and never read here, and those written
+/// What the counters of the interface `name` say of packets that it had no room for: those sent by programs and never read here, and those written
 /// here and never received. From `/proc/net/dev`, as text.
-pub(crate) fn drops(table: &str) -> Option<(u64, u64)> {
-    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(NAME)?.strip_prefix(':'))?;
+pub(crate) fn drops(table: &str, name: &str) -> Option<(u64, u64)> {
+    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut fields = row.split_whitespace().map(str::parse::<u64>);
     let received = fields.nth(3)?.ok()?;
     // Received and sent change places: what a program sends the interface sends.
@@ -103,9 +103,9 @@ pub(crate) fn drops(table: &str) -> Option<(u64, u64)> {
     Some((sent, received))
 }
 
-/// What the interface's counters say of packets that programs sent, and that they received. From `/proc/net/dev`, as text.
-pub(crate) fn packets(table: &str) -> Option<(u64, u64)> {
-    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(NAME)?.strip_prefix(':'))?;
+/// What the counters of the interface `name` say of packets that programs sent, and that they received. From `/proc/net/dev`, as text.
+pub(crate) fn packets(table: &str, name: &str) -> Option<(u64, u64)> {
+    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut fields = row.split_whitespace().map(str::parse::<u64>);
     let received = fields.nth(1)?.ok()?;
     let sent = fields.nth(7)?.ok()?;
@@ -142,8 +142,8 @@ mod tests {
              face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
              \x20   lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n\
              tollway:     100       2    0    3    0     0          0         0      200       4    0    5    0     0       0          0\n";
-        assert_eq!((drops(table), packets(table)), (Some((5, 3)), Some((4, 2))));
-        assert_eq!((drops(""), packets("")), (None, None));
+        assert_eq!((drops(table, NAME), packets(table, NAME)), (Some((5, 3)), Some((4, 2))));
+        assert_eq!((drops("", NAME), packets("", NAME)), (None, None));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{FlowSpec, Network, Place};
 use crate::error::Error;
+use crate::exec::namespace::Namespace;
 use crate::kernel::{KernelSpec, KernelStats, MOST, Programs, Room};
 
 impl Network {
@@ -11,6 +12,9 @@ impl Network {
     /// The system refuses a namespace or an interface.
     pub fn open_kernels(&mut self, nodes: &[u32]) -> Result<(), Error> {
         self.kernels = !nodes.is_empty();
+        if self.hosts.is_some() {
+            return Ok(()); // Each has one.
+        }
         let mut rooms: Vec<Vec<_>> = self.drivers.iter().map(|_| Vec::new()).collect();
         for &node in nodes {
             let place = self.nodes[node as usize];
@@ -36,14 +40,15 @@ impl Network {
         (flow.start, flow.stop) = (tollway_law::Time::NEVER, tollway_law::Time::NEVER);
         let nodes = [flow.forward[0], flow.back[0]].map(|link| self.specs[link as usize].0);
         let id = self.add_flow(flow)?;
-        for (node, end) in nodes.into_iter().zip(self.flows[id as usize]) {
-            let room = self.room(node);
-            self.drivers[end.driver].carry(room.at, number, end.at);
+        if self.hosts.is_some() {
+            self.note_kernel(number, id, nodes);
+        } else {
+            for (node, end) in nodes.into_iter().zip(self.flows[id as usize]) {
+                let room = self.room(node);
+                self.drivers[end.driver].carry(room.at, number, end.at);
+            }
         }
-        let [client, server] = nodes.map(|node| {
-            let Place { driver, at } = self.room(node);
-            (node, &self.drivers[driver].rooms[at as usize])
-        });
+        let [client, server] = nodes.map(|node| (node, self.kernel_of(node)));
         let mut programs = Programs::new(number, kernel, (client, server), times)?;
         if let Some(began) = self.began {
             programs.begin(began).map_err(|source| Error::Namespace { action: "start a thread", source })?;
@@ -54,8 +59,13 @@ impl Network {
 
     /// How a flow of the kernel's fares, there or back; `None` if it is none.
     pub fn kernel_stats(&self, flow: u32, back: bool) -> Option<KernelStats> {
-        let (_, programs) =
-            &self.programs[self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?];
+        let number = self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?;
+        let (_, programs) = &self.programs[number];
+        if self.hosts.is_some() {
+            let bytes = self.drivers.iter().map(|driver| driver.kernel_bytes(number, back));
+            let (sent, received) = bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            return Some(programs.stats(usize::from(back), sent, received));
+        }
         let [client, server] = self.flows[flow as usize]
             .map(|end| self.drivers[end.driver].ends[end.at as usize].carried.unwrap_or_default());
         Some(match back {
@@ -66,8 +76,18 @@ impl Network {
 
     /// Packets that came out of nodes' kernels, and that went in: what their interfaces' counters say, too, once the run is settled.
     pub fn kernel_packets(&self) -> (u64, u64) {
-        let rooms = || self.drivers.iter().flat_map(|driver| &driver.rooms);
-        (rooms().map(|room| room.read).sum(), rooms().map(|room| room.written).sum())
+        let rooms =
+            self.drivers.iter().flat_map(|driver| &driver.rooms).map(|room| (room.read, room.written));
+        let grounds = self.drivers.iter().filter_map(|driver| Some(driver.ground.as_ref()?.segments));
+        rooms.chain(grounds).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// The namespace whose kernel a node's flows of that kind are.
+    fn kernel_of(&self, node: u32) -> &Namespace {
+        self.namespace(node).unwrap_or_else(|| {
+            let Place { driver, at } = self.room(node);
+            &self.drivers[driver].rooms[at as usize].namespace
+        })
     }
 
     /// The kernel of a node.

@@ -11,6 +11,7 @@ use tollway_law::Time;
 use tollway_net::exec::MeshSpec;
 
 pub use mahimahi::chain;
+pub use tollway_net::clean_names;
 pub use tollway_net::exec::{
     Change, Ended, FiveTuple, FlowMoment, FlowRecord, KernelFlow, KernelOutcome, LinkChange, LinkMoment,
     LinkRecord, Mesh, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals,

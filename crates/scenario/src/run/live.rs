@@ -44,10 +44,31 @@ pub struct LiveInfo {
     pub punctuality: net::Punctuality,
     /// Packets that came out of nodes' own kernels, and that went in, each by the counters of their interfaces.
     pub kernel_packets: (u64, u64),
+    /// Where nodes are namespaces: what the kernel counted of each link.
+    pub wires: Vec<WireInfo>,
     /// The only node of this process, if there are others.
     pub node: Option<String>,
     /// What of its flows came to no good end, in words.
     pub broken: Vec<String>,
+}
+
+/// What the kernel counted of a link between two namespaces, which is what is reported of it: otherwise the run has ended with an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireInfo {
+    /// The link's name.
+    pub link: String,
+    /// The namespace where it begins, as `ip netns` knows it; `None` where it could have no name.
+    pub namespace: Option<String>,
+    /// The interface there.
+    pub interface: String,
+    /// Packets that left the link's transmitter and were not lost on its wire.
+    pub reported: u64,
+    /// Packets that the kernel counts as sent there.
+    pub sent: u64,
+    /// Packets that it counts as received at the far end.
+    pub received: u64,
+    /// Packets that it had no room for.
+    pub dropped: u64,
 }
 
 impl LiveInfo {
@@ -63,6 +84,12 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     let specs = link_specs(plan);
     let mut network = match hosting {
         Hosting::Loopback => net::Network::new(&names, &specs, plan.seed, threads(plan))?,
+        #[cfg(target_os = "linux")]
+        Hosting::Namespaces => {
+            net::Network::in_namespaces(&names, &specs, plan.seed, threads(plan), largest(plan))?
+        }
+        #[cfg(not(target_os = "linux"))]
+        Hosting::Namespaces => return Err(adapt::no_namespaces().into()),
         Hosting::Processes(Part { node, at, patience }) => {
             net::Network::part(&names, &specs, plan.seed, *node, at, *patience)?
         }
@@ -89,7 +116,7 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
     }
     let part = match hosting {
-        Hosting::Loopback => None,
+        Hosting::Loopback | Hosting::Namespaces => None,
         Hosting::Processes(part) => Some(part.clone()),
     };
     let live = Live { network, part, routes: Vec::new(), kernel_drops: None, failed: None };
@@ -110,6 +137,13 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
         queues: queues(plan, i),
     };
     plan.links.iter().enumerate().map(spec).collect()
+}
+
+/// Bytes of the largest packet that anybody sends, from IP's header on.
+#[cfg(target_os = "linux")]
+fn largest(plan: &Plan) -> u16 {
+    let transports = plan.transports.iter().flat_map(|transport| [transport.packet_size, transport.ack_size]);
+    transports.chain(plan.cbrs.iter().map(|cbr| cbr.packet_size)).max().unwrap_or(0)
 }
 
 /// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
@@ -149,6 +183,7 @@ impl Live {
             kernel_packets: self.network.kernel_packets(),
             #[cfg(not(target_os = "linux"))]
             kernel_packets: (0, 0),
+            wires: self.wires(plan),
             threads: self.network.threads(),
             real_time: self.network.real_time(),
             counters: self.network.counters(),
@@ -159,6 +194,25 @@ impl Live {
 }
 
 impl Live {
+    #[cfg(target_os = "linux")]
+    fn wires(&self, plan: &Plan) -> Vec<WireInfo> {
+        let wire = |wire: &net::WireCount| WireInfo {
+            link: plan.links[wire.link as usize].name.clone(),
+            namespace: wire.namespace.clone(),
+            interface: wire.interface.clone(),
+            reported: wire.reported,
+            sent: wire.sent,
+            received: wire.received,
+            dropped: wire.dropped,
+        };
+        self.network.wires().iter().map(wire).collect()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn wires(&self, _plan: &Plan) -> Vec<WireInfo> {
+        Vec::new()
+    }
+
     /// What of the flows at this node came to no good end.
     fn broken(&self, plan: &Plan) -> Vec<String> {
         let Some(part) = &self.part else { return Vec::new() };

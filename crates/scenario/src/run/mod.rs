@@ -27,7 +27,7 @@ use engine::Engine;
 pub use capture::{Capture, CaptureError, variant_path};
 #[cfg(target_os = "linux")]
 pub(crate) use live::link_specs;
-pub use live::{LiveInfo, Unsupported};
+pub use live::{LiveInfo, Unsupported, WireInfo};
 pub use watch::Watch;
 pub use workload::{Drawn, arrivals};
 
@@ -81,6 +81,8 @@ pub enum Hosting {
     /// This process: each is a socket on loopback.
     #[default]
     Loopback,
+    /// This process: each is a network namespace, with veth pairs between them (Linux).
+    Namespaces,
     /// A process each.
     Processes(Part),
 }

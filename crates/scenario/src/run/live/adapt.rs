@@ -184,3 +184,13 @@ pub(in crate::run) fn no_capture() -> Unsupported {
         remedy: "leave it out, or run it with `--engine sim`",
     }
 }
+
+/// Namespaces were asked for where there are none.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::run) fn no_namespaces() -> Unsupported {
+    Unsupported {
+        key: "--hosts namespaces".into(),
+        why: "has network namespaces on Linux only".into(),
+        remedy: "leave it out: every node is a socket on loopback then",
+    }
+}

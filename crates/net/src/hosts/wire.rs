@@ -1,0 +1,210 @@
+//! One interface, raw: every frame that comes to it, and any frame out of it.
+//!
+//! An AF_PACKET socket with a `virtio_net_hdr` in front of each frame (packet(7)), so that checksums which the kernel has left to be
+//! reckoned stay so on their way from interface to interface.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::exec::interface;
+
+/// A socket on one interface of the namespace in which it was opened.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    socket: Socket,
+}
+
+/// Room for frames that are received at once.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    bytes: Vec<u8>,
+    /// Bytes for each frame.
+    room: usize,
+    lens: [usize; BATCH],
+}
+
+impl Mail {
+    /// For frames of up to `room` bytes, with what stands in front.
+    pub(crate) fn new(room: usize) -> Mail {
+        Mail { bytes: vec![0; room * BATCH], room, lens: [0; BATCH] }
+    }
+
+    /// One of the frames that were received last.
+    pub(crate) fn frame(&self, i: usize) -> &[u8] {
+        &self.bytes[i * self.room..][..self.lens[i]]
+    }
+}
+
+impl Wire {
+    /// Opens the interface `name` of the calling thread's namespace.
+    pub(crate) fn open(name: &str) -> io::Result<Wire> {
+        // It hears nothing until it is bound to its interface.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+        socket.set_nonblocking(true)?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        for (forced, option) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            // Root may have more than the system allows others, who get what they get.
+            let _ = set_option(&socket, libc::SOL_SOCKET, forced, BUFFER)
+                .or_else(|_| set_option(&socket, libc::SOL_SOCKET, option, BUFFER));
+        }
+        socket.bind(&address_of(interface::index(name)?)?)?;
+        Ok(Wire { socket })
+    }
+
+    /// Receives what is there; answers how many frames.
+    #[expect(
+        unsafe_code,
+        reason = "no safe wrapper of recvmmsg(2) among our dependencies; a call a frame costs twice as much"
+    )]
+    pub(crate) fn receive(&self, mail: &mut Mail) -> io::Result<usize> {
+        let mut parts = mail.bytes.chunks_exact_mut(mail.room);
+        let mut places: [libc::iovec; BATCH] = std::array::from_fn(|_| {
+            let part = parts.next().unwrap_or_default();
+            libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
+        });
+        let mut headers = headers(&mut places);
+        // SAFETY: each of the headers points to one `iovec`, and that to bytes of `mail` which no other points to; all of them outlive the
+        // call, and the kernel keeps nothing. There is no name and no control message.
+        let count = unsafe {
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        let count = match usize::try_from(count) {
+            Ok(count) => count,
+            Err(_) => match io::Error::last_os_error() {
+                error if is_nothing(&error) => 0,
+                error => return Err(error),
+            },
+        };
+        for (len, header) in mail.lens.iter_mut().zip(&headers[..count]) {
+            *len = header.msg_len as usize;
+        }
+        Ok(count)
+    }
+
+    /// Sends frames; answers how many the kernel took, from the first on.
+    #[expect(
+        unsafe_code,
+        reason = "no safe wrapper of sendmmsg(2) among our dependencies; a call a frame costs twice as much"
+    )]
+    pub(crate) fn send<'a>(&self, mut frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
+        let mut sent = 0;
+        loop {
+            let mut count = 0;
+            let mut places = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+            for (place, frame) in places.iter_mut().zip(frames.by_ref()) {
+                *place = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+                count += 1;
+            }
+            if count == 0 {
+                return Ok(sent);
+            }
+            let mut headers = headers(&mut places);
+            let mut from = 0;
+            while from < count {
+                // SAFETY: the first `count` of the headers point to one `iovec` each, and those to frames that outlive the call; the kernel
+                // only reads them, and keeps nothing. There is no name and no control message.
+                let taken = unsafe {
+                    libc::sendmmsg(
+                        self.socket.as_raw_fd(),
+                        headers[from..].as_mut_ptr(),
+                        (count - from) as libc::c_uint,
+                        libc::MSG_DONTWAIT,
+                    )
+                };
+                match usize::try_from(taken) {
+                    Ok(taken) => from += taken,
+                    Err(_) => match io::Error::last_os_error() {
+                        error if error.kind() == io::ErrorKind::Interrupted => {}
+                        // No room: the rest is lost, as packets may be.
+                        error if crate::socket::is_loss(&error) => return Ok(sent + from),
+                        error => return Err(error),
+                    },
+                }
+            }
+            sent += count;
+        }
+    }
+
+    /// Frames for which this socket had no room, since this was last asked.
+    #[expect(unsafe_code, reason = "no safe wrapper of PACKET_STATISTICS among our dependencies")]
+    pub(crate) fn missed(&self) -> io::Result<u64> {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `stats`, which has so many, and the length to `len`.
+        let done = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut stats).cast(),
+                &raw mut len,
+            )
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::from(stats.tp_drops)) }
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A header for each place, without name and control message.
+fn headers(places: &mut [libc::iovec; BATCH]) -> [libc::mmsghdr; BATCH] {
+    places.each_mut().map(|place| {
+        #[expect(unsafe_code, reason = "the structure has private padding on some systems")]
+        // SAFETY: its fields are numbers and pointers, for which zero is a value.
+        let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        header.msg_hdr.msg_iov = place;
+        header.msg_hdr.msg_iovlen = 1;
+        header
+    })
+}
+
+/// Whether an error of receiving means no more than that there is nothing.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Everything that comes to the interface with this number (packet(7)).
+#[expect(unsafe_code, reason = "no safe way to a `sockaddr_ll` among our dependencies")]
+fn address_of(index: u32) -> io::Result<SockAddr> {
+    // SAFETY: a `sockaddr_ll` is written where there is room for any address, and its length said.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let at: *mut libc::sockaddr_ll = storage.cast();
+            (*at).sll_family = libc::AF_PACKET as libc::c_ushort;
+            (*at).sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            (*at).sll_ifindex = index as c_int;
+            *len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })
+    }?;
+    Ok(address)
+}
+
+#[expect(unsafe_code, reason = "no safe wrapper of these options among our dependencies")]
+fn set_option(socket: &Socket, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    let len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `value`, which has so many, and keeps nothing.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Frames that one system call receives or sends at most.
+pub(crate) const BATCH: usize = 64;
+/// Bytes of a socket's buffers: a burst waits there while the thread does other things.
+const BUFFER: c_int = 16 << 20;
