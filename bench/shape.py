@@ -353,6 +353,13 @@ class Pair:
             while os.readlink(f"/proc/{holder.pid}/ns/net") == own:
                 time.sleep(0.01)
         self.near, self.far = (["nsenter", "--net", "--target", str(holder.pid)] for holder in self.holders)
+        try:
+            self.connect()
+        except subprocess.CalledProcessError:
+            self.end()
+            raise
+
+    def connect(self):
         run = lambda where, line: subprocess.run([*where, *shlex.split(line)], check=True)
         run(self.near, f"ip link add near type veth peer name far netns {self.holders[1].pid}")
         # Where round trips are next to nothing the kernel sends up to 64 KiB of a connection at a time, however slow its pace: with segments of
