@@ -353,6 +353,13 @@ class Pair:
             while os.readlink(f"/proc/{holder.pid}/ns/net") == own:
                 time.sleep(0.01)
         self.near, self.far = (["nsenter", "--net", "--target", str(holder.pid)] for holder in self.holders)
+        try:
+            self.connect()
+        except subprocess.CalledProcessError:
+            self.end()
+            raise
+
+    def connect(self):
         run = lambda where, line: subprocess.run([*where, *shlex.split(line)], check=True)
         run(self.near, f"ip link add near type veth peer name far netns {self.holders[1].pid}")
         # Where round trips are next to nothing the kernel sends up to 64 KiB of a connection at a time, however slow its pace: with segments of
@@ -388,7 +395,7 @@ def many(count, mbps, seconds, backend, law):
             if not sender.stdout.readline():
                 sys.exit("bench/many.c could not open its connections")
             agent = Agent(f'[link]\nrate = "{mbps} Mbps"\n[aggregate.all]\n', pair.near, backend)
-            converged, before, last = None, None, None
+            converged, before, last, dry = None, None, None, []
             for line in sender.stdout:
                 said = json.loads(line)
                 if "rates_mbps" in said:
@@ -396,8 +403,9 @@ def many(count, mbps, seconds, backend, law):
                 last = said
                 if not converged and last["paced"] == count and last["jain"] > 0.99 and last["sum_mbps"] < 1.02 * mbps:
                     converged = last["t_s"]
-                if not before and last["t_s"] > seconds / 2:
-                    before = agent.status()
+                if last["t_s"] > seconds / 2:
+                    before = before or agent.status()
+                    dry.append(last["dry"] / count)
             after = agent.status()
             agent.end()
             left = len(limits_now(pair.near))
@@ -405,13 +413,16 @@ def many(count, mbps, seconds, backend, law):
             sender.kill()
             reader.kill()
             pair.end()
+    dry = sum(dry) / len(dry)
+    if dry > 0.02:
+        print(f"note: the sender did not keep up: {dry:.0%} of the connections had nothing to send", file=sys.stderr)
     held = {}
     for one in after["connections"]:
         held[one["limited_by"]] = held.get(one["limited_by"], 0) + 1
     # Of an Ethernet's segments, with time stamps.
     return {"connections": count, "law": law, "converged_s": converged, "tick_ms": after["tick_ms"], "held": held,
             "cpu": (after["cpu_s"] - before["cpu_s"]) / (after["time_s"] - before["time_s"]),
-            "used": said["rates_mbps"] * 1500 / 1448 / mbps, "jain": said["jain"], "resent": said["resent"],
+            "used": said["rates_mbps"] * 1500 / 1448 / mbps, "jain": said["jain"], "resent": said["resent"], "dry": dry,
             "limits_jain": last["jain"], "limits_used": last["sum_mbps"] * 1500 / 1448 / mbps, "left": left}
 
 

@@ -141,6 +141,20 @@ fn open(path: &Path, access: &StoreAccess) -> Result<(Box<dyn Source>, Policies)
         let (source, policies) = FileSource::open(path)?;
         return Ok((Box::new(source), policies));
     }
+    let tls = path.to_str().is_some_and(|path| path.starts_with("etcds://"));
+    if tls != access.store_ca.is_some() {
+        let path = path.display();
+        return Err(match tls {
+            true => Failure::input(miette!(
+                help = "give the certificate of the authority that signed it with `--store-ca FILE`",
+                "`{path}` has a certificate, and nothing says whose word is taken for it"
+            )),
+            false => Failure::input(miette!(
+                help = "write `etcds://` for TLS, or leave out `--store-ca`",
+                "`{path}` is a store without TLS, and has no certificate"
+            )),
+        });
+    }
     #[cfg(feature = "etcd")]
     {
         let (source, policies) =

@@ -189,6 +189,19 @@ fn policies_are_checked_and_nobody_answering_is_said() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("policies.toml:4") && said.contains("did you mean `from-port`?"), "{said}");
+    for (policy, more, why) in [
+        ("etcds://127.0.0.1:1/tollway", None, "--store-ca"),
+        ("etcd://127.0.0.1:1/tollway", Some("--store-ca"), "without TLS"),
+        (file.to_str().unwrap(), Some("--store-ca"), "is a file"),
+    ] {
+        fs::write(&file, "[link]\nrate = \"10 Mbps\"\n[aggregate.web]\nfrom-port = 80\n").unwrap();
+        let mut words = vec!["shape", "--dry-run", "--policy", policy];
+        words.extend(more.iter().flat_map(|&option| [option, file.to_str().unwrap()]));
+        let output = tollway(&words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{policy}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(why), "{said}");
+    }
     let nowhere = folder.join("nowhere.sock");
     let output = tollway(&["shape", "status", "--socket", nowhere.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
