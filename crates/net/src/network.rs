@@ -11,7 +11,9 @@ mod part;
 mod trees;
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(target_os = "linux")]
+use std::time::Instant;
 
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
@@ -63,6 +65,7 @@ pub struct Network {
     /// Nodes have kernels of their own.
     kernels: bool,
     /// When the run's clock showed zero.
+    #[cfg(target_os = "linux")]
     began: Option<Instant>,
     /// Packets that the machine's processors had no room for before that.
     backlog_drops: Option<u64>,
@@ -202,6 +205,7 @@ impl Network {
             #[cfg(target_os = "linux")]
             programs: Vec::new(),
             kernels: false,
+            #[cfg(target_os = "linux")]
             began: None,
             backlog_drops: None,
             #[cfg(target_os = "linux")]
@@ -347,14 +351,14 @@ impl Network {
             let clock = Clock::starting_at(self.now);
             // Other processes go on while this one stands still, and so does the kernel.
             let alone = self.drivers.len() == 1 && self.part.is_none() && !self.kernels;
-            let began = Instant::now();
-            self.began = Some(began);
             self.backlog_drops = crate::socket::backlog_drops();
             #[cfg(target_os = "linux")]
-            self.programs
-                .iter_mut()
-                .try_for_each(|(_, programs)| programs.begin(began))
-                .map_err(|source| Error::Namespace { action: "start a thread", source })?;
+            {
+                let began = Instant::now();
+                self.began = Some(began);
+                let begun = self.programs.iter_mut().try_for_each(|(_, programs)| programs.begin(began));
+                begun.map_err(|source| Error::Namespace { action: "start a thread", source })?;
+            }
             self.drivers.iter_mut().for_each(|driver| {
                 driver.clock = clock;
                 driver.alone = alone;
