@@ -14,7 +14,9 @@ use tollway_law::{Rate, Time};
 pub(crate) use tollway_proto::cbr::PLAIN;
 use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
 use tollway_proto::trace::Trace;
-use tollway_proto::{AnyMiddle, Encoding, Flags, Gate, Machine, Meters, Middle, Packet, SackRanges, Watch};
+use tollway_proto::{
+    Answer, AnyMiddle, Encoding, Flags, Gate, Machine, Meters, Middle, Packet, SackRanges, Watch,
+};
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::scheduler::Scheduler;

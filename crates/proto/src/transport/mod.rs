@@ -18,6 +18,7 @@
 
 mod config;
 mod delivery;
+mod predict;
 mod rack;
 mod receiver;
 mod repair;
@@ -38,8 +39,9 @@ use std::sync::Arc;
 use tollway_law::sender::{AnySender, SenderLaw};
 use tollway_law::{Rate, Time, Toll};
 
-use crate::{Flags, Machine, Packet, SackRanges, Stamp};
+use crate::{Answer, Flags, Machine, Packet, SackRanges, Stamp};
 
+use predict::Expected;
 use receiver::Receiver;
 use sender::Sender;
 
@@ -55,6 +57,8 @@ pub struct Connection {
     state: State,
     events: u8,
     told: u8,
+    /// What the next packet is, as far as can be told.
+    expected: Expected,
     receive: Receiver,
     send: Sender,
     stats: Stats,
@@ -84,6 +88,7 @@ impl Connection {
             flow,
             events: 0,
             told: 0,
+            expected: Expected::Anything,
             send: Sender::new(config, law),
             receive: Receiver::new(config),
             stats: Stats::default(),
@@ -103,6 +108,7 @@ impl Connection {
     /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at once. Of no
     /// effect on a connection that is open already, or a server's.
     pub fn open(&mut self, _now: Time) {
+        self.expected = Expected::Anything;
         if self.state != State::Idle {
             return;
         }
@@ -128,21 +134,25 @@ impl Connection {
 
     /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
     pub fn write_frame(&mut self, bytes: u64) {
+        self.expected = Expected::Anything;
         self.send.source.write_frame(bytes);
     }
 
     /// Queues `bytes` of a stream without frames.
     pub fn write_stream(&mut self, bytes: u64) {
+        self.expected = Expected::Anything;
         self.send.source.write_stream(bytes);
     }
 
     /// Queues a stream that does not end before [`Connection::stop`].
     pub fn write_unlimited(&mut self) {
+        self.expected = Expected::Anything;
         self.send.source.write_stream(u64::MAX);
     }
 
     /// No data will follow what is queued: a FIN closes this direction.
     pub fn finish(&mut self) {
+        self.expected = Expected::Anything;
         self.send.source.finished = true;
         self.check_finished();
     }
@@ -155,6 +165,7 @@ impl Connection {
 
     /// Gives the connection up; the next packet tells the other side.
     pub fn abort(&mut self) {
+        self.expected = Expected::Anything;
         if matches!(self.state, State::SynReceived | State::Established) {
             self.receive.ack_now = true;
         }
@@ -170,6 +181,7 @@ impl Connection {
     /// A packet of this connection has arrived; `sack` counts if it has [`Flags::SACK`].
     #[inline]
     pub fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
+        self.expected = Expected::Anything;
         const RARE: u16 = Flags::SYN.0 | Flags::RST.0;
         if (self.state != State::Established || packet.flags.0 & RARE != 0) && !self.handle_rare(now, packet)
         {
@@ -253,6 +265,7 @@ impl Connection {
 
     /// A time that [`Connection::poll_timeout`] answered has come. Too early a call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.expected = Expected::Anything;
         if self.state == State::Reset {
             return;
         }
@@ -278,6 +291,9 @@ impl Connection {
         }
         if !self.send.transmit(now, out, &self.config, &mut self.stats) {
             if !self.receive.ack_now {
+                if self.expected == Expected::Anything {
+                    self.settle();
+                }
                 return false;
             }
             out.toll = Toll::default();
@@ -296,12 +312,14 @@ impl Connection {
     /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now; `None` if it would build none,
     /// or one without data.
     pub fn poll_size(&mut self, now: Time) -> Option<u16> {
+        self.expected = Expected::Anything;
         if self.state == State::Reset { None } else { self.send.next_size(now, &self.config) }
     }
 
     /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is due. A window that is not used
     /// does not grow (RFC 7661).
     pub fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        self.expected = Expected::Anything;
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
@@ -487,6 +505,7 @@ impl Connection {
     /// The receive buffer now holds `segments` full ones. What was advertised stays advertised (RFC 9293 § 3.8.6): a
     /// smaller buffer counts once the sender has used the window it was shown.
     pub fn set_receive_buffer(&mut self, segments: u32) {
+        self.expected = Expected::Anything;
         self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW));
     }
 
@@ -504,6 +523,7 @@ impl Connection {
 
     /// The sender's law, to be told by its owner what it may spend.
     pub fn law_mut(&mut self) -> &mut AnySender {
+        self.expected = Expected::Anything;
         &mut self.send.law
     }
 }
@@ -521,6 +541,11 @@ impl Machine for Connection {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
         Connection::handle_packet(self, now, packet, sack);
+    }
+
+    #[inline]
+    fn answer(&mut self, now: Time, packet: &mut Packet) -> Answer {
+        self.answer_expected(now, packet)
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -556,7 +581,7 @@ impl Machine for Connection {
     }
 
     fn set_increase(&mut self, segments: f64) {
-        if let AnySender::NewReno(law) = &mut self.send.law {
+        if let AnySender::NewReno(law) = self.law_mut() {
             law.set_increase(segments);
         }
     }

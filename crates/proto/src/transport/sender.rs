@@ -40,13 +40,13 @@ pub(super) struct Sender {
     pub(super) rack_at: Time,
     pub(super) rack: Option<Box<Rack>>,
     pub(super) phase: Phase,
-    app_limited: bool,
+    pub(super) app_limited: bool,
     /// What leaves next, whatever the windows say.
     pub(super) force: Force,
     /// The law spaces packets.
     paced: bool,
     /// Something is ready but for its turn (`pace_at`).
-    paced_out: bool,
+    pub(super) paced_out: bool,
     /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
     pub(super) careful: bool,
     /// Expiries of the timer since anything new was acknowledged.
@@ -388,7 +388,7 @@ impl Sender {
     }
 
     #[inline]
-    fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
+    pub(super) fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
         let unsent = self.source.unsent(config.payload(), config.header);
         let flight = Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) };
         self.law.write_toll(&flight, &mut out.toll);
@@ -435,7 +435,7 @@ impl Sender {
     }
 
     #[inline]
-    fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
+    pub(super) fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
         if !packet.flags.has(Flags::STAMP_ECHO) {
             return None;
         }
@@ -524,7 +524,7 @@ impl Sender {
 
     /// The receiver's room; what it once had it still has, whichever packet comes first.
     #[inline]
-    fn open_window(&mut self, packet: &Packet) {
+    pub(super) fn open_window(&mut self, packet: &Packet) {
         let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
         if before(self.edge, edge) {
             self.edge = edge;

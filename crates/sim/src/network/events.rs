@@ -239,19 +239,36 @@ impl<M: Machine> Network<M> {
         }
         let at = flow * 2 + usize::from(end == END_SERVER);
         let endpoint = &mut self.endpoints[at];
-        endpoint.balance -= 1;
         if !endpoint.live {
+            endpoint.balance -= 1;
             self.absorbed += 1;
             self.slab.free(slot);
             return;
         }
         self.delivered += 1;
-        let packet = self.slab.get(slot);
+        let packet = self.slab.get_mut(slot);
         if packet.flags.has(Flags::TOLLED) {
             endpoint.heard_rtt = packet.toll.rtt;
         }
-        endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
-        self.slab.free(slot);
+        let answer = if endpoint.gate == OPEN {
+            endpoint.machine.answer(self.now, packet)
+        } else {
+            Answer::Unanswered
+        };
+        if matches!(answer, Answer::Packet | Answer::More) {
+            self.slab.renew();
+            self.send_off(at, slot);
+            if answer == Answer::Packet {
+                return self.note_timer(at);
+            }
+        } else {
+            if answer == Answer::Unanswered {
+                let packet = self.slab.get(slot);
+                endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
+            }
+            endpoint.balance -= 1;
+            self.slab.free(slot);
+        }
         self.pump(at);
     }
 
@@ -288,6 +305,12 @@ impl<M: Machine> Network<M> {
         if !endpoint.done && endpoint.machine.is_done() {
             self.note_done(at);
         }
+        self.note_timer(at);
+    }
+
+    /// Notes a machine's timer if it has come nearer.
+    #[inline]
+    fn note_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
@@ -326,22 +349,28 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The packet that a machine has built goes on its way.
+    /// The packet that a machine has built as the next one lives, and goes on its way.
     #[inline]
     pub(super) fn launch(&mut self, at: usize) {
-        let endpoint = &mut self.endpoints[at];
-        let packet = self.slab.draft();
-        endpoint.balance += 1;
-        packet.flow = (at / 2) as u32;
-        packet.cursor = endpoint.route;
-        let (first, size) = (endpoint.first, packet.size);
-        let heard_rtt = endpoint.heard_rtt;
-        let sacks = packet.flags.has(Flags::SACK);
+        let sacks = self.slab.draft().flags.has(Flags::SACK);
         let slot = self.slab.launch();
         if sacks {
             self.slab.attach(slot, self.sack_scratch);
             self.sack_scratch.clear();
         }
+        self.endpoints[at].balance += 1;
+        self.send_off(at, slot);
+    }
+
+    /// The packet in `slot`, which a machine has built, goes on its way.
+    #[inline]
+    fn send_off(&mut self, at: usize, slot: u32) {
+        let endpoint = &self.endpoints[at];
+        let (first, heard_rtt) = (endpoint.first, endpoint.heard_rtt);
+        let packet = self.slab.get_mut(slot);
+        packet.flow = (at / 2) as u32;
+        packet.cursor = endpoint.route;
+        let size = packet.size;
         if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
             quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
         }
