@@ -326,25 +326,31 @@ impl Link {
         }
         debug_assert_eq!(self.first_at, now);
         let arrived = self.first_slot;
-        self.next_in_line();
-        if self.is_idle() && self.waiting {
-            self.catch_up(now, slab);
-            if self.first_at < now {
-                self.hold_back(now);
+        if self.trailing {
+            self.next_in_line();
+        } else {
+            self.first_at = Time::NEVER;
+            if self.waiting {
+                self.resume(now, slab);
             }
         }
         Some(arrived)
     }
 
-    /// The first packet is on its way no more; the one behind it is the first.
+    /// The packet behind the first is the first.
     #[inline]
     fn next_in_line(&mut self) {
-        self.first_at = Time::NEVER;
-        if self.trailing
-            && let Some(next) = self.behind.pop_front()
-        {
+        if let Some(next) = self.behind.pop_front() {
             (self.first_at, self.first_slot) = (next.at, next.slot);
             self.trailing = !self.behind.is_empty();
+        }
+    }
+
+    /// Packets wait, and none is on its way any more at `now`.
+    fn resume(&mut self, now: Time, slab: &mut Slab) {
+        self.catch_up(now, slab);
+        if self.first_at < now {
+            self.hold_back(now);
         }
     }
 
@@ -357,6 +363,12 @@ impl Link {
                 self.behind.push_back(Arrival { at: arrival.at.max(now), ..arrival });
             }
         }
+    }
+
+    /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
+    #[inline]
+    pub(crate) fn is_free(&self, now: Time) -> bool {
+        self.plain && self.free_at <= now && !self.waiting
     }
 
     /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link; answers whether there is room for
@@ -520,7 +532,7 @@ impl Link {
 
     /// Puts a packet of `size` bytes on the wire at `start`.
     #[inline(always)]
-    fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
+    pub(crate) fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
         slab.quantise_link(slot);
         let bytes = u64::from(size) + u64::from(self.overhead);
         let scaled = bytes * self.ns_per_byte + u64::from(self.carry);

@@ -10,7 +10,8 @@ impl<M: Machine> Network<M> {
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
         let shapers = sources + self.gates.hosts.len() as u32;
-        while let Some((at, id)) = self.scheduler.next_before(end) {
+        let bound = self.scheduler.bound(end);
+        while let Some((at, id)) = self.scheduler.next_before(bound) {
             self.now = at;
             self.events += 1;
             if id < links {
@@ -67,28 +68,37 @@ impl<M: Machine> Network<M> {
         };
         self.scheduler.advance_busy(id, link.next_arrival());
         self.hops += 1;
-        let faulty = !link.is_plain() && link.is_faulty();
-        if self.watched {
-            self.witness(id, slot);
+        let unseen = link.is_plain() && !self.watched;
+        if !unseen && self.ends_here(id, slot) {
+            return self.lose(slot);
         }
         let onward = self.onward[id as usize];
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
         let size = packet.size;
         let next = if onward == VARIES { self.routes[packet.cursor as usize] } else { onward };
-        if faulty && self.ends_on_wire(id, slot) {
-            if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
-                && seen.link.0 == id
-                && seen.at == now
-            {
-                seen.fate = Fate::Lost;
-            }
-            self.lose(slot);
-        } else if next < GATES {
+        if next < GATES {
             self.offer(next, slot, size);
         } else {
             self.deliver(next, slot);
         }
+    }
+
+    /// Whoever watches sees a packet cross link `id`; answers whether it goes no further.
+    #[inline(never)]
+    fn ends_here(&mut self, id: u32, slot: u32) -> bool {
+        if self.watched {
+            self.witness(id, slot);
+        }
+        let ends = self.links[id as usize].is_faulty() && self.ends_on_wire(id, slot);
+        if ends
+            && let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
+            && seen.link.0 == id
+            && seen.at == self.now
+        {
+            seen.fate = Fate::Lost;
+        }
+        ends
     }
 
     /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a meter there
@@ -128,12 +138,26 @@ impl<M: Machine> Network<M> {
     }
 
     /// A packet of `size` bytes comes to link `id`.
-    #[inline(never)]
+    #[inline]
     fn offer(&mut self, id: u32, slot: u32, size: u16) {
+        let now = self.now;
+        let link = &mut self.links[id as usize];
+        if !link.is_free(now) {
+            return self.offer_busy(id, slot, size);
+        }
+        let was_idle = link.is_idle();
+        link.depart(now, slot, size, &mut self.slab);
+        if was_idle {
+            self.scheduler.begin_busy(id, link.next_arrival());
+        }
+    }
+
+    /// [`offer`](Network::offer) where packets may wait.
+    #[inline(never)]
+    fn offer_busy(&mut self, id: u32, slot: u32, size: u16) {
         let link = &mut self.links[id as usize];
         if !link.is_plain() {
-            self.offer_lawful(id, slot);
-            return;
+            return self.offer_lawful(id, slot);
         }
         let was_idle = link.is_idle();
         if !link.offer_plain(self.now, slot, size, &mut self.slab) {
@@ -222,7 +246,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// A packet reaches the end of its route.
-    #[inline]
+    #[inline(never)]
     fn deliver(&mut self, end: u32, slot: u32) {
         if end < END {
             self.cross(end, slot);
