@@ -490,13 +490,23 @@ impl Link {
         if marked {
             self.rare().marks += 1;
         }
-        self.depart_watched(now, slot, false, slab);
+        self.depart_lawful(now, slot, false, slab);
         true
     }
 
-    /// [`depart`](Link::depart), first writing down what the law said if somebody wants it, and by the trace if there is one;
-    /// `idle` if nothing had waited until the packet came.
+    /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited until the packet came.
     #[inline]
+    fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
+        if self.logs_control || self.ns_per_byte == 0 {
+            self.depart_watched(start, slot, idle, slab);
+        } else {
+            let size = slab.get(slot).size;
+            self.depart(start, slot, size, slab);
+        }
+    }
+
+    /// [`depart`](Link::depart), first writing down what the law said if somebody wants it, and by the trace if there is one.
+    #[inline(never)]
     fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
         if self.logs_control
             && let Some(log) = self.rare.as_mut().and_then(|rare| rare.control.as_mut())
@@ -566,6 +576,7 @@ impl Link {
     }
 
     /// A packet arrives at the port.
+    #[inline]
     pub(crate) fn offer(&mut self, now: Time, slot: u32, slab: &mut Slab) -> Outcome {
         if let Some(faults) = &mut self.faults
             && faults.strike(Place::Before, slab.get(slot))
@@ -577,7 +588,7 @@ impl Link {
         let offered = if self.free_at <= now && self.medium == NO_MEDIUM {
             let offered = self.port.pass(now, slot, slab);
             if matches!(offered, Offered::Queued | Offered::Marked) {
-                self.depart_watched(now, slot, true, slab);
+                self.depart_lawful(now, slot, true, slab);
             }
             offered
         } else {

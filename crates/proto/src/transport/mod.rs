@@ -265,10 +265,10 @@ impl Connection {
 
     /// A time that [`Connection::poll_timeout`] answered has come. Too early a call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.expected = Expected::Anything;
-        if self.state == State::Reset {
+        if self.state == State::Reset || now < self.receive.ack_at && now < self.send.alarm() {
             return;
         }
+        self.expected = Expected::Anything;
         self.receive.on_timer(now);
         self.send.on_timer(now, &self.config, &mut self.stats);
     }

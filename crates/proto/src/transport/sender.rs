@@ -154,11 +154,17 @@ impl Sender {
         self.board.outstanding() < self.limit(config)
     }
 
+    /// When [`Sender::on_timer`] is due.
+    #[inline]
+    pub(super) fn alarm(&self) -> Time {
+        self.rto_at.min(self.rack_at)
+    }
+
     /// When [`Sender::on_timer`] or another transmission is due.
     #[inline]
     pub(super) fn timeout(&self) -> Time {
         let pace = if self.paced_out { self.pace_at } else { Time::NEVER };
-        self.rto_at.min(self.rack_at).min(pace)
+        self.alarm().min(pace)
     }
 
     /// What may leave now.
