@@ -59,6 +59,8 @@ pub struct Connection {
     told: u8,
     /// What the next packet is, as far as can be told.
     expected: Expected,
+    /// The sending half has nothing in flight and nothing to send, and is not asked.
+    rests: bool,
     receive: Receiver,
     send: Sender,
     stats: Stats,
@@ -89,6 +91,7 @@ impl Connection {
             events: 0,
             told: 0,
             expected: Expected::Anything,
+            rests: false,
             send: Sender::new(config, law),
             receive: Receiver::new(config),
             stats: Stats::default(),
@@ -108,7 +111,7 @@ impl Connection {
     /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at once. Of no
     /// effect on a connection that is open already, or a server's.
     pub fn open(&mut self, _now: Time) {
-        self.expected = Expected::Anything;
+        self.forget();
         if self.state != State::Idle {
             return;
         }
@@ -134,25 +137,25 @@ impl Connection {
 
     /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
     pub fn write_frame(&mut self, bytes: u64) {
-        self.expected = Expected::Anything;
+        self.forget();
         self.send.source.write_frame(bytes);
     }
 
     /// Queues `bytes` of a stream without frames.
     pub fn write_stream(&mut self, bytes: u64) {
-        self.expected = Expected::Anything;
+        self.forget();
         self.send.source.write_stream(bytes);
     }
 
     /// Queues a stream that does not end before [`Connection::stop`].
     pub fn write_unlimited(&mut self) {
-        self.expected = Expected::Anything;
+        self.forget();
         self.send.source.write_stream(u64::MAX);
     }
 
     /// No data will follow what is queued: a FIN closes this direction.
     pub fn finish(&mut self) {
-        self.expected = Expected::Anything;
+        self.forget();
         self.send.source.finished = true;
         self.check_finished();
     }
@@ -165,7 +168,7 @@ impl Connection {
 
     /// Gives the connection up; the next packet tells the other side.
     pub fn abort(&mut self) {
-        self.expected = Expected::Anything;
+        self.forget();
         if matches!(self.state, State::SynReceived | State::Established) {
             self.receive.ack_now = true;
         }
@@ -207,9 +210,16 @@ impl Connection {
         }
     }
 
+    /// What the next packet is can't be told any more.
+    fn forget(&mut self) {
+        self.expected = Expected::Anything;
+        self.rests = false;
+    }
+
     /// Handshake and reset; answers whether the packet is to be handled as any other from here on.
     #[cold]
     fn handle_rare(&mut self, now: Time, packet: &Packet) -> bool {
+        self.forget();
         if packet.flags.has(Flags::RST) {
             self.handle_reset(packet);
             return false;
@@ -289,7 +299,7 @@ impl Connection {
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
-        if !self.send.transmit(now, out, &self.config, &mut self.stats) {
+        if self.rests || !self.send.transmit(now, out, &self.config, &mut self.stats) {
             if !self.receive.ack_now {
                 if self.expected == Expected::Anything {
                     self.settle();
@@ -312,14 +322,14 @@ impl Connection {
     /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now; `None` if it would build none,
     /// or one without data.
     pub fn poll_size(&mut self, now: Time) -> Option<u16> {
-        self.expected = Expected::Anything;
+        self.forget();
         if self.state == State::Reset { None } else { self.send.next_size(now, &self.config) }
     }
 
     /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is due. A window that is not used
     /// does not grow (RFC 7661).
     pub fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
-        self.expected = Expected::Anything;
+        self.forget();
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
@@ -505,7 +515,7 @@ impl Connection {
     /// The receive buffer now holds `segments` full ones. What was advertised stays advertised (RFC 9293 § 3.8.6): a
     /// smaller buffer counts once the sender has used the window it was shown.
     pub fn set_receive_buffer(&mut self, segments: u32) {
-        self.expected = Expected::Anything;
+        self.forget();
         self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW));
     }
 
@@ -523,7 +533,7 @@ impl Connection {
 
     /// The sender's law, to be told by its owner what it may spend.
     pub fn law_mut(&mut self) -> &mut AnySender {
-        self.expected = Expected::Anything;
+        self.forget();
         &mut self.send.law
     }
 }

@@ -147,12 +147,18 @@ impl Connection {
     /// The long way has come to its end: what comes next?
     #[inline(never)]
     pub(super) fn settle(&mut self) {
-        let quiet = self.state == State::Established && self.receive.is_quiet() && self.send.is_quiet();
-        self.expected = match quiet {
-            true if self.config.delayed_ack.is_none() && self.send.rests() => Expected::Segment,
-            true if self.send.streams() => Expected::Acknowledgement,
-            _ => Expected::Anything,
-        };
+        if self.state != State::Established || !self.send.is_quiet() {
+            return;
+        }
+        self.rests |= self.send.rests();
+        if !self.receive.is_quiet() {
+            return;
+        }
+        if self.rests && self.config.delayed_ack.is_none() {
+            self.expected = Expected::Segment;
+        } else if self.send.streams() {
+            self.expected = Expected::Acknowledgement;
+        }
     }
 }
 
@@ -166,7 +172,12 @@ impl Receiver {
             && !self.parted
             && self.early.is_none()
             && self.ack_at == Time::NEVER;
-        rest && !news && !framed && self.room >= self.capacity && !self.feedback.is_pending()
+        self.early.is_none()
+            && rest
+            && !news
+            && !framed
+            && self.room >= self.capacity
+            && !self.feedback.is_pending()
     }
 
     /// The window as the next packet back says it.

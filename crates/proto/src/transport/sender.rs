@@ -29,6 +29,9 @@ pub(super) enum Phase {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sender {
+    pub(super) rack: Option<Box<Rack>>,
+    /// The first retransmission after a timeout, to tell whether the timeout was too early.
+    pub(super) timeout_stamp: Option<Stamp>,
     pub(super) board: Scoreboard,
     /// First segment that the receiver has no room for.
     edge: u32,
@@ -38,7 +41,6 @@ pub(super) struct Sender {
     pub(super) rto_at: Time,
     /// RACK's reordering timer, or the tail-loss probe's.
     pub(super) rack_at: Time,
-    pub(super) rack: Option<Box<Rack>>,
     pub(super) phase: Phase,
     pub(super) app_limited: bool,
     /// What leaves next, whatever the windows say.
@@ -52,8 +54,6 @@ pub(super) struct Sender {
     /// Expiries of the timer since anything new was acknowledged.
     pub(super) expiries: u8,
     pub(super) source: Source,
-    /// The first retransmission after a timeout, to tell whether the timeout was too early.
-    pub(super) timeout_stamp: Option<Stamp>,
     pub(super) rtt: Rtt,
     /// Recovery ends when the cumulative acknowledgement gets here.
     pub(super) recover: u32,
