@@ -34,6 +34,7 @@ pub mod stream;
 pub use config::{Config, Detection, Rto, WindowGrowth};
 pub use stats::{Event, Stats};
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use tollway_law::sender::{AnySender, SenderLaw};
@@ -43,6 +44,7 @@ use crate::{Answer, Flags, Machine, Packet, SackRanges, Stamp};
 
 use predict::Expected;
 use receiver::Receiver;
+use scoreboard::Scoreboard;
 use sender::Sender;
 
 /// One endpoint of a connection.
@@ -59,12 +61,19 @@ pub struct Connection {
     told: u8,
     /// What the next packet is, as far as can be told.
     expected: Expected,
-    /// The sending half has nothing in flight and nothing to send, and is not asked.
-    rests: bool,
     receive: Receiver,
     send: Sender,
     stats: Stats,
 }
+
+/// Cache lines begin with the numbers in flight and with the counters where an engine has [`HEAD`] bytes of its own before a connection.
+const _: () = {
+    let una = offset_of!(Connection, send) + offset_of!(Sender, board) + offset_of!(Scoreboard, una);
+    assert!((HEAD + una).is_multiple_of(64) && (HEAD + offset_of!(Connection, stats)).is_multiple_of(64));
+};
+
+/// What the simulator keeps of each end, bytes.
+const HEAD: usize = 56;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +100,6 @@ impl Connection {
             events: 0,
             told: 0,
             expected: Expected::Anything,
-            rests: false,
             send: Sender::new(config, law),
             receive: Receiver::new(config),
             stats: Stats::default(),
@@ -213,7 +221,7 @@ impl Connection {
     /// What the next packet is can't be told any more.
     fn forget(&mut self) {
         self.expected = Expected::Anything;
-        self.rests = false;
+        self.send.resting = false;
     }
 
     /// Handshake and reset; answers whether the packet is to be handled as any other from here on.
@@ -299,7 +307,7 @@ impl Connection {
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
-        if self.rests || !self.send.transmit(now, out, &self.config, &mut self.stats) {
+        if self.send.resting || !self.send.transmit(now, out, &self.config, &mut self.stats) {
             if !self.receive.ack_now {
                 if self.expected == Expected::Anything {
                     self.settle();

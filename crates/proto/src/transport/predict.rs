@@ -150,11 +150,11 @@ impl Connection {
         if self.state != State::Established || !self.send.is_quiet() {
             return;
         }
-        self.rests |= self.send.rests();
+        self.send.resting |= self.send.rests();
         if !self.receive.is_quiet() {
             return;
         }
-        if self.rests && self.config.delayed_ack.is_none() {
+        if self.send.resting && self.config.delayed_ack.is_none() {
             self.expected = Expected::Segment;
         } else if self.send.streams() {
             self.expected = Expected::Acknowledgement;

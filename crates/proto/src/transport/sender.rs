@@ -53,6 +53,8 @@ pub(super) struct Sender {
     pub(super) careful: bool,
     /// Expiries of the timer since anything new was acknowledged.
     pub(super) expiries: u8,
+    /// It has nothing in flight and nothing to send, and needs not be asked.
+    pub(super) resting: bool,
     pub(super) source: Source,
     pub(super) rtt: Rtt,
     /// Recovery ends when the cumulative acknowledgement gets here.
@@ -106,6 +108,7 @@ impl Sender {
             paced_out: false,
             careful: false,
             expiries: 0,
+            resting: false,
             rtt: Rtt::new(&config.rto),
             law,
             rto_at: Time::NEVER,
