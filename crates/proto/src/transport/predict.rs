@@ -206,7 +206,7 @@ impl Sender {
     }
 
     /// Sends the next full segment of a stream, answers its number.
-    #[inline]
+    #[inline(always)]
     fn send_fresh(&mut self, now: Time, payload: u16, out: &mut Packet, config: &super::Config) -> u32 {
         self.source.cut_full(payload);
         let slot = Slot::new(Stamp::at(now), payload, 0);

@@ -68,8 +68,7 @@ impl<M: Machine> Network<M> {
         };
         self.scheduler.advance_busy(id, link.next_arrival());
         self.hops += 1;
-        let unseen = link.is_plain() && !self.watched;
-        if !unseen && self.ends_here(id, slot) {
+        if (self.watched || !link.is_plain() && link.is_faulty()) && self.ends_here(id, slot) {
             return self.lose(slot);
         }
         let onward = self.onward[id as usize];
@@ -138,7 +137,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// A packet of `size` bytes comes to link `id`.
-    #[inline]
+    #[inline(always)]
     fn offer(&mut self, id: u32, slot: u32, size: u16) {
         let now = self.now;
         let link = &mut self.links[id as usize];
