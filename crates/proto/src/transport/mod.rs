@@ -14,7 +14,8 @@
 //!
 //! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
 //! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
-//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout).
+//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may show a packet to
+//! [`answer`](Machine::answer) first, which does the same where what comes is what was expected.
 
 mod config;
 mod delivery;
@@ -50,7 +51,7 @@ use sender::Sender;
 /// One endpoint of a connection.
 ///
 /// The fields of this and of its parts stand in an order of use: an engine with thousands of connections waits for
-/// memory, and what a packet of an undisturbed connection touches is five lines of a receiver, seven of a sender.
+/// memory, and what a packet of an undisturbed connection touches is four lines of a receiver, seven of a sender.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Connection {
