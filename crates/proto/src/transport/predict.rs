@@ -165,19 +165,10 @@ impl Connection {
 impl Receiver {
     /// Nothing waits to be said or to be told, and nothing is missing.
     fn is_quiet(&self) -> bool {
-        let news = self.stamped || self.ack_now || self.held > 0 || self.marked || self.was_marked;
-        let framed = self.in_frame || self.framed;
-        let rest = self.synced
-            && !self.finished
-            && !self.parted
-            && self.early.is_none()
-            && self.ack_at == Time::NEVER;
-        self.early.is_none()
-            && rest
-            && !news
-            && !framed
-            && self.room >= self.capacity
-            && !self.feedback.is_pending()
+        let whole = self.synced && !self.finished && self.early.is_none() && !self.in_frame && !self.framed;
+        let said = !self.stamped && !self.ack_now && self.held == 0 && self.ack_at == Time::NEVER;
+        let unmarked = !self.marked && !self.was_marked && !self.parted;
+        whole && said && unmarked && self.room >= self.capacity && !self.feedback.is_pending()
     }
 
     /// The window as the next packet back says it.
