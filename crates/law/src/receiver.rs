@@ -53,6 +53,11 @@ impl Feedback {
         std::mem::take(&mut self.pending).then_some(value as f32)
     }
 
+    /// Whether a tolled packet has arrived since the last packet back.
+    pub fn is_pending(&self) -> bool {
+        self.pending
+    }
+
     /// Whether the last toll, if it counted them, met fewer XCP routers than there are routers on the way.
     #[inline]
     pub fn gap(&self) -> bool {

@@ -40,7 +40,7 @@ impl Toll {
     /// XCP's router: one more, if they are counted; over 254 it stays there.
     #[inline]
     pub fn pass_router(&mut self) {
-        let fraction = self.stake.fract();
+        let fraction = fraction(self.stake);
         if (ROUTER..1.0 - ROUTER).contains(&fraction) {
             self.stake += ROUTER;
         }
@@ -50,9 +50,16 @@ impl Toll {
     #[inline]
     pub fn routers(&self) -> Option<u8> {
         // Whatever a packet says fits: the fraction is under one, and the cast saturates.
-        let steps = (self.stake.fract() / ROUTER) as u8;
+        let steps = (fraction(self.stake) / ROUTER) as u8;
         steps.checked_sub(1)
     }
+}
+
+/// The part of `value` after the point, zero for what is no number: `f32::fract` would be a call for each packet.
+#[inline]
+fn fraction(value: f32) -> f32 {
+    // Over 2^24 a float has none.
+    if value.abs() < 16_777_216.0 { value - (value as i32) as f32 } else { 0.0 }
 }
 
 /// A router, in [`Toll::stake`]: the packets spoken for, 65 536 at most, and this together fit a float's 24 bits.
@@ -69,7 +76,18 @@ pub enum Kind {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn the_fraction_is_that_of_the_standard_library(bits: u32) {
+            let value = f32::from_bits(bits);
+            let expected = if value.is_finite() { value.fract() } else { 0.0 };
+            prop_assert_eq!(fraction(value), expected);
+        }
+    }
 
     #[test]
     fn routers_are_counted_beside_the_packets_spoken_for() {

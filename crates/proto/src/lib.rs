@@ -23,7 +23,7 @@ pub use cbr::Cbr;
 pub use encoding::Encoding;
 pub use fifo::Fifo;
 pub use host::Host;
-pub use machine::Machine;
+pub use machine::{Answer, Machine};
 pub use medium::Medium;
 pub use meters::{Meters, Watch};
 pub use middle::{AnyMiddle, Gate, Middle};

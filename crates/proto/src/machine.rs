@@ -20,6 +20,14 @@ pub trait Machine {
     /// A packet arrived, with its SACK ranges (empty unless [`Flags::SACK`](crate::Flags::SACK)).
     fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges);
 
+    /// A packet without SACK ranges arrived in a slot of its own, and may be answered there: what
+    /// [`handle_packet`](Machine::handle_packet) and a first [`poll_transmit`](Machine::poll_transmit) would do, for machines that
+    /// have a shorter way for what nearly always comes.
+    #[inline]
+    fn answer(&mut self, _now: Time, _packet: &mut Packet) -> Answer {
+        Answer::Unanswered
+    }
+
     /// The instant that `poll_timeout` named has come.
     fn handle_timeout(&mut self, now: Time);
 
@@ -56,4 +64,17 @@ pub trait Machine {
     ///
     /// [`NewReno::set_increase`]: tollway_law::sender::NewReno::set_increase
     fn set_increase(&mut self, _segments: f64) {}
+}
+
+/// What became of a packet that [`Machine::answer`] was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing: it is untouched, and [`Machine::handle_packet`] has to be called.
+    Unanswered,
+    /// It was taken in; [`Machine::poll_transmit`] says what there is to send.
+    Taken,
+    /// In its place stands a packet to be sent, and there is no other.
+    Packet,
+    /// In its place stands a packet to be sent, and [`Machine::poll_transmit`] may have more.
+    More,
 }

@@ -250,25 +250,19 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         let class = pool.class(handle);
         let packet = pool.packet(handle);
         let size = u32::from(packet.size);
-        let mut passing = passing(packet, class, 0, 0, Time::ZERO);
-        let arrival = self.law.on_arrival(now, passing, &packet.toll);
+        let passing = passing(packet, class, 0, 0, Time::ZERO);
         if self.limit.packets == 0 || u64::from(size) > self.limit.bytes {
+            self.law.on_arrival(now, passing, &packet.toll);
             return Offered::Full;
         }
-        if arrival == Verdict::Drop || arrival == Verdict::Signal && !passing.ect {
-            return Offered::Dropped;
+        match self.law.on_passage(now, passing, &mut packet.toll) {
+            Verdict::Drop => Offered::Dropped,
+            Verdict::Signal => {
+                packet.flags.set(Flags::CE);
+                Offered::Marked
+            }
+            Verdict::Pass => Offered::Queued,
         }
-        passing.backlog_packets = 1;
-        passing.backlog_bytes = u64::from(size);
-        let departure = self.law.on_departure(now, passing, &mut packet.toll);
-        if departure == Verdict::Drop || departure == Verdict::Signal && !passing.ect {
-            return Offered::Dropped;
-        }
-        if arrival == Verdict::Signal || departure == Verdict::Signal {
-            packet.flags.set(Flags::CE);
-            return Offered::Marked;
-        }
-        Offered::Queued
     }
 
     /// [`pass`](Port::pass) through several queues, none of which holds anything.

@@ -326,25 +326,31 @@ impl Link {
         }
         debug_assert_eq!(self.first_at, now);
         let arrived = self.first_slot;
-        self.next_in_line();
-        if self.is_idle() && self.waiting {
-            self.catch_up(now, slab);
-            if self.first_at < now {
-                self.hold_back(now);
+        if self.trailing {
+            self.next_in_line();
+        } else {
+            self.first_at = Time::NEVER;
+            if self.waiting {
+                self.resume(now, slab);
             }
         }
         Some(arrived)
     }
 
-    /// The first packet is on its way no more; the one behind it is the first.
+    /// The packet behind the first is the first.
     #[inline]
     fn next_in_line(&mut self) {
-        self.first_at = Time::NEVER;
-        if self.trailing
-            && let Some(next) = self.behind.pop_front()
-        {
+        if let Some(next) = self.behind.pop_front() {
             (self.first_at, self.first_slot) = (next.at, next.slot);
             self.trailing = !self.behind.is_empty();
+        }
+    }
+
+    /// Packets wait, and none is on its way any more at `now`.
+    fn resume(&mut self, now: Time, slab: &mut Slab) {
+        self.catch_up(now, slab);
+        if self.first_at < now {
+            self.hold_back(now);
         }
     }
 
@@ -357,6 +363,12 @@ impl Link {
                 self.behind.push_back(Arrival { at: arrival.at.max(now), ..arrival });
             }
         }
+    }
+
+    /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
+    #[inline]
+    pub(crate) fn is_free(&self, now: Time) -> bool {
+        self.plain && self.free_at <= now && !self.waiting
     }
 
     /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link; answers whether there is room for
@@ -478,13 +490,23 @@ impl Link {
         if marked {
             self.rare().marks += 1;
         }
-        self.depart_watched(now, slot, false, slab);
+        self.depart_lawful(now, slot, false, slab);
         true
     }
 
-    /// [`depart`](Link::depart), first writing down what the law said if somebody wants it, and by the trace if there is one;
-    /// `idle` if nothing had waited until the packet came.
+    /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited until the packet came.
     #[inline]
+    fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
+        if self.logs_control || self.ns_per_byte == 0 {
+            self.depart_watched(start, slot, idle, slab);
+        } else {
+            let size = slab.get(slot).size;
+            self.depart(start, slot, size, slab);
+        }
+    }
+
+    /// [`depart`](Link::depart), first writing down what the law said if somebody wants it, and by the trace if there is one.
+    #[inline(never)]
     fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
         if self.logs_control
             && let Some(log) = self.rare.as_mut().and_then(|rare| rare.control.as_mut())
@@ -520,7 +542,7 @@ impl Link {
 
     /// Puts a packet of `size` bytes on the wire at `start`.
     #[inline(always)]
-    fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
+    pub(crate) fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
         slab.quantise_link(slot);
         let bytes = u64::from(size) + u64::from(self.overhead);
         let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
@@ -554,6 +576,7 @@ impl Link {
     }
 
     /// A packet arrives at the port.
+    #[inline]
     pub(crate) fn offer(&mut self, now: Time, slot: u32, slab: &mut Slab) -> Outcome {
         if let Some(faults) = &mut self.faults
             && faults.strike(Place::Before, slab.get(slot))
@@ -565,7 +588,7 @@ impl Link {
         let offered = if self.free_at <= now && self.medium == NO_MEDIUM {
             let offered = self.port.pass(now, slot, slab);
             if matches!(offered, Offered::Queued | Offered::Marked) {
-                self.depart_watched(now, slot, true, slab);
+                self.depart_lawful(now, slot, true, slab);
             }
             offered
         } else {

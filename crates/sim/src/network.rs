@@ -15,7 +15,7 @@ use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
 use tollway_proto::{
-    AnyMiddle, Encoding, Flags, Gate, Machine, Medium, Meters, Middle, Packet, SackRanges, Watch,
+    Answer, AnyMiddle, Encoding, Flags, Gate, Machine, Medium, Meters, Middle, Packet, SackRanges, Watch,
 };
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};

@@ -17,8 +17,11 @@ pub struct Scheduler {
     busy: u32,
     /// The bits of a key that hold the id.
     ids: u64,
+    /// The latest time that fits a key.
+    latest: u64,
     links: Lively,
-    timers: Calm,
+    /// Leaf by entity.
+    timers: Tree,
 }
 
 impl Scheduler {
@@ -31,19 +34,20 @@ impl Scheduler {
             bits,
             busy: busy as u32,
             ids: (1 << bits) - 1,
+            latest: u64::MAX >> bits,
             links: Lively::new(busy),
-            timers: Calm::new(entities - busy),
+            timers: Tree::new(entities - busy),
         }
     }
 
     /// How many entities there is room for.
     pub fn capacity(&self) -> usize {
-        (1 << self.bits).min(self.busy as usize + self.timers.keys.len() / 2)
+        (1 << self.bits).min(self.busy as usize + self.timers.leaves())
     }
 
     /// The latest instant that can be told apart: 4.9 hours for a million entities, more for fewer.
     pub fn horizon(&self) -> Time {
-        Time((u64::MAX >> self.bits) - 1)
+        Time(self.latest - 1)
     }
 
     /// Makes room for at least `entities`, keeping what is pending.
@@ -64,11 +68,7 @@ impl Scheduler {
     /// The pending event of `id`, [`Time::NEVER`] if there is none.
     #[inline]
     pub fn pending(&self, id: u32) -> Time {
-        let key = if id < self.busy {
-            self.links.get(id as usize)
-        } else {
-            self.timers.get((id - self.busy) as usize)
-        };
+        let key = if id < self.busy { self.links.get(id as usize) } else { self.timers.leaf(id - self.busy) };
         if key == IDLE { Time::NEVER } else { Time(key >> self.bits) }
     }
 
@@ -77,7 +77,7 @@ impl Scheduler {
     pub fn set(&mut self, id: u32, time: Time) {
         let key = self.key(id, time);
         if id >= self.busy {
-            self.timers.set((id - self.busy) as usize, key);
+            self.timers.set(id - self.busy, key);
         } else if key == IDLE {
             self.links.end(id as usize);
         } else {
@@ -104,18 +104,26 @@ impl Scheduler {
 
     #[inline]
     fn key(&self, id: u32, time: Time) -> u64 {
-        if time.0 > u64::MAX >> self.bits { IDLE } else { time.0 << self.bits | u64::from(id) }
+        if time.0 > self.latest { IDLE } else { time.0 << self.bits | u64::from(id) }
     }
 
-    /// The earliest event before `end`; it stays pending until it is set anew.
-    #[inline]
-    pub fn next_before(&mut self, end: Time) -> Option<(Time, u32)> {
-        let key = self.links.peek().min(self.timers.keys[1]);
+    /// What [`next_before`](Scheduler::next_before) is to be asked for events before `end`.
+    pub fn bound(&self, end: Time) -> Bound {
         // All keys of an instant lie below the first of the next.
-        let end = if end.0 > u64::MAX >> self.bits { IDLE } else { end.0 << self.bits };
-        (key < end).then_some((Time(key >> self.bits), (key & self.ids) as u32))
+        Bound(if end.0 > self.latest { IDLE } else { end.0 << self.bits })
+    }
+
+    /// The earliest event within `bound`, which is of this scheduler as it is now; it stays pending until it is set anew.
+    #[inline]
+    pub fn next_before(&mut self, bound: Bound) -> Option<(Time, u32)> {
+        let key = self.links.peek().min(self.timers.least);
+        (key < bound.0).then_some((Time(key >> self.bits), (key & self.ids) as u32))
     }
 }
+
+/// An instant that events are asked for up to.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound(u64);
 
 /// A tournament tree with a leaf for each pending event.
 ///
@@ -124,7 +132,7 @@ impl Scheduler {
 /// of a short packet over a short link does, waits beside the tree and costs none.
 #[derive(Debug)]
 struct Lively {
-    keys: Vec<u64>,
+    tree: Tree,
     /// By entity, its leaf; [`NO_LEAF`] while nothing is pending.
     leaf_of: Vec<u32>,
     /// Leaves without an event, the last one freed on top.
@@ -138,7 +146,7 @@ struct Lively {
 impl Lively {
     fn new(entities: usize) -> Lively {
         Lively {
-            keys: vec![IDLE; 2 * LEAST_LEAVES],
+            tree: Tree::new(LEAST_LEAVES),
             leaf_of: vec![NO_LEAF; entities],
             free: (0..LEAST_LEAVES as u32).rev().collect(),
             hole: NO_LEAF,
@@ -151,7 +159,7 @@ impl Lively {
         match self.leaf_of[id] {
             NO_LEAF => IDLE,
             BESIDE => self.beside,
-            leaf => self.keys[self.keys.len() / 2 + leaf as usize],
+            leaf => self.tree.leaf(leaf),
         }
     }
 
@@ -161,7 +169,7 @@ impl Lively {
         match self.leaf_of[id] {
             NO_LEAF => self.begin(id, key),
             BESIDE => self.beside = key,
-            leaf => replay(&mut self.keys, leaf, key),
+            leaf => self.tree.set(leaf, key),
         }
     }
 
@@ -185,7 +193,7 @@ impl Lively {
     fn begin(&mut self, id: usize, key: u64) {
         // One half of the tree has nothing as early: that is soon enough. Were it wrong, nothing would be lost but the
         // place.
-        if self.beside == IDLE && key < self.keys[2].max(self.keys[3]) {
+        if self.beside == IDLE && key < self.tree.rival {
             self.beside = key;
             self.leaf_of[id] = BESIDE;
         } else {
@@ -197,7 +205,7 @@ impl Lively {
     fn take_leaf(&mut self, id: usize, key: u64) {
         let leaf = self.open();
         self.leaf_of[id] = leaf;
-        replay(&mut self.keys, leaf, key);
+        self.tree.set(leaf, key);
     }
 
     /// A leaf for a new event.
@@ -217,20 +225,18 @@ impl Lively {
     fn close(&mut self) {
         let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
         self.free.push(leaf);
-        replay(&mut self.keys, leaf, IDLE);
+        self.tree.set(leaf, IDLE);
     }
 
     /// Twice as many leaves; answers one of the new ones.
     #[cold]
     fn grow(&mut self) -> u32 {
-        let leaves = self.keys.len() / 2;
-        let mut keys = vec![IDLE; 4 * leaves];
-        for (leaf, &key) in self.keys[leaves..].iter().enumerate() {
-            replay(&mut keys, leaf as u32, key);
-        }
-        self.keys = keys;
-        self.free.extend((leaves as u32 + 1..2 * leaves as u32).rev());
-        leaves as u32
+        let leaves = self.tree.leaves() as u32;
+        let mut bigger = Tree::new(2 * leaves as usize);
+        (0..leaves).for_each(|leaf| bigger.set(leaf, self.tree.leaf(leaf)));
+        self.tree = bigger;
+        self.free.extend((leaves + 1..2 * leaves).rev());
+        leaves
     }
 
     #[inline]
@@ -238,79 +244,95 @@ impl Lively {
         if self.hole != NO_LEAF {
             self.close();
         }
-        self.beside.min(self.keys[1])
+        self.beside.min(self.tree.least)
     }
 }
 
-/// A tournament tree with a leaf for each entity.
+/// A tournament tree: node `i` holds the lesser of nodes `2i` and `2i + 1`, the leaves are the upper half.
 #[derive(Debug)]
-struct Calm {
-    keys: Vec<u64>,
+struct Tree {
+    /// A power of two of them.
+    nodes: Vec<u64>,
+    /// The way up a tree of this size.
+    climb: fn(&mut [u64], u32, u64) -> (u64, u64),
+    /// The least key of all, and that of the half which the other is not in.
+    least: u64,
+    rival: u64,
 }
 
-impl Calm {
-    fn new(entities: usize) -> Calm {
-        Calm { keys: vec![IDLE; 2 * entities.next_power_of_two().max(LEAST_LEAVES)] }
+impl Tree {
+    /// With at least so many leaves.
+    fn new(leaves: usize) -> Tree {
+        let nodes = 2 * leaves.next_power_of_two().max(LEAST_LEAVES);
+        Tree { nodes: vec![IDLE; nodes], climb: way_up(nodes), least: IDLE, rival: IDLE }
+    }
+
+    fn leaves(&self) -> usize {
+        self.nodes.len() / 2
     }
 
     #[inline]
-    fn get(&self, id: usize) -> u64 {
-        self.keys[self.keys.len() / 2 + id]
+    fn leaf(&self, leaf: u32) -> u64 {
+        self.nodes[self.leaves() + leaf as usize]
     }
 
+    /// Plays the matches of a leaf's new key.
     #[inline]
-    fn set(&mut self, id: usize, key: u64) {
-        replay(&mut self.keys, id as u32, key);
+    fn set(&mut self, leaf: u32, key: u64) {
+        (self.least, self.rival) = (self.climb)(&mut self.nodes, leaf, key);
     }
 }
 
-/// Plays the matches of a leaf's new key: node `i` of `keys` holds the lesser of nodes `2i` and `2i + 1`, the leaves are
-/// its upper half, a power of two.
-///
 /// The trees of most runs are of a size known here, so that the way up is straight code.
-#[inline(never)]
-fn replay(keys: &mut [u64], leaf: u32, key: u64) {
-    match keys.len() {
-        0x20 => climb::<0x20>(keys, leaf, key),
-        0x40 => climb::<0x40>(keys, leaf, key),
-        0x80 => climb::<0x80>(keys, leaf, key),
-        0x100 => climb::<0x100>(keys, leaf, key),
-        0x200 => climb::<0x200>(keys, leaf, key),
-        0x400 => climb::<0x400>(keys, leaf, key),
-        0x800 => climb::<0x800>(keys, leaf, key),
-        0x1000 => climb::<0x1000>(keys, leaf, key),
-        0x2000 => climb::<0x2000>(keys, leaf, key),
-        0x4000 => climb::<0x4000>(keys, leaf, key),
-        nodes => {
-            // A power of two, so that a masked index needs no check.
-            let mask = nodes - 1;
-            let mut node = nodes / 2 + leaf as usize;
-            keys[node & mask] = key;
-            let mut least = key;
-            while node > 1 {
-                least = least.min(keys[(node ^ 1) & mask]);
-                node >>= 1;
-                keys[node & mask] = least;
-            }
-        }
+fn way_up(nodes: usize) -> fn(&mut [u64], u32, u64) -> (u64, u64) {
+    match nodes {
+        0x20 => climb::<0x20>,
+        0x40 => climb::<0x40>,
+        0x80 => climb::<0x80>,
+        0x100 => climb::<0x100>,
+        0x200 => climb::<0x200>,
+        0x400 => climb::<0x400>,
+        0x800 => climb::<0x800>,
+        0x1000 => climb::<0x1000>,
+        0x2000 => climb::<0x2000>,
+        0x4000 => climb::<0x4000>,
+        _ => climb_any,
     }
 }
 
-/// [`replay`] over `NODES` nodes.
+/// Plays the matches of a leaf's new key in a tree of `NODES` nodes: the least of all, and the one it was the lesser of in the last
+/// match.
 ///
 /// There is no early exit on the way up: the siblings' loads don't depend on each other, an exit would, on a branch
 /// nobody can predict. The key itself is never read back: a load has to wait for the store before it.
-#[inline(always)]
-fn climb<const NODES: usize>(keys: &mut [u64], leaf: u32, key: u64) {
-    let Ok(keys) = <&mut [u64; NODES]>::try_from(keys) else { return };
+fn climb<const NODES: usize>(nodes: &mut [u64], leaf: u32, key: u64) -> (u64, u64) {
+    let Ok(nodes) = <&mut [u64; NODES]>::try_from(nodes) else { return (IDLE, IDLE) };
     let mut node = (NODES / 2) | (leaf as usize & (NODES / 2 - 1));
-    keys[node] = key;
-    let mut least = key;
+    nodes[node] = key;
+    let (mut least, mut rival) = (key, IDLE);
     for _ in 1..NODES.trailing_zeros() {
-        least = least.min(keys[node ^ 1]);
+        let other = nodes[node ^ 1];
+        (least, rival) = (least.min(other), least.max(other));
         node >>= 1;
-        keys[node] = least;
+        nodes[node] = least;
     }
+    (least, rival)
+}
+
+/// [`climb`] in a tree of any size.
+fn climb_any(nodes: &mut [u64], leaf: u32, key: u64) -> (u64, u64) {
+    // A power of two, so that a masked index needs no check.
+    let mask = nodes.len() - 1;
+    let mut node = nodes.len() / 2 + leaf as usize;
+    nodes[node & mask] = key;
+    let (mut least, mut rival) = (key, IDLE);
+    while node > 1 {
+        let other = nodes[(node ^ 1) & mask];
+        (least, rival) = (least.min(other), least.max(other));
+        node >>= 1;
+        nodes[node & mask] = least;
+    }
+    (least, rival)
 }
 
 /// No event.
@@ -350,7 +372,7 @@ mod tests {
                 prop_assert_eq!(scheduler.pending(id as u32), Time(time));
                 if kind > 4 {
                     let expected = plain.iter().enumerate().map(|(i, &t)| (t, i)).min().unwrap();
-                    let got = scheduler.next_before(Time::NEVER);
+                    let got = scheduler.next_before(scheduler.bound(Time::NEVER));
                     if expected.0 == u64::MAX {
                         prop_assert_eq!(got, None);
                     } else {
@@ -371,9 +393,9 @@ mod tests {
         scheduler.set(1, Time(70));
         scheduler.grow(10_000);
         scheduler.set(9_999, Time(60));
-        assert_eq!(scheduler.next_before(Time(61)), Some((Time(60), 9_999)));
+        assert_eq!(scheduler.next_before(scheduler.bound(Time(61))), Some((Time(60), 9_999)));
         scheduler.set(9_999, Time::NEVER);
-        assert_eq!(scheduler.next_before(Time(70)), None);
-        assert_eq!(scheduler.next_before(Time(71)), Some((Time(70), 1)));
+        assert_eq!(scheduler.next_before(scheduler.bound(Time(70))), None);
+        assert_eq!(scheduler.next_before(scheduler.bound(Time(71))), Some((Time(70), 1)));
     }
 }

@@ -98,6 +98,12 @@ impl Slab {
         (self.packets.len() - 1) as u32
     }
 
+    /// Another packet lives in the place of one that has ended, which had no SACK ranges.
+    #[inline]
+    pub(crate) fn renew(&mut self) {
+        self.created += 1;
+    }
+
     /// Ends a packet, and its SACK ranges with it.
     #[inline]
     pub(crate) fn free(&mut self, slot: u32) {

@@ -33,6 +33,8 @@ pub struct Fcp {
     left: f64,
     /// The price of the path, once known.
     price: Option<Price>,
+    /// The rate that makes of it, bytes/s, as of the last news.
+    pace: f64,
     /// Announcements on their way, in the order sent.
     promises: VecDeque<Promise>,
     /// Dollars spent since the start.
@@ -97,6 +99,7 @@ impl FcpConfig {
             change: 0.0,
             left: 0.0,
             price: None,
+            pace: 0.0,
             promises: VecDeque::new(),
             spent: 0.0,
             revised: false,
@@ -318,7 +321,10 @@ impl SenderLaw for Fcp {
 
     #[inline]
     fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
-        self.price.map(|price| Rate::from_bytes_per_sec(self.rate(price, flight)))
+        self.price.map(|price| {
+            debug_assert_eq!(self.pace, self.rate(price, flight), "it changes with news only");
+            Rate::from_bytes_per_sec(self.pace)
+        })
     }
 
     #[inline]
@@ -382,8 +388,8 @@ impl SenderLaw for Fcp {
             }
         }
         if let Some(price) = self.price {
-            let rate = self.rate(price, flight);
-            self.window.note(flight, rate);
+            self.pace = self.rate(price, flight);
+            self.window.note(flight, self.pace);
         }
     }
 
@@ -400,6 +406,7 @@ impl SenderLaw for Fcp {
             self.start(price, rtt);
             self.spending = self.spending.min(before);
             self.committed = self.spending;
+            self.pace = self.rate(price, flight);
         }
     }
 }

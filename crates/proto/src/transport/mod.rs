@@ -14,10 +14,12 @@
 //!
 //! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
 //! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
-//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout).
+//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may show a packet to
+//! [`answer`](Machine::answer) first, which does the same where what comes is what was expected.
 
 mod config;
 mod delivery;
+mod predict;
 mod rack;
 mod receiver;
 mod repair;
@@ -33,20 +35,23 @@ pub mod stream;
 pub use config::{Config, Detection, Rto, WindowGrowth};
 pub use stats::{Event, Stats};
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use tollway_law::sender::{AnySender, SenderLaw};
 use tollway_law::{Rate, Time, Toll};
 
-use crate::{Flags, Machine, Packet, SackRanges, Stamp};
+use crate::{Answer, Flags, Machine, Packet, SackRanges, Stamp};
 
+use predict::Expected;
 use receiver::Receiver;
+use scoreboard::Scoreboard;
 use sender::Sender;
 
 /// One endpoint of a connection.
 ///
 /// The fields of this and of its parts stand in an order of use: an engine with thousands of connections waits for
-/// memory, and what a packet of an undisturbed connection touches is five lines of a receiver, seven of a sender.
+/// memory, and what a packet of an undisturbed connection touches is four lines of a receiver, seven of a sender.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Connection {
@@ -55,10 +60,21 @@ pub struct Connection {
     state: State,
     events: u8,
     told: u8,
+    /// What the next packet is, as far as can be told.
+    expected: Expected,
     receive: Receiver,
     send: Sender,
     stats: Stats,
 }
+
+/// Cache lines begin with the numbers in flight and with the counters where an engine has [`HEAD`] bytes of its own before a connection.
+const _: () = {
+    let una = offset_of!(Connection, send) + offset_of!(Sender, board) + offset_of!(Scoreboard, una);
+    assert!((HEAD + una).is_multiple_of(64) && (HEAD + offset_of!(Connection, stats)).is_multiple_of(64));
+};
+
+/// What the simulator keeps of each end, bytes.
+const HEAD: usize = 56;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +100,7 @@ impl Connection {
             flow,
             events: 0,
             told: 0,
+            expected: Expected::Anything,
             send: Sender::new(config, law),
             receive: Receiver::new(config),
             stats: Stats::default(),
@@ -103,6 +120,7 @@ impl Connection {
     /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at once. Of no
     /// effect on a connection that is open already, or a server's.
     pub fn open(&mut self, _now: Time) {
+        self.forget();
         if self.state != State::Idle {
             return;
         }
@@ -128,21 +146,25 @@ impl Connection {
 
     /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
     pub fn write_frame(&mut self, bytes: u64) {
+        self.forget();
         self.send.source.write_frame(bytes);
     }
 
     /// Queues `bytes` of a stream without frames.
     pub fn write_stream(&mut self, bytes: u64) {
+        self.forget();
         self.send.source.write_stream(bytes);
     }
 
     /// Queues a stream that does not end before [`Connection::stop`].
     pub fn write_unlimited(&mut self) {
+        self.forget();
         self.send.source.write_stream(u64::MAX);
     }
 
     /// No data will follow what is queued: a FIN closes this direction.
     pub fn finish(&mut self) {
+        self.forget();
         self.send.source.finished = true;
         self.check_finished();
     }
@@ -155,6 +177,7 @@ impl Connection {
 
     /// Gives the connection up; the next packet tells the other side.
     pub fn abort(&mut self) {
+        self.forget();
         if matches!(self.state, State::SynReceived | State::Established) {
             self.receive.ack_now = true;
         }
@@ -170,6 +193,7 @@ impl Connection {
     /// A packet of this connection has arrived; `sack` counts if it has [`Flags::SACK`].
     #[inline]
     pub fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
+        self.expected = Expected::Anything;
         const RARE: u16 = Flags::SYN.0 | Flags::RST.0;
         if (self.state != State::Established || packet.flags.0 & RARE != 0) && !self.handle_rare(now, packet)
         {
@@ -195,9 +219,16 @@ impl Connection {
         }
     }
 
+    /// What the next packet is can't be told any more.
+    fn forget(&mut self) {
+        self.expected = Expected::Anything;
+        self.send.resting = false;
+    }
+
     /// Handshake and reset; answers whether the packet is to be handled as any other from here on.
     #[cold]
     fn handle_rare(&mut self, now: Time, packet: &Packet) -> bool {
+        self.forget();
         if packet.flags.has(Flags::RST) {
             self.handle_reset(packet);
             return false;
@@ -253,9 +284,10 @@ impl Connection {
 
     /// A time that [`Connection::poll_timeout`] answered has come. Too early a call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.state == State::Reset {
+        if self.state == State::Reset || now < self.receive.ack_at && now < self.send.alarm() {
             return;
         }
+        self.expected = Expected::Anything;
         self.receive.on_timer(now);
         self.send.on_timer(now, &self.config, &mut self.stats);
     }
@@ -276,8 +308,11 @@ impl Connection {
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
-        if !self.send.transmit(now, out, &self.config, &mut self.stats) {
+        if self.send.resting || !self.send.transmit(now, out, &self.config, &mut self.stats) {
             if !self.receive.ack_now {
+                if self.expected == Expected::Anything {
+                    self.settle();
+                }
                 return false;
             }
             out.toll = Toll::default();
@@ -296,12 +331,14 @@ impl Connection {
     /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now; `None` if it would build none,
     /// or one without data.
     pub fn poll_size(&mut self, now: Time) -> Option<u16> {
+        self.forget();
         if self.state == State::Reset { None } else { self.send.next_size(now, &self.config) }
     }
 
     /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is due. A window that is not used
     /// does not grow (RFC 7661).
     pub fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        self.forget();
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
@@ -487,6 +524,7 @@ impl Connection {
     /// The receive buffer now holds `segments` full ones. What was advertised stays advertised (RFC 9293 § 3.8.6): a
     /// smaller buffer counts once the sender has used the window it was shown.
     pub fn set_receive_buffer(&mut self, segments: u32) {
+        self.forget();
         self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW));
     }
 
@@ -504,6 +542,7 @@ impl Connection {
 
     /// The sender's law, to be told by its owner what it may spend.
     pub fn law_mut(&mut self) -> &mut AnySender {
+        self.forget();
         &mut self.send.law
     }
 }
@@ -521,6 +560,11 @@ impl Machine for Connection {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
         Connection::handle_packet(self, now, packet, sack);
+    }
+
+    #[inline]
+    fn answer(&mut self, now: Time, packet: &mut Packet) -> Answer {
+        self.answer_expected(now, packet)
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -556,7 +600,7 @@ impl Machine for Connection {
     }
 
     fn set_increase(&mut self, segments: f64) {
-        if let AnySender::NewReno(law) = &mut self.send.law {
+        if let AnySender::NewReno(law) = self.law_mut() {
             law.set_increase(segments);
         }
     }

@@ -20,35 +20,35 @@ pub(super) struct Receiver {
     /// The next segment expected.
     pub(super) next: u32,
     /// One after the last segment there was ever room for; it never goes back.
-    edge: u32,
+    pub(super) edge: u32,
     /// Room from `next` on, segments.
-    room: u32,
+    pub(super) room: u32,
     /// The buffer, segments.
-    capacity: u32,
+    pub(super) capacity: u32,
     /// What the next packet back echoes, if `stamped`.
     stamp: Stamp,
-    stamped: bool,
+    pub(super) stamped: bool,
     /// A packet has to go back at once.
     pub(super) ack_now: bool,
     /// Segments arrived since the last packet back.
-    held: u8,
+    pub(super) held: u8,
     /// A mark arrived since the last packet back.
-    marked: bool,
+    pub(super) marked: bool,
     /// The last packet was marked.
-    was_marked: bool,
+    pub(super) was_marked: bool,
     /// The other side's first number is known.
     pub(super) synced: bool,
     /// All the other side had to say has arrived.
     pub(super) finished: bool,
-    in_frame: bool,
+    pub(super) in_frame: bool,
     /// There is an `earlier`.
-    parted: bool,
+    pub(super) parted: bool,
     /// There are `frames`.
-    framed: bool,
+    pub(super) framed: bool,
     pub(super) feedback: Feedback,
     /// When a delayed acknowledgement is due.
     pub(super) ack_at: Time,
-    early: Option<Box<Early>>,
+    pub(super) early: Option<Box<Early>>,
     /// Frames delivered and not yet told.
     frames: Option<Box<Frames>>,
     frame_bytes: u64,
@@ -76,7 +76,7 @@ struct Frames {
 
 /// What arrived before something that is missing.
 #[derive(Debug)]
-struct Early {
+pub(super) struct Early {
     slots: Ring<EarlySlot>,
     /// Segments `[start, end)`, in order, none touching another.
     ranges: Vec<(u32, u32)>,

@@ -29,6 +29,9 @@ pub(super) enum Phase {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sender {
+    pub(super) rack: Option<Box<Rack>>,
+    /// The first retransmission after a timeout, to tell whether the timeout was too early.
+    pub(super) timeout_stamp: Option<Stamp>,
     pub(super) board: Scoreboard,
     /// First segment that the receiver has no room for.
     edge: u32,
@@ -38,22 +41,21 @@ pub(super) struct Sender {
     pub(super) rto_at: Time,
     /// RACK's reordering timer, or the tail-loss probe's.
     pub(super) rack_at: Time,
-    pub(super) rack: Option<Box<Rack>>,
     pub(super) phase: Phase,
-    app_limited: bool,
+    pub(super) app_limited: bool,
     /// What leaves next, whatever the windows say.
     pub(super) force: Force,
     /// The law spaces packets.
     paced: bool,
     /// Something is ready but for its turn (`pace_at`).
-    paced_out: bool,
+    pub(super) paced_out: bool,
     /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
     pub(super) careful: bool,
     /// Expiries of the timer since anything new was acknowledged.
     pub(super) expiries: u8,
+    /// It has nothing in flight and nothing to send, and needs not be asked.
+    pub(super) resting: bool,
     pub(super) source: Source,
-    /// The first retransmission after a timeout, to tell whether the timeout was too early.
-    pub(super) timeout_stamp: Option<Stamp>,
     pub(super) rtt: Rtt,
     /// Recovery ends when the cumulative acknowledgement gets here.
     pub(super) recover: u32,
@@ -106,6 +108,7 @@ impl Sender {
             paced_out: false,
             careful: false,
             expiries: 0,
+            resting: false,
             rtt: Rtt::new(&config.rto),
             law,
             rto_at: Time::NEVER,
@@ -154,11 +157,17 @@ impl Sender {
         self.board.outstanding() < self.limit(config)
     }
 
+    /// When [`Sender::on_timer`] is due.
+    #[inline]
+    pub(super) fn alarm(&self) -> Time {
+        self.rto_at.min(self.rack_at)
+    }
+
     /// When [`Sender::on_timer`] or another transmission is due.
     #[inline]
     pub(super) fn timeout(&self) -> Time {
         let pace = if self.paced_out { self.pace_at } else { Time::NEVER };
-        self.rto_at.min(self.rack_at).min(pace)
+        self.alarm().min(pace)
     }
 
     /// What may leave now.
@@ -388,7 +397,7 @@ impl Sender {
     }
 
     #[inline]
-    fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
+    pub(super) fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
         let unsent = self.source.unsent(config.payload(), config.header);
         let flight = Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) };
         self.law.write_toll(&flight, &mut out.toll);
@@ -435,7 +444,7 @@ impl Sender {
     }
 
     #[inline]
-    fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
+    pub(super) fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
         if !packet.flags.has(Flags::STAMP_ECHO) {
             return None;
         }
@@ -524,7 +533,7 @@ impl Sender {
 
     /// The receiver's room; what it once had it still has, whichever packet comes first.
     #[inline]
-    fn open_window(&mut self, packet: &Packet) {
+    pub(super) fn open_window(&mut self, packet: &Packet) {
         let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
         if before(self.edge, edge) {
             self.edge = edge;

@@ -191,6 +191,19 @@ impl Source {
         Cut { payload: bytes as u16, flags }
     }
 
+    /// Whether the next segment is one of `payload` bytes in the middle of a stream. Asked only when [`Source::ready`], of what
+    /// has not been [cleared](Source::clear) since.
+    #[inline]
+    pub(super) fn streams(&self, payload: u16) -> bool {
+        !self.framed && self.left > u64::from(payload)
+    }
+
+    /// [`Source::cut`] of what [streams](Source::streams).
+    #[inline]
+    pub(super) fn cut_full(&mut self, payload: u16) {
+        self.left -= u64::from(payload);
+    }
+
     /// Payload of the segment that [`Source::cut`] would cut next, if that is data.
     pub(super) fn next_payload(&self, payload: u16) -> u16 {
         self.left.min(u64::from(payload)) as u16

@@ -23,7 +23,7 @@ pub enum Event {
     Reset,
 }
 
-/// What a connection has done so far: plain counters, never reset.
+/// What a connection has done so far: plain counters, never reset. Those of an undisturbed flow stand first, in one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
@@ -31,20 +31,20 @@ pub struct Stats {
     pub segments_sent: u64,
     /// The same in bytes on the wire.
     pub bytes_sent: u64,
-    /// Segments sent again.
-    pub retransmissions: u64,
     /// Packets sent that only acknowledge.
     pub acks_sent: u64,
     /// Segments received, also duplicates and those outside the window.
     pub segments_received: u64,
     /// The same in bytes on the wire.
     pub bytes_received: u64,
-    /// Of these, the ones that also carried feedback for the other direction's data.
-    pub echoing_segments: u64,
     /// Segments handed to the application in order.
     pub segments_delivered: u64,
     /// Payload handed to the application in order, bytes.
     pub bytes_delivered: u64,
+    /// Of the segments received, those that also carried feedback for the other direction's data.
+    pub echoing_segments: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
     /// Segments received again, or outside the window.
     pub duplicates: u64,
     /// Whole frames handed to the application.

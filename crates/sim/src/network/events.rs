@@ -10,7 +10,8 @@ impl<M: Machine> Network<M> {
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
         let shapers = sources + self.shapers as u32;
-        while let Some((at, id)) = self.scheduler.next_before(end) {
+        let bound = self.scheduler.bound(end);
+        while let Some((at, id)) = self.scheduler.next_before(bound) {
             self.now = at;
             self.events += 1;
             if id < links {
@@ -67,28 +68,36 @@ impl<M: Machine> Network<M> {
         };
         self.scheduler.advance_busy(id, link.next_arrival());
         self.hops += 1;
-        let faulty = !link.is_plain() && link.is_faulty();
-        if self.watched {
-            self.witness(id, slot);
+        if (self.watched || !link.is_plain() && link.is_faulty()) && self.ends_here(id, slot) {
+            return self.lose(slot);
         }
         let onward = self.onward[id as usize];
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
         let size = packet.size;
         let next = if onward == VARIES { self.routes[packet.cursor as usize] } else { onward };
-        if faulty && self.ends_on_wire(id, slot) {
-            if let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
-                && seen.link.0 == id
-                && seen.at == now
-            {
-                seen.fate = Fate::Lost;
-            }
-            self.lose(slot);
-        } else if next < GATES {
+        if next < GATES {
             self.offer(next, slot, size);
         } else {
             self.deliver(next, slot);
         }
+    }
+
+    /// Whoever watches sees a packet cross link `id`; answers whether it goes no further.
+    #[inline(never)]
+    fn ends_here(&mut self, id: u32, slot: u32) -> bool {
+        if self.watched {
+            self.witness(id, slot);
+        }
+        let ends = self.links[id as usize].is_faulty() && self.ends_on_wire(id, slot);
+        if ends
+            && let Some(seen) = self.tap.as_mut().and_then(|tap| tap.seen.last_mut())
+            && seen.link.0 == id
+            && seen.at == self.now
+        {
+            seen.fate = Fate::Lost;
+        }
+        ends
     }
 
     /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a meter there
@@ -128,12 +137,26 @@ impl<M: Machine> Network<M> {
     }
 
     /// A packet of `size` bytes comes to link `id`.
-    #[inline(never)]
+    #[inline(always)]
     fn offer(&mut self, id: u32, slot: u32, size: u16) {
+        let now = self.now;
+        let link = &mut self.links[id as usize];
+        if !link.is_free(now) {
+            return self.offer_busy(id, slot, size);
+        }
+        let was_idle = link.is_idle();
+        link.depart(now, slot, size, &mut self.slab);
+        if was_idle {
+            self.scheduler.begin_busy(id, link.next_arrival());
+        }
+    }
+
+    /// [`offer`](Network::offer) where packets may wait.
+    #[inline(never)]
+    fn offer_busy(&mut self, id: u32, slot: u32, size: u16) {
         let link = &mut self.links[id as usize];
         if !link.is_plain() {
-            self.offer_lawful(id, slot);
-            return;
+            return self.offer_lawful(id, slot);
         }
         let was_idle = link.is_idle();
         if !link.offer_plain(self.now, slot, size, &mut self.slab) {
@@ -222,7 +245,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// A packet reaches the end of its route.
-    #[inline]
+    #[inline(never)]
     fn deliver(&mut self, end: u32, slot: u32) {
         if end < END {
             self.cross(end, slot);
@@ -239,19 +262,36 @@ impl<M: Machine> Network<M> {
         }
         let at = flow * 2 + usize::from(end == END_SERVER);
         let endpoint = &mut self.endpoints[at];
-        endpoint.balance -= 1;
         if !endpoint.live {
+            endpoint.balance -= 1;
             self.absorbed += 1;
             self.slab.free(slot);
             return;
         }
         self.delivered += 1;
-        let packet = self.slab.get(slot);
+        let packet = self.slab.get_mut(slot);
         if packet.flags.has(Flags::TOLLED) {
             endpoint.heard_rtt = packet.toll.rtt;
         }
-        endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
-        self.slab.free(slot);
+        let answer = if endpoint.gate == OPEN {
+            endpoint.machine.answer(self.now, packet)
+        } else {
+            Answer::Unanswered
+        };
+        if matches!(answer, Answer::Packet | Answer::More) {
+            self.slab.renew();
+            self.send_off(at, slot);
+            if answer == Answer::Packet {
+                return self.note_timer(at);
+            }
+        } else {
+            if answer == Answer::Unanswered {
+                let packet = self.slab.get(slot);
+                endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
+            }
+            endpoint.balance -= 1;
+            self.slab.free(slot);
+        }
         self.pump(at);
     }
 
@@ -288,6 +328,12 @@ impl<M: Machine> Network<M> {
         if !endpoint.done && endpoint.machine.is_done() {
             self.note_done(at);
         }
+        self.note_timer(at);
+    }
+
+    /// Notes a machine's timer if it has come nearer.
+    #[inline]
+    fn note_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
@@ -326,22 +372,28 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The packet that a machine has built goes on its way.
+    /// The packet that a machine has built as the next one lives, and goes on its way.
     #[inline]
     pub(super) fn launch(&mut self, at: usize) {
-        let endpoint = &mut self.endpoints[at];
-        let packet = self.slab.draft();
-        endpoint.balance += 1;
-        packet.flow = (at / 2) as u32;
-        packet.cursor = endpoint.route;
-        let (first, size) = (endpoint.first, packet.size);
-        let heard_rtt = endpoint.heard_rtt;
-        let sacks = packet.flags.has(Flags::SACK);
+        let sacks = self.slab.draft().flags.has(Flags::SACK);
         let slot = self.slab.launch();
         if sacks {
             self.slab.attach(slot, self.sack_scratch);
             self.sack_scratch.clear();
         }
+        self.endpoints[at].balance += 1;
+        self.send_off(at, slot);
+    }
+
+    /// The packet in `slot`, which a machine has built, goes on its way.
+    #[inline]
+    fn send_off(&mut self, at: usize, slot: u32) {
+        let endpoint = &self.endpoints[at];
+        let (first, heard_rtt) = (endpoint.first, endpoint.heard_rtt);
+        let packet = self.slab.get_mut(slot);
+        packet.flow = (at / 2) as u32;
+        packet.cursor = endpoint.route;
+        let size = packet.size;
         if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
             quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
         }

@@ -90,7 +90,7 @@ impl Window {
         let mut sums = self.total;
         let from = now.saturating_sub(span);
         if oldest.begins < from {
-            let gone = (from - oldest.begins) as f64 / (oldest.ends - oldest.begins) as f64;
+            let gone = float(from - oldest.begins) / float(oldest.ends - oldest.begins);
             sums.paid -= oldest.sums.paid * gone;
             sums.bytes -= oldest.sums.bytes * gone;
             sums.rtt_bytes -= oldest.sums.rtt_bytes * gone;
@@ -137,6 +137,12 @@ impl Window {
         self.head = 0;
         self.len /= 2;
     }
+}
+
+/// A span that fits a signed number, which is sooner made a float.
+#[inline]
+fn float(ns: u64) -> f64 {
+    ns as i64 as f64
 }
 
 /// Buckets to a window.

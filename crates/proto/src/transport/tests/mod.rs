@@ -4,6 +4,7 @@ mod basics;
 mod delivery;
 mod hostile;
 mod marks;
+mod predict;
 mod recovery;
 mod sampling;
 mod streams;

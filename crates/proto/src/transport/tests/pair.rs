@@ -6,7 +6,7 @@ use tollway_law::Time;
 use tollway_law::sender::{AnySender, NewRenoConfig};
 
 use super::super::{Config, Connection, Event};
-use crate::{Flags, Packet, SackRanges};
+use crate::{Answer, Flags, Machine, Packet, SackRanges};
 
 /// A channel's faults, each a share of the packets.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,10 @@ pub(super) struct Pair {
     pub(super) events: [Vec<Event>; 2],
     /// All packets sent, with the time and side.
     pub(super) sent: Vec<(Time, usize, Packet)>,
+    /// Packets are first shown to [`Machine::answer`], as the simulator does.
+    pub(super) predicts: bool,
+    /// Packets that were taken in or answered there.
+    pub(super) predicted: u64,
     flying: Vec<(Time, u64, usize, Packet, SackRanges)>,
     order: u64,
     random: u64,
@@ -66,6 +70,8 @@ impl Pair {
             check: Box::new(|_| {}),
             events: [Vec::new(), Vec::new()],
             sent: Vec::new(),
+            predicts: false,
+            predicted: 0,
             flying: Vec::new(),
             order: 0,
             random: 1,
@@ -108,7 +114,6 @@ impl Pair {
                 burst += 1;
                 assert!(burst < 100_000, "a connection that never stops sending");
                 assert_eq!(packet.flags.has(Flags::SACK), !sack.is_empty());
-                self.sent.push((self.now, side, packet));
                 self.launch(side, packet, sack);
             }
             while let Some(event) = self.ends[side].poll_event() {
@@ -118,6 +123,7 @@ impl Pair {
     }
 
     fn launch(&mut self, side: usize, packet: Packet, sack: SackRanges) {
+        self.sent.push((self.now, side, packet));
         if (self.lose)(side, &packet) || self.chance() < self.faults.loss {
             return;
         }
@@ -146,7 +152,7 @@ impl Pair {
         match arrival {
             Some((at, i)) if at <= timer => {
                 let (_, _, side, packet, sack) = self.flying.swap_remove(i);
-                self.ends[side].handle_packet(self.now, &packet, &sack);
+                self.arrive(side, packet, &sack);
             }
             _ => self.ends.iter_mut().for_each(|end| end.handle_timeout(next)),
         }
@@ -158,6 +164,22 @@ impl Pair {
         check(self);
         self.check = check;
         true
+    }
+
+    fn arrive(&mut self, side: usize, mut packet: Packet, sack: &SackRanges) {
+        let end = &mut self.ends[side];
+        let predicts = self.predicts && sack.is_empty();
+        let answer = if predicts { end.answer(self.now, &mut packet) } else { Answer::Unanswered };
+        self.predicted += u64::from(answer != Answer::Unanswered);
+        match answer {
+            Answer::Unanswered => end.handle_packet(self.now, &packet, sack),
+            Answer::Taken => {}
+            Answer::Packet | Answer::More => self.launch(side, packet, SackRanges::EMPTY),
+        }
+        if answer == Answer::Packet {
+            let more = self.ends[side].poll_transmit(self.now, &mut packet, &mut SackRanges::EMPTY.clone());
+            assert!(!more, "there was to be no other");
+        }
     }
 
     /// Steps until nothing more happens or `limit` has passed; answers whether it came to rest.

@@ -1,0 +1,221 @@
+//! Header prediction: the short way of what nearly always comes next.
+//!
+//! Of a flow that loses nothing the sender gets one acknowledgement like another, the receiver the next segment in
+//! order, and what either says to it is known but for some numbers (V. Jacobson, "4BSD Header Prediction", ACM CCR 20(2),
+//! 1990). Such a packet is answered in its own slot, without a look at anything that only a loss, a mark, a frame or a
+//! timer makes necessary. Whether there is such a thing is found out when the long way has come to an end
+//! ([`Connection::settle`]), and forgotten as soon as anything else happens to the connection.
+//!
+//! The short way does what the long one would, bit for bit: `tests/predict.rs` runs both beside each other.
+
+use tollway_law::sender::{Acked, SenderLaw};
+use tollway_law::{Time, Toll};
+
+use crate::{Answer, Flags, Packet, Stamp};
+
+use super::config::MAX_WINDOW;
+use super::receiver::Receiver;
+use super::scoreboard::Slot;
+use super::sender::{Force, Phase, Sender, whole};
+use super::serial::later;
+use super::{Connection, State};
+
+/// What the next packet is expected to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Expected {
+    /// Anything: the long way.
+    Anything,
+    /// The next segment in order, to be acknowledged at once, from one who has nothing of ours to acknowledge.
+    Segment,
+    /// An acknowledgement of some of what is in flight, by one who sends no data; a stream goes on.
+    Acknowledgement,
+}
+
+impl Connection {
+    /// Answers a packet in its own slot, if it is the one expected.
+    #[inline]
+    pub(super) fn answer_expected(&mut self, now: Time, packet: &mut Packet) -> Answer {
+        const SEGMENT: u16 = Flags::DATA.0 | Flags::ACK.0;
+        const ACKNOWLEDGEMENT: u16 = Flags::ACK.0 | Flags::STAMP_ECHO.0;
+        match self.expected {
+            Expected::Segment if packet.flags.0 & !Flags::TOLLED.0 == SEGMENT => {
+                self.answer_segment(now, packet)
+            }
+            Expected::Acknowledgement if packet.flags.0 & !Flags::ECHO.0 == ACKNOWLEDGEMENT => {
+                self.answer_acknowledgement(now, packet)
+            }
+            _ => Answer::Unanswered,
+        }
+    }
+
+    /// The next segment is acknowledged at once.
+    #[inline]
+    fn answer_segment(&mut self, now: Time, packet: &mut Packet) -> Answer {
+        let receive = &mut self.receive;
+        let board = &self.send.board;
+        if packet.seq != receive.next || packet.ack != board.una {
+            return Answer::Unanswered;
+        }
+        self.send.open_window(packet);
+        let size = u64::from(packet.size);
+        self.stats.segments_received += 1;
+        self.stats.bytes_received += size;
+        self.stats.segments_delivered += 1;
+        self.stats.bytes_delivered += size.saturating_sub(u64::from(self.config.header));
+        self.stats.acks_sent += 1;
+        let next = receive.next.wrapping_add(1);
+        receive.next = next;
+        receive.edge = later(receive.edge, next.wrapping_add(receive.room));
+        let mut flags = Flags::ACK.with(Flags::STAMP_ECHO);
+        let mut toll = Toll::default();
+        if packet.flags.has(Flags::TOLLED) {
+            receive.feedback.on_data(&packet.toll);
+            if let Some(echo) = receive.feedback.take() {
+                flags.set(Flags::ECHO);
+                toll.echo = echo;
+            }
+            if receive.feedback.gap() {
+                flags.set(Flags::GAP);
+            }
+        }
+        packet.toll = toll;
+        packet.seq = self.send.board.next;
+        packet.ack = next;
+        packet.sent_echo = packet.sent;
+        packet.sent = Stamp::at(now);
+        packet.window = receive.edge.wrapping_sub(next).min(MAX_WINDOW);
+        packet.flow = self.flow;
+        packet.size = self.config.ack_size;
+        packet.flags = flags;
+        Answer::Packet
+    }
+
+    /// What an acknowledgement makes room for leaves in its slot.
+    #[inline]
+    fn answer_acknowledgement(&mut self, now: Time, packet: &mut Packet) -> Answer {
+        let send = &mut self.send;
+        let config = &*self.config;
+        let advance = packet.ack.wrapping_sub(send.board.una);
+        if advance == 0 || advance > send.board.outstanding() {
+            return Answer::Unanswered;
+        }
+        send.open_window(packet);
+        let rtt = send.sample(now, packet, config);
+        send.board.ack_clean(advance);
+        send.rtt.progress();
+        send.expiries = 0;
+        let left = send.board.outstanding();
+        send.rto_at = if left == 0 { Time::NEVER } else { now.saturating_add(send.rtt.rto(&config.rto)) };
+        let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
+        let acked = Acked {
+            segments: advance,
+            cumulative: advance,
+            rtt,
+            echo,
+            gap: false,
+            recovering: false,
+            marked: false,
+        };
+        let flight = send.flight(now, config);
+        send.law.on_ack(&flight, &acked);
+        send.window = whole(send.law.window());
+        let payload = config.payload();
+        if left >= send.window
+            || !send.law.ack_clocked()
+            || !send.has_room(config)
+            || !send.source.streams(payload)
+        {
+            return Answer::Taken;
+        }
+        let seq = send.send_fresh(now, payload, packet, config);
+        self.stats.segments_sent += 1;
+        self.stats.bytes_sent += u64::from(packet.size);
+        packet.seq = seq;
+        packet.ack = self.receive.next;
+        packet.sent_echo = Stamp(0);
+        packet.sent = Stamp::at(now);
+        packet.window = self.receive.renew_window();
+        packet.flow = self.flow;
+        if left + 1 < send.window {
+            return Answer::More;
+        }
+        send.app_limited = false;
+        Answer::Packet
+    }
+
+    /// The long way has come to its end: what comes next?
+    #[inline(never)]
+    pub(super) fn settle(&mut self) {
+        if self.state != State::Established || !self.send.is_quiet() {
+            return;
+        }
+        self.send.resting |= self.send.rests();
+        if !self.receive.is_quiet() {
+            return;
+        }
+        if self.send.resting && self.config.delayed_ack.is_none() {
+            self.expected = Expected::Segment;
+        } else if self.send.streams() {
+            self.expected = Expected::Acknowledgement;
+        }
+    }
+}
+
+impl Receiver {
+    /// Nothing waits to be said or to be told, and nothing is missing.
+    fn is_quiet(&self) -> bool {
+        let whole = self.synced && !self.finished && self.early.is_none() && !self.in_frame && !self.framed;
+        let said = !self.stamped && !self.ack_now && self.held == 0 && self.ack_at == Time::NEVER;
+        let unmarked = !self.marked && !self.was_marked && !self.parted;
+        whole && said && unmarked && self.room >= self.capacity && !self.feedback.is_pending()
+    }
+
+    /// The window as the next packet back says it.
+    #[inline]
+    fn renew_window(&mut self) -> u32 {
+        self.edge = later(self.edge, self.next.wrapping_add(self.room));
+        self.edge.wrapping_sub(self.next).min(MAX_WINDOW)
+    }
+}
+
+impl Sender {
+    /// Nothing is lost, nothing is forced, nobody wants delivery measured, and no end is in sight.
+    fn is_quiet(&self) -> bool {
+        let whole = self.phase == Phase::Open && self.board.clean() && self.force == Force::Nothing;
+        whole && self.board.sampler.is_none() && !self.source.finished
+    }
+
+    /// It has nothing in flight and nothing to send.
+    fn rests(&self) -> bool {
+        self.board.outstanding() == 0 && !self.source.ready() && self.app_limited && !self.paced_out
+    }
+
+    /// A stream goes on, and no timer but the retransmission's.
+    fn streams(&self) -> bool {
+        self.source.ready() && !self.source.control() && self.rack.is_none()
+    }
+
+    /// Sends the next full segment of a stream, answers its number.
+    #[inline(always)]
+    fn send_fresh(&mut self, now: Time, payload: u16, out: &mut Packet, config: &super::Config) -> u32 {
+        self.source.cut_full(payload);
+        let slot = Slot::new(Stamp::at(now), payload, 0);
+        let seq = self.board.push(slot);
+        if self.rto_at == Time::NEVER {
+            self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        }
+        out.toll = Toll::default();
+        out.size = config.header.saturating_add(payload);
+        let mut flags = Flags::DATA.with(Flags::ACK);
+        if self.law.tolled() && !self.law.spares_toll() {
+            flags.set(Flags::TOLLED);
+            self.write_toll(now, out, config);
+        }
+        if config.ecn {
+            flags.set(if config.l4s { Flags::ECT1 } else { Flags::ECT });
+        }
+        out.flags = flags;
+        seq
+    }
+}
