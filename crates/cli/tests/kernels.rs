@@ -108,7 +108,55 @@ fn what_the_kernel_has_no_part_in_is_named() {
     };
     let xcp = refused(("law = \"newreno\"", "law = \"xcp\""), &[]);
     assert!(xcp.contains("the kernel's TCP has no law `xcp`"), "{xcp}");
-    let both =
-        refused(("size = \"500 kB\"", "size = \"500 kB\"\n    both-ways = true"), &["--engine", "live"]);
-    assert!(both.contains("flow.short.both-ways") || both.contains("network namespaces"), "{both}");
+    let small = refused(
+        ("size = \"500 kB\"", "size = \"500 kB\"\n    packet-size = \"100 B\""),
+        &["--engine", "live"],
+    );
+    assert!(small.contains("flow.short.packet-size") || small.contains("network namespaces"), "{small}");
+    let send = refused(
+        ("size = \"500 kB\"", "size = \"500 kB\"\n    send-buffer = \"10 kB\""),
+        &["--engine", "live"],
+    );
+    assert!(send.contains("flow.short.send-buffer") || send.contains("network namespaces"), "{send}");
+}
+
+#[test]
+fn workloads_frames_both_ways_and_a_receive_buffer_over_the_kernels_tcp() {
+    let text = SHARED
+        .replace("size = \"500 kB\"", "frames = { count = 50, size = \"4 kB\" }\n    both-ways = true")
+        .replace(
+            "law = \"cubic\"\n    transport = \"kernel\"",
+            "law = \"cubic\"\n    transport = \"kernel\"\n    receive-buffer = \"14480 B\"",
+        )
+        .replace("delay = \"5 ms\"", "delay = \"50 ms\"")
+        .replace(
+            "from = \"s.3\"\n    to = \"d\"\n    law = \"cubic\"\n",
+            "from = \"s.3\"\n    to = \"d\"\n    law = \"cubic\"\n    size = \"50 kB\"\n",
+        )
+        + r#"
+    [workload.w]
+    from = "s.3"
+    to = "d"
+    law = "cubic"
+    transport = "kernel"
+    arrivals = { interval = "300 ms" }
+    sizes = "20 kB"
+    stop = "2 s"
+"#;
+    let Some(told) = live("more", &text) else { return };
+    for name in ["short", "short.reverse"] {
+        assert_eq!(flow(&told, name)["delivered_bytes"], 200_000, "{told}");
+        assert!(flow(&told, name)["fct_s"].as_f64().is_some(), "{told}");
+    }
+    let of_workload = told["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|flow| flow["flow"].as_str().unwrap().starts_with("w."));
+    let whole =
+        of_workload.filter(|flow| flow["delivered_bytes"] == 20_000 && flow["fct_s"].as_f64() > Some(0.1));
+    assert_eq!(whole.count(), 7, "{told}");
+    // Ten segments a round trip of 100 ms, whatever the machine does: 1.16 Mb/s of payload.
+    let windowed = flow(&told, "long")["goodput_mbps"].as_f64().unwrap();
+    assert!((0.2..1.2).contains(&windowed), "{windowed}");
 }

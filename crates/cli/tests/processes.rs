@@ -83,6 +83,11 @@ impl Process {
 impl Nodes {
     /// Three free ports; `None`, loudly, where there are none.
     fn new(name: &str) -> Option<Nodes> {
+        Nodes::of(name, THREE)
+    }
+
+    /// The same for another scenario of these nodes.
+    fn of(name: &str, text: &str) -> Option<Nodes> {
         let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0"));
         let Ok(at) = sockets
             .iter()
@@ -93,7 +98,7 @@ impl Nodes {
             return None;
         };
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("processes-{name}.toml"));
-        std::fs::write(&file, THREE).unwrap();
+        std::fs::write(&file, text).unwrap();
         let at = [("a", at[0]), ("r", at[1]), ("b", at[2])].map(|(name, at)| format!("{name}={at}"));
         Some(Nodes { file, at })
     }
@@ -219,6 +224,60 @@ fn kill_the_ends(after: u64) {
     let (b, a) = (nodes.start("b"), nodes.start("a"));
     assert!(a.output().status.success());
     assert_eq!(delivered(&b.output()), BYTES);
+}
+
+#[test]
+fn each_process_has_its_part_of_workloads_hosts_and_policies() {
+    let text =
+        THREE.replace("law = \"xcp\"", "law = \"fcp\"").replace("5 MB", "500 kB").replace("40 s", "20 s")
+            + r#"
+    [workload.w]
+    from = "a"
+    to = "b"
+    law = "fcp"
+    arrivals = { interval = "300 ms" }
+    sizes = "20 kB"
+    stop = "1 s"
+    [host.h]
+    flows = "*"
+    [flow.back]
+    from = "b"
+    to = "a"
+    law = "newreno"
+    size = "100 kB"
+    [aggregate.held]
+    from = "b"
+    flows = "back"
+    rate = "1 Mbps"
+"#;
+    let Some(nodes) = Nodes::of("parts", &text.replace("flows = \"*\"", "flows = \"?\"")) else { return };
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start("a");
+    let [a, b] = [a.output(), b.output()];
+    drop(r);
+    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
+    let [a, b]: [Value; 2] = [a, b].map(|output| serde_json::from_slice(&output.stdout).expect("JSON"));
+    let flow = |told: &Value, name: &str| {
+        told["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|flow| flow["flow"] == name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    for name in ["w.1", "w.2", "w.3", "w.4"] {
+        // The sender sees it end, the receiver what arrived.
+        assert!(flow(&a, name)["fct_s"].as_f64().is_some(), "{a}");
+        assert_eq!(flow(&b, name)["delivered_bytes"], 20_000, "{b}");
+    }
+    assert_eq!(flow(&b, "f")["delivered_bytes"], 500_000);
+    assert_eq!(flow(&a, "back")["delivered_bytes"], 100_000);
+    // Who divides, and who holds to a profile, does so at its own node.
+    let extra = |told: &Value, name: &str| told["runs"][0]["extra"][name].as_f64();
+    assert!(extra(&a, "budget-use-max.h").is_some_and(|used| used > 0.0 && used <= 1.05), "{a}");
+    assert_eq!((extra(&b, "budget-use-max.h"), extra(&a, "conforming-packets.held")), (None, None));
+    assert!(extra(&b, "conforming-packets.held").is_some_and(|packets| packets > 60.0), "{b}");
 }
 
 #[test]

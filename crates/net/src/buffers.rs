@@ -2,6 +2,8 @@
 
 use tollway_proto::{Encoding, Flags, Packet, Pool};
 
+use crate::driver::{CARRIED, CROSS, TREE};
+
 /// Packets, each beside the bytes it was loaded from.
 ///
 /// A handle names a packet and a piece of a chunk. Long trains that the kernel coalesced stay in the chunk they were received
@@ -20,6 +22,8 @@ pub(crate) struct Buffers {
     encodings: Vec<Encoding>,
     /// By flow, its class of traffic; empty while none has one.
     classes: Vec<u8>,
+    /// By number of a way out of a middle, a label of the flow whose packets they are.
+    stretches: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -136,9 +140,24 @@ impl Buffers {
         }
     }
 
-    /// The encoding whose losses the toll in packets with this label suffers.
-    pub(crate) fn encoding(&self, label: u32) -> Encoding {
-        self.encodings.get(label as usize).copied().unwrap_or(Encoding::Acp)
+    /// The encoding whose losses the toll of a packet suffers.
+    pub(crate) fn encoding(&self, handle: u32) -> Encoding {
+        self.encodings.get(self.own_label(handle) as usize).copied().unwrap_or(Encoding::Acp)
+    }
+
+    /// The next way out of a middle is for packets of the flow with this label.
+    pub(crate) fn add_stretch(&mut self, label: u32) {
+        self.stretches.push(label);
+    }
+
+    /// A packet's label, or one of its flow's if it is a middle's.
+    #[inline]
+    pub(crate) fn own_label(&self, handle: u32) -> u32 {
+        let label = self.slots[handle as usize].packet.flow;
+        if label & (CROSS | TREE) != TREE {
+            return label;
+        }
+        self.stretches.get((label ^ TREE) as usize).copied().unwrap_or(label)
     }
 
     /// From now on packets of `flow` are of `class`.
@@ -158,9 +177,10 @@ impl Buffers {
         if self.encodings.is_empty() {
             return;
         }
+        let label = self.own_label(handle);
         let packet = &mut self.slots[handle as usize].packet;
         if packet.flags.has(Flags::TOLLED)
-            && let Some(encoding) = self.encodings.get(packet.flow as usize)
+            && let Some(encoding) = self.encodings.get(label as usize)
         {
             encoding.quantise_link(&mut packet.toll, u32::from(packet.size));
         }
@@ -211,7 +231,7 @@ impl Pool for Buffers {
             return 0;
         }
         // The numbers of sources are far beyond those of flows.
-        let flow = (self.slots[handle as usize].packet.flow & !crate::driver::CARRIED) >> 1;
+        let flow = (self.own_label(handle) & !CARRIED) >> 1;
         self.classes.get(flow as usize).copied().unwrap_or(0)
     }
 }

@@ -5,6 +5,9 @@ pub(crate) mod carry;
 mod cross;
 #[cfg(target_os = "linux")]
 pub(crate) mod frames;
+mod gates;
+mod media;
+mod trees;
 mod watch;
 
 use std::cmp::Reverse;
@@ -16,8 +19,9 @@ use std::time::SystemTime;
 use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
+use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Flags, Machine, Meters, Packet, SackRanges, Watch};
+use tollway_proto::{Encoding, Flags, Gate, Machine, Medium, Meters, Packet, SackRanges, Watch};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -33,6 +37,7 @@ use crate::lateness::Lateness;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use crate::wire;
+pub(crate) use trees::Outlet;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -52,6 +57,13 @@ pub(crate) struct Driver {
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
     pub(crate) meters: Meters,
+    media: Vec<Medium>,
+    middles: Vec<trees::Crossing>,
+    /// The gates of middles that datagrams come in by.
+    openings: Vec<(u32, Gate)>,
+    pub(crate) gates: Gates,
+    /// By shaper, when its timer is due.
+    shapers: Vec<Time>,
     /// Nodes' own kernels, and their interfaces: apart, as sockets are.
     #[cfg(target_os = "linux")]
     pub(crate) rooms: Vec<Room>,
@@ -91,6 +103,8 @@ struct Node {
     labels: Vec<Next>,
     /// The same for cross-traffic, whose labels have [`CROSS`] in them.
     crossing: Vec<Next>,
+    /// And for what middles send, whose labels have [`TREE`] in them.
+    stretches: Vec<Next>,
     /// The sockets that may speak to this one, sorted.
     peers: Vec<SocketAddr>,
 }
@@ -106,6 +120,8 @@ pub(crate) enum Next {
     End(u32),
     /// They are cross-traffic and end here.
     Sink(u32),
+    /// They end at this gate of a middle here.
+    Gate(u32),
 }
 
 /// A link direction at its node.
@@ -115,6 +131,8 @@ pub(crate) struct Hop {
     node: u32,
     pub(crate) out: Out,
     armed: Time,
+    /// The medium that it shares with others.
+    medium: Option<u32>,
     /// What a meter does at the far end.
     pub(crate) watch: Option<Watch>,
 }
@@ -138,6 +156,8 @@ pub(crate) struct Endpoint {
     pub(crate) client: bool,
     /// On the packets it sends.
     pub(crate) label: u32,
+    /// The label that data had when they left the other end: what they are made of.
+    pub(crate) hears: u32,
     /// The first link of their way.
     pub(crate) first: u32,
     pub(crate) open_at: Time,
@@ -150,6 +170,8 @@ pub(crate) struct Endpoint {
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     pub(crate) heard_rtt: f32,
     pub(crate) live: bool,
+    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    pub(crate) gate: u32,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,
@@ -215,9 +237,10 @@ impl Node {
     /// What is done with packets of `label`.
     #[inline]
     fn next(&self, label: u32) -> Next {
-        let next = match label & CROSS {
+        let next = match label & (CROSS | TREE) {
             0 => self.labels.get((label & !CARRIED) as usize),
-            _ => self.crossing.get((label ^ CROSS) as usize),
+            CROSS => self.crossing.get((label ^ CROSS) as usize),
+            _ => self.stretches.get((label ^ TREE) as usize),
         };
         next.copied().unwrap_or(Next::Nowhere)
     }
@@ -225,7 +248,13 @@ impl Node {
 
 impl Driver {
     pub(crate) fn new(sockets: Vec<Socket>, names: Vec<String>) -> Driver {
-        let node = |name| Node { name, labels: Vec::new(), crossing: Vec::new(), peers: Vec::new() };
+        let node = |name| Node {
+            name,
+            labels: Vec::new(),
+            crossing: Vec::new(),
+            stretches: Vec::new(),
+            peers: Vec::new(),
+        };
         Driver {
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
@@ -240,6 +269,11 @@ impl Driver {
             sources: Vec::new(),
             sinks: Vec::new(),
             meters: Meters::default(),
+            media: Vec::new(),
+            middles: Vec::new(),
+            openings: Vec::new(),
+            gates: Gates::default(),
+            shapers: Vec::new(),
             #[cfg(target_os = "linux")]
             rooms: Vec::new(),
             #[cfg(target_os = "linux")]
@@ -266,7 +300,7 @@ impl Driver {
 
     /// Adds a link direction from `node` to whoever has the socket `to`.
     pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
-        self.links.push(Hop { link, node, out: Out::Socket(to), armed: Time::NEVER, watch: None });
+        self.links.push(Hop { link, node, out: Out::Socket(to), armed: Time::NEVER, medium: None, watch: None });
         self.links.len() as u32 - 1
     }
 
@@ -284,10 +318,11 @@ impl Driver {
 
     /// Says where packets of `label` go from `node`; one label leads only one way.
     pub(crate) fn set_label(&mut self, node: u32, label: u32, next: Next) -> Result<(), Error> {
-        let Node { name, labels, crossing, .. } = &mut self.nodes[node as usize];
-        let (labels, label) = match label & CROSS {
+        let Node { name, labels, crossing, stretches, .. } = &mut self.nodes[node as usize];
+        let (labels, label) = match label & (CROSS | TREE) {
             0 => (labels, label as usize),
-            _ => (crossing, (label ^ CROSS) as usize),
+            CROSS => (crossing, (label ^ CROSS) as usize),
+            _ => (stretches, (label ^ TREE) as usize),
         };
         if labels.len() <= label {
             labels.resize(label + 1, Next::Nowhere);
@@ -386,8 +421,8 @@ impl Driver {
                 break;
             }
             self.timers.pop();
-            let index = (id >> 2) as usize;
-            match id & 3 {
+            let index = (id >> KIND_BITS) as usize;
+            match id & ((1 << KIND_BITS) - 1) {
                 LINK if self.links[index].armed == at => {
                     self.links[index].armed = Time::NEVER;
                     self.forward(index, now)?;
@@ -397,6 +432,8 @@ impl Driver {
                     self.wake(index, now)?;
                 }
                 SOURCE => self.emit(index, now)?,
+                SHAPER => self.tick_shaper(index, at, now)?,
+                MEDIUM => self.run_medium(index, now),
                 _ => {}
             }
         }
@@ -580,6 +617,7 @@ impl Driver {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
             Next::Sink(sink) => self.absorb(sink as usize, packet.size),
+            Next::Gate(opening) => return self.cross(opening as usize, now, datagram),
             Next::Link(link) => {
                 let handle = match place {
                     Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
@@ -601,7 +639,7 @@ impl Driver {
             self.counters.senseless += 1;
             return Ok(());
         };
-        let packet = decoded.packet;
+        let mut packet = decoded.packet;
         #[cfg(target_os = "linux")]
         if self.ends[at].carried.is_some() {
             self.hand_over(at, datagram);
@@ -612,6 +650,7 @@ impl Driver {
             self.counters.absorbed += 1;
             return Ok(());
         }
+        packet.flow = end.hears;
         if let Some(position) = wire::corrupt(&packet, end.header, datagram) {
             return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
         }
@@ -636,6 +675,9 @@ impl Driver {
 
     fn offer(&mut self, link: u32, now: Time, handle: u32) {
         let link = link as usize;
+        if let Some(medium) = self.links[link].medium {
+            return self.offer_shared(medium, link, now, handle);
+        }
         self.links[link].link.offer(now, handle, &mut self.buffers);
         self.arm_link(link);
     }
@@ -647,7 +689,8 @@ impl Driver {
             let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
             if due <= now {
                 self.timeouts.note(now.saturating_sub(due), 1);
-                if end.open_at <= now {
+                let opens = end.open_at <= now;
+                if opens {
                     end.open_at = Time::NEVER;
                     machine.open(now);
                 }
@@ -658,6 +701,9 @@ impl Driver {
                 if machine.poll_timeout() <= now {
                     machine.handle_timeout(now);
                 }
+                if opens && end.gate != OPEN {
+                    self.admit(at, now);
+                }
             }
         }
         self.pump(at, now)
@@ -665,40 +711,72 @@ impl Driver {
 
     /// Sends what a machine has to send, and notes its timer.
     pub(crate) fn pump(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        loop {
-            let end = &mut self.ends[at];
-            let Some(machine) = end.machine.as_mut().filter(|_| end.live) else { return Ok(()) };
-            let mut packet = Packet::default();
-            if !machine.poll_transmit(now, &mut packet, &mut self.sack) {
-                break;
-            }
-            packet.flow = end.label;
-            if end.encoding != Encoding::Acp {
-                quantise(end, &mut packet);
-            }
-            let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
-            let handle = self.buffers.alloc(packet, len);
-            let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
-            self.sack.clear();
-            if composed.is_err() {
-                self.buffers.free(handle);
-                return Err(Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN });
-            }
-            self.counters.created += 1;
-            let first = end.first;
-            self.begin(first, now, handle);
+        let end = &self.ends[at];
+        if !end.live || end.machine.is_none() {
+            return Ok(());
         }
-        self.note_done(at, now);
+        match end.gate {
+            OPEN => while self.send_one(at, now, false, |_| true)? {},
+            _ => self.send_gated(at, now)?,
+        }
+        self.note_done(at, now)?;
         self.arm_end(at);
         Ok(())
     }
 
-    fn note_done(&mut self, at: usize, now: Time) {
+    /// Sends one packet of a machine, one without data if `control`, if there is one and it `leaves`; answers whether there was.
+    fn send_one(
+        &mut self,
+        at: usize,
+        now: Time,
+        control: bool,
+        leaves: impl FnOnce(&mut Packet) -> bool,
+    ) -> Result<bool, Error> {
         let end = &mut self.ends[at];
-        if !end.done && end.machine.as_ref().is_some_and(Machine::is_done) {
-            end.done = true;
-            self.done.push((end.flow, end.client, now));
+        let Some(machine) = end.machine.as_mut() else { return Ok(false) };
+        let mut packet = Packet::default();
+        let sent = match control {
+            true => machine.poll_control(now, &mut packet, &mut self.sack),
+            false => machine.poll_transmit(now, &mut packet, &mut self.sack),
+        };
+        if !sent {
+            return Ok(false);
         }
+        if !leaves(&mut packet) {
+            self.sack.clear();
+            return Ok(true);
+        }
+        packet.flow = end.label;
+        if end.encoding != Encoding::Acp {
+            quantise(end, &mut packet);
+        }
+        let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
+        let handle = self.buffers.alloc(packet, len);
+        let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
+        self.sack.clear();
+        if composed.is_err() {
+            self.buffers.free(handle);
+            return Err(Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN });
+        }
+        self.counters.created += 1;
+        let first = end.first;
+        self.begin(first, now, handle);
+        Ok(true)
+    }
+
+    fn note_done(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        let end = &mut self.ends[at];
+        if end.done || !end.machine.as_ref().is_some_and(Machine::is_done) {
+            return Ok(());
+        }
+        end.done = true;
+        self.done.push((end.flow, end.client, now));
+        self.dismiss(at, now)
+    }
+
+    /// Has [`fire`](Driver::fire) see to something at `due`.
+    fn set_timer(&mut self, due: Time, at: usize, kind: u32) {
+        self.timers.push(Reverse((due, (at as u32) << KIND_BITS | kind)));
     }
 
     pub(crate) fn arm_link(&mut self, at: usize) {
@@ -706,7 +784,7 @@ impl Driver {
         let due = hop.link.next_arrival();
         if due < hop.armed {
             hop.armed = due;
-            self.timers.push(Reverse((due, (at as u32) << 2 | LINK)));
+            self.set_timer(due, at, LINK);
         }
     }
 
@@ -716,7 +794,7 @@ impl Driver {
         let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
         if due < end.armed {
             end.armed = due;
-            self.timers.push(Reverse((due, (at as u32) << 2 | END)));
+            self.set_timer(due, at, END);
         }
     }
 
@@ -777,10 +855,15 @@ pub(crate) const CARRIED: u32 = 1 << 30;
 pub(crate) const CARRIER: u16 = (acp::OVERHEAD + acp::LEN) as u16 + 10;
 /// In the labels of cross-traffic; the rest numbers its sources.
 pub(crate) const CROSS: u32 = 1 << 31;
+/// In the labels of what middles send; the rest numbers the ways out of them.
+pub(crate) const TREE: u32 = 1 << 29;
 /// What a timer is of.
 const LINK: u32 = 0;
 const END: u32 = 1;
 const SOURCE: u32 = 2;
+const SHAPER: u32 = 3;
+const MEDIUM: u32 = 4;
+const KIND_BITS: u32 = 3;
 /// Bytes that one system call sends at most: what IP can carry.
 const MOST_BYTES: usize = 65_000;
 /// A train from here on stays in the buffer it was received into.

@@ -108,6 +108,8 @@ pub(crate) struct Link {
     rng: Pcg64Mcg,
     losses: Vec<Loss>,
     blackout: bool,
+    /// It awaits its turn on a medium, of which somebody else takes care.
+    shared: bool,
     control: Option<ControlLog>,
     /// What it replays instead of having a rate.
     trace: Option<Cursor>,
@@ -130,6 +132,7 @@ impl Link {
             rng: Pcg64Mcg::seed_from_u64(seed),
             losses: Vec::new(),
             blackout: false,
+            shared: false,
             control: None,
             trace: spec.trace.clone().map(Cursor::new),
             waits: None,
@@ -186,23 +189,41 @@ impl Link {
         self.stats.metered += 1;
     }
 
+    /// From now on somebody else says when it may [`transmit`](Link::transmit).
+    pub(crate) fn share(&mut self) {
+        self.shared = true;
+    }
+
+    /// When what is being transmitted will have been.
+    pub(crate) fn free_at(&self) -> Time {
+        self.free_at
+    }
+
     /// Runs the departures up to and including `now`, each at its own instant.
     pub(crate) fn catch_up(&mut self, now: Time, buffers: &mut Buffers) {
-        while self.free_at <= now && self.port.packets() > 0 {
-            let start = self.free_at;
-            self.note_queue(start);
-            let dropped = &mut self.stats.dropped;
-            let taken = self.port.take(start, buffers, |buffers, handle| {
-                *dropped += 1;
-                buffers.free(handle);
-            });
-            let Some((handle, marked)) = taken else { return };
-            self.stats.marks += u64::from(marked);
-            if let Some(waits) = &mut self.waits {
-                waits.note(buffers.get(handle).entered.elapsed(start), 1);
+        while !self.shared && self.free_at <= now && self.port.packets() > 0 {
+            if !self.transmit(self.free_at, buffers) {
+                return;
             }
-            self.depart(start, handle, false, buffers);
         }
+    }
+
+    /// Takes the next packet from the queue and puts it on the wire at `start`, when the transmitter is free. Answers whether there was
+    /// one.
+    pub(crate) fn transmit(&mut self, start: Time, buffers: &mut Buffers) -> bool {
+        self.note_queue(start);
+        let dropped = &mut self.stats.dropped;
+        let taken = self.port.take(start, buffers, |buffers, handle| {
+            *dropped += 1;
+            buffers.free(handle);
+        });
+        let Some((handle, marked)) = taken else { return false };
+        self.stats.marks += u64::from(marked);
+        if let Some(waits) = &mut self.waits {
+            waits.note(buffers.get(handle).entered.elapsed(start), 1);
+        }
+        self.depart(start, handle, false, buffers);
+        true
     }
 
     /// Puts a packet on the wire at `start`; `idle` if nothing had waited until it came.
@@ -243,7 +264,7 @@ impl Link {
             return;
         }
         self.catch_up(now, buffers);
-        let offered = if self.free_at <= now {
+        let offered = if self.free_at <= now && !self.shared {
             let offered = self.port.pass(now, handle, buffers);
             if matches!(offered, Offered::Queued | Offered::Marked) {
                 if let Some(waits) = &mut self.waits {

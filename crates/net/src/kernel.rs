@@ -7,10 +7,10 @@
 //! Namespaces have no name and die with the process.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,14 +34,18 @@ pub struct KernelSpec {
     pub congestion: String,
     /// What is sent; endless if `None`.
     pub bytes: Option<u64>,
+    /// As much is sent back on the same connection.
+    pub both_ways: bool,
+    /// The window that a receiver offers at most, bytes; the kernel's own affair if `None`.
+    pub receive_buffer: Option<u32>,
     /// A full packet, from IP's header on, bytes; 1500 at most.
     pub packet: u16,
 }
 
-/// What the kernel says of a flow.
+/// What the kernel says of one direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelStats {
-    /// Bytes of IP packets handed to the receiver's kernel, headers included.
+    /// Bytes of IP packets with data handed to the receiver's kernel, headers included.
     pub received: u64,
     /// Payload that the receiver read, and found to be what was sent.
     pub delivered: u64,
@@ -118,7 +122,7 @@ impl Room {
         }
     }
 
-    /// Hands the packet that a datagram carries to the kernel; answers its bytes, if the kernel takes it.
+    /// Hands the packet that a datagram carries to the kernel; answers its bytes if it has data, else 0, if the kernel takes it.
     pub(crate) fn write(&mut self, tun: &Tun, datagram: &mut [u8]) -> Option<u16> {
         let marked = acp::load(datagram).is_ok_and(|(flags, _)| flags.has(Flags::CE));
         let frame = datagram.get_mut(acp::LEN..)?;
@@ -129,7 +133,7 @@ impl Room {
         }
         tun.write(frame).ok()?;
         self.written += 1;
-        Some(header.len)
+        Some(if header.payload() > 0 { header.len } else { 0 })
     }
 
     /// What the kernel's counters of the interface say: packets that it sent, that it received, and that it had no room for.
@@ -162,21 +166,34 @@ pub(crate) const PORTS: u16 = 20_000;
 pub(crate) const MOST: usize = 40_000;
 const TCP: u8 = 6;
 
-/// The two programs at the ends of a flow.
+/// The programs at the two ends of a flow.
 #[derive(Debug)]
 pub(crate) struct Programs {
     shared: Arc<Shared>,
-    sender: Socket,
+    /// The socket that opens, until the flow is through.
+    opener: Option<Socket>,
     threads: Vec<JoinHandle<()>>,
     /// What they do once the run begins.
     waiting: Option<(TcpListener, Errand)>,
-    /// The end of what is sent was told.
-    pub(crate) told: bool,
+    both_ways: bool,
+    /// The kernel's last word on each direction.
+    last: [Info; 2],
+    /// The end of what is sent was told, in each direction.
+    told: [bool; 2],
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     over: AtomicBool,
+    /// There, and back.
+    ways: [Way; 2],
+    /// The socket that was opened.
+    accepted: Mutex<Option<Socket>>,
+}
+
+/// What arrives of one direction.
+#[derive(Debug, Default)]
+struct Way {
     delivered: AtomicU64,
     /// The receiver's clock when all had arrived, in nanoseconds from the run's begin; 0 while it has not.
     done: AtomicU64,
@@ -188,6 +205,7 @@ struct Shared {
 struct Errand {
     to: SocketAddrV4,
     bytes: Option<u64>,
+    both_ways: bool,
     start: Time,
     stop: Time,
 }
@@ -208,91 +226,136 @@ impl Programs {
                 socket.set_reuse_address(true)?;
                 // An interface may be made for larger packets.
                 socket.set_tcp_mss(segment)?;
+                if let Some(window) = spec.receive_buffer {
+                    offer_at_most(&socket, window)?;
+                }
                 socket.bind(&SocketAddr::from((address(node), port)).into())?;
                 Ok(socket)
             })
         };
         let problem = |action| move |source| Error::Namespace { action, source };
-        let sender = open(client.1, client.0).map_err(problem("open a TCP socket in a namespace"))?;
-        sender
-            .set_tcp_congestion(spec.congestion.as_bytes())
-            .map_err(|source| Error::Congestion { name: spec.congestion.clone(), source })?;
-        sender.set_write_timeout(Some(TICK)).map_err(problem("set a socket's timeout"))?;
-        let listener = open(server.1, server.0)
-            .and_then(|socket| {
-                socket.listen(1)?;
-                socket.set_nonblocking(true)?;
-                Ok(socket)
-            })
+        let congested = |socket: Socket| match socket.set_tcp_congestion(spec.congestion.as_bytes()) {
+            Ok(()) => Ok(socket),
+            Err(source) => Err(Error::Congestion { name: spec.congestion.clone(), source }),
+        };
+        let opener = open(client.1, client.0).map_err(problem("open a TCP socket in a namespace"))?;
+        // Whoever is accepted has what the listener has.
+        let listener = open(server.1, server.0).map_err(problem("open a TCP socket in a namespace"))?;
+        let (opener, listener) = (congested(opener)?, congested(listener)?);
+        listener
+            .listen(1)
+            .and_then(|()| listener.set_nonblocking(true))
             .map_err(problem("listen in a namespace"))?;
-        let errand =
-            Errand { to: SocketAddrV4::new(address(server.0), port), bytes: spec.bytes, start, stop };
+        let errand = Errand {
+            to: SocketAddrV4::new(address(server.0), port),
+            bytes: spec.bytes,
+            both_ways: spec.both_ways,
+            start,
+            stop,
+        };
         Ok(Programs {
             shared: Arc::default(),
-            sender,
+            opener: Some(opener),
             threads: Vec::new(),
             waiting: Some((listener.into(), errand)),
-            told: false,
+            both_ways: spec.both_ways,
+            last: [Info::default(); 2],
+            told: [false; 2],
         })
     }
 
-    /// Starts both; the run begins now.
-    pub(crate) fn begin(&mut self) -> io::Result<()> {
-        let Some((listener, errand)) = self.waiting.take() else { return Ok(()) };
-        let begun = Instant::now();
-        let (shared, sender) = (Arc::clone(&self.shared), self.sender.try_clone()?);
+    /// Starts both, in a run that began then.
+    pub(crate) fn begin(&mut self, begun: Instant) -> io::Result<()> {
+        let (Some((listener, errand)), Some(opener)) = (self.waiting.take(), &self.opener) else {
+            return Ok(());
+        };
+        let opener = opener.try_clone()?;
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(format!("tollway-{name}")).spawn(work)
         };
-        self.threads.push(spawn("receiver", Box::new(move || receive(&listener, &shared, begun)))?);
-        let shared = Arc::clone(&self.shared);
         // Whatever ends the connection early shows in what arrives.
-        self.threads.push(spawn("sender", Box::new(move || drop(send(&sender, &errand, &shared, begun))))?);
+        let (shared, task) = (Arc::clone(&self.shared), errand.clone());
+        let answers = move || drop(answer(&listener, &task, &shared, begun));
+        self.threads.push(spawn("server", Box::new(answers))?);
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(spawn("client", Box::new(move || drop(open(&opener, &errand, &shared, begun))))?);
         Ok(())
     }
 
-    /// How the flow fares, of whose packets so many bytes came out of the sender's kernel, and went into the receiver's.
-    pub(crate) fn stats(&self, sent: u64, received: u64) -> KernelStats {
-        let info = tcp_info(&self.sender).unwrap_or_default();
+    /// How one direction fares, of whose packets so many bytes came out of the sender's kernel, and went into the receiver's.
+    pub(crate) fn stats(&self, way: usize, sent: u64, received: u64) -> KernelStats {
+        let info = self.info(way);
         KernelStats {
             received,
-            delivered: self.shared.delivered.load(Ordering::Relaxed),
+            delivered: self.shared.ways[way].delivered.load(Ordering::Relaxed),
             sent,
             retransmissions: info.retransmissions,
             cwnd: f64::from(info.cwnd),
             srtt: info.srtt,
             in_flight: info.in_flight,
-            done: self.done(),
+            done: self.done(way),
         }
     }
 
-    /// When all had arrived.
-    pub(crate) fn done(&self) -> Option<Time> {
-        let done = self.shared.done.load(Ordering::Acquire);
+    /// What the kernel says of the side that sends in a direction.
+    fn info(&self, way: usize) -> Info {
+        let known = match way {
+            0 => self.opener.as_ref().and_then(|socket| tcp_info(socket).ok()),
+            _ => held(&self.shared.accepted).as_ref().and_then(|socket| tcp_info(socket).ok()),
+        };
+        known.unwrap_or(self.last[way])
+    }
+
+    /// When all of a direction had arrived.
+    fn done(&self, way: usize) -> Option<Time> {
+        let done = self.shared.ways[way].done.load(Ordering::Acquire);
         (done > 0).then_some(Time(done))
+    }
+
+    /// A direction that has come to its end since this was last asked, and when.
+    pub(crate) fn next_done(&mut self) -> Option<(usize, Time)> {
+        let ways = 1 + usize::from(self.both_ways);
+        let (way, at) =
+            (0..ways).filter(|&way| !self.told[way]).find_map(|way| Some((way, self.done(way)?)))?;
+        self.told[way] = true;
+        if self.told[..ways].iter().all(|&told| told) {
+            // Many may come and go in one run: this one's sockets and threads are others'.
+            self.last = [0, 1].map(|way| self.info(way));
+            self.opener = None;
+            held(&self.shared.accepted).take();
+            self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        }
+        Some((way, at))
     }
 
     /// The position of a byte that was not what was sent.
     pub(crate) fn wrong(&self) -> Option<u64> {
-        self.shared.wrong.load(Ordering::Relaxed).checked_sub(1)
+        self.shared.ways.iter().find_map(|way| way.wrong.load(Ordering::Relaxed).checked_sub(1))
     }
 }
 
 impl Drop for Programs {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        let _ = self.sender.shutdown(std::net::Shutdown::Both);
+        if let Some(socket) = &self.opener {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
+fn held(socket: &Mutex<Option<Socket>>) -> MutexGuard<'_, Option<Socket>> {
+    socket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Connects when it is time, and sends until it is over.
-fn send(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
+fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
     let over = || shared.over.load(Ordering::Relaxed);
-    let at = |time: Time| (time < Time::NEVER).then(|| begun + Duration::from_nanos(time.0));
-    while let Some(left) = at(errand.start).and_then(|start| start.checked_duration_since(Instant::now())) {
+    while let Some(left) =
+        instant(begun, errand.start).and_then(|start| start.checked_duration_since(Instant::now()))
+    {
         if over() {
             return Ok(());
         }
@@ -315,19 +378,69 @@ fn send(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    make_patient(socket)?;
+    std::thread::scope(|scope| {
+        if errand.both_ways {
+            scope.spawn(|| read(socket, 1, shared, begun));
+        }
+        write(socket, 0, errand, shared, begun)
+    })
+}
+
+/// Accepts, and reads until nothing more comes.
+fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
+    let stream: Socket = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream.into(),
+            Err(_) if shared.over.load(Ordering::Relaxed) => return Ok(()),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    make_patient(&stream)?;
+    if errand.both_ways {
+        *held(&shared.accepted) = Some(stream.try_clone()?);
+    }
+    std::thread::scope(|scope| {
+        if errand.both_ways {
+            scope.spawn(|| write(&stream, 1, errand, shared, begun));
+        }
+        read(&stream, 0, shared, begun);
+    });
+    Ok(())
+}
+
+/// The socket waits, but looks every [`TICK`] whether the run is over.
+fn make_patient(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(false)?;
-    let stop = at(errand.stop);
+    socket.set_write_timeout(Some(TICK))?;
+    socket.set_read_timeout(Some(TICK))
+}
+
+/// When it is `time` in a run that began then; `None` if never.
+fn instant(begun: Instant, time: Time) -> Option<Instant> {
+    (time < Time::NEVER).then(|| begun + Duration::from_nanos(time.0))
+}
+
+/// Sends in direction `way` until it is over.
+fn write(
+    mut socket: &Socket,
+    way: usize,
+    errand: &Errand,
+    shared: &Shared,
+    begun: Instant,
+) -> io::Result<()> {
+    let stop = instant(begun, errand.stop);
     let (mut position, mut chunk) = (0u64, vec![0; CHUNK]);
-    let mut stream: &Socket = socket;
     loop {
         let left = errand.bytes.map_or(CHUNK as u64, |bytes| bytes - position);
-        if left == 0 || over() || stop.is_some_and(|stop| Instant::now() >= stop) {
+        let over = shared.over.load(Ordering::Relaxed);
+        if left == 0 || over || stop.is_some_and(|stop| Instant::now() >= stop) {
             return socket.shutdown(std::net::Shutdown::Write);
         }
         let within = position % CHUNK as u64;
-        wire::fill(0, (position / CHUNK as u64) as u32, &mut chunk);
+        wire::fill(way as u32, (position / CHUNK as u64) as u32, &mut chunk);
         let end = CHUNK.min((within + left) as usize);
-        match stream.write(&chunk[within as usize..end]) {
+        match socket.write(&chunk[within as usize..end]) {
             Ok(count) => position += count as u64,
             Err(error) if is_no_end(&error) => {}
             Err(error) => return Err(error),
@@ -335,41 +448,31 @@ fn send(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
     }
 }
 
-/// Accepts, and reads until nothing more comes.
-fn receive(listener: &TcpListener, shared: &Shared, begun: Instant) {
-    let over = || shared.over.load(Ordering::Relaxed);
-    let mut stream: TcpStream = loop {
-        match listener.accept() {
-            Ok((stream, _)) => break stream,
-            Err(_) if over() => return,
-            Err(_) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
-    if stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(TICK))).is_err() {
-        return;
-    }
+/// Reads what comes in direction `way` until nothing more does.
+fn read(mut socket: &Socket, way: usize, shared: &Shared, begun: Instant) {
+    let Way { delivered, done, wrong } = &shared.ways[way];
     let (mut position, mut chunk, mut right) = (0u64, vec![0; CHUNK], vec![0; CHUNK]);
     let mut block = None;
-    while !over() {
+    while !shared.over.load(Ordering::Relaxed) {
         let within = (position % CHUNK as u64) as usize;
-        match stream.read(&mut chunk[within..]) {
+        match socket.read(&mut chunk[within..]) {
             Ok(0) => {
                 let now = (begun.elapsed().as_nanos() as u64).max(1);
-                shared.done.store(now, Ordering::Release);
+                done.store(now, Ordering::Release);
                 return;
             }
             Ok(count) => {
                 let number = (position / CHUNK as u64) as u32;
                 if block.replace(number) != Some(number) {
-                    wire::fill(0, number, &mut right);
+                    wire::fill(way as u32, number, &mut right);
                 }
                 let (read, sent) = (&chunk[within..within + count], &right[within..within + count]);
                 if let Some(at) = read.iter().zip(sent).position(|(read, sent)| read != sent) {
-                    shared.wrong.store(position + at as u64 + 1, Ordering::Relaxed);
+                    wrong.store(position + at as u64 + 1, Ordering::Relaxed);
                     return;
                 }
                 position += count as u64;
-                shared.delivered.store(position, Ordering::Relaxed);
+                delivered.store(position, Ordering::Relaxed);
             }
             Err(error) if is_no_end(&error) => {}
             Err(_) => return,
@@ -380,6 +483,39 @@ fn receive(listener: &TcpListener, shared: &Shared, begun: Instant) {
 /// Whether an error means no more than that nothing happened for a while.
 fn is_no_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Has the kernel offer its peer a window of so many bytes at most (tcp(7), `TCP_WINDOW_CLAMP`), and room for it.
+fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
+    let most = libc::c_int::try_from(window).unwrap_or(libc::c_int::MAX / 2).min(libc::c_int::MAX / 2);
+    // What is asked for the kernel doubles, for its own needs beside the data, and it does not grow it by itself then. Without the right
+    // to more it gives what the system allows.
+    if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, most).is_err() {
+        set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, most)?;
+    }
+    let have = socket.recv_buffer_size()? / 2;
+    if have < window as usize {
+        let message = format!(
+            "a receive buffer of {window} B, where the system allows {have}: raise `sysctl net.core.rmem_max`, or be root"
+        );
+        return Err(io::Error::other(message));
+    }
+    set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most)
+}
+
+#[expect(unsafe_code, reason = "no safe wrapper of these options among our dependencies")]
+fn set_number(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads an integer from `value`, which is one, and of the length given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -57,4 +57,4 @@ pub use kernel::{KernelSpec, KernelStats};
 pub use lateness::Lateness;
 #[cfg(target_os = "linux")]
 pub use network::WireCount;
-pub use network::{Fate, FlowSpec, Load, Network, Punctuality};
+pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};

@@ -116,6 +116,17 @@ pub(crate) fn is_loss(error: &io::Error) -> bool {
     no_buffers || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
 }
 
+/// Packets that this machine's processors dropped before anybody's socket was looked for, if it tells: whoever sent them.
+pub(crate) fn backlog_drops() -> Option<u64> {
+    backlog_drops_in(&std::fs::read_to_string("/proc/net/softnet_stat").ok()?)
+}
+
+/// The sum of the second column of `/proc/net/softnet_stat`, a row for each processor.
+fn backlog_drops_in(table: &str) -> Option<u64> {
+    let dropped = |row: &str| u64::from_str_radix(row.split_whitespace().nth(1)?, 16).ok();
+    table.lines().map(dropped).sum()
+}
+
 /// The last column of `/proc/net/udp` in the row of a local port.
 pub(crate) fn drops_of_port(table: &str, port: u16) -> Option<u64> {
     let ending = format!(":{port:04X}");
@@ -140,5 +151,9 @@ mod tests {
         assert_eq!(drops_of_port(table, 8080), Some(17));
         assert_eq!(drops_of_port(table, 8081), None);
         assert_eq!(drops_of_port("", 1), None);
+        let table = "0617f3c9 00006728 00000003 00000000\n04f517f8 00000010 00000002 00000000\n";
+        assert_eq!(backlog_drops_in(table), Some(0x6738));
+        assert_eq!(backlog_drops_in("0617f3c9\n"), None);
+        assert_eq!(backlog_drops_in("0617f3c9 none\n"), None);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::UdpSocket;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{EngineKind, Finished, Options, RunError, run};
 use tollway_scenario::tables::Outputs;
@@ -148,8 +150,12 @@ fn what_cannot_run_live_is_named() {
     );
     let error = refused(&text);
     assert!(error.contains("flow.f.packet-size") && error.contains("80 B"), "{error}");
-    let medium = DUMBBELL.replace("rate = \"50 Mbps\"", "medium = \"m\"") + "[medium.m]\nrate = \"9 Mbps\"\n";
-    assert!(refused(&medium).contains("`medium.m`"), "{}", refused(&medium));
+    let kernel = DUMBBELL.replace(
+        "law = \"xcp\"\n    [flow.f.xcp]\n    pacing = true",
+        "law = \"cubic\"\n    transport = \"kernel\"",
+    ) + "[aggregate.a]\nrate = \"1 Mbps\"\n";
+    let error = refused(&kernel);
+    assert!(error.contains("`aggregate.a`") && error.contains("tollway shape"), "{error}");
 }
 
 /// What the live engine has of a simulation's extras.
@@ -213,5 +219,150 @@ fn a_meter_finds_who_cheats_live() {
     let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
     for found in [sim, live] {
         assert_eq!((extra(&found, "metered"), extra(&found, "accused")), (2.0, 2.0));
+    }
+}
+
+#[test]
+fn a_host_holds_its_flows_to_a_profile_live() {
+    if !sockets() {
+        return;
+    }
+    let text = DUMBBELL.replace("law = \"xcp\"", "law = \"newreno\"").replacen(
+        "law = \"newreno\"",
+        "law = \"drop-tail\"",
+        1,
+    );
+    let text = text.replace("[flow.f.xcp]\n    pacing = true", "")
+        + r#"
+        [cbr.c]
+        from = "s.1"
+        to = "d"
+        rate = "1 Mbps"
+        packet-size = 500
+        [aggregate.a]
+        from = "s.1"
+        rate = "2 Mbps"
+        depth = "20 kB"
+        action = "shape"
+        "#;
+    for action in ["shape", "mark", "drop"] {
+        let text = text.replace("\"shape\"", &format!("\"{action}\""));
+        let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
+        for found in [&sim, &live] {
+            // However late a machine runs, what it lets go at an instant conforms at that instant.
+            assert!(extra(found, "burst-bytes.a") <= 20_000.0, "{action}: {:?}", found.result.extra);
+            assert!(extra(found, "conforming-packets.a") > 100.0, "{action}: {:?}", found.result.extra);
+            assert_eq!(extra(found, "most-members.a"), 2.0);
+            assert_eq!(extra(found, "excess-mbps.a") > 0.0, action == "mark", "{:?}", found.result.extra);
+            assert!(found.run.census.is_conserved());
+        }
+        let [sim, live] = [sim, live].map(|found| extra(&found, "policed-drops.a"));
+        assert_eq!((sim > 0.0, live > 0.0), (action == "drop", action == "drop"), "{action}: {sim} {live}");
+    }
+}
+
+#[test]
+fn every_receiver_of_a_tree_has_all_of_it_live() {
+    if !sockets() {
+        return;
+    }
+    // Two routers where copies are made, losses on the way to one of three receivers; one class, which copies belong to as well.
+    let text = r#"
+        name = "tree"
+        duration = "6 s"
+        seed = 5
+        [measure]
+        interval = "100 ms"
+        [node.s]
+        [node.p]
+        [node.q]
+        [node.d]
+        count = 3
+        [class.dear]
+        pricing = "priority"
+        times = 2
+        [link.up]
+        from = "s"
+        to = "p"
+        rate = "20 Mbps"
+        delay = "1 ms"
+        law = "fcp"
+        [link.across]
+        from = "p"
+        to = "q"
+        rate = "10 Mbps"
+        delay = "3 ms"
+        law = "fcp"
+        [link.one]
+        from = "p"
+        to = "d.1"
+        rate = "5 Mbps"
+        delay = "8 ms"
+        law = "fcp"
+        [link.two]
+        from = "q"
+        to = "d.2"
+        rate = "8 Mbps"
+        delay = "1 ms"
+        law = "fcp"
+        loss = 0.01
+        [link.three]
+        from = "q"
+        to = "d.3"
+        rate = "8 Mbps"
+        delay = "2 ms"
+        law = "fcp"
+        [flow.m]
+        from = "s"
+        to = "d"
+        law = "fcp"
+        class = "dear"
+        multicast = true
+        size = "300 kB"
+        "#;
+    let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(text, engine).unwrap());
+    // A payload that a middle garbled, and a packet that appeared or vanished, would have ended the run with an error.
+    for found in [&sim, &live] {
+        let mut ends = Vec::new();
+        for batch in &found.result.summary {
+            let column = |name: &str| batch.column_by_name(name).expect("a column");
+            let took = column("fct_s").as_primitive::<Float64Type>();
+            ends.extend(column("delivered_bytes").as_primitive::<UInt64Type>().iter().zip(took));
+        }
+        let whole = ends.iter().filter(|(bytes, took)| *bytes == Some(300_000) && took.is_some());
+        assert_eq!(whole.count(), 3, "{ends:?}");
+    }
+    let copies = 2 * 300_000 / 1460;
+    assert!(live.run.census.absorbed > copies, "{:?}", live.run.census);
+    // Its packets are of its class on every link, whoever made them.
+    assert!(
+        extra(&live, "queue-delay-ms.two.dear") >= 0.0
+            && !live.result.extra.contains_key("queue-delay-ms.two.none")
+    );
+}
+
+#[test]
+fn one_sends_at_a_time_on_a_medium_live() {
+    if !sockets() {
+        return;
+    }
+    let text = DUMBBELL.replace("rate = \"5 Mbps\"", "medium = \"air\"\n    overhead = \"100 B\"")
+        + "[medium.air]\nrate = \"5 Mbps\"\n";
+    let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
+    for found in [sim, live] {
+        let mut busy = 0.0;
+        for batch in &found.result.link_summary {
+            let column = |name: &str| batch.column_by_name(name).expect("a column");
+            let (links, used) =
+                (column("link").as_string::<i32>(), column("utilisation").as_primitive::<Float64Type>());
+            let both = links
+                .iter()
+                .zip(used)
+                .filter(|(link, _)| link.is_some_and(|link| link.starts_with("bottleneck")));
+            busy += both.filter_map(|(_, used)| used).sum::<f64>();
+        }
+        // Both directions together send as one transmitter can; of a packet that has begun to leave all counts.
+        assert!((0.3..=1.01).contains(&busy), "{busy}");
+        assert!(found.run.census.is_conserved());
     }
 }

@@ -3,7 +3,6 @@
 mod events;
 mod gates;
 
-pub(crate) use gates::OPEN;
 pub use gates::ShaperId;
 
 use tollway_law::link::AnyLink;
@@ -13,8 +12,11 @@ use tollway_law::{Rate, Time};
 /// Of cross-traffic: the `flow` of such packets numbers a source.
 pub(crate) use tollway_proto::cbr::PLAIN;
 use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
+use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
-use tollway_proto::{AnyMiddle, Encoding, Flags, Gate, Machine, Meters, Middle, Packet, SackRanges, Watch};
+use tollway_proto::{
+    AnyMiddle, Encoding, Flags, Gate, Machine, Medium, Meters, Middle, Packet, SackRanges, Watch,
+};
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
 use crate::scheduler::Scheduler;
@@ -34,7 +36,9 @@ pub struct Network<M> {
     mediums: Vec<Medium>,
     meters: Meters,
     sources: Vec<Source>,
-    gates: gates::Gates,
+    gates: Gates,
+    /// How many shapers there are: the gates are out while they work.
+    shapers: usize,
     endpoints: Vec<Endpoint<M>>,
     /// All routes one after the other: links, then an end or a gate of a middle.
     routes: Vec<u32>,
@@ -68,7 +72,7 @@ pub struct RouteId(u32);
 
 /// Names a middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MiddleId(u32);
+pub struct MiddleId(pub u32);
 
 /// A middle, and where what it sends goes by each of its gates.
 #[derive(Debug)]
@@ -175,15 +179,6 @@ struct Endpoint<M> {
     machine: M,
 }
 
-/// A half-duplex medium: link directions that take turns, one packet each (round robin, as contention among stations
-/// that always have something to send comes out on average).
-#[derive(Debug)]
-struct Medium {
-    links: Vec<u32>,
-    turn: usize,
-    free_at: Time,
-}
-
 impl<M: Machine> Network<M> {
     /// An empty network; `seed` is what all its randomness comes from.
     pub fn new(seed: u64) -> Network<M> {
@@ -195,7 +190,8 @@ impl<M: Machine> Network<M> {
             mediums: Vec::new(),
             meters: Meters::default(),
             sources: Vec::new(),
-            gates: gates::Gates::default(),
+            gates: Gates::default(),
+            shapers: 0,
             endpoints: Vec::new(),
             routes: Vec::new(),
             onward: Vec::new(),
@@ -236,7 +232,7 @@ impl<M: Machine> Network<M> {
             self.links[link.0 as usize].share(self.mediums.len() as u32);
         }
         let links = links.iter().map(|link| link.0).collect();
-        self.mediums.push(Medium { links, turn: 0, free_at: Time::ZERO });
+        self.mediums.push(Medium::new(links));
     }
 
     /// Lets a link deliver when `trace` says, instead of at its rate. It has no part in a medium, and a later
@@ -593,7 +589,7 @@ impl<M: Machine> Network<M> {
         let (at, medium, free_at) = (changed.next_arrival(), changed.medium(), changed.free_at);
         self.scheduler.set(link.0, at);
         if medium != NO_MEDIUM && free_at > self.now {
-            self.mediums[medium as usize].free_at = free_at;
+            self.mediums[medium as usize].set_free_at(free_at);
             self.scheduler.set(self.links.len() as u32 + medium, free_at);
         }
     }

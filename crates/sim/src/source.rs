@@ -2,8 +2,9 @@
 
 use tollway_law::{Rate, Time};
 use tollway_proto::Cbr;
+use tollway_proto::shaper::OPEN;
 
-use crate::network::{OPEN, RouteId};
+use crate::network::RouteId;
 
 /// Names a source of cross-traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Cross-traffic of constant rate: datagrams that nobody answers.
 
-use std::cmp::Reverse;
-
 use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::encoding::acp;
+use tollway_proto::shaper::OPEN;
 use tollway_proto::{Cbr, Packet, SackRanges};
 
 use super::{Driver, SOURCE};
@@ -15,12 +14,14 @@ use crate::wire;
 #[derive(Debug)]
 pub(crate) struct Source {
     cbr: Cbr,
-    size: u16,
+    pub(super) size: u16,
     /// On the packets that it sends.
     label: u32,
     /// The first link of their way.
     first: u32,
     due: Time,
+    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    pub(super) gate: u32,
     pub(crate) sent: u64,
 }
 
@@ -34,10 +35,10 @@ pub(crate) struct Sink {
 impl Driver {
     pub(crate) fn add_source(&mut self, cbr: Cbr, size: u16, label: u32, first: u32) -> u32 {
         let due = cbr.first();
-        self.sources.push(Source { cbr, size, label, first, due, sent: 0 });
-        let at = self.sources.len() as u32 - 1;
-        self.timers.push(Reverse((due, at << 2 | SOURCE)));
-        at
+        self.sources.push(Source { cbr, size, label, first, due, gate: OPEN, sent: 0 });
+        let at = self.sources.len() - 1;
+        self.set_timer(due, at, SOURCE);
+        at as u32
     }
 
     pub(crate) fn add_sink(&mut self) -> u32 {
@@ -48,24 +49,38 @@ impl Driver {
     /// Sends what a source should have sent by `now`.
     pub(super) fn emit(&mut self, at: usize, now: Time) -> Result<(), Error> {
         loop {
-            let Source { cbr, size, label, first, due, sent } = &mut self.sources[at];
+            let Source { cbr, due, gate, .. } = &mut self.sources[at];
             if *due > now {
-                self.timers.push(Reverse((*due, (at as u32) << 2 | SOURCE)));
+                let due = *due;
+                self.set_timer(due, at, SOURCE);
                 return Ok(());
             }
             *due = cbr.advance();
-            *sent += 1;
-            let packet = Packet { size: *size, flags: PLAIN, flow: *label, ..Packet::default() };
-            let (size, first) = (*size, *first);
-            let handle = self.buffers.alloc(packet, usize::from(size).saturating_sub(acp::OVERHEAD));
-            let bytes = self.buffers.bytes_mut(handle);
-            if wire::compose(&packet, &SackRanges::EMPTY, size, bytes).is_err() {
-                self.buffers.free(handle);
-                return Err(Error::NoRoom { size, need: acp::OVERHEAD + acp::LEN });
+            match *gate {
+                OPEN => self.launch_plain(at, now, false)?,
+                _ => self.emit_gated(at, now)?,
             }
-            self.counters.created += 1;
-            self.begin(first, now, handle);
         }
+    }
+
+    /// A packet of a source goes on its way.
+    pub(super) fn launch_plain(&mut self, at: usize, now: Time, in_profile: bool) -> Result<(), Error> {
+        let Source { size, label, first, sent, .. } = &mut self.sources[at];
+        *sent += 1;
+        let (size, first) = (*size, *first);
+        let mut packet = Packet { size, flags: PLAIN, flow: *label, ..Packet::default() };
+        if in_profile {
+            packet.mark_in_profile();
+        }
+        let handle = self.buffers.alloc(packet, usize::from(size).saturating_sub(acp::OVERHEAD));
+        let bytes = self.buffers.bytes_mut(handle);
+        if wire::compose(&packet, &SackRanges::EMPTY, size, bytes).is_err() {
+            self.buffers.free(handle);
+            return Err(Error::NoRoom { size, need: acp::OVERHEAD + acp::LEN });
+        }
+        self.counters.created += 1;
+        self.begin(first, now, handle);
+        Ok(())
     }
 
     /// A datagram of cross-traffic, `size` bytes on the wire, has come to its end.

@@ -37,7 +37,7 @@ impl Driver {
                 Passage::Untouched => {}
                 Passage::Rewritten => {
                     let packet = *self.buffers.get(handle);
-                    let encoding = self.buffers.encoding(packet.flow);
+                    let encoding = self.buffers.encoding(handle);
                     if encoding != Encoding::Acp {
                         let toll = &mut self.buffers.packet_mut(handle).toll;
                         encoding.quantise_sender(toll, u32::from(packet.size));
@@ -62,8 +62,9 @@ impl Driver {
         // What routers don't look at may be wrong; then it is the receiver's to throw away.
         let Ok(decoded) = acp::decode(self.datagram(handle)) else { return Passage::Untouched };
         let mut packet = decoded.packet;
+        let own = self.buffers.own_label(handle);
         let known = self.buffers.packet_mut(handle);
-        packet.flow = (known.flow & !CARRIED) >> 1;
+        packet.flow = (own & !CARRIED) >> 1;
         (packet.toll, packet.flags) = (known.toll, known.flags);
         let passage = ask(&mut self.meters, &mut packet);
         self.buffers.packet_mut(handle).toll = packet.toll;

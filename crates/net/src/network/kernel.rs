@@ -11,6 +11,7 @@ impl Network {
     /// # Errors
     /// The system refuses a namespace or an interface.
     pub fn open_kernels(&mut self, nodes: &[u32]) -> Result<(), Error> {
+        self.kernels = !nodes.is_empty();
         if self.hosts.is_some() {
             return Ok(()); // Each has one.
         }
@@ -25,7 +26,7 @@ impl Network {
         Ok(())
     }
 
-    /// Adds a flow whose ends are the kernel's: the machines of `flow` stay idle. Both its nodes have kernels.
+    /// Adds a flow whose ends are the kernel's, also in the middle of a run: the machines of `flow` stay idle. Both its nodes have kernels.
     ///
     /// # Errors
     /// As [`add_flow`](Network::add_flow), and the kernel may refuse sockets, or have no such congestion control.
@@ -48,23 +49,30 @@ impl Network {
             }
         }
         let [client, server] = nodes.map(|node| (node, self.kernel_of(node)));
-        let programs = Programs::new(number, kernel, (client, server), times)?;
+        let mut programs = Programs::new(number, kernel, (client, server), times)?;
+        if let Some(began) = self.began {
+            programs.begin(began).map_err(|source| Error::Namespace { action: "start a thread", source })?;
+        }
         self.programs.push((id, programs));
         Ok(id)
     }
 
-    /// How a flow of the kernel's fares; `None` if it is none.
-    pub fn kernel_stats(&self, flow: u32) -> Option<KernelStats> {
+    /// How a flow of the kernel's fares, there or back; `None` if it is none.
+    pub fn kernel_stats(&self, flow: u32, back: bool) -> Option<KernelStats> {
         let number = self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?;
         let (_, programs) = &self.programs[number];
+        let way = usize::from(back);
         if self.hosts.is_some() {
-            let bytes = self.drivers.iter().map(|driver| driver.kernel_bytes(number));
+            let bytes = self.drivers.iter().map(|driver| driver.kernel_bytes(number, way));
             let (sent, received) = bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-            return Some(programs.stats(sent, received));
+            return Some(programs.stats(way, sent, received));
         }
         let [client, server] = self.flows[flow as usize]
             .map(|end| self.drivers[end.driver].ends[end.at as usize].carried.unwrap_or_default());
-        Some(programs.stats(client.sent, server.received))
+        Some(match back {
+            false => programs.stats(0, client.sent, server.received),
+            true => programs.stats(1, server.sent, client.received),
+        })
     }
 
     /// Packets that came out of nodes' kernels, and that went in: what their interfaces' counters say, too, once the run is settled.
@@ -98,9 +106,8 @@ impl Network {
                 let (segment, position) = ((position >> 16) as u32, (position & 0xffff) as usize);
                 return Err(Error::Corrupt { flow: *flow, segment, position, at: self.now });
             }
-            if let Some(at) = programs.done().filter(|_| !programs.told) {
-                programs.told = true;
-                self.drivers[0].done.push((*flow, true, at));
+            while let Some((way, at)) = programs.next_done() {
+                self.drivers[0].done.push((*flow, way == 0, at));
             }
         }
         Ok(())

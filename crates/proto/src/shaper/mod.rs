@@ -10,12 +10,15 @@
 //! - [`want`](Shaper::want) when it has a packet to send, [`withdraw`](Shaper::withdraw) when it no longer has,
 //! - then [`next`](Shaper::next) until nobody's turn has come, each time [`grant`](Shaper::grant) and sending one packet.
 //!
+//! [`Gates`] do so for a whole engine, which only tells them who has something to send.
+//!
 //! Whatever makes the engine do so is a trigger (§ 6.3): an acknowledgement on the connection or another one, a write of the
 //! application, a new connection. Where there is none in time, there is one coarse timer for all policies
 //! ([`poll_timeout`](Shaper::poll_timeout)). Connections under a policy that marks or drops only ask
 //! [`police`](Shaper::police).
 
 mod audit;
+mod gates;
 mod line;
 
 use tollway_law::Time;
@@ -23,6 +26,7 @@ use tollway_law::aggregate::{Aggregate, Scheme, Seat};
 use tollway_law::bucket::{Profile, Refusal};
 
 use audit::Audit;
+pub use gates::{Gates, OPEN, Senders};
 
 /// What a policy does to the traffic of its connections.
 #[derive(Clone, Copy, Debug, PartialEq)]

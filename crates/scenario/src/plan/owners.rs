@@ -17,6 +17,15 @@ pub struct Host {
     pub workloads: Vec<usize>,
 }
 
+impl Plan {
+    /// The nodes where the data of a host's flows come from, each as often as it is that of one.
+    pub fn senders_of<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = NodeId> + 'a {
+        let flows = host.flows.iter().map(|flow| &self.flows[flow.0 as usize].path);
+        let workloads = host.workloads.iter().flat_map(|&workload| &self.workloads[workload].paths);
+        flows.chain(workloads).map(|path| path.from)
+    }
+}
+
 /// A policy for the flows that its filter matches, together (the aggregates paper, § 2 to § 6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {

@@ -18,7 +18,7 @@ use tollway_sim::{
 };
 
 use super::aggregates;
-use super::engine::{Engine, Start};
+use super::engine::{Engine, Kernels, Start};
 use super::trees;
 use crate::plan::{
     self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Pricing, Request,
@@ -110,7 +110,7 @@ impl<E: Engine> Built<E> {
             built.set_base_loss(plan::LinkId(i as u32), link.loss);
         }
         for shaper in &plan.shapers {
-            built.shapers.extend(built.network.add_shaper(aggregates::shaper(shaper)));
+            built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
         for cbr in &plan.cbrs {
             let route = built.route(&cbr.route, RouteEnd::Sink);
@@ -204,12 +204,18 @@ impl<E: Engine> Built<E> {
             encoding: encoding(transport.encoding),
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
-            kernel: transport.kernel.then(|| {
-                let bytes = match ends.data {
+            kernel: transport.kernel.then(|| Kernels {
+                congestion: kernels_name(&transport.law),
+                bytes: match ends.data {
+                    Data::Endless => None,
                     Data::Bytes(bytes) => Some(bytes),
-                    _ => None,
-                };
-                (kernels_name(&transport.law), bytes)
+                    Data::Frames { count, size } => Some(count.saturating_mul(size)),
+                },
+                both_ways: transport.both_ways,
+                receive_buffer: (ends.receive_buffer < u32::MAX).then(|| {
+                    let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
+                    ends.receive_buffer.saturating_mul(payload)
+                }),
             }),
         };
         self.network.start_flow(start, vacant)
@@ -223,8 +229,7 @@ impl<E: Engine> Built<E> {
     }
 
     fn gate(&self, gate: Option<plan::Gate>) -> Option<(ShaperId, ClassId)> {
-        let gate = gate?;
-        Some((*self.shapers.get(gate.shaper)?, ClassId(gate.class)))
+        gate.map(|gate| (self.shapers[gate.shaper], ClassId(gate.class)))
     }
 
     /// Lets a flow spend `budget` from now on.

@@ -17,7 +17,7 @@ use tollway_sim::{
 };
 
 use super::RunError;
-use crate::plan::Cbr;
+use crate::plan::{Cbr, NodeId};
 
 /// A network that runs: links, flows, time.
 pub(super) trait Engine {
@@ -33,16 +33,22 @@ pub(super) trait Engine {
     fn has_link(&self, _link: LinkId) -> bool {
         true
     }
+    /// Whether a node is run here.
+    fn has_node(&self, _node: NodeId) -> bool {
+        true
+    }
+    /// Whether every flow that will ever come is to be there from the beginning: who else runs nodes has to mean the same by its number.
+    fn foresees(&self) -> bool {
+        false
+    }
     /// Whether nothing is left to be done here before the run's time is over.
     fn is_over(&self) -> bool {
         false
     }
-    /// Adds a node where packets for several receivers are copied; `None` if the engine has no such thing.
-    fn add_branch(&mut self, _branches: u32) -> Option<MiddleId> {
-        None
-    }
-    /// Where packets go that such a node sends by `gate`.
-    fn set_outlet(&mut self, _middle: MiddleId, _gate: Gate, _route: Self::Route, _flow: FlowId) {}
+    /// Has packets for several receivers copied at a node.
+    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId;
+    /// Where packets go that such a node sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -61,8 +67,8 @@ pub(super) trait Engine {
 
     fn client(&self, flow: FlowId) -> &Connection;
     fn server(&self, flow: FlowId) -> &Connection;
-    /// How a flow fares whose ends are none of these machines.
-    fn outside(&self, _flow: FlowId) -> Option<Outside> {
+    /// How data of a flow fare, from the client or to it, if its ends are none of these machines.
+    fn outside(&self, _flow: FlowId, _forward: bool) -> Option<Outside> {
         None
     }
     /// Works on the flow's machines at the present instant.
@@ -102,19 +108,16 @@ pub(super) trait Engine {
     fn balance(&self, _flow: FlowId) -> Option<BudgetAccusation> {
         None
     }
-    /// Adds a host's shaper; `None` if the engine has none, and what follows is of no effect.
-    fn add_shaper(&mut self, _shaper: Shaper) -> Option<ShaperId> {
-        None
-    }
+    /// Adds the shaper of the host at a node.
+    fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId;
     /// Has a flow's client ask a shaper before it sends.
-    fn gate_flow(&mut self, _flow: FlowId, _shaper: ShaperId, _class: ClassId) {}
+    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId);
     /// Has cross-traffic ask a shaper, where `room` packets may wait.
-    fn gate_source(&mut self, _source: SourceId, _shaper: ShaperId, _class: ClassId, _room: u32) {}
+    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32);
     /// Works on a shaper at the present instant.
-    fn with_shaper(&mut self, _shaper: ShaperId, _work: impl FnOnce(&mut Shaper)) {}
-    fn shaper(&self, _shaper: ShaperId) -> Option<&Shaper> {
-        None
-    }
+    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper));
+    /// A shaper, if its host is run here.
+    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper>;
     fn log_control(&mut self, link: LinkId);
     fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
 
@@ -143,8 +146,19 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
-    /// Live it is the kernel's TCP, which has this name for its congestion control, and sends so much.
-    pub(super) kernel: Option<(&'static str, Option<u64>)>,
+    /// Live it is the kernel's TCP.
+    pub(super) kernel: Option<Kernels>,
+}
+
+/// What the kernel's TCP is to do.
+pub(super) struct Kernels {
+    /// Its name for the congestion control.
+    pub(super) congestion: &'static str,
+    /// What is sent; endless if `None`.
+    pub(super) bytes: Option<u64>,
+    pub(super) both_ways: bool,
+    /// The window offered at most, bytes.
+    pub(super) receive_buffer: Option<u32>,
 }
 
 /// What is known of a flow whose ends are no machines of ours.
@@ -171,11 +185,11 @@ impl Engine for Network<Connection> {
         Network::queue_waits(self, link)
     }
 
-    fn add_branch(&mut self, branches: u32) -> Option<MiddleId> {
-        Some(self.add_middle(AnyMiddle::Branch(Branch::new(branches))))
+    fn add_branch(&mut self, _node: NodeId, branches: u32) -> MiddleId {
+        self.add_middle(AnyMiddle::Branch(Branch::new(branches)))
     }
 
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId) {
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
         Network::set_outlet(self, middle, gate, route, flow);
     }
 
@@ -296,8 +310,8 @@ impl Engine for Network<Connection> {
         Network::balance(self, flow)
     }
 
-    fn add_shaper(&mut self, shaper: Shaper) -> Option<ShaperId> {
-        Some(Network::add_shaper(self, shaper))
+    fn add_shaper(&mut self, _node: NodeId, shaper: Shaper) -> ShaperId {
+        Network::add_shaper(self, shaper)
     }
 
     fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {

@@ -197,10 +197,13 @@ impl Hosts {
     }
 
     /// How near each owner came to its budget, the worst second of each, and how long flows were in the class they may choose.
-    pub(super) fn extras(&self, now: Time, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
-        self.choices.extras(now, plan, extra);
+    pub(super) fn extras<E: Engine>(&self, plan: &Plan, built: &Built<E>, extra: &mut BTreeMap<String, f64>) {
+        self.choices.extras(built.network.now(), plan, extra);
         let (named, alone) = self.hosts.split_at(self.named);
         for (owner, host) in named.iter().zip(&plan.hosts) {
+            if !plan.senders_of(host).all(|node| built.network.has_node(node)) {
+                continue; // Another process divides it.
+            }
             extra.insert(format!("budget-use-max.{}", host.name), owner.worst);
         }
         let alone = alone.iter().map(|owner| owner.worst);

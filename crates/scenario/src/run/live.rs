@@ -9,19 +9,25 @@ use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_law::{Rate, Time};
 use tollway_net as net;
 use tollway_proto as proto;
+use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
+use tollway_proto::{AnyMiddle, Gate};
 use tollway_sim::{
-    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, Place, RouteEnd, SinkStats, SourceId,
+    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, MiddleId, Place, RouteEnd, ShaperId,
+    SinkStats, SourceId,
 };
 
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
 use super::build::{link_law, meter_config, queues};
+#[cfg(target_os = "linux")]
+use super::engine::Kernels;
 use super::engine::{Engine, Outside, Start};
 use super::{Hosting, Part, RunError};
-use crate::plan::{Cbr, Plan};
+use crate::plan::{Cbr, NodeId, Plan, TransportId};
 
 /// What a live run has to say of itself.
 #[derive(Clone, Debug)]
@@ -90,8 +96,11 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     };
     #[cfg(target_os = "linux")]
     {
-        let flows = plan.flows.iter().filter(|flow| plan.transports[flow.transport.0 as usize].kernel);
-        let nodes: BTreeSet<u32> = flows.flat_map(|flow| [flow.path.from.0, flow.path.to.0]).collect();
+        let of_kernel = |transport: TransportId| plan.transports[transport.0 as usize].kernel;
+        let flows = plan.flows.iter().filter(|flow| of_kernel(flow.transport)).map(|flow| &flow.path);
+        let workloads = plan.workloads.iter().filter(|workload| of_kernel(workload.transport));
+        let paths = flows.chain(workloads.flat_map(|workload| &workload.paths));
+        let nodes: BTreeSet<u32> = paths.flat_map(|path| [path.from.0, path.to.0]).collect();
         network.open_kernels(&nodes.into_iter().collect::<Vec<_>>())?;
     }
     for (i, link) in (0..).zip(&plan.links) {
@@ -102,6 +111,9 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         if let Some(rate) = link.exchange {
             network.add_border(i, twin.0, Exchange::new(rate));
         }
+    }
+    for medium in &plan.media {
+        network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
     }
     let part = match hosting {
         Hosting::Loopback | Hosting::Namespaces => None,
@@ -136,8 +148,9 @@ fn largest(plan: &Plan) -> u16 {
 
 /// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
 fn threads(plan: &Plan) -> usize {
-    if plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some()) {
-        return 1; // What meters know of flows and hosts is one thread's.
+    if !plan.media.is_empty() || plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some())
+    {
+        return 1; // Who sends on a medium, and what meters know of flows and hosts, is one thread's.
     }
     let slowest = |route: &[crate::plan::LinkId]| {
         route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
@@ -155,7 +168,8 @@ fn threads(plan: &Plan) -> usize {
 pub(super) struct Live {
     network: net::Network,
     part: Option<Part>,
-    routes: Vec<Vec<u32>>,
+    /// Links, and what is at their end.
+    routes: Vec<(Vec<u32>, net::RouteEnd)>,
     kernel_drops: Option<u64>,
     failed: Option<net::Error>,
 }
@@ -202,10 +216,17 @@ impl Live {
     /// What of the flows at this node came to no good end.
     fn broken(&self, plan: &Plan) -> Vec<String> {
         let Some(part) = &self.part else { return Vec::new() };
+        // Flows that come by chance have the numbers after those of the file: all were there from the beginning.
+        let flows = plan.flows.iter().map(|flow| (flow.name.clone(), &flow.path));
+        let by_chance = plan.workloads.iter().enumerate().flat_map(|(i, workload)| {
+            super::arrivals(plan, i).map(move |drawn| {
+                (format!("{}.{}", workload.name, drawn.number + 1), &workload.paths[drawn.path])
+            })
+        });
+        let flows: Vec<_> = flows.chain(by_chance).collect();
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
-            let flow = &plan.flows[flow as usize];
-            let other = &plan.nodes[if client { flow.path.to.0 } else { flow.path.from.0 } as usize].name;
-            let name = &flow.name;
+            let (name, path) = flows.get(flow as usize)?;
+            let other = &plan.nodes[if client { path.to.0 } else { path.from.0 } as usize].name;
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
@@ -244,18 +265,43 @@ impl Engine for Live {
         self.network.has_link(link.0)
     }
 
+    fn has_node(&self, node: NodeId) -> bool {
+        self.part.as_ref().is_none_or(|part| part.node == node.0 as usize)
+    }
+
+    fn foresees(&self) -> bool {
+        self.part.is_some()
+    }
+
     fn is_over(&self) -> bool {
         self.network.is_over()
     }
 
-    fn add_route(&mut self, links: &[LinkId], _end: RouteEnd) -> usize {
-        self.routes.push(links.iter().map(|link| link.0).collect());
+    fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> usize {
+        let end = match end {
+            RouteEnd::Client => net::RouteEnd::Client,
+            RouteEnd::Middle(middle, gate) => net::RouteEnd::Middle(middle.0, gate),
+            // What ends at a sink says so itself.
+            RouteEnd::Server | RouteEnd::Sink => net::RouteEnd::Server,
+        };
+        self.routes.push((links.iter().map(|link| link.0).collect(), end));
         self.routes.len() - 1
+    }
+
+    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId {
+        MiddleId(self.network.add_middle(node.0, AnyMiddle::Branch(Branch::new(branches))))
+    }
+
+    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
+        let (links, end) = &self.routes[route];
+        if let Err(error) = self.network.set_outlet(middle.0, gate, (links, *end), flow.0, of.0) {
+            self.failed.get_or_insert(error);
+        }
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: usize) -> Option<SourceId> {
         let source = proto::Cbr::new(cbr.rate, cbr.packet_size, cbr.start, cbr.stop, cbr.on_off);
-        match self.network.add_source(source, cbr.packet_size, &self.routes[route]) {
+        match self.network.add_source(source, cbr.packet_size, &self.routes[route].0) {
             Ok(source) => Some(SourceId(source)),
             Err(error) => {
                 self.failed.get_or_insert(error);
@@ -296,22 +342,25 @@ impl Engine for Live {
     fn start_flow(&mut self, start: Start<usize>, _vacant: Option<FlowId>) -> FlowId {
         let next = self.network.flows() as u32;
         let packet = start.segment.min(1500) as u16;
+        let [(forward, there), (back, home)] = [start.forward, start.back].map(|route| &self.routes[route]);
+        let ends = [*there, *home];
         let spec = net::FlowSpec {
             client: start.client,
             server: start.server,
-            forward: self.routes[start.forward].clone(),
-            back: self.routes[start.back].clone(),
+            forward: forward.clone(),
+            back: back.clone(),
             start: start.start,
             stop: start.stop,
             encoding: start.encoding,
         };
         let added = match start.kernel {
             #[cfg(target_os = "linux")]
-            Some((congestion, bytes)) => {
-                let kernel = net::KernelSpec { congestion: congestion.to_owned(), bytes, packet };
+            Some(Kernels { congestion, bytes, both_ways, receive_buffer }) => {
+                let congestion = congestion.to_owned();
+                let kernel = net::KernelSpec { congestion, bytes, both_ways, receive_buffer, packet };
                 self.network.add_kernel_flow(&kernel, spec)
             }
-            _ => self.network.add_flow(spec),
+            _ => self.network.add_flow_between(spec, ends),
         };
         match added {
             Ok(flow) => {
@@ -378,9 +427,9 @@ impl Engine for Live {
     }
 
     #[cfg(target_os = "linux")]
-    fn outside(&self, flow: FlowId) -> Option<Outside> {
+    fn outside(&self, flow: FlowId, forward: bool) -> Option<Outside> {
         let net::KernelStats { received, delivered, sent, retransmissions, cwnd, srtt, in_flight, .. } =
-            self.network.kernel_stats(flow.0)?;
+            self.network.kernel_stats(flow.0, !forward)?;
         Some(Outside { received, delivered, sent, retransmissions, cwnd, srtt, in_flight })
     }
 
@@ -433,6 +482,28 @@ impl Engine for Live {
 
     fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
         self.network.with_law(link.0, work);
+    }
+
+    fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
+        ShaperId(self.network.add_shaper(node.0, shaper))
+    }
+
+    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
+        self.network.gate_flow(flow.0, shaper.0, class);
+    }
+
+    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
+        self.network.gate_source(source.0, shaper.0, class, room);
+    }
+
+    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
+        if let Err(error) = self.network.with_shaper(shaper.0, work) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper> {
+        self.network.shaper(shaper.0)
     }
 
     fn log_control(&mut self, link: LinkId) {

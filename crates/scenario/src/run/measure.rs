@@ -67,7 +67,7 @@ impl Lane {
     }
 
     fn counters<E: Engine>(&self, built: &Built<E>) -> Counters {
-        if let Some(outside) = built.network.outside(self.flow) {
+        if let Some(outside) = built.network.outside(self.flow, self.forward) {
             return Counters::outside(&outside);
         }
         let (sender, receiver) = self.ends(built);
@@ -273,7 +273,7 @@ impl Meter {
             for (i, lane) in lanes.iter().enumerate().take(READ_AHEAD) {
                 if lane.lived(self.last, now) {
                     let (sender, receiver) = lane.ends(built);
-                    self.readings.push(match built.network.outside(lane.flow) {
+                    self.readings.push(match built.network.outside(lane.flow, lane.forward) {
                         None => Reading::of(i, sender, receiver, now),
                         Some(outside) => Reading::outside(i, &outside),
                     });
@@ -378,7 +378,11 @@ impl Meter {
         done: Option<Time>,
     ) -> Result<(), RunError> {
         let (client, server) = (built.network.client(flow), built.network.server(flow));
-        let counters = Counters::of(client.stats(), server.stats());
+        let outside = built.network.outside(flow, true);
+        let counters = match &outside {
+            None => Counters::of(client.stats(), server.stats()),
+            Some(outside) => Counters::outside(outside),
+        };
         let until = done.unwrap_or(built.network.now());
         let seconds = until.saturating_sub(running.start).as_secs_f64();
         let per_second = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
@@ -393,7 +397,7 @@ impl Meter {
             finish_s: done.map(Time::as_secs_f64),
             fct_s: done.map(|_| seconds),
             size_bytes: Some(running.size),
-            sent_bytes: client.stats().bytes_sent,
+            sent_bytes: outside.map_or(client.stats().bytes_sent, |outside| outside.sent),
             delivered_bytes: counters.delivered,
             goodput_mbps: per_second(counters.delivered),
             rate_mbps: per_second(counters.received),
@@ -415,7 +419,7 @@ impl Meter {
         let end = built.network.now();
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
-            let outside = built.network.outside(lane.flow);
+            let outside = built.network.outside(lane.flow, lane.forward);
             let counters = lane.counters(built);
             let flow = &plan.flows[lane.plan_flow];
             let last = lane.done.unwrap_or(end).min(lane.stop).min(end);
@@ -455,6 +459,9 @@ impl Meter {
             })?;
         }
         for (&flow, running) in workloads.running() {
+            if running.start >= end || !built.network.has_flow(flow) {
+                continue;
+            }
             self.workload_flow_done(built, flow, running, None)?;
         }
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });

@@ -251,6 +251,9 @@ fn drive<E: Engine>(
     }
     let mut next_tick = Time::ZERO;
     let mut stopped = false;
+    if network.network.foresees() {
+        workloads.arrive(plan, network, &mut hosts);
+    }
     loop {
         let timers =
             agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next()).min(policies.next());
@@ -285,7 +288,7 @@ fn drive<E: Engine>(
     let (mut result, digest) = meter.finish(plan, network, &workloads)?;
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
-    hosts.extras(network.network.now(), plan, &mut result.extra);
+    hosts.extras(plan, network, &mut result.extra);
     policies.extras(plan, network, &mut result.extra);
     let run = RunInfo {
         duration: network.network.now(),

@@ -14,16 +14,16 @@ use crate::plan::{LinkId, NodeId, Plan, Tree};
 pub(super) struct Planted<R> {
     /// There and back, by flow of the plan.
     pub(super) routes: BTreeMap<usize, (R, R)>,
-    /// Where each gate of each middle leads, and as packets of which flow of the plan.
-    outlets: Vec<(MiddleId, Gate, R, usize)>,
+    /// Where each gate of each middle leads, as packets of which flow of the plan, and of which flow's sender.
+    outlets: Vec<(MiddleId, Gate, R, usize, usize)>,
 }
 
 impl<R: Copy> Planted<R> {
     /// Connects middles with the flows, which are there now.
     pub(super) fn connect<E: Engine<Route = R>>(self, built: &mut Built<E>) {
-        for (middle, gate, route, flow) in self.outlets {
-            let flow = built.flows[flow];
-            built.network.set_outlet(middle, gate, route, flow);
+        for (middle, gate, route, flow, of) in self.outlets {
+            let [flow, of] = [flow, of].map(|flow| built.flows[flow]);
+            built.network.set_outlet(middle, gate, route, flow, of);
         }
     }
 }
@@ -63,10 +63,10 @@ fn plant_one<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>, planted:
         let (down, up) = (built.route(&stretch.links, down_end), built.route(&back, up_end));
         let flow = stretch.below.err().unwrap_or(root);
         if let Some((middle, gate)) = stretch.above {
-            planted.outlets.push((middle, gate, down, flow));
+            planted.outlets.push((middle, gate, down, flow, root));
         }
         match stretch.below {
-            Ok(middle) => planted.outlets.push((middle, Gate(0), up, root)),
+            Ok(middle) => planted.outlets.push((middle, Gate(0), up, root, root)),
             Err(flow) => {
                 planted.routes.entry(flow).or_insert((down, up)).1 = up;
             }
@@ -100,7 +100,7 @@ fn stretches<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>) -> Vec<S
             node = plan.links[next.0 as usize].to;
         }
         let ways: Vec<LinkId> = below.get(&node).into_iter().flatten().copied().collect();
-        let middle = if ways.is_empty() { None } else { built.network.add_branch(ways.len() as u32) };
+        let middle = (!ways.is_empty()).then(|| built.network.add_branch(node, ways.len() as u32));
         let below = match (middle, receivers.get(&node)) {
             (Some(middle), _) => {
                 let gates = ways.into_iter().zip(1..).map(|(link, k)| (link, Some((middle, Gate(k)))));

@@ -19,6 +19,8 @@ pub(super) struct Generator {
     queues: Vec<Queue>,
     /// Flows of workloads that run, by the place they have in the network.
     running: BTreeMap<FlowId, Running>,
+    /// Flows that are there before their time, by time: when it comes, and whose they are.
+    foreseen: VecDeque<(Time, FlowId, usize)>,
     /// Places of flows that are done but may have packets on their way still.
     leaving: VecDeque<FlowId>,
     arrived: u64,
@@ -70,6 +72,7 @@ impl Generator {
         Generator {
             queues: (0..plan.workloads.len()).map(|i| Queue::new(plan, i)).collect(),
             running: BTreeMap::new(),
+            foreseen: VecDeque::new(),
             leaving: VecDeque::new(),
             arrived: 0,
             finished: 0,
@@ -80,7 +83,8 @@ impl Generator {
 
     /// When the next flow comes.
     pub(super) fn next(&self) -> Time {
-        self.queues.iter().map(|queue| queue.next).min().unwrap_or(Time::NEVER)
+        let foreseen = self.foreseen.front().map_or(Time::NEVER, |flow| flow.0);
+        self.queues.iter().map(|queue| queue.next).min().unwrap_or(Time::NEVER).min(foreseen)
     }
 
     /// Flows that came.
@@ -98,12 +102,13 @@ impl Generator {
         &self.running
     }
 
-    /// Starts every flow that is due.
+    /// Starts every flow that is due; all there will be, each for its time, if the engine foresees them.
     pub(super) fn arrive<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
-        let now = built.network.now();
+        let (now, foresees) = (built.network.now(), built.network.foresees());
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
-            while queue.next <= now {
-                let Drawn { number, size, path, .. } = queue.draw(workload);
+            while queue.next <= now || (foresees && queue.next < plan.duration) {
+                let Drawn { number, at, size, path } = queue.draw(workload);
+                let start = at.max(now);
                 let ends = FlowEnds {
                     transport: workload.transport,
                     route: built.workload_routes[i][path],
@@ -111,7 +116,7 @@ impl Generator {
                     data: Data::Bytes(size),
                     receive_buffer: workload.receive_buffers[path],
                     send_buffer: workload.send_buffers[path],
-                    start: now,
+                    start,
                     stop: Time::NEVER,
                 };
                 let vacant = match self.leaving.front() {
@@ -123,11 +128,18 @@ impl Generator {
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 built.network.retire_when_done(flow, both);
                 let running =
-                    Running { workload: i, number, start: now, size, both, ends_left: 1 + u8::from(both) };
+                    Running { workload: i, number, start, size, both, ends_left: 1 + u8::from(both) };
                 self.running.insert(flow, running);
-                hosts.workload_joined(plan, built, i, flow);
-                self.arrived += 1;
+                self.foreseen.push_back((start, flow, i));
             }
+        }
+        if foresees {
+            self.foreseen.make_contiguous().sort_by_key(|flow| flow.0);
+        }
+        while let Some(&(_, flow, i)) = self.foreseen.front().filter(|flow| flow.0 <= now) {
+            self.foreseen.pop_front();
+            hosts.workload_joined(plan, built, i, flow);
+            self.arrived += 1;
         }
     }
 

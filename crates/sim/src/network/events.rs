@@ -9,7 +9,7 @@ impl<M: Machine> Network<M> {
         let links = self.links.len() as u32;
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
-        let shapers = sources + self.gates.hosts.len() as u32;
+        let shapers = sources + self.shapers as u32;
         while let Some((at, id)) = self.scheduler.next_before(end) {
             self.now = at;
             self.events += 1;
@@ -46,7 +46,7 @@ impl<M: Machine> Network<M> {
     }
 
     pub(super) fn endpoint_entity(&self, at: usize) -> u32 {
-        self.shaper_entity(self.gates.hosts.len() + at)
+        self.shaper_entity(self.shapers + at)
     }
 
     /// Sets an endpoint's pending event.
@@ -156,7 +156,7 @@ impl<M: Machine> Network<M> {
             }
             Outcome::In if link.medium() != NO_MEDIUM => {
                 let medium = link.medium() as usize;
-                if self.mediums[medium].free_at <= self.now {
+                if self.mediums[medium].free_at() <= self.now {
                     self.take_turn(medium);
                 }
             }
@@ -402,23 +402,19 @@ impl<M: Machine> Network<M> {
 
     /// A shared medium is free: the next station that has a packet sends it.
     fn take_turn(&mut self, medium: usize) {
-        let now = self.now;
-        let stations = self.mediums[medium].links.len();
         let event = (self.links.len() + medium) as u32;
-        for _ in 0..stations {
-            let turn = self.mediums[medium].turn;
-            self.mediums[medium].turn = (turn + 1) % stations;
-            let id = self.mediums[medium].links[turn];
-            let link = &mut self.links[id as usize];
-            if link.transmit(now, &mut self.slab) {
-                self.mediums[medium].free_at = link.free_at;
-                let (arrival, free_at) = (link.next_arrival(), link.free_at);
-                self.scheduler.set(id, arrival);
-                self.scheduler.set(event, free_at);
-                return;
-            }
-        }
-        self.scheduler.set(event, Time::NEVER);
+        let (now, links, slab) = (self.now, &mut self.links, &mut self.slab);
+        let sends = self.mediums[medium].take_turn(|id| {
+            let link = &mut links[id as usize];
+            link.transmit(now, slab).then_some(link.free_at)
+        });
+        let Some(id) = sends else {
+            self.scheduler.set(event, Time::NEVER);
+            return;
+        };
+        let arrival = self.links[id as usize].next_arrival();
+        self.scheduler.set(id, arrival);
+        self.scheduler.set(event, self.mediums[medium].free_at());
     }
 }
 

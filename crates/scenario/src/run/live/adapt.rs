@@ -1,8 +1,10 @@
 //! What of a plan runs on real packets, and why not where it doesn't.
 
+use std::collections::BTreeSet;
+
 use tollway_proto::encoding::acp;
 
-use crate::plan::{Data, Plan, SenderLaw};
+use crate::plan::{Plan, SenderLaw, What};
 use crate::run::Hosting;
 
 /// Something in a plan that the live engine cannot do.
@@ -25,19 +27,6 @@ pub struct Unsupported {
 /// [`Unsupported`] names the first key of which the live engine makes nothing.
 pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported> {
     let unsupported = |key: String, why: &str, remedy| Unsupported { key, why: why.into(), remedy };
-    const SIM: &str = "run it with `--engine sim`";
-    if let Some(medium) = plan.media.first() {
-        let key = format!("medium.{}", medium.name);
-        return Err(unsupported(key, "has no shared media", SIM));
-    }
-    if let Some(tree) = plan.trees.first() {
-        let section = &plan.flows[tree.first.0 as usize].section;
-        return Err(unsupported(format!("flow.{section}.multicast"), "makes no copies of packets yet", SIM));
-    }
-    if let Some(aggregate) = plan.aggregates.first() {
-        let key = format!("aggregate.{}", aggregate.name);
-        return Err(unsupported(key, "has no shapers yet", SIM));
-    }
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), &flow.path));
     let workloads = plan.workloads.iter().flat_map(|workload| {
         workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
@@ -98,18 +87,21 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
 fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
     const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
-    if let Some(workload) =
-        plan.workloads.iter().find(|workload| plan.transports[workload.transport.0 as usize].kernel)
-    {
-        let why = "has the kernel's TCP for flows known beforehand only";
-        return refuse(format!("workload.{}.transport", workload.name), why, OURS);
-    }
-    for flow in &plan.flows {
-        let transport = &plan.transports[flow.transport.0 as usize];
+    let flows = plan
+        .flows
+        .iter()
+        .map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.send_buffer, flow.gate));
+    let workloads = plan.workloads.iter().map(|workload| {
+        let send_buffer = workload.send_buffers.iter().copied().min().unwrap_or(u32::MAX);
+        let gate = workload.gates.iter().copied().flatten().next();
+        (format!("workload.{}", workload.name), workload.transport, send_buffer, gate)
+    });
+    for (section, transport, send_buffer, gate) in flows.chain(workloads) {
+        let transport = &plan.transports[transport.0 as usize];
         if !transport.kernel {
             continue;
         }
-        let key = |name: &str| format!("flow.{}.{name}", flow.section);
+        let key = |name: &str| format!("{section}.{name}");
         if cfg!(not(target_os = "linux")) {
             return refuse(key("transport"), "has the kernel's TCP on Linux only", "leave it out");
         }
@@ -117,19 +109,30 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             let why = "has interfaces for packets of 140 to 1500 B";
             return refuse(key("packet-size"), why, "choose another size");
         }
-        let wrong = [
-            (transport.both_ways, "both-ways", "has data one way over the kernel's TCP"),
-            (matches!(flow.data, Data::Frames { .. }), "frames", "has one stream over the kernel's TCP"),
-            (flow.receive_buffer != u32::MAX, "receive-buffer", "leaves the kernel's buffers to the kernel"),
-            (flow.send_buffer != u32::MAX, "send-buffer", "leaves the kernel's buffers to the kernel"),
-            (
-                transport.ecn && transport.law != SenderLaw::Dctcp,
-                "ecn",
-                "leaves it to the kernel which of its laws want marks: `dctcp` does",
-            ),
-        ];
-        if let Some((_, name, why)) = wrong.into_iter().find(|wrong| wrong.0) {
-            return refuse(key(name), why, OURS);
+        if let Some(gate) = gate {
+            let policies = &plan.shapers[gate.shaper].classes[gate.class as usize];
+            let name = policies.first().map_or("", |&policy| plan.aggregates[policy].name.as_str());
+            let why = format!("has its own flows under a policy, and `{section}` is the kernel's TCP");
+            let remedy = "keep it out by the aggregate's filters; `tollway shape` paces the kernel's";
+            return refuse(format!("aggregate.{name}"), &why, remedy);
+        }
+        if send_buffer != u32::MAX {
+            return refuse(key("send-buffer"), "leaves the kernel's send buffers to the kernel", OURS);
+        }
+        if transport.ecn && transport.law != SenderLaw::Dctcp {
+            let why = "leaves it to the kernel which of its laws want marks: `dctcp` does";
+            return refuse(key("ecn"), why, OURS);
+        }
+    }
+    for change in &plan.changes {
+        let What::ReceiveBuffer(flow, _) = change.what else { continue };
+        let flow = &plan.flows[flow.0 as usize];
+        if plan.transports[flow.transport.0 as usize].kernel {
+            let why = format!(
+                "gives the kernel's TCP a buffer when it opens, as `flow.{}`, and no other",
+                flow.section
+            );
+            return refuse("change.receive-buffer".into(), &why, OURS);
         }
     }
     Ok(())
@@ -141,9 +144,9 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
         let remedy = "run all nodes in one process, without `--node`";
         Err(Unsupported { key, why: why.into(), remedy })
     };
-    if let Some(workload) = plan.workloads.first() {
-        let why = "starts flows that come by chance in one process only: others would not know their numbers";
-        return refuse(format!("workload.{}", workload.name), why);
+    if let Some(medium) = plan.media.first() {
+        let why = "has one transmitter for a medium, and its stations are several processes";
+        return refuse(format!("medium.{}", medium.name), why);
     }
     for link in &plan.links {
         let why = "has one account for both ways of a link, and its ends are two processes";
@@ -154,17 +157,23 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
             return refuse(format!("link.{}.exchange", link.section), why);
         }
     }
-    if let Some(flow) = plan.flows.iter().find(|flow| plan.transports[flow.transport.0 as usize].kernel) {
+    let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport));
+    let workloads = plan.workloads.iter().map(|w| (format!("workload.{}", w.name), w.transport));
+    if let Some((section, _)) =
+        flows.chain(workloads).find(|(_, transport)| plan.transports[transport.0 as usize].kernel)
+    {
         let why = "has both ends of the kernel's TCP in one process";
-        return refuse(format!("flow.{}.transport", flow.section), why);
+        return refuse(format!("{section}.transport"), why);
     }
-    match plan.hosts.first() {
-        Some(host) => {
-            let why = "divides a budget among flows of one process only";
-            refuse(format!("host.{}", host.name), why)
+    for host in &plan.hosts {
+        let nodes: BTreeSet<_> = plan.senders_of(host).collect();
+        if nodes.len() > 1 {
+            let why =
+                "divides a budget among flows that begin in one process, and these begin at several nodes";
+            return refuse(format!("host.{}", host.name), why);
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// A capture was asked for.

@@ -1,0 +1,62 @@
+//! Half-duplex media: links that share one transmitter, in virtual instants as links are.
+
+use tollway_law::Time;
+use tollway_proto::Medium;
+
+use super::{Driver, MEDIUM};
+
+impl Driver {
+    /// Lets `links` share one medium.
+    pub(crate) fn add_medium(&mut self, links: Vec<u32>) {
+        for &link in &links {
+            let hop = &mut self.links[link as usize];
+            hop.medium = Some(self.media.len() as u32);
+            hop.link.share();
+        }
+        self.media.push(Medium::new(links));
+    }
+
+    /// A packet comes to a link that awaits its turn on `medium`.
+    pub(super) fn offer_shared(&mut self, medium: u32, link: usize, now: Time, handle: u32) {
+        self.run_medium(medium as usize, now);
+        self.links[link].link.offer(now, handle, &mut self.buffers);
+        if self.media[medium as usize].free_at() <= now {
+            self.take_turn(medium as usize, now);
+        }
+    }
+
+    /// Has the stations of a medium send what they could have sent by `now`, each packet at its own instant.
+    pub(super) fn run_medium(&mut self, medium: usize, now: Time) {
+        while self.media[medium].free_at() <= now && self.take_turn(medium, self.media[medium].free_at()) {}
+    }
+
+    /// The medium is free at `start`; answers whether a station had a packet.
+    fn take_turn(&mut self, medium: usize, start: Time) -> bool {
+        let (links, buffers) = (&mut self.links, &mut self.buffers);
+        let sends = self.media[medium].take_turn(|station| {
+            let link = &mut links[station as usize].link;
+            link.transmit(start, buffers).then_some(link.free_at())
+        });
+        let Some(station) = sends else { return false };
+        self.arm_link(station as usize);
+        self.set_timer(self.media[medium].free_at(), medium, MEDIUM);
+        true
+    }
+
+    /// The medium of a link, if it has one, is caught up to `now`: something is about to change.
+    pub(crate) fn catch_up_medium(&mut self, link: usize, now: Time) {
+        if let Some(medium) = self.links[link].medium {
+            self.run_medium(medium as usize, now);
+        }
+    }
+
+    /// What a link sends on a medium may take another time now.
+    pub(crate) fn resume_medium(&mut self, link: usize, now: Time) {
+        let Some(medium) = self.links[link].medium else { return };
+        let free_at = self.links[link].link.free_at();
+        if free_at > now {
+            self.media[medium as usize].set_free_at(free_at);
+            self.set_timer(free_at, medium as usize, MEDIUM);
+        }
+    }
+}

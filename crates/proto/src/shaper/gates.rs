@@ -1,0 +1,289 @@
+//! Who asks which shaper before sending, and who sends when it lets them: what an engine needs around [`Shaper`]s.
+
+use tollway_law::Time;
+
+use super::{Action, ClassId, MemberId, Shaper};
+use crate::{Flags, Machine, Packet};
+
+/// All shapers of an engine, and who is behind which.
+///
+/// An engine has numbers of its own for machines (*endpoints*) and for sources of cross-traffic. Each of them that a policy may be for
+/// has a gate, and sends through it: [`send`](Gates::send) and [`emit`](Gates::emit) in place of sending at once. What is sent, and
+/// who is woken by it, the engine learns as [`Senders`].
+#[derive(Debug, Default)]
+pub struct Gates {
+    hosts: Vec<Host>,
+    gates: Vec<Gate>,
+    free: Vec<u32>,
+}
+
+/// What stands behind gates: the engine's machines and its sources of cross-traffic.
+pub trait Senders {
+    /// What endpoints are.
+    type Machine: Machine;
+
+    /// An endpoint's machine.
+    fn machine(&mut self, endpoint: u32) -> &mut Self::Machine;
+
+    /// Has an endpoint build a packet, one without data if `control`, and sends it if `leaves`, which may mark it, says so. Answers
+    /// whether there was one.
+    fn send(&mut self, endpoint: u32, control: bool, leaves: impl FnOnce(&mut Packet) -> bool) -> bool;
+
+    /// An endpoint's turn is over: its timer may have come nearer.
+    fn rearm(&mut self, endpoint: u32);
+
+    /// Bytes on the wire of each packet of a source.
+    fn size(&self, source: u32) -> u16;
+
+    /// A packet of a source leaves, marked as in profile or not.
+    fn send_plain(&mut self, source: u32, in_profile: bool);
+
+    /// [`Gates::handle_timeout`] is due at `at` for a shaper, and no more when it was before.
+    fn set_timer(&mut self, shaper: u32, at: Time);
+}
+
+/// A shaper and, by member, whom it lets send.
+#[derive(Debug)]
+struct Host {
+    shaper: Shaper,
+    subjects: Vec<Subject>,
+    /// When its timer is due, as the engine has been told.
+    armed: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gate {
+    host: u32,
+    class: ClassId,
+    /// `None` until it opens.
+    member: Option<MemberId>,
+    /// Packets that may wait, of a source.
+    room: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Endpoint(u32),
+    Source(u32),
+}
+
+impl Gates {
+    /// Adds a shaper; answers its number.
+    pub fn add_shaper(&mut self, shaper: Shaper) -> u32 {
+        self.hosts.push(Host { shaper, subjects: Vec::new(), armed: Time::NEVER });
+        self.hosts.len() as u32 - 1
+    }
+
+    /// Adds a gate to a shaper, for connections of `class`; of a source `room` packets may wait. Answers its number, which is
+    /// somebody else's after [`dismiss`](Gates::dismiss).
+    pub fn add_gate(&mut self, shaper: u32, class: ClassId, room: u32) -> u32 {
+        let gate = Gate { host: shaper, class, member: None, room };
+        match self.free.pop() {
+            Some(at) => {
+                self.gates[at as usize] = gate;
+                at
+            }
+            None => {
+                self.gates.push(gate);
+                self.gates.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A shaper.
+    pub fn shaper(&self, shaper: u32) -> &Shaper {
+        &self.hosts[shaper as usize].shaper
+    }
+
+    /// Works on a shaper, then lets go what may leave.
+    pub fn with_shaper<R>(
+        &mut self,
+        now: Time,
+        shaper: u32,
+        senders: &mut impl Senders,
+        work: impl FnOnce(&mut Shaper) -> R,
+    ) -> R {
+        let answer = work(&mut self.hosts[shaper as usize].shaper);
+        self.serve(now, shaper, senders);
+        answer
+    }
+
+    /// The endpoint behind a gate opens: it comes under its policy.
+    pub fn admit(&mut self, now: Time, gate: u32, endpoint: u32) {
+        self.enter(now, gate, Subject::Endpoint(endpoint));
+    }
+
+    /// The endpoint behind a gate is done or gone, and the gate with it.
+    pub fn dismiss(&mut self, now: Time, gate: u32, senders: &mut impl Senders) {
+        let Gate { host, member, .. } = self.gates[gate as usize];
+        self.free.push(gate);
+        if let Some(member) = member {
+            self.hosts[host as usize].shaper.exit(now, member);
+            // Its tokens may be what others wait for.
+            self.serve(now, host, senders);
+        }
+    }
+
+    /// Sends what an endpoint may send; what happened to it is a trigger for all behind the same shaper.
+    pub fn send(&mut self, now: Time, gate: u32, endpoint: u32, senders: &mut impl Senders) {
+        let Gate { host, member, .. } = self.gates[gate as usize];
+        match member {
+            Some(member) => {
+                self.ask(now, host, member, endpoint, senders);
+                self.serve(now, host, senders);
+            }
+            None => while senders.send(endpoint, false, |_| true) {},
+        }
+    }
+
+    /// A source has a packet.
+    pub fn emit(&mut self, now: Time, gate: u32, source: u32, senders: &mut impl Senders) {
+        let size = senders.size(source);
+        if self.gates[gate as usize].member.is_none() {
+            self.enter(now, gate, Subject::Source(source));
+        }
+        let Gate { host, member, room, .. } = self.gates[gate as usize];
+        let Some(member) = member else { return };
+        let shaper = &mut self.hosts[host as usize].shaper;
+        match shaper.action(member) {
+            Some(Action::Shape) => {
+                shaper.enqueue(now, member, size, room);
+            }
+            Some(action) => {
+                let conforms = shaper.police(now, member, size);
+                if conforms || action == Action::Mark {
+                    senders.send_plain(source, conforms && action == Action::Mark);
+                }
+            }
+            None => senders.send_plain(source, false),
+        }
+        self.serve(now, host, senders);
+    }
+
+    /// A shaper's timer has expired.
+    pub fn handle_timeout(&mut self, now: Time, shaper: u32, senders: &mut impl Senders) {
+        self.hosts[shaper as usize].shaper.handle_timeout(now);
+        self.serve(now, shaper, senders);
+    }
+
+    fn enter(&mut self, now: Time, gate: u32, subject: Subject) {
+        let gate = &mut self.gates[gate as usize];
+        let host = &mut self.hosts[gate.host as usize];
+        let member = host.shaper.enter(now, gate.class);
+        gate.member = Some(member);
+        host.subjects.resize(host.subjects.len().max(member.0 as usize + 1), subject);
+        host.subjects[member.0 as usize] = subject;
+    }
+
+    /// Asks an endpoint what it would send, and sends what needs no turn.
+    fn ask(&mut self, now: Time, host: u32, member: MemberId, endpoint: u32, senders: &mut impl Senders) {
+        let shaper = &mut self.hosts[host as usize].shaper;
+        let machine = senders.machine(endpoint);
+        shaper.set_rtt(member, machine.round_trips());
+        if let Some(segments) = shaper.increase(member) {
+            machine.set_increase(segments);
+        }
+        match shaper.action(member) {
+            Some(Action::Shape) => {}
+            Some(action) => {
+                shaper.withdraw(member);
+                let mut police = |packet: &mut Packet| {
+                    if !packet.flags.has(Flags::DATA) {
+                        return true;
+                    }
+                    let conforms = shaper.police(now, member, packet.size);
+                    if conforms && action == Action::Mark {
+                        packet.mark_in_profile();
+                    }
+                    conforms || action == Action::Mark
+                };
+                while senders.send(endpoint, false, &mut police) {}
+                return;
+            }
+            None => {
+                shaper.withdraw(member);
+                while senders.send(endpoint, false, |_| true) {}
+                return;
+            }
+        }
+        loop {
+            match senders.machine(endpoint).poll_size(now) {
+                Some(size) => {
+                    shaper.want(now, member, size);
+                    while senders.send(endpoint, true, |_| true) {}
+                    return;
+                }
+                None => {
+                    shaper.withdraw(member);
+                    if !senders.send(endpoint, false, |_| true) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets everybody behind a shaper send whose turn has come.
+    fn serve(&mut self, now: Time, host: u32, senders: &mut impl Senders) {
+        while let Some(member) = self.hosts[host as usize].shaper.next(now) {
+            match self.hosts[host as usize].subjects[member.0 as usize] {
+                Subject::Endpoint(at) => self.release(now, host, member, at, senders),
+                Subject::Source(at) => self.release_source(now, host, member, at, senders),
+            }
+        }
+        let Host { shaper, armed, .. } = &mut self.hosts[host as usize];
+        let next = shaper.poll_timeout();
+        if next != *armed {
+            *armed = next;
+            senders.set_timer(host, next);
+        }
+    }
+
+    /// An endpoint's turn.
+    fn release(&mut self, now: Time, host: u32, member: MemberId, endpoint: u32, senders: &mut impl Senders) {
+        let size = senders.machine(endpoint).poll_size(now);
+        let shaper = &mut self.hosts[host as usize].shaper;
+        match size {
+            Some(size) if shaper.action(member) == Some(Action::Shape) => {
+                if !shaper.grant(now, member, size) {
+                    return;
+                }
+                senders.send(endpoint, false, |_| true);
+            }
+            _ => shaper.withdraw(member),
+        }
+        self.ask(now, host, member, endpoint, senders);
+        senders.rearm(endpoint);
+    }
+
+    /// The turn of a source whose packets wait.
+    fn release_source(
+        &mut self,
+        now: Time,
+        host: u32,
+        member: MemberId,
+        source: u32,
+        senders: &mut impl Senders,
+    ) {
+        let size = senders.size(source);
+        let shaper = &mut self.hosts[host as usize].shaper;
+        let marked = match shaper.action(member) {
+            Some(Action::Shape) | None => {
+                if !shaper.grant(now, member, size) {
+                    return;
+                }
+                false
+            }
+            // It had waited under another policy.
+            Some(_) => shaper.police(now, member, size),
+        };
+        match shaper.dequeue(member) {
+            true => shaper.want(now, member, size),
+            false => shaper.withdraw(member),
+        }
+        senders.send_plain(source, marked);
+    }
+}
+
+/// The gate of an endpoint or a source that asks nobody.
+pub const OPEN: u32 = u32::MAX;
