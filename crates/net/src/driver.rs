@@ -300,7 +300,14 @@ impl Driver {
 
     /// Adds a link direction from `node` to whoever has the socket `to`.
     pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
-        self.links.push(Hop { link, node, out: Out::Socket(to), armed: Time::NEVER, medium: None, watch: None });
+        self.links.push(Hop {
+            link,
+            node,
+            out: Out::Socket(to),
+            armed: Time::NEVER,
+            medium: None,
+            watch: None,
+        });
         self.links.len() as u32 - 1
     }
 

@@ -62,6 +62,9 @@ pub struct Network {
     /// Flows that are the kernel's, and their programs.
     #[cfg(target_os = "linux")]
     programs: Vec<(u32, Programs)>,
+    /// Where nodes are namespaces.
+    #[cfg(target_os = "linux")]
+    hosts: Option<hosts::Hosts>,
     /// Nodes have kernels of their own.
     kernels: bool,
     /// When the run's clock showed zero.
@@ -69,9 +72,6 @@ pub struct Network {
     began: Option<Instant>,
     /// Packets that the machine's processors had no room for before that.
     backlog_drops: Option<u64>,
-    /// Where nodes are namespaces.
-    #[cfg(target_os = "linux")]
-    hosts: Option<hosts::Hosts>,
     now: Time,
     started: bool,
     /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
@@ -204,12 +204,12 @@ impl Network {
             part: None,
             #[cfg(target_os = "linux")]
             programs: Vec::new(),
+            #[cfg(target_os = "linux")]
+            hosts: None,
             kernels: false,
             #[cfg(target_os = "linux")]
             began: None,
             backlog_drops: None,
-            #[cfg(target_os = "linux")]
-            hosts: None,
             now: Time::ZERO,
             started: false,
             on_time: None,

@@ -152,14 +152,11 @@ impl Driver {
         ends.iter().for_each(|end| self.buffers.set_encoding(end.label, frame::ENCODING));
     }
 
-    /// What of a flow of the kernel's, there or back, passed here: bytes of segments with data out of where they come from, and of all
-    /// segments into where they go.
-    pub(crate) fn kernel_bytes(&self, number: usize, back: bool) -> (u64, u64) {
+    /// What of a flow of the kernel's passed here one way, back if `way` is 1: bytes of segments with data out of the kernel that sends,
+    /// and of all segments into the one that receives.
+    pub(crate) fn kernel_bytes(&self, number: usize, way: usize) -> (u64, u64) {
         let ends = self.ground.as_ref().and_then(|ground| ground.kernels.get(number).copied().flatten());
-        ends.map_or((0, 0), |[client, server]| match back {
-            false => (client.sent, server.received),
-            true => (server.sent, client.received),
-        })
+        ends.map_or((0, 0), |ends| (ends[way].sent, ends[1 - way].received))
     }
 
     /// Takes a datagram made here, to be handed to its node's kernel by [`flush`](Driver::flush); answers whether that is its way.
@@ -279,7 +276,7 @@ impl Driver {
                 self.buffers.bytes_mut(handle).copy_from_slice(bytes);
                 self.offer(link, now, handle);
             }
-            (Some((_, segment)), Some(Next::End(_) | Next::Sink(_))) if !nic => {
+            (Some((_, segment)), Some(Next::End(_) | Next::Sink(_) | Next::Gate(_))) if !nic => {
                 ground.handed.push((i, segment));
             }
             _ => self.counters.senseless += 1,

@@ -65,7 +65,7 @@ impl Driver {
                 return Err(Error::NoRoom { size: out.size, need: acp::OVERHEAD + acp::LEN });
             }
             self.counters.created += 1;
-            self.offer(first, now, handle);
+            self.begin(first, now, handle);
         }
     }
 }

@@ -219,7 +219,13 @@ fn a_transfer_arrives_whole_and_the_kernel_counts_every_packet() {
 #[test]
 fn xcps_option_in_tcp_is_answered_by_links_and_reaches_the_other_kernel() {
     let Some(mut network) = path(true, 1) else { return };
-    let kernel = KernelSpec { congestion: "reno".into(), bytes: Some(40_000), packet: 1500 };
+    let kernel = KernelSpec {
+        congestion: "reno".into(),
+        bytes: Some(40_000),
+        packet: 1500,
+        both_ways: false,
+        receive_buffer: None,
+    };
     let flow = network.add_kernel_flow(&kernel, flow(true, 1)).unwrap();
     let ends = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 3)];
     let wire =
@@ -250,7 +256,7 @@ fn xcps_option_in_tcp_is_answered_by_links_and_reaches_the_other_kernel() {
     let answered = answered.expect("it has arrived");
     assert_eq!((answered.rtt_ms, answered.cwnd), (asked.rtt_ms, asked.cwnd));
     assert!(answered.feedback < asked.feedback, "{answered:?}");
-    assert_eq!(network.kernel_stats(flow).unwrap().delivered, 40_000);
+    assert_eq!(network.kernel_stats(flow, false).unwrap().delivered, 40_000);
     network.settle().unwrap();
 }
 

@@ -61,10 +61,11 @@ impl Network {
     pub fn kernel_stats(&self, flow: u32, back: bool) -> Option<KernelStats> {
         let number = self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?;
         let (_, programs) = &self.programs[number];
+        let way = usize::from(back);
         if self.hosts.is_some() {
-            let bytes = self.drivers.iter().map(|driver| driver.kernel_bytes(number, back));
+            let bytes = self.drivers.iter().map(|driver| driver.kernel_bytes(number, way));
             let (sent, received) = bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-            return Some(programs.stats(usize::from(back), sent, received));
+            return Some(programs.stats(way, sent, received));
         }
         let [client, server] = self.flows[flow as usize]
             .map(|end| self.drivers[end.driver].ends[end.at as usize].carried.unwrap_or_default());
