@@ -281,6 +281,27 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
 }
 
 #[test]
+fn a_meter_at_a_node_finds_who_cheats_at_another() {
+    let text = THREE
+        .replace(
+            "law = \"xcp\"\n    size",
+            "law = \"xcp\"\n    xcp.cheat = { trick = \"understate-window\", factor = 2 }\n    size",
+        )
+        .replace("rate = \"50 Mbps\"", "rate = \"50 Mbps\"\n    meter = {}")
+        .replace("5 MB", "2 MB");
+    let Some(nodes) = Nodes::of("metered", &text) else { return };
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start("a");
+    let (a, b) = (a.output(), b.output());
+    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
+    Nodes::interrupt(&r);
+    // It watched every packet, acknowledgements on their way back, too, and none got lost with it.
+    let told: Value = serde_json::from_slice(&r.output().stdout).expect("JSON");
+    let extra = |name: &str| told["runs"][0]["extra"][name].as_f64();
+    assert_eq!((extra("metered"), extra("accused")), (Some(1.0), Some(1.0)), "{told}");
+}
+
+#[test]
 fn a_node_says_what_it_needs() {
     let Some(nodes) = Nodes::new("needs") else { return };
     let tell = |arguments: &[&str]| {

@@ -38,6 +38,7 @@ use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use crate::wire;
 pub(crate) use trees::Outlet;
+pub(crate) use watch::Entry;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -57,6 +58,8 @@ pub(crate) struct Driver {
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
     pub(crate) meters: Meters,
+    /// Where datagrams come in past a meter.
+    pub(crate) entries: Vec<Entry>,
     media: Vec<Medium>,
     middles: Vec<trees::Crossing>,
     /// The gates of middles that datagrams come in by.
@@ -107,6 +110,8 @@ struct Node {
     stretches: Vec<Next>,
     /// The sockets that may speak to this one, sorted.
     peers: Vec<SocketAddr>,
+    /// Those of them whose datagrams come past a meter here.
+    entries: Vec<(SocketAddr, u32)>,
 }
 
 /// What a node does with packets of a label.
@@ -190,6 +195,8 @@ pub struct Counters {
     pub delivered: u64,
     /// Packets that ended at a flow that is gone.
     pub absorbed: u64,
+    /// Datagrams that a meter dropped where they came in.
+    pub metered: u64,
     /// Datagrams handed to the kernel.
     pub sent: u64,
     /// Datagrams that the kernel would not take.
@@ -221,6 +228,7 @@ impl Counters {
         self.created += other.created;
         self.delivered += other.delivered;
         self.absorbed += other.absorbed;
+        self.metered += other.metered;
         self.sent += other.sent;
         self.unsent += other.unsent;
         self.received += other.received;
@@ -254,6 +262,7 @@ impl Driver {
             crossing: Vec::new(),
             stretches: Vec::new(),
             peers: Vec::new(),
+            entries: Vec::new(),
         };
         Driver {
             clock: Clock::starting_at(Time::ZERO),
@@ -269,6 +278,7 @@ impl Driver {
             sources: Vec::new(),
             sinks: Vec::new(),
             meters: Meters::default(),
+            entries: Vec::new(),
             media: Vec::new(),
             middles: Vec::new(),
             openings: Vec::new(),
@@ -581,13 +591,20 @@ impl Driver {
             self.counters.received += segments;
             let bytes = std::mem::take(&mut self.inbox.buffers[i]);
             let long = meta.len >= LONG;
+            let entries = &self.nodes[node].entries;
+            let entry = entries.iter().find(|(peer, _)| *peer == meta.addr).map(|entry| entry.1);
             let chunk = long.then(|| self.buffers.reserve());
             let (mut start, mut wrong) = (0, None);
             while start < meta.len {
                 let stop = (start + meta.stride.max(1)).min(meta.len);
                 let place = chunk.map(|chunk| (chunk, start));
                 // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
-                if let Err(error) = self.accept(node, now, &bytes[start..stop], place) {
+                let datagram = &bytes[start..stop];
+                let accepted = match entry {
+                    None => self.accept(node, now, datagram, place),
+                    Some(entry) => self.accept_metered(node, now, datagram, entry),
+                };
+                if let Err(error) = accepted {
                     wrong.get_or_insert(error);
                 }
                 start = stop;

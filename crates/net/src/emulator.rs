@@ -119,6 +119,22 @@ pub(crate) struct Link {
     stats: LinkStats,
 }
 
+/// How fast a link is, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    ns_per_byte: u64,
+    overhead: u32,
+    delay: Time,
+}
+
+impl Pace {
+    /// How long a packet of `size` bytes takes on the wire, and how long its way is.
+    pub(crate) fn times(self, size: u16) -> (Time, Time) {
+        let bytes = u64::from(size) + u64::from(self.overhead);
+        (Time((bytes * self.ns_per_byte) >> FRACTION_BITS), self.delay)
+    }
+}
+
 impl Link {
     pub(crate) fn new(spec: &LinkSpec, seed: u64) -> Link {
         Link {
@@ -180,8 +196,11 @@ impl Link {
 
     /// How long a packet of `size` bytes takes on the wire, and how long its way is.
     pub(crate) fn times(&self, size: u16) -> (Time, Time) {
-        let bytes = u64::from(size) + u64::from(self.overhead);
-        (Time((bytes * self.ns_per_byte) >> FRACTION_BITS), self.delay)
+        self.pace().times(size)
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        Pace { ns_per_byte: self.ns_per_byte, overhead: self.overhead, delay: self.delay }
     }
 
     /// A meter at the far end has dropped a packet.

@@ -559,6 +559,7 @@ impl Network {
         let answer = work(&mut driver.links[at].link, self.now, &mut driver.buffers);
         driver.resume_medium(at, self.now);
         driver.arm_link(at);
+        self.tell_entry(link);
         answer
     }
 

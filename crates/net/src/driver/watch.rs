@@ -1,11 +1,22 @@
 //! Meters and borders at the far ends of links.
 
+use std::net::SocketAddr;
+
 use tollway_law::Time;
 use tollway_law::meter::Passage;
 use tollway_proto::encoding::acp;
 use tollway_proto::{Encoding, Watch};
 
 use super::{CARRIED, Driver};
+use crate::emulator::Pace;
+use crate::error::Error;
+
+/// A meter where datagrams come in, of a link that is another process's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) post: u32,
+    pub(crate) pace: Pace,
+}
 
 impl Driver {
     /// The next packet that comes off the wire of a link by `now` and goes on from there, and when it was due.
@@ -32,24 +43,70 @@ impl Driver {
                 continue;
             }
             let Watch::Entry(post) = watch else { return Some((at, handle)) };
-            let passage = self.consult(handle, |meters, packet| meters.on_entry(at, post, times, packet));
-            match passage {
-                Passage::Untouched => {}
-                Passage::Rewritten => {
-                    let packet = *self.buffers.get(handle);
-                    let encoding = self.buffers.encoding(handle);
-                    if encoding != Encoding::Acp {
-                        let toll = &mut self.buffers.packet_mut(handle).toll;
-                        encoding.quantise_sender(toll, u32::from(packet.size));
-                    }
-                }
-                Passage::Dropped => {
-                    self.links[link].link.note_metered();
-                    self.buffers.free(handle);
-                    continue;
-                }
+            if !self.enter(handle, at, post, times) {
+                self.links[link].link.note_metered();
+                self.buffers.free(handle);
+                continue;
             }
             return Some((at, handle));
+        }
+    }
+
+    /// Datagrams from `peer` come to `node` past this meter; answers the entry's number.
+    pub(crate) fn add_entry(&mut self, node: u32, peer: SocketAddr, entry: Entry) -> u32 {
+        self.entries.push(entry);
+        let at = self.entries.len() as u32 - 1;
+        self.nodes[node as usize].entries.push((peer, at));
+        at
+    }
+
+    /// A datagram has come past a meter.
+    pub(super) fn accept_metered(
+        &mut self,
+        node: usize,
+        now: Time,
+        datagram: &[u8],
+        entry: u32,
+    ) -> Result<(), Error> {
+        let Ok(packet) = acp::load_packet(datagram) else {
+            self.counters.senseless += 1;
+            return Ok(());
+        };
+        let Entry { post, pace } = self.entries[entry as usize];
+        let times = pace.times(packet.size);
+        self.meters.on_wire(now, post, times.0);
+        let handle = self.buffers.alloc(packet, datagram.len());
+        self.buffers.bytes_mut(handle).copy_from_slice(datagram);
+        let passes = self.enter(handle, now, post, times);
+        let toll = self.buffers.get(handle).toll;
+        self.buffers.free(handle);
+        if !passes {
+            self.counters.metered += 1;
+            return Ok(());
+        }
+        let mut passed = std::mem::take(&mut self.train);
+        passed.clear();
+        passed.extend_from_slice(datagram);
+        // Its header is in order, or it would not have been loaded.
+        let _ = acp::store(&mut passed, &toll);
+        let accepted = self.accept(node, now, &passed, None);
+        self.train = passed;
+        accepted
+    }
+
+    /// A packet comes past a meter; answers whether it goes on.
+    fn enter(&mut self, handle: u32, at: Time, post: u32, times: (Time, Time)) -> bool {
+        match self.consult(handle, |meters, packet| meters.on_entry(at, post, times, packet)) {
+            Passage::Untouched => true,
+            Passage::Rewritten => {
+                let encoding = self.buffers.encoding(handle);
+                if encoding != Encoding::Acp {
+                    let packet = self.buffers.packet_mut(handle);
+                    encoding.quantise_sender(&mut packet.toll, u32::from(packet.size));
+                }
+                true
+            }
+            Passage::Dropped => false,
         }
     }
 

@@ -4,11 +4,12 @@ use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig};
 use tollway_proto::Watch;
 
-use super::Network;
+use super::{Network, Place};
+use crate::driver::Entry;
 
 impl Network {
     /// Puts a meter at the far end of `link`, for what comes over it; acknowledgements come `back`. Meters come before the flows, in a
-    /// network of one thread.
+    /// network of one thread, or of one node.
     pub fn add_meter(&mut self, link: u32, back: u32, config: MeterConfig, duty: Duty) {
         let post = self.drivers[0].meters.add_post(config, duty);
         self.watch(link, back, post);
@@ -21,6 +22,9 @@ impl Network {
     }
 
     fn watch(&mut self, link: u32, back: u32, post: u32) {
+        if self.part.is_some() {
+            return self.watch_here(link, back, post);
+        }
         assert!(self.drivers.len() == 1, "what a meter knows is one thread's");
         for (link, watch) in [(link, Watch::Entry(post)), (back, Watch::Exit(post))] {
             let at = self.links[link as usize].at;
@@ -28,7 +32,32 @@ impl Network {
         }
     }
 
+    /// The same where the node at a link's far end may be this process: what comes is seen as it comes in, and what goes back as it
+    /// leaves.
+    fn watch_here(&mut self, link: u32, back: u32, post: u32) {
+        let (there, here) = (self.links[link as usize], self.links[back as usize]);
+        let Some(part) = self.part.as_mut().filter(|_| here.driver == 0) else { return };
+        let from = part.at[self.specs[link as usize].0 as usize];
+        let pace = self.drivers[there.driver].links[there.at as usize].link.pace();
+        part.entries.push((link, self.drivers[0].add_entry(0, from, Entry { post, pace })));
+        self.drivers[0].links[here.at as usize].watch = Some(Watch::Exit(post));
+    }
+
+    /// Something about a link may have changed: its meter here, if there is one, knows.
+    pub(super) fn tell_entry(&mut self, link: u32) {
+        let Some(entry) = self.entry(link) else { return };
+        let Place { driver, at } = self.links[link as usize];
+        self.drivers[0].entries[entry as usize].pace = self.drivers[driver].links[at as usize].link.pace();
+    }
+
+    fn entry(&self, link: u32) -> Option<u32> {
+        self.part.as_ref()?.entries.iter().find(|entry| entry.0 == link).map(|entry| entry.1)
+    }
+
     fn post(&self, link: u32) -> Option<u32> {
+        if let Some(entry) = self.entry(link) {
+            return Some(self.drivers[0].entries[entry as usize].post);
+        }
         let place = self.links[link as usize];
         match self.drivers[place.driver].links[place.at as usize].watch {
             Some(Watch::Entry(post)) => Some(post),

@@ -18,6 +18,8 @@ pub(super) struct Part {
     pub(super) at: Vec<SocketAddr>,
     pub(super) patience: Time,
     pub(super) ends: Vec<Watched>,
+    /// Links that lead here past a meter, and the meter's entry.
+    pub(super) entries: Vec<(u32, u32)>,
     /// When the last of them was over.
     pub(super) over: Time,
 }
@@ -51,7 +53,8 @@ impl Network {
             Ordering::Greater => Place { driver: 1, at: node as u32 - 1 },
         };
         let mut network = Network::lay(drivers, (0..names.len()).map(place).collect(), at, links, seed);
-        network.part = Some(Part { at: at.to_vec(), patience, ends: Vec::new(), over: Time::ZERO });
+        network.part =
+            Some(Part { at: at.to_vec(), patience, ends: Vec::new(), entries: Vec::new(), over: Time::ZERO });
         Ok(network)
     }
 

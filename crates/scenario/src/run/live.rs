@@ -247,7 +247,7 @@ impl Live {
             created: counters.created + counters.received,
             delivered: counters.delivered + counters.sent,
             absorbed: counters.absorbed + counters.senseless,
-            dropped: self.network.drops() + counters.unsent,
+            dropped: self.network.drops() + counters.unsent + counters.metered,
             queued: self.network.queued(),
             in_flight: self.network.in_flight(),
         }

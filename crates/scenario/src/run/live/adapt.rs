@@ -148,13 +148,13 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
         let why = "has one transmitter for a medium, and its stations are several processes";
         return refuse(format!("medium.{}", medium.name), why);
     }
-    for link in &plan.links {
-        let why = "has one account for both ways of a link, and its ends are two processes";
-        if link.meter.is_some() {
-            return refuse(format!("link.{}.meter", link.section), why);
-        }
-        if link.exchange.is_some() {
-            return refuse(format!("link.{}.exchange", link.section), why);
+    for link in plan.links.iter().filter(|link| link.meter.is_some() || link.exchange.is_some()) {
+        let beside = plan.links.iter().filter(|other| (other.from, other.to) == (link.from, link.to));
+        if beside.count() > 1 {
+            let key = if link.meter.is_some() { "meter" } else { "exchange" };
+            let why =
+                "tells by the node where datagrams come from over which link they came, and here are two";
+            return refuse(format!("link.{}.{key}", link.section), why);
         }
     }
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport));
