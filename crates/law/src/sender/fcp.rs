@@ -41,11 +41,22 @@ pub struct Fcp {
     revised: bool,
     /// The last packets are being sent.
     ending: bool,
+    /// It has announced once all that it wanted.
+    established: bool,
+    /// The price at the beginning of a round trip, and whether it had risen in the one before.
+    trend: Trend,
     /// Since when links have refused the rate that a deadline needs.
     refused: Option<Time>,
     /// Until when a price that falls may be that of another class of traffic.
     moved: Option<Time>,
     window: Peak,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Trend {
+    since: Time,
+    price: f64,
+    rises: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +112,8 @@ impl FcpConfig {
             spent: 0.0,
             revised: false,
             ending: false,
+            established: false,
+            trend: Trend::default(),
             refused: None,
             moved: None,
             window: Peak::default(),
@@ -210,6 +223,17 @@ impl Fcp {
         if unsent <= ahead { 0.0 } else { budget.min(price.get() * unsent / rtt) }
     }
 
+    /// Whether it had better not ask for more now: it wants to keep its rate, not to spend its budget, and prices rise. If all who
+    /// want that bid higher at once, they get no more than before, and there is too much for the link until somebody is
+    /// at the end of a budget, which may be decades of prices away.
+    fn waits(&mut self, flight: &Flight, price: Price, target: f64) -> bool {
+        if flight.now >= self.trend.since.saturating_add(flight.srtt) {
+            let rises = self.trend.price > 0.0 && price.get() > STEADY * self.trend.price;
+            self.trend = Trend { since: flight.now, price: price.get(), rises };
+        }
+        self.established && self.trend.rises && target < self.allowance()
+    }
+
     /// The change to be announced by a packet that pays `pays` dollars; what it says of it in its toll comes in floats.
     fn announce(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
         let target = self.target(flight, price, rtt);
@@ -217,7 +241,7 @@ impl Fcp {
         let revised = std::mem::take(&mut self.revised);
         if self.left == 0.0 || revised || self.ending && self.change > 0.0 {
             let left = target - self.committed;
-            if left.abs() <= SAME * target.max(self.committed) {
+            if left.abs() <= SAME * target.max(self.committed) || left > 0.0 && self.waits(flight, price, target) {
                 self.left = 0.0;
                 return 0.0;
             }
@@ -242,6 +266,7 @@ impl Fcp {
         let preload = (preload as f32).clamp(f32::MIN, f32::MAX);
         let change = pays * f64::from(preload) / rtt;
         self.left = if last { 0.0 } else { self.left - change };
+        self.established |= last;
         self.committed += change;
         self.promises.push_back(Promise { sent: flight.now, change, kept: false });
         preload
@@ -439,6 +464,8 @@ pub(super) fn least_pause(flight: &Flight) -> f64 {
 const SAME: f64 = 1e-6;
 /// After a change of class a price that falls at once by so much is that of the other class.
 const OTHER_CLASS: f64 = 0.7;
+/// A price that is no more times what it was a round trip ago doesn't rise.
+const STEADY: f64 = 1.05;
 /// How many times faster less is announced than more.
 const HASTE: f64 = 4.0;
 /// Packets a round trip that a flow with a deadline announces before it asks for its rate: that is what its first packet with
