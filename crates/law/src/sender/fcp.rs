@@ -227,11 +227,14 @@ impl Fcp {
     /// want that bid higher at once, they get no more than before, and there is too much for the link until somebody is
     /// at the end of a budget, which may be decades of prices away.
     fn waits(&mut self, flight: &Flight, price: Price, target: f64) -> bool {
+        if !self.established || target >= self.allowance() {
+            return false;
+        }
         if flight.now >= self.trend.since.saturating_add(flight.srtt) {
             let rises = self.trend.price > 0.0 && price.get() > STEADY * self.trend.price;
             self.trend = Trend { since: flight.now, price: price.get(), rises };
         }
-        self.established && self.trend.rises && target < self.allowance()
+        self.trend.rises
     }
 
     /// The change to be announced by a packet that pays `pays` dollars; what it says of it in its toll comes in floats.

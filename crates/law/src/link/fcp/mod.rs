@@ -110,6 +110,7 @@ struct PriceEngine {
     staying: Window,
     /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
     coming: Promises,
+    held: Promises,
     round: (u64, f64),
     history: History,
     price: Price,
@@ -122,6 +123,7 @@ impl PriceEngine {
         self.round = ((avg_rtt * 1e9) as u64, avg_rtt);
         self.promises.set_span(span_ns);
         self.coming.set_span(span_ns);
+        self.held.set_span(span_ns);
         self.history.set_rtt(self.round.0);
     }
 
@@ -131,6 +133,7 @@ impl PriceEngine {
             promises: Promises::new(1 << 30),
             staying: Window::new(),
             coming: Promises::new(1 << 30),
+            held: Promises::new(1 << 30),
             round: (1 << 30, 1.0),
             history: History::new(1 << 30, Price::MIN.get()),
             price: Price::MIN,
@@ -162,7 +165,7 @@ impl PriceEngine {
         let paid = self.window.sums(now, span.0).paid;
         let staying = self.staying.sums(now, self.round.0).paid.max(0.0) / self.round.1;
         let least = staying / 2.0 + self.coming.total(now);
-        self.income = (paid / span.1 + self.promises.total(now)).max(least);
+        self.income = (paid / span.1 + self.promises.total(now) - self.held.total(now)).max(least);
         self.income
     }
 
@@ -178,6 +181,7 @@ impl PriceEngine {
     #[inline]
     fn expect(&mut self, promise: Promise) {
         self.promises.add(promise.until, promise.change);
+        if promise.starts > 0 { self.held.add(promise.starts, promise.change); }
         if promise.change > 0.0 {
             self.coming.add(promise.begins, promise.change);
         }
@@ -291,6 +295,7 @@ impl Fcp {
         };
         (change < MOST_CHANGE).then(|| Promise {
             change,
+            starts: if HOLD.with(|h| *h) > 0.0 && rtt > self.avg_rtt * HOLD.with(|h| *h) { now + ((rtt - self.avg_rtt * HOLD.with(|h| *h)) * 1e9) as u64 } else { 0 },
             begins: now + (rtt * 1e9) as u64,
             until: now + (life * 1e9) as u64,
         })
@@ -300,6 +305,7 @@ impl Fcp {
 /// A change of budget that was announced, $/s: from when on it can be spent, and until when the announcement counts, ns.
 struct Promise {
     change: f64,
+    starts: u64,
     begins: u64,
     until: u64,
 }
@@ -367,3 +373,4 @@ const MIN_RTT: f64 = 1e-6;
 const MOST_CHANGE: f64 = 1e60;
 /// And to here, s: a mean cannot be taken further by whatever a packet says.
 const MAX_RTT: f64 = 10.0;
+thread_local!(static HOLD: f64 = std::env::var("HOLD").ok().and_then(|v| v.parse().ok()).unwrap_or(0.0));
