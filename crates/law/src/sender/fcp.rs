@@ -244,7 +244,9 @@ impl Fcp {
         let revised = std::mem::take(&mut self.revised);
         if self.left == 0.0 || revised || self.ending && self.change > 0.0 {
             let left = target - self.committed;
-            if left.abs() <= SAME * target.max(self.committed) || left > 0.0 && self.waits(flight, price, target) {
+            if left.abs() <= SAME * target.max(self.committed)
+                || left > 0.0 && self.waits(flight, price, target)
+            {
                 self.left = 0.0;
                 return 0.0;
             }
@@ -578,6 +580,34 @@ mod tests {
             assert!((path.law.spending() / budget - 1.0 / 3.0).abs() < 1e-5, "{}", path.law.spending());
             assert!(path.law.promises.is_empty());
         }
+    }
+
+    #[test]
+    fn a_flow_that_wants_no_more_than_its_rate_does_not_bid_while_prices_rise() {
+        let mut law = FcpConfig::default().build();
+        let rtt = RTT.as_secs_f64();
+        let unsent = 300_000;
+        // What its packets announce in a round trip at this price, ten of them.
+        let mut round = |n: u64, price: f64| -> f64 {
+            let mut announced = 0.0;
+            for k in 0..10 {
+                let now = RTT * n + Time::from_millis(k * 10);
+                let flight = Flight { unsent, ..flight(now, 0) };
+                let acked = Acked { rtt: Some(RTT), echo: Some(price as f32), ..acked(1) };
+                law.on_ack(&flight, &acked);
+                let mut toll = Toll::default();
+                law.write_toll(&flight, &mut toll);
+                announced += f64::from(toll.stake) * 1500.0 * f64::from(toll.offer) / rtt;
+            }
+            announced
+        };
+        // It asks for its size in a round trip, and has that in the end.
+        let first: f64 = (1..6).map(|n| round(n, 1e-9)).sum();
+        assert!(first > 0.5 * unsent as f64 * 1e-9 / rtt, "{first}");
+        let rising: f64 = (6..12).map(|n| round(n, 1e-9 * 2f64.powi(n as i32 - 5))).sum();
+        assert!(rising <= 0.2 * first, "{rising} after {first}");
+        let steady: f64 = (12..18).map(|n| round(n, 6.4e-8)).sum();
+        assert!(steady > 5.0 * first, "{steady} after {first}");
     }
 
     #[test]

@@ -140,8 +140,18 @@ mod tests {
     const NOW: Time = Time::from_secs(1);
 
     #[test]
+    fn an_acknowledgement_of_two_segments_counts_for_as_many_as_it_may() {
+        for (growth_per_ack, expected) in [(1, 15.0), (2, 20.0), (u32::MAX, 20.0)] {
+            let mut law = NewRenoConfig { growth_per_ack, ..NewRenoConfig::default() }.build();
+            (0..5).for_each(|_| law.on_ack(&flight(NOW, 10), &acked(2)));
+            assert_eq!(law.window(), expected);
+        }
+    }
+
+    #[test]
     fn doubles_in_slow_start_and_adds_one_a_round_trip_afterwards() {
-        let mut law = NewRenoConfig { initial_window: 2.0, initial_ssthresh: 8.0, ..NewRenoConfig::default() }.build();
+        let mut law =
+            NewRenoConfig { initial_window: 2.0, initial_ssthresh: 8.0, ..NewRenoConfig::default() }.build();
         for round in [4.0, 8.0] {
             for _ in 0..law.window() as u32 {
                 law.on_ack(&flight(NOW, 8), &acked(1));

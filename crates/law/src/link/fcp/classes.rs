@@ -182,7 +182,7 @@ impl Fcp {
                 lane.engine.window.add(now, span.0, arrival.sums(paid));
                 lane.engine.stay(now, toll.offer, paid);
                 if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
-                    lane.engine.expect(promise);
+                    lane.engine.expect(now, promise);
                 }
                 self.count(now, arrival, 0.0)
             }
@@ -202,7 +202,7 @@ impl Fcp {
                 let fresh = self.count(now, arrival, paid);
                 self.engine.stay(now, toll.offer, paid);
                 if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
-                    self.engine.expect(promise);
+                    self.engine.expect(now, promise);
                 }
                 fresh
             }
@@ -279,7 +279,7 @@ impl Fcp {
         if promise.change > 0.0 && required + promise.change / Price::MIN.get() > share * self.capacity {
             return false;
         }
-        classes.lanes[usize::from(packet.class)].engine.expect(promise);
+        classes.lanes[usize::from(packet.class)].engine.expect(now, promise);
         true
     }
 }

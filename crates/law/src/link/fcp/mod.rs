@@ -48,8 +48,9 @@ pub struct FcpConfig {
 pub enum PreloadSpan {
     /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
     Packet,
-    /// Until half of what it announced is in the window: rtt + d/2, by the flow's own round-trip time. Promises of
-    /// flows with a round trip far above the mean otherwise expire before they are kept.
+    /// From a window's length before it is kept until half of what it announced is in the window: rtt − d to rtt + d/2, by the
+    /// flow's own round-trip time. Promises of flows with a round trip far above the mean otherwise expire before they are kept;
+    /// and who is nearer need not make room for them all that time before.
     Flow,
 }
 
@@ -110,7 +111,6 @@ struct PriceEngine {
     staying: Window,
     /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
     coming: Promises,
-    held: Promises,
     round: (u64, f64),
     history: History,
     price: Price,
@@ -123,7 +123,6 @@ impl PriceEngine {
         self.round = ((avg_rtt * 1e9) as u64, avg_rtt);
         self.promises.set_span(span_ns);
         self.coming.set_span(span_ns);
-        self.held.set_span(span_ns);
         self.history.set_rtt(self.round.0);
     }
 
@@ -133,7 +132,6 @@ impl PriceEngine {
             promises: Promises::new(1 << 30),
             staying: Window::new(),
             coming: Promises::new(1 << 30),
-            held: Promises::new(1 << 30),
             round: (1 << 30, 1.0),
             history: History::new(1 << 30, Price::MIN.get()),
             price: Price::MIN,
@@ -165,7 +163,7 @@ impl PriceEngine {
         let paid = self.window.sums(now, span.0).paid;
         let staying = self.staying.sums(now, self.round.0).paid.max(0.0) / self.round.1;
         let least = staying / 2.0 + self.coming.total(now);
-        self.income = (paid / span.1 + self.promises.total(now) - self.held.total(now)).max(least);
+        self.income = (paid / span.1 + self.promises.total(now)).max(least);
         self.income
     }
 
@@ -179,11 +177,10 @@ impl PriceEngine {
 
     /// A packet announces a change of budget.
     #[inline]
-    fn expect(&mut self, promise: Promise) {
-        self.promises.add(promise.until, promise.change);
-        if promise.starts > 0 { self.held.add(promise.starts, promise.change); }
+    fn expect(&mut self, now: u64, promise: Promise) {
+        self.promises.add(now, promise.from, promise.until, promise.change);
         if promise.change > 0.0 {
-            self.coming.add(promise.begins, promise.change);
+            self.coming.add(now, now, promise.kept, promise.change);
         }
     }
 
@@ -253,7 +250,7 @@ impl Fcp {
         self.count(now, &arrival, paid);
         self.engine.stay(now, toll.offer, paid);
         if let Some(promise) = self.promise(now, &arrival, toll.offer, paid) {
-            self.engine.expect(promise);
+            self.engine.expect(now, promise);
         }
         let room = self.room(&arrival, self.capacity);
         let income = self.engine.sum_up(now, (self.span_ns, self.span));
@@ -289,24 +286,25 @@ impl Fcp {
         let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
         // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
         let change = paid * f64::from(preload).max(-1.0) / rtt;
-        let life = match self.config.preload {
-            PreloadSpan::Packet => self.span,
-            PreloadSpan::Flow => rtt + self.span / 2.0,
+        let (wait, life) = match self.config.preload {
+            PreloadSpan::Packet => (0.0, self.span),
+            PreloadSpan::Flow => (rtt - self.span, rtt + self.span / 2.0),
         };
+        let after = |seconds: f64| now + (seconds * 1e9) as u64;
         (change < MOST_CHANGE).then(|| Promise {
             change,
-            starts: if HOLD.with(|h| *h) > 0.0 && rtt > self.avg_rtt * HOLD.with(|h| *h) { now + ((rtt - self.avg_rtt * HOLD.with(|h| *h)) * 1e9) as u64 } else { 0 },
-            begins: now + (rtt * 1e9) as u64,
-            until: now + (life * 1e9) as u64,
+            from: after(wait),
+            kept: after(rtt),
+            until: after(life),
         })
     }
 }
 
-/// A change of budget that was announced, $/s: from when on it can be spent, and until when the announcement counts, ns.
+/// A change of budget that was announced, $/s: from when and until when the announcement counts, and when the change is made, ns.
 struct Promise {
     change: f64,
-    starts: u64,
-    begins: u64,
+    from: u64,
+    kept: u64,
     until: u64,
 }
 
@@ -373,4 +371,3 @@ const MIN_RTT: f64 = 1e-6;
 const MOST_CHANGE: f64 = 1e60;
 /// And to here, s: a mean cannot be taken further by whatever a packet says.
 const MAX_RTT: f64 = 10.0;
-thread_local!(static HOLD: f64 = std::env::var("HOLD").ok().and_then(|v| v.parse().ok()).unwrap_or(0.0));
