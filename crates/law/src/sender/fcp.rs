@@ -43,11 +43,22 @@ pub struct Fcp {
     revised: bool,
     /// The last packets are being sent.
     ending: bool,
+    /// It has announced once all that it wanted.
+    established: bool,
+    /// The price at the beginning of a round trip, and whether it had risen in the one before.
+    trend: Trend,
     /// Since when links have refused the rate that a deadline needs.
     refused: Option<Time>,
     /// Until when a price that falls may be that of another class of traffic.
     moved: Option<Time>,
     window: Peak,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Trend {
+    since: Time,
+    price: f64,
+    rises: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +115,8 @@ impl FcpConfig {
             spent: 0.0,
             revised: false,
             ending: false,
+            established: false,
+            trend: Trend::default(),
             refused: None,
             moved: None,
             window: Peak::default(),
@@ -213,6 +226,20 @@ impl Fcp {
         if unsent <= ahead { 0.0 } else { budget.min(price.get() * unsent / rtt) }
     }
 
+    /// Whether it had better not ask for more now: it wants to keep its rate, not to spend its budget, and prices rise. If all who
+    /// want that bid higher at once, they get no more than before, and there is too much for the link until somebody is
+    /// at the end of a budget, which may be decades of prices away.
+    fn waits(&mut self, flight: &Flight, price: Price, target: f64) -> bool {
+        if !self.established || target >= self.allowance() {
+            return false;
+        }
+        if flight.now >= self.trend.since.saturating_add(flight.srtt) {
+            let rises = self.trend.price > 0.0 && price.get() > STEADY * self.trend.price;
+            self.trend = Trend { since: flight.now, price: price.get(), rises };
+        }
+        self.trend.rises
+    }
+
     /// The change to be announced by a packet that pays `pays` dollars; what it says of it in its toll comes in floats.
     fn announce(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
         let target = self.target(flight, price, rtt);
@@ -220,7 +247,9 @@ impl Fcp {
         let revised = std::mem::take(&mut self.revised);
         if self.left == 0.0 || revised || self.ending && self.change > 0.0 {
             let left = target - self.committed;
-            if left.abs() <= SAME * target.max(self.committed) {
+            if left.abs() <= SAME * target.max(self.committed)
+                || left > 0.0 && self.waits(flight, price, target)
+            {
                 self.left = 0.0;
                 return 0.0;
             }
@@ -245,6 +274,7 @@ impl Fcp {
         let preload = (preload as f32).clamp(f32::MIN, f32::MAX);
         let change = pays * f64::from(preload) / rtt;
         self.left = if last { 0.0 } else { self.left - change };
+        self.established |= last;
         self.committed += change;
         self.promises.push_back(Promise { sent: flight.now, change, kept: false });
         preload
@@ -446,6 +476,8 @@ pub(super) fn least_pause(flight: &Flight) -> f64 {
 const SAME: f64 = 1e-6;
 /// After a change of class a price that falls at once by so much is that of the other class.
 const OTHER_CLASS: f64 = 0.7;
+/// A price that is no more times what it was a round trip ago doesn't rise.
+const STEADY: f64 = 1.05;
 /// How many times faster less is announced than more.
 const HASTE: f64 = 4.0;
 /// Packets a round trip that a flow with a deadline announces before it asks for its rate: that is what its first packet with
@@ -555,6 +587,34 @@ mod tests {
             assert!((path.law.spending() / budget - 1.0 / 3.0).abs() < 1e-5, "{}", path.law.spending());
             assert!(path.law.promises.is_empty());
         }
+    }
+
+    #[test]
+    fn a_flow_that_wants_no_more_than_its_rate_does_not_bid_while_prices_rise() {
+        let mut law = FcpConfig::default().build();
+        let rtt = RTT.as_secs_f64();
+        let unsent = 300_000;
+        // What its packets announce in a round trip at this price, ten of them.
+        let mut round = |n: u64, price: f64| -> f64 {
+            let mut announced = 0.0;
+            for k in 0..10 {
+                let now = RTT * n + Time::from_millis(k * 10);
+                let flight = Flight { unsent, ..flight(now, 0) };
+                let acked = Acked { rtt: Some(RTT), echo: Some(price as f32), ..acked(1) };
+                law.on_ack(&flight, &acked);
+                let mut toll = Toll::default();
+                law.write_toll(&flight, &mut toll);
+                announced += f64::from(toll.stake) * 1500.0 * f64::from(toll.offer) / rtt;
+            }
+            announced
+        };
+        // It asks for its size in a round trip, and has that in the end.
+        let first: f64 = (1..6).map(|n| round(n, 1e-9)).sum();
+        assert!(first > 0.5 * unsent as f64 * 1e-9 / rtt, "{first}");
+        let rising: f64 = (6..12).map(|n| round(n, 1e-9 * 2f64.powi(n as i32 - 5))).sum();
+        assert!(rising <= 0.2 * first, "{rising} after {first}");
+        let steady: f64 = (12..18).map(|n| round(n, 6.4e-8)).sum();
+        assert!(steady > 5.0 * first, "{steady} after {first}");
     }
 
     #[test]

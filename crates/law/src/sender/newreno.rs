@@ -16,6 +16,8 @@ pub struct NewReno {
     eased_until: Time,
     /// Segments that the window grows by in a round trip of congestion avoidance.
     increase: f64,
+    /// Segments that one acknowledgement counts for at most.
+    counted: u32,
 }
 
 /// The parameters of [`NewReno`], and its factory.
@@ -25,11 +27,14 @@ pub struct NewRenoConfig {
     pub initial_window: f64,
     /// Slow-start threshold at the start, segments. Default none (infinite, RFC 5681 § 3.1).
     pub initial_ssthresh: f64,
+    /// Segments that one acknowledgement counts for at most: 1 as RFC 5681 § 3.1 has it, so that the window grows more slowly where
+    /// acknowledgements are delayed; 2 is RFC 3465's L. Default all that it acknowledges, as in Linux.
+    pub growth_per_ack: u32,
 }
 
 impl Default for NewRenoConfig {
     fn default() -> NewRenoConfig {
-        NewRenoConfig { initial_window: 10.0, initial_ssthresh: f64::INFINITY }
+        NewRenoConfig { initial_window: 10.0, initial_ssthresh: f64::INFINITY, growth_per_ack: u32::MAX }
     }
 }
 
@@ -43,6 +48,7 @@ impl NewRenoConfig {
             reduced_until: Time::ZERO,
             eased_until: Time::ZERO,
             increase: 1.0,
+            counted: self.growth_per_ack.max(1),
         }
     }
 }
@@ -93,14 +99,14 @@ impl SenderLaw for NewReno {
         if self.resting || acked.segments == 0 || !window_limited(self.window, flight) {
             return;
         }
+        let segments = f64::from(acked.segments.min(self.counted));
         if self.window < self.ssthresh {
             // After a timeout one acknowledgement may cover much that was received long ago: it counts for one
             // segment (RFC 3465 § 2.3).
-            let grown = if acked.recovering { 1.0 } else { f64::from(acked.segments) };
+            let grown = if acked.recovering { 1.0 } else { segments };
             self.window = (self.window + grown).min(self.ssthresh.max(self.window));
         } else {
             // By no more than in slow start: an aggressive increase must not burst (the aggregates paper, § 5).
-            let segments = f64::from(acked.segments);
             self.window += (self.increase * segments / self.window).min(segments);
         }
     }
@@ -134,8 +140,18 @@ mod tests {
     const NOW: Time = Time::from_secs(1);
 
     #[test]
+    fn an_acknowledgement_of_two_segments_counts_for_as_many_as_it_may() {
+        for (growth_per_ack, expected) in [(1, 15.0), (2, 20.0), (u32::MAX, 20.0)] {
+            let mut law = NewRenoConfig { growth_per_ack, ..NewRenoConfig::default() }.build();
+            (0..5).for_each(|_| law.on_ack(&flight(NOW, 10), &acked(2)));
+            assert_eq!(law.window(), expected);
+        }
+    }
+
+    #[test]
     fn doubles_in_slow_start_and_adds_one_a_round_trip_afterwards() {
-        let mut law = NewRenoConfig { initial_window: 2.0, initial_ssthresh: 8.0 }.build();
+        let mut law =
+            NewRenoConfig { initial_window: 2.0, initial_ssthresh: 8.0, ..NewRenoConfig::default() }.build();
         for round in [4.0, 8.0] {
             for _ in 0..law.window() as u32 {
                 law.on_ack(&flight(NOW, 8), &acked(1));

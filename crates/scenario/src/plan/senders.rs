@@ -17,6 +17,8 @@ pub struct Transport {
     pub ack_size: u16,
     /// Window at the start, packets.
     pub initial_window: u32,
+    /// Segments that one acknowledgement grows the window for at most, with [`SenderLaw::NewReno`].
+    pub growth_per_ack: u32,
     /// SACK ranges an acknowledgement has room for; 0 is no SACK.
     pub sack_blocks: u8,
     /// How losses are found.

@@ -586,7 +586,10 @@ fn sender(transport: &plan::Transport, seed: u64) -> AnySender {
 fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
-        SenderLaw::NewReno => sender::NewRenoConfig { initial_window, ..Default::default() }.build().into(),
+        SenderLaw::NewReno => {
+            let growth_per_ack = transport.growth_per_ack;
+            sender::NewRenoConfig { initial_window, growth_per_ack, ..Default::default() }.build().into()
+        }
         SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Dctcp => sender::DctcpConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::Bbr => sender::BbrConfig { initial_window, seed }.build().into(),

@@ -181,8 +181,8 @@ impl Fcp {
                 let paid = lane.engine.paid(now, toll, arrival.rtt) * arrival.size;
                 lane.engine.window.add(now, span.0, arrival.sums(paid));
                 lane.engine.stay(now, toll.offer, paid);
-                if let Some((until, change)) = self.promise(now, arrival, toll.offer, paid) {
-                    lane.engine.promises.add(until, change);
+                if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
+                    lane.engine.expect(now, promise);
                 }
                 self.count(now, arrival, 0.0)
             }
@@ -201,8 +201,8 @@ impl Fcp {
                 let paid = self.engine.paid(now, &said, arrival.rtt) * arrival.size;
                 let fresh = self.count(now, arrival, paid);
                 self.engine.stay(now, toll.offer, paid);
-                if let Some((until, change)) = self.promise(now, arrival, toll.offer, paid) {
-                    self.engine.promises.add(until, change);
+                if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
+                    self.engine.expect(now, promise);
                 }
                 fresh
             }
@@ -274,12 +274,12 @@ impl Fcp {
         }
         let arrival = Arrival::of(packet, toll);
         let promise = self.promise(now, &arrival, toll.offer, Price::MIN.get() * arrival.size);
-        let Some((until, change)) = promise else { return true };
+        let Some(promise) = promise else { return true };
         let required = classes.required(now, (self.span_ns, self.span));
-        if change > 0.0 && required + change / Price::MIN.get() > share * self.capacity {
+        if promise.change > 0.0 && required + promise.change / Price::MIN.get() > share * self.capacity {
             return false;
         }
-        classes.lanes[usize::from(packet.class)].engine.promises.add(until, change);
+        classes.lanes[usize::from(packet.class)].engine.expect(now, promise);
         true
     }
 }

@@ -87,7 +87,7 @@ impl Exchange {
         }
         let change = paid * f64::from(toll.offer).max(-1.0) / rtt;
         if change != 0.0 && change < MOST_CHANGE {
-            self.promises.add(now + ((rtt + self.span / 2.0) * 1e9) as u64, change);
+            self.promises.add(now, now, now + ((rtt + self.span / 2.0) * 1e9) as u64, change);
         }
         let income = self.window.sums(now, self.span_ns).paid / self.span + self.promises.total(now);
         if income > 0.0 {

@@ -5,7 +5,7 @@
 //! | 2: p = I / max(C − α·q/d, C/2) | `PriceEngine::set_price` |
 //! | 4, the sum of what packets pay | `Window`, over d = twice the mean round-trip time |
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
-//! | 4, no less than half of what those pay who stay | `PriceEngine::sum_up`: ours |
+//! | 4, no less than half of what those pay who stay, and what is announced to come | `PriceEngine::sum_up`: ours |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |
 //!
 //! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
@@ -48,8 +48,9 @@ pub struct FcpConfig {
 pub enum PreloadSpan {
     /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
     Packet,
-    /// Until half of what it announced is in the window: rtt + d/2, by the flow's own round-trip time. Promises of
-    /// flows with a round trip far above the mean otherwise expire before they are kept.
+    /// From a window's length before it is kept until half of what it announced is in the window: rtt − d to rtt + d/2, by the
+    /// flow's own round-trip time. Promises of flows with a round trip far above the mean otherwise expire before they are kept;
+    /// and who is nearer need not make room for them all that time before.
     Flow,
 }
 
@@ -108,6 +109,8 @@ struct PriceEngine {
     promises: Promises,
     /// What packets pay less what they take back, over one mean round trip, which is `round` long in ns and s.
     staying: Window,
+    /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
+    coming: Promises,
     round: (u64, f64),
     history: History,
     price: Price,
@@ -119,6 +122,7 @@ impl PriceEngine {
     fn set_avg_rtt(&mut self, span_ns: u64, avg_rtt: f64) {
         self.round = ((avg_rtt * 1e9) as u64, avg_rtt);
         self.promises.set_span(span_ns);
+        self.coming.set_span(span_ns);
         self.history.set_rtt(self.round.0);
     }
 
@@ -127,6 +131,7 @@ impl PriceEngine {
             window: Window::new(),
             promises: Promises::new(1 << 30),
             staying: Window::new(),
+            coming: Promises::new(1 << 30),
             round: (1 << 30, 1.0),
             history: History::new(1 << 30, Price::MIN.get()),
             price: Price::MIN,
@@ -146,7 +151,8 @@ impl PriceEngine {
         self.history.at(then).map_or(balance, |price| price.min(balance))
     }
 
-    /// Equation 4, over a window of so many nanoseconds and seconds; but no less than half of what those pay who stay.
+    /// Equation 4, over a window of so many nanoseconds and seconds; but no less than half of what those pay who stay, and what
+    /// is announced for the next round trip.
     ///
     /// A short flow's promise leaves the sum a round trip before what it takes back does. Where many came at a high price, and
     /// those who come now do at a low one, the sum falls under zero whoever else pays, and a long flow would send without
@@ -156,7 +162,8 @@ impl PriceEngine {
     fn sum_up(&mut self, now: u64, span: (u64, f64)) -> f64 {
         let paid = self.window.sums(now, span.0).paid;
         let staying = self.staying.sums(now, self.round.0).paid.max(0.0) / self.round.1;
-        self.income = (paid / span.1 + self.promises.total(now)).max(staying / 2.0);
+        let least = staying / 2.0 + self.coming.total(now);
+        self.income = (paid / span.1 + self.promises.total(now)).max(least);
         self.income
     }
 
@@ -166,6 +173,15 @@ impl PriceEngine {
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
         let back = f64::from(preload.min(0.0)).max(-1.0);
         self.staying.add(now, self.round.0, Sums { paid: paid * (1.0 + back), ..Sums::default() });
+    }
+
+    /// A packet announces a change of budget.
+    #[inline]
+    fn expect(&mut self, now: u64, promise: Promise) {
+        self.promises.add(now, promise.from, promise.until, promise.change);
+        if promise.change > 0.0 {
+            self.coming.add(now, now, promise.kept, promise.change);
+        }
     }
 
     /// From `now` on a byte costs `price`, $/byte.
@@ -233,8 +249,8 @@ impl Fcp {
         let paid = self.engine.paid(now, toll, arrival.rtt) * arrival.size;
         self.count(now, &arrival, paid);
         self.engine.stay(now, toll.offer, paid);
-        if let Some((until, change)) = self.promise(now, &arrival, toll.offer, paid) {
-            self.engine.promises.add(until, change);
+        if let Some(promise) = self.promise(now, &arrival, toll.offer, paid) {
+            self.engine.expect(now, promise);
         }
         let room = self.room(&arrival, self.capacity);
         let income = self.engine.sum_up(now, (self.span_ns, self.span));
@@ -261,21 +277,35 @@ impl Fcp {
         fresh
     }
 
-    /// The change of budget that a packet announces, which pays `paid` in all, and until when it counts.
+    /// The change of budget that a packet announces, which pays `paid` in all.
     #[inline]
-    fn promise(&self, now: u64, arrival: &Arrival, preload: f32, paid: f64) -> Option<(u64, f64)> {
+    fn promise(&self, now: u64, arrival: &Arrival, preload: f32, paid: f64) -> Option<Promise> {
         if preload == 0.0 {
             return None;
         }
         let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
         // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
         let change = paid * f64::from(preload).max(-1.0) / rtt;
-        let life = match self.config.preload {
-            PreloadSpan::Packet => self.span,
-            PreloadSpan::Flow => rtt + self.span / 2.0,
+        let (wait, life) = match self.config.preload {
+            PreloadSpan::Packet => (0.0, self.span),
+            PreloadSpan::Flow => (rtt - self.span, rtt + self.span / 2.0),
         };
-        (change < MOST_CHANGE).then(|| (now + (life * 1e9) as u64, change))
+        let after = |seconds: f64| now + (seconds * 1e9) as u64;
+        (change < MOST_CHANGE).then(|| Promise {
+            change,
+            from: after(wait),
+            kept: after(rtt),
+            until: after(life),
+        })
     }
+}
+
+/// A change of budget that was announced, $/s: from when and until when the announcement counts, and when the change is made, ns.
+struct Promise {
+    change: f64,
+    from: u64,
+    kept: u64,
+    until: u64,
 }
 
 /// What a packet says and what it finds.

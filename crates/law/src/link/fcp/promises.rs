@@ -1,91 +1,145 @@
 //! What senders have promised to spend, until they do.
 
-/// A sum of amounts, each with an instant at which it expires: a wheel of slots, so that amounts may expire in another
-/// order than they came in. An amount leaves at the end of the slot that its instant lies in, at most 1/128 of the window
-/// late; one further ahead than the wheel reaches, which is 8 windows or more, leaves when the wheel has come round.
+/// A sum of amounts, each with an instant from which it counts and one at which it expires, in any order. An amount comes and
+/// leaves at the end of the slot of a wheel that its instant lies in: at most 1/128 of the window late, or, of one more than eight
+/// windows ahead, a window. The wheels reach a thousand windows ahead; what lies further leaves when they have come round.
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
-    slots: Box<[f64; SLOTS]>,
-    /// A slot is 2^`shift` ns long.
-    shift: u32,
-    /// The slot of the present, counted from time zero.
-    at: u64,
+    near: Wheel,
+    far: Wheel,
     total: f64,
-    /// Slots from the present on that something was put into; at none, the total is exactly zero.
-    last: u64,
 }
 
 impl Promises {
+    /// None yet, the window being `span` ns long.
     pub(super) fn new(span: u64) -> Promises {
-        Promises { slots: Box::new([0.0; SLOTS]), shift: slot_shift(span), at: 0, total: 0.0, last: 0 }
+        let shift = slot_shift(span);
+        Promises { near: Wheel::new(shift), far: Wheel::new(shift + FAR), total: 0.0 }
     }
 
-    /// `amount` more, until `until` ns.
+    /// At `now` ns `amount` more, from `from` until `until` ns.
     #[inline]
-    pub(super) fn add(&mut self, until: u64, amount: f64) {
-        let slot = (until >> self.shift).clamp(self.at, self.at + SLOTS as u64 - 1);
-        self.slots[slot as usize % SLOTS] += amount;
-        self.total += amount;
-        self.last = self.last.max(slot);
+    pub(super) fn add(&mut self, now: u64, from: u64, until: u64, amount: f64) {
+        self.total(now);
+        if self.near.is_ahead(from) {
+            self.change(from, amount);
+        } else {
+            self.total += amount;
+        }
+        self.change(until, -amount);
     }
 
-    /// The sum of what has not expired at `now` ns.
+    /// At the end of the slot of `at` ns the total changes by `amount`.
+    #[inline]
+    fn change(&mut self, at: u64, amount: f64) {
+        let wheel = if self.near.reaches(at) { &mut self.near } else { &mut self.far };
+        wheel.add(at, amount);
+    }
+
+    /// The sum of what counts at `now` ns.
     #[inline]
     pub(super) fn total(&mut self, now: u64) -> f64 {
-        let slot = now >> self.shift;
-        if slot > self.at {
-            self.turn(slot);
+        if self.near.is_ahead(now) {
+            self.total += self.near.turn(now) + self.far.turn(now);
+            if self.near.is_empty() && self.far.is_empty() {
+                self.total = 0.0;
+            }
         }
         self.total
-    }
-
-    fn turn(&mut self, slot: u64) {
-        if slot > self.last {
-            for k in self.at..=self.last {
-                self.slots[k as usize % SLOTS] = 0.0;
-            }
-            self.total = 0.0;
-        } else {
-            while self.at < slot {
-                let expired = &mut self.slots[self.at as usize % SLOTS];
-                self.total -= std::mem::take(expired);
-                self.at += 1;
-            }
-        }
-        self.at = slot;
     }
 
     /// The window is now `span` ns long.
     #[inline]
     pub(super) fn set_span(&mut self, span: u64) {
         let shift = slot_shift(span);
-        if shift != self.shift {
+        if shift != self.near.shift {
             self.rescale(shift);
         }
     }
 
     #[cold]
     fn rescale(&mut self, shift: u32) {
-        let old = self.clone();
-        self.slots.fill(0.0);
-        (self.shift, self.total) = (shift, 0.0);
-        self.at = (old.at << old.shift) >> shift;
-        self.last = 0;
-        for k in 0..SLOTS as u64 {
-            let amount = old.slots[(old.at + k) as usize % SLOTS];
-            if amount != 0.0 {
-                self.add(((old.at + k + 1) << old.shift) - 1, amount);
+        let old = [
+            std::mem::replace(&mut self.near, Wheel::new(shift)),
+            std::mem::replace(&mut self.far, Wheel::new(shift + FAR)),
+        ];
+        let now = old[0].at << old[0].shift;
+        (self.near.at, self.far.at) = (now >> self.near.shift, now >> self.far.shift);
+        for wheel in old {
+            for slot in wheel.at..=wheel.last {
+                let amount = wheel.slots[slot as usize % SLOTS];
+                if amount != 0.0 {
+                    self.change(((slot + 1) << wheel.shift) - 1, amount);
+                }
             }
         }
     }
 }
 
-/// The length of a slot, a power of two of nanoseconds: 1/256 to 1/128 of the window.
+/// Changes of a sum, by the slot of time at whose end they are made.
+#[derive(Clone, Debug)]
+struct Wheel {
+    slots: Box<[f64; SLOTS]>,
+    /// A slot is 2^`shift` ns long.
+    shift: u32,
+    /// The slot of the present, counted from time zero.
+    at: u64,
+    /// The last slot that something was put into.
+    last: u64,
+}
+
+impl Wheel {
+    fn new(shift: u32) -> Wheel {
+        Wheel { slots: Box::new([0.0; SLOTS]), shift, at: 0, last: 0 }
+    }
+
+    /// Whether `ns` lies beyond the slot of the present.
+    #[inline]
+    fn is_ahead(&self, ns: u64) -> bool {
+        ns >> self.shift > self.at
+    }
+
+    /// Whether the wheel has a slot for `ns`.
+    #[inline]
+    fn reaches(&self, ns: u64) -> bool {
+        ns >> self.shift < self.at + SLOTS as u64
+    }
+
+    /// Whether there is no change to come.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.at > self.last
+    }
+
+    #[inline]
+    fn add(&mut self, ns: u64, amount: f64) {
+        let slot = (ns >> self.shift).clamp(self.at, self.at + SLOTS as u64 - 1);
+        self.slots[slot as usize % SLOTS] += amount;
+        self.last = self.last.max(slot);
+    }
+
+    /// Goes on to `now` ns; answers the sum of the changes on the way.
+    #[inline]
+    fn turn(&mut self, now: u64) -> f64 {
+        let slot = now >> self.shift;
+        let mut sum = 0.0;
+        while self.at < slot && self.at <= self.last {
+            sum += std::mem::take(&mut self.slots[self.at as usize % SLOTS]);
+            self.at += 1;
+        }
+        self.at = self.at.max(slot);
+        sum
+    }
+}
+
+/// The length of a near slot, a power of two of nanoseconds: 1/256 to 1/128 of the window.
 fn slot_shift(span: u64) -> u32 {
     (span / 128).max(1).ilog2()
 }
 
 const SLOTS: usize = 2048;
+/// A far slot is 2^7 near ones long: half a window to a whole one.
+const FAR: u32 = 7;
 
 #[cfg(test)]
 mod tests {
@@ -96,8 +150,8 @@ mod tests {
     #[test]
     fn amounts_expire_when_they_should_in_any_order() {
         let mut promises = Promises::new(200 * MS);
-        promises.add(400 * MS, 2.0);
-        promises.add(100 * MS, 1.0);
+        promises.add(0, 0, 400 * MS, 2.0);
+        promises.add(0, 0, 100 * MS, 1.0);
         assert_eq!(promises.total(0), 3.0);
         assert_eq!(promises.total(99 * MS), 3.0);
         assert_eq!(promises.total(103 * MS), 2.0);
@@ -112,20 +166,51 @@ mod tests {
     fn nothing_is_left_of_what_expired() {
         let mut promises = Promises::new(200 * MS);
         for i in 0..10_000u64 {
-            promises.add(i * MS / 10 + 200 * MS, 0.1);
+            promises.add(i * MS / 10, 0, i * MS / 10 + 200 * MS, 0.1);
             promises.total(i * MS / 10);
         }
         assert!((promises.total(1000 * MS) - 200.0).abs() < 2.0);
         assert_eq!(promises.total(5_000 * MS), 0.0);
-        promises.add(5_100 * MS, 1.0);
+        promises.add(5_000 * MS, 0, 5_100 * MS, 1.0);
         assert_eq!(promises.total(5_050 * MS), 1.0);
         assert_eq!(promises.total(1_000_000 * MS), 0.0);
     }
 
     #[test]
-    fn what_lies_beyond_the_wheel_stays_on_it() {
+    fn an_amount_counts_from_when_it_is_said_to() {
+        let mut promises = Promises::new(200 * MS);
+        promises.add(300 * MS, 500 * MS, 1.0);
+        promises.add(0, 0, 400 * MS, 0.5);
+        for (at, total) in [(0, 0.5), (298, 0.5), (303, 1.5), (403, 1.0), (498, 1.0), (503, 0.0)] {
+            assert_eq!(promises.total(at * MS), total, "{at} ms");
+            promises.set_span((100 + at % 7 * 50) * MS);
+        }
+    }
+
+    #[test]
+    fn what_comes_after_a_long_pause_counts_too() {
+        let mut promises = Promises::new(200 * MS);
+        promises.add(0, 0, 100 * MS, 1.0);
+        promises.add(60_000 * MS, 60_000 * MS, 60_300 * MS, 2.0);
+        assert_eq!(promises.total(60_100 * MS), 2.0);
+        assert_eq!(promises.total(60_400 * MS), 0.0);
+    }
+
+    #[test]
+    fn what_is_many_windows_ahead_counts_when_it_is_said_to() {
         let mut promises = Promises::new(10 * MS);
-        promises.add(10_000 * MS, 1.0);
+        promises.add(0, 1000 * MS, 1050 * MS, 1.0);
+        assert_eq!(promises.total(990 * MS), 0.0);
+        assert_eq!(promises.total(1015 * MS), 1.0);
+        promises.set_span(30 * MS);
+        assert_eq!(promises.total(1030 * MS), 1.0);
+        assert_eq!(promises.total(1100 * MS), 0.0);
+    }
+
+    #[test]
+    fn what_lies_beyond_the_wheels_stays_on_them() {
+        let mut promises = Promises::new(10 * MS);
+        promises.add(0, 0, 10_000 * MS, 1.0);
         assert_eq!(promises.total(70 * MS), 1.0);
         assert_eq!(promises.total(11_000 * MS), 0.0);
     }

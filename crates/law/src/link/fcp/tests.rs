@@ -99,7 +99,26 @@ fn a_long_round_trip_keeps_its_promise_in_the_second_reading() {
         held
     };
     assert!((life(PreloadSpan::Packet) - 0.2).abs() < 0.01);
-    assert!((life(PreloadSpan::Flow) - 0.5).abs() < 0.01);
+    // From a window's length before it is kept until half a window after.
+    assert!((life(PreloadSpan::Flow) - 0.3).abs() < 0.01);
+}
+
+/// Short flows that came at a high price take back what they announced when the price is low: the sum is far under zero. Who
+/// announces itself then is seen all the same.
+#[test]
+fn an_announcement_counts_whatever_others_take_back() {
+    let mut law = FcpConfig { preload: PreloadSpan::Flow, ..FcpConfig::default() }
+        .build(Rate::from_bytes_per_sec(MBPS_100));
+    let rtt = 0.1;
+    for i in 0..300 {
+        law.engine.history = History::new(100_000_000, 1e-6);
+        pass(&mut law, f64::from(i) * 1e-3, 1500, toll(rtt, 1e-6, -1.0));
+    }
+    assert!(law.engine.promises.total(300_000_000) < -1.0);
+    law.engine.history = History::new(100_000_000, 1e-9);
+    pass(&mut law, 0.3, 1500, toll(rtt, 1e-9, 1e4));
+    let announced = 1500.0 * 1e-9 * 1e4 / rtt;
+    assert!(law.income() >= announced && law.income() < 1.01 * announced, "{}", law.income());
 }
 
 /// Synchronous rounds of flows with fixed budgets over links: each packet pays the path price of the round before.

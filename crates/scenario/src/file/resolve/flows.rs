@@ -293,6 +293,10 @@ impl<'a> Resolver<'a> {
             }),
             _ => SenderLaw::NewReno,
         };
+        if k.has("growth-per-ack") && law != SenderLaw::NewReno {
+            let message = format!("`growth-per-ack` is of the law `newreno`, not of `{}`", k.word("law"));
+            self.mistakes.add(k.key_at("growth-per-ack"), message, "of no use");
+        }
         let encoding = match k.word("encoding") {
             "tcp-option" => Encoding::TcpOption { integer: k.word("feedback") == "integer" },
             "draft-2" => Encoding::Draft2,
@@ -452,6 +456,7 @@ impl<'a> Resolver<'a> {
             packet_size,
             header,
             ack_size: of_kernel("ack-size", 52),
+            growth_per_ack: k.count("growth-per-ack").map_or(u32::MAX, |n| n as u32),
             initial_window: k.count("initial-window").map_or(initial_window, |n| n as u32),
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,

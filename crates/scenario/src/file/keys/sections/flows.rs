@@ -40,6 +40,12 @@ const TRANSPORT: &[Key] = &[
         Else("10 (RFC 6928), or 2 with the law `xcp`"),
         "Window at the start, packets.",
     ),
+    key(
+        "growth-per-ack",
+        Kind::Count { least: 1, most: 1_000_000 },
+        Else("all that it acknowledges, as in Linux"),
+        "With the law `newreno`: segments that one acknowledgement grows the window for at most. 1 is RFC 5681's, 2 RFC 3465's: with delayed acknowledgements windows then grow more slowly.",
+    ),
     key("sack", Kind::Truth, Is("true"), "Selective acknowledgement (RFC 2018)."),
     key(
         "sack-blocks",

@@ -216,7 +216,7 @@ pub(crate) static FCP: Section = Section {
             "preload-span",
             Kind::Word(&["packet", "flow"]),
             Is("flow"),
-            "How long a preload counts: as long as its packet is in the window (equation 4 as printed), or until half of what it announced is (rtt + d/2, by the flow's own round trip).",
+            "How long a preload counts: as long as its packet is in the window (equation 4 as printed), or from d before it is kept until half of what it announced is in the window (rtt − d to rtt + d/2, by the flow's own round trip).",
         ),
     ]],
 };
