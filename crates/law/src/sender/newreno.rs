@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn another_increase_is_bounded_by_slow_starts() {
-        let config = NewRenoConfig { initial_window: 8.0, initial_ssthresh: 8.0 };
+        let config = NewRenoConfig { initial_window: 8.0, initial_ssthresh: 8.0, ..NewRenoConfig::default() };
         let grown = |increase| {
             let mut law = config.build();
             law.set_increase(increase);

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_amount_counts_from_when_it_is_said_to() {
         let mut promises = Promises::new(200 * MS);
-        promises.add(300 * MS, 500 * MS, 1.0);
+        promises.add(0, 300 * MS, 500 * MS, 1.0);
         promises.add(0, 0, 400 * MS, 0.5);
         for (at, total) in [(0, 0.5), (298, 0.5), (303, 1.5), (403, 1.0), (498, 1.0), (503, 0.0)] {
             assert_eq!(promises.total(at * MS), total, "{at} ms");
