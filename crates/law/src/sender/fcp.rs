@@ -611,7 +611,7 @@ mod tests {
         // It asks for its size in a round trip, and has that in the end.
         let first: f64 = (1..6).map(|n| round(n, 1e-9)).sum();
         assert!(first > 0.5 * unsent as f64 * 1e-9 / rtt, "{first}");
-        let rising: f64 = (6..12).map(|n| round(n, 1e-9 * 2f64.powi(n as i32 - 5))).sum();
+        let rising: f64 = (6..12).map(|n| round(n, 1e-9 * f64::from(1 << (n - 5)))).sum();
         assert!(rising <= 0.2 * first, "{rising} after {first}");
         let steady: f64 = (12..18).map(|n| round(n, 6.4e-8)).sum();
         assert!(steady > 5.0 * first, "{steady} after {first}");
