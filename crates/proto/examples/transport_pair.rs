@@ -29,7 +29,12 @@ fn main() {
     println!("size of a connection: {} bytes", size_of::<Connection>());
     let window = 64.0;
     let laws: [(&str, AnySender); 3] = [
-        ("newreno", NewRenoConfig { initial_window: window, initial_ssthresh: 2.0, ..Default::default() }.build().into()),
+        (
+            "newreno",
+            NewRenoConfig { initial_window: window, initial_ssthresh: 2.0, ..Default::default() }
+                .build()
+                .into(),
+        ),
         (
             "cubic",
             CubicConfig { initial_window: window, initial_ssthresh: 2.0, ..Default::default() }

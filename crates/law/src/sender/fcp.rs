@@ -592,29 +592,19 @@ mod tests {
     #[test]
     fn a_flow_that_wants_no_more_than_its_rate_does_not_bid_while_prices_rise() {
         let mut law = FcpConfig::default().build();
-        let rtt = RTT.as_secs_f64();
-        let unsent = 300_000;
-        // What its packets announce in a round trip at this price, ten of them.
-        let mut round = |n: u64, price: f64| -> f64 {
-            let mut announced = 0.0;
-            for k in 0..10 {
-                let now = RTT * n + Time::from_millis(k * 10);
-                let flight = Flight { unsent, ..flight(now, 0) };
-                let acked = Acked { rtt: Some(RTT), echo: Some(price as f32), ..acked(1) };
-                law.on_ack(&flight, &acked);
-                let mut toll = Toll::default();
-                law.write_toll(&flight, &mut toll);
-                announced += f64::from(toll.stake) * 1500.0 * f64::from(toll.offer) / rtt;
-            }
-            announced
+        let mut waits = |round: u64, price: f64, target: f64| {
+            law.waits(&flight(RTT * round, 0), Price::per_byte(price), target)
         };
-        // It asks for its size in a round trip, and has that in the end.
-        let first: f64 = (1..6).map(|n| round(n, 1e-9)).sum();
-        assert!(first > 0.5 * unsent as f64 * 1e-9 / rtt, "{first}");
-        let rising: f64 = (6..12).map(|n| round(n, 1e-9 * f64::from(1 << (n - 5)))).sum();
-        assert!(rising <= 0.2 * first, "{rising} after {first}");
-        let steady: f64 = (12..18).map(|n| round(n, 6.4e-8)).sum();
-        assert!(steady > 5.0 * first, "{steady} after {first}");
+        assert!(!waits(1, 1e-9, 0.1), "before it has said once what it wants");
+        law.established = true;
+        let mut waits = |round: u64, price: f64, target: f64| {
+            law.waits(&flight(RTT * round, 0), Price::per_byte(price), target)
+        };
+        assert!(!waits(2, 1e-9, 0.1), "before it knows how prices go");
+        assert!(waits(3, 2e-9, 0.1) && waits(3, 2e-9, 0.1) && waits(4, 3e-9, 0.1));
+        assert!(!waits(5, 3.1e-9, 0.1), "they have come to rest");
+        assert!(waits(6, 6e-9, 0.1) && !waits(7, 1e-9, 0.1), "they fall");
+        assert!(!waits(8, 5e-9, 1.0), "what it wants is to spend its budget");
     }
 
     #[test]

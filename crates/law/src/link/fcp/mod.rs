@@ -162,7 +162,7 @@ impl PriceEngine {
     fn sum_up(&mut self, now: u64, span: (u64, f64)) -> f64 {
         let paid = self.window.sums(now, span.0).paid;
         let staying = self.staying.sums(now, self.round.0).paid.max(0.0) / self.round.1;
-        let least = staying / 2.0 + self.coming.total(now);
+        let least = staying / 2.0 + self.coming.total(now).max(0.0);
         self.income = (paid / span.1 + self.promises.total(now)).max(least);
         self.income
     }

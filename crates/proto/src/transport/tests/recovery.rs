@@ -13,7 +13,11 @@ const RACK: Detection = Detection::Rack { tail_probe: false };
 /// A bulk transfer of `segments` with a fixed window, whose channel loses the data segments that `lost` names, each
 /// as often as it is named.
 fn transfer(config: &Config, window: f64, segments: u64, lost: &[u32]) -> Pair {
-    let law = || NewRenoConfig { initial_window: window, initial_ssthresh: 2.0, ..NewRenoConfig::default() }.build().into();
+    let law = || {
+        NewRenoConfig { initial_window: window, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
+            .build()
+            .into()
+    };
     let mut pair = Pair::with_laws(&Config { handshake: false, ..config.clone() }, law(), law());
     let mut lost = lost.to_vec();
     pair.lose = Box::new(move |side, packet: &Packet| {
@@ -136,7 +140,11 @@ fn limited_transmit_makes_the_third_duplicate_of_a_small_window() {
     // Three in flight, the first lost: two duplicates at most, unless they let new segments leave.
     for (limited_transmit, timeouts) in [(true, 0), (false, 1)] {
         let config = Config { limited_transmit, sack: false, ..Config::default() };
-        let law = || NewRenoConfig { initial_window: 3.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }.build().into();
+        let law = || {
+            NewRenoConfig { initial_window: 3.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
+                .build()
+                .into()
+        };
         let mut pair = Pair::with_laws(&Config { handshake: false, ..config }, law(), law());
         let mut first = true;
         pair.lose = Box::new(move |side, _| side == CLIENT && std::mem::take(&mut first));
@@ -151,7 +159,11 @@ fn limited_transmit_makes_the_third_duplicate_of_a_small_window() {
 fn timeouts_double_until_something_gets_through_or_stay_when_fixed() {
     for (backoff, gaps) in [(true, [600, 1200, 2400, 4800]), (false, [300, 300, 300, 300])] {
         let config = Config { rto: Rto { backoff, ..Rto::default() }, handshake: false, ..Config::default() };
-        let law = || NewRenoConfig { initial_window: 4.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }.build().into();
+        let law = || {
+            NewRenoConfig { initial_window: 4.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
+                .build()
+                .into()
+        };
         let mut pair = Pair::with_laws(&config, law(), law());
         pair.open();
         pair.client().write_unlimited();
@@ -188,7 +200,11 @@ fn a_timeout_keeps_what_was_reported_received() {
 
 #[test]
 fn a_timeout_that_was_too_early_is_recognised() {
-    let law = || NewRenoConfig { initial_window: 4.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }.build().into();
+    let law = || {
+        NewRenoConfig { initial_window: 4.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
+            .build()
+            .into()
+    };
     let config = Config { handshake: false, ..Config::default() };
     let mut pair = Pair::with_laws(&config, law(), law());
     pair.open();
@@ -205,7 +221,11 @@ fn a_timeout_that_was_too_early_is_recognised() {
 #[test]
 fn a_little_reordering_is_no_loss_to_rack() {
     let run = |detection| {
-        let law = || NewRenoConfig { initial_window: 20.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }.build().into();
+        let law = || {
+            NewRenoConfig { initial_window: 20.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
+                .build()
+                .into()
+        };
         let config = Config { detection, handshake: false, ..Config::default() };
         let mut pair = Pair::with_laws(&config, law(), law());
         pair.faults.reorder = 0.05;
