@@ -227,8 +227,11 @@ fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
         }
         let counters = node.counters();
         assert!(resident() < before + (64 << 20), "memory has grown");
-        assert!(counters.strangers > 0 && counters.senseless > MANY / 100, "{counters:?}");
+        // A busy machine's kernel drops some before anybody hears them.
+        let heard = counters.received;
+        assert!(heard > MANY / 100, "{counters:?}");
+        assert!(counters.strangers > 0 && counters.senseless > heard / 100, "{counters:?}");
         assert_eq!(wrong > 0, here == 2, "only who receives looks at payload");
-        assert!(here == 2 || counters.sent > MANY / 20, "what might be a packet goes on: {counters:?}");
+        assert!(here == 2 || counters.sent > heard / 20, "what might be a packet goes on: {counters:?}");
     }
 }
