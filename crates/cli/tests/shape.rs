@@ -138,7 +138,8 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     let even = |mbps: f64| {
         let limits: Vec<f64> =
             traffic.limits().iter().map(|limit| limit.map_or(f64::INFINITY, |l| l as f64 * 8e-6)).collect();
-        let near = |limit: &f64| (0.93 * mbps..=mbps).contains(limit);
+        // A pace is left as it is where it is off by next to nothing.
+        let near = |limit: &f64| (0.93 * mbps..=1.01 * mbps).contains(limit);
         (limits.len() == 4 && limits.iter().all(near)).then_some(())
     };
     wait("20 Mb/s each", || even(20.0));
