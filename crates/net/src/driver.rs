@@ -6,6 +6,8 @@ mod cross;
 #[cfg(target_os = "linux")]
 pub(crate) mod frames;
 mod gates;
+mod machines;
+mod mail;
 mod media;
 mod trees;
 mod watch;
@@ -14,14 +16,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
-use tollway_proto::shaper::{Gates, OPEN};
+use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Flags, Gate, Machine, Medium, Meters, Packet, SackRanges, Watch};
+use tollway_proto::{Encoding, Gate, Medium, Meters, SackRanges, Watch};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -30,13 +31,13 @@ use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::exec::tun::Tun;
 #[cfg(target_os = "linux")]
-use crate::hosts::{frame, wire::Wire};
+use crate::hosts::wire::Wire;
 #[cfg(target_os = "linux")]
 use crate::kernel::Room;
 use crate::lateness::Lateness;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
-use crate::wire;
+use mail::MOST_BYTES;
 pub(crate) use trees::Outlet;
 pub(crate) use watch::Entry;
 
@@ -482,146 +483,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Writes into what is held of a packet what links made of it.
-    fn store(&mut self, handle: u32) {
-        let packet = *self.buffers.get(handle);
-        let bytes = self.buffers.bytes_mut(handle);
-        #[cfg(target_os = "linux")]
-        if self.ground.is_some() {
-            return frame::store(bytes, &packet);
-        }
-        // The header was checked when it came in, or written here.
-        let _ = acp::store(bytes, &packet.toll);
-        if packet.flags.has(Flags::CE) {
-            let _ = acp::mark(bytes);
-        }
-    }
-
-    /// The ACP datagram in what is held of a packet; empty if it is another's.
-    fn datagram(&self, handle: u32) -> &[u8] {
-        let bytes = self.buffers.bytes(handle);
-        #[cfg(target_os = "linux")]
-        if self.ground.is_some() {
-            return frame::datagram(bytes).and_then(|at| bytes.get(at)).unwrap_or_default();
-        }
-        bytes
-    }
-
-    /// Sends packets from a node's socket, as few system calls as it takes.
-    fn send_trains(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
-        let mut from = 0;
-        while from < packets.len() {
-            let train = self.train_from(&packets[from..], node);
-            self.send(node, to, &packets[from..from + train])?;
-            from += train;
-        }
-        Ok(())
-    }
-
-    /// How many packets from the first on one system call can send: all as long as the first, the last maybe shorter.
-    fn train_from(&self, leaving: &[u32], node: u32) -> usize {
-        let most = self.sockets[node as usize].longest_train();
-        let segment = self.buffers.bytes(leaving[0]).len();
-        let mut total = segment;
-        let mut count = 1;
-        for &handle in leaving.iter().skip(1).take(most.saturating_sub(1)) {
-            let len = self.buffers.bytes(handle).len();
-            if len > segment || total + len > MOST_BYTES {
-                break;
-            }
-            count += 1;
-            total += len;
-            if len < segment {
-                break;
-            }
-        }
-        count
-    }
-
-    fn send(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
-        let socket = &self.sockets[node as usize];
-        let (first, last) = (packets[0], packets[packets.len() - 1]);
-        let segment = self.buffers.bytes(first).len();
-        let one_piece = packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1]));
-        let done = if one_piece {
-            socket.send(to, self.buffers.span(first, last), segment)
-        } else {
-            self.train.clear();
-            for &handle in packets {
-                self.train.extend_from_slice(self.buffers.bytes(handle));
-            }
-            socket.send(to, &self.train, segment)
-        };
-        self.counters.sends += 1;
-        let count = packets.len() as u64;
-        match done {
-            Ok(()) => self.counters.sent += count,
-            // No room, or nobody there any more: a datagram is lost, as datagrams may be.
-            Err(error) if crate::socket::is_loss(&error) => self.counters.unsent += count,
-            Err(source) => {
-                let node = self.nodes[node as usize].name.clone();
-                return Err(Error::Socket { node, action: "send", source });
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives once from a node's socket; answers whether there may be more.
-    fn receive(&mut self, node: usize, end: Time) -> Result<bool, Error> {
-        let sockets = Arc::clone(&self.sockets);
-        let count = sockets[node].receive(&mut self.inbox).map_err(|source| Error::Socket {
-            node: self.nodes[node].name.clone(),
-            action: "receive",
-            source,
-        })?;
-        self.counters.receives += u64::from(count > 0);
-        let now = self.tell_time(end);
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut failed = Ok(());
-        for i in 0..count {
-            let meta = self.inbox.metas[i];
-            let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
-            if self.nodes[node].peers.binary_search(&meta.addr).is_err() {
-                self.counters.strangers += segments;
-                continue;
-            }
-            if let Some(waited) = meta.timestamp.and_then(|received| wall.checked_sub(received)) {
-                self.waits.note(Time(waited.as_nanos() as u64), segments);
-            }
-            self.counters.received += segments;
-            let bytes = std::mem::take(&mut self.inbox.buffers[i]);
-            let long = meta.len >= LONG;
-            let entries = &self.nodes[node].entries;
-            let entry = entries.iter().find(|(peer, _)| *peer == meta.addr).map(|entry| entry.1);
-            let chunk = long.then(|| self.buffers.reserve());
-            let (mut start, mut wrong) = (0, None);
-            while start < meta.len {
-                let stop = (start + meta.stride.max(1)).min(meta.len);
-                let place = chunk.map(|chunk| (chunk, start));
-                // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
-                let datagram = &bytes[start..stop];
-                let accepted = match entry {
-                    None => self.accept(node, now, datagram, place),
-                    Some(entry) => self.accept_metered(node, now, datagram, entry),
-                };
-                if let Err(error) = accepted {
-                    wrong.get_or_insert(error);
-                }
-                start = stop;
-            }
-            self.inbox.buffers[i] = match chunk {
-                None => bytes,
-                Some(chunk) => {
-                    self.buffers.settle(chunk, bytes);
-                    self.buffers.spare()
-                }
-            };
-            failed = failed.and(wrong.map_or(Ok(()), Err));
-        }
-        failed?;
-        Ok(count == crate::socket::BATCH)
-    }
-
     /// A datagram has come to a node; `place` says in which chunk it may stay.
     fn accept(
         &mut self,
@@ -657,37 +518,6 @@ impl Driver {
         Ok(())
     }
 
-    /// A datagram has reached the end of its way.
-    fn deliver(&mut self, at: usize, now: Time, datagram: &[u8]) -> Result<(), Error> {
-        let Ok(decoded) = acp::decode(datagram) else {
-            self.counters.senseless += 1;
-            return Ok(());
-        };
-        let mut packet = decoded.packet;
-        #[cfg(target_os = "linux")]
-        if self.ends[at].carried.is_some() {
-            self.hand_over(at, datagram);
-            return Ok(());
-        }
-        let end = &mut self.ends[at];
-        if !end.live {
-            self.counters.absorbed += 1;
-            return Ok(());
-        }
-        packet.flow = end.hears;
-        if let Some(position) = wire::corrupt(&packet, end.header, datagram) {
-            return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
-        }
-        self.counters.delivered += 1;
-        if packet.flags.has(Flags::TOLLED) {
-            end.heard_rtt = packet.toll.rtt;
-        }
-        if let Some(machine) = &mut end.machine {
-            machine.handle_packet(now, &packet, &decoded.sack);
-        }
-        self.pump(at, now)
-    }
-
     /// A packet made here begins its way over the link `first`: at once, or through the node's own kernel.
     fn begin(&mut self, first: u32, now: Time, handle: u32) {
         #[cfg(target_os = "linux")]
@@ -704,98 +534,6 @@ impl Driver {
         }
         self.links[link].link.offer(now, handle, &mut self.buffers);
         self.arm_link(link);
-    }
-
-    /// A machine's timer.
-    fn wake(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        let end = &mut self.ends[at];
-        if let Some(machine) = end.machine.as_mut().filter(|_| end.live) {
-            let due = machine.poll_timeout().min(end.open_at).min(end.stop_at);
-            if due <= now {
-                self.timeouts.note(now.saturating_sub(due), 1);
-                let opens = end.open_at <= now;
-                if opens {
-                    end.open_at = Time::NEVER;
-                    machine.open(now);
-                }
-                if end.stop_at <= now {
-                    end.stop_at = Time::NEVER;
-                    Machine::stop(machine, now);
-                }
-                if machine.poll_timeout() <= now {
-                    machine.handle_timeout(now);
-                }
-                if opens && end.gate != OPEN {
-                    self.admit(at, now);
-                }
-            }
-        }
-        self.pump(at, now)
-    }
-
-    /// Sends what a machine has to send, and notes its timer.
-    pub(crate) fn pump(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        let end = &self.ends[at];
-        if !end.live || end.machine.is_none() {
-            return Ok(());
-        }
-        match end.gate {
-            OPEN => while self.send_one(at, now, false, |_| true)? {},
-            _ => self.send_gated(at, now)?,
-        }
-        self.note_done(at, now)?;
-        self.arm_end(at);
-        Ok(())
-    }
-
-    /// Sends one packet of a machine, one without data if `control`, if there is one and it `leaves`; answers whether there was.
-    fn send_one(
-        &mut self,
-        at: usize,
-        now: Time,
-        control: bool,
-        leaves: impl FnOnce(&mut Packet) -> bool,
-    ) -> Result<bool, Error> {
-        let end = &mut self.ends[at];
-        let Some(machine) = end.machine.as_mut() else { return Ok(false) };
-        let mut packet = Packet::default();
-        let sent = match control {
-            true => machine.poll_control(now, &mut packet, &mut self.sack),
-            false => machine.poll_transmit(now, &mut packet, &mut self.sack),
-        };
-        if !sent {
-            return Ok(false);
-        }
-        if !leaves(&mut packet) {
-            self.sack.clear();
-            return Ok(true);
-        }
-        packet.flow = end.label;
-        if end.encoding != Encoding::Acp {
-            quantise(end, &mut packet);
-        }
-        let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
-        let handle = self.buffers.alloc(packet, len);
-        let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
-        self.sack.clear();
-        if composed.is_err() {
-            self.buffers.free(handle);
-            return Err(Error::NoRoom { size: packet.size, need: acp::OVERHEAD + acp::LEN });
-        }
-        self.counters.created += 1;
-        let first = end.first;
-        self.begin(first, now, handle);
-        Ok(true)
-    }
-
-    fn note_done(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        let end = &mut self.ends[at];
-        if end.done || !end.machine.as_ref().is_some_and(Machine::is_done) {
-            return Ok(());
-        }
-        end.done = true;
-        self.done.push((end.flow, end.client, now));
-        self.dismiss(at, now)
     }
 
     /// Has [`fire`](Driver::fire) see to something at `due`.
@@ -826,51 +564,12 @@ impl Driver {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
-
-    /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
-    pub(crate) fn drain(&mut self) {
-        #[cfg(target_os = "linux")]
-        {
-            // What cannot be sent any more is as lost as the rest of what is under way.
-            let _ = self.flush();
-            self.drain_wires();
-        }
-        let sockets = Arc::clone(&self.sockets);
-        for (node, socket) in sockets.iter().enumerate() {
-            while let Ok(count @ 1..) = socket.receive(&mut self.inbox) {
-                for meta in &self.inbox.metas[..count] {
-                    let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
-                    match self.nodes[node].peers.binary_search(&meta.addr) {
-                        Ok(_) => self.counters.waiting += segments,
-                        Err(_) => self.counters.strangers += segments,
-                    }
-                }
-            }
-        }
-    }
-
-    /// Datagrams that the kernel had no room for, if it tells.
-    pub(crate) fn kernel_drops(&self) -> Option<u64> {
-        self.sockets.iter().map(Socket::kernel_drops).sum()
-    }
 }
 
 /// Processor time of the calling thread so far.
 pub(crate) fn thread_cpu() -> Time {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Time(spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64)
-}
-
-/// What is lost of a packet's toll when its sender writes it as bytes.
-#[cold]
-fn quantise(end: &Endpoint, packet: &mut Packet) {
-    let size = u32::from(packet.size);
-    if packet.flags.has(Flags::TOLLED) {
-        end.encoding.quantise_sender(&mut packet.toll, size);
-    }
-    if packet.flags.has(Flags::ECHO) {
-        packet.toll.echo = end.encoding.quantise_echo(packet.toll.echo, end.heard_rtt, end.segment);
-    }
 }
 
 /// In the labels of packets that carry an IP packet of a node's kernel; without it they are those of the flow.
@@ -888,7 +587,3 @@ const SOURCE: u32 = 2;
 const SHAPER: u32 = 3;
 const MEDIUM: u32 = 4;
 const KIND_BITS: u32 = 3;
-/// Bytes that one system call sends at most: what IP can carry.
-const MOST_BYTES: usize = 65_000;
-/// A train from here on stays in the buffer it was received into.
-const LONG: usize = 16_384;

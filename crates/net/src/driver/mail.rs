@@ -1,0 +1,189 @@
+//! Datagrams between sockets: trains of them in and out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tollway_law::Time;
+use tollway_proto::Flags;
+use tollway_proto::encoding::acp;
+
+use super::Driver;
+use crate::error::Error;
+#[cfg(target_os = "linux")]
+use crate::hosts::frame;
+use crate::socket::Socket;
+
+impl Driver {
+    /// Writes into what is held of a packet what links made of it.
+    pub(super) fn store(&mut self, handle: u32) {
+        let packet = *self.buffers.get(handle);
+        let bytes = self.buffers.bytes_mut(handle);
+        #[cfg(target_os = "linux")]
+        if self.ground.is_some() {
+            return frame::store(bytes, &packet);
+        }
+        // The header was checked when it came in, or written here.
+        let _ = acp::store(bytes, &packet.toll);
+        if packet.flags.has(Flags::CE) {
+            let _ = acp::mark(bytes);
+        }
+    }
+
+    /// The ACP datagram in what is held of a packet; empty if it is another's.
+    pub(super) fn datagram(&self, handle: u32) -> &[u8] {
+        let bytes = self.buffers.bytes(handle);
+        #[cfg(target_os = "linux")]
+        if self.ground.is_some() {
+            return frame::datagram(bytes).and_then(|at| bytes.get(at)).unwrap_or_default();
+        }
+        bytes
+    }
+
+    /// Sends packets from a node's socket, as few system calls as it takes.
+    pub(super) fn send_trains(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
+        let mut from = 0;
+        while from < packets.len() {
+            let train = self.train_from(&packets[from..], node);
+            self.send(node, to, &packets[from..from + train])?;
+            from += train;
+        }
+        Ok(())
+    }
+
+    /// How many packets from the first on one system call can send: all as long as the first, the last maybe shorter.
+    pub(super) fn train_from(&self, leaving: &[u32], node: u32) -> usize {
+        let most = self.sockets[node as usize].longest_train();
+        let segment = self.buffers.bytes(leaving[0]).len();
+        let mut total = segment;
+        let mut count = 1;
+        for &handle in leaving.iter().skip(1).take(most.saturating_sub(1)) {
+            let len = self.buffers.bytes(handle).len();
+            if len > segment || total + len > MOST_BYTES {
+                break;
+            }
+            count += 1;
+            total += len;
+            if len < segment {
+                break;
+            }
+        }
+        count
+    }
+
+    pub(super) fn send(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
+        let socket = &self.sockets[node as usize];
+        let (first, last) = (packets[0], packets[packets.len() - 1]);
+        let segment = self.buffers.bytes(first).len();
+        let one_piece = packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1]));
+        let done = if one_piece {
+            socket.send(to, self.buffers.span(first, last), segment)
+        } else {
+            self.train.clear();
+            for &handle in packets {
+                self.train.extend_from_slice(self.buffers.bytes(handle));
+            }
+            socket.send(to, &self.train, segment)
+        };
+        self.counters.sends += 1;
+        let count = packets.len() as u64;
+        match done {
+            Ok(()) => self.counters.sent += count,
+            // No room, or nobody there any more: a datagram is lost, as datagrams may be.
+            Err(error) if crate::socket::is_loss(&error) => self.counters.unsent += count,
+            Err(source) => {
+                let node = self.nodes[node as usize].name.clone();
+                return Err(Error::Socket { node, action: "send", source });
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives once from a node's socket; answers whether there may be more.
+    pub(super) fn receive(&mut self, node: usize, end: Time) -> Result<bool, Error> {
+        let sockets = Arc::clone(&self.sockets);
+        let count = sockets[node].receive(&mut self.inbox).map_err(|source| Error::Socket {
+            node: self.nodes[node].name.clone(),
+            action: "receive",
+            source,
+        })?;
+        self.counters.receives += u64::from(count > 0);
+        let now = self.tell_time(end);
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut failed = Ok(());
+        for i in 0..count {
+            let meta = self.inbox.metas[i];
+            let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
+            if self.nodes[node].peers.binary_search(&meta.addr).is_err() {
+                self.counters.strangers += segments;
+                continue;
+            }
+            if let Some(waited) = meta.timestamp.and_then(|received| wall.checked_sub(received)) {
+                self.waits.note(Time(waited.as_nanos() as u64), segments);
+            }
+            self.counters.received += segments;
+            let bytes = std::mem::take(&mut self.inbox.buffers[i]);
+            let long = meta.len >= LONG;
+            let entries = &self.nodes[node].entries;
+            let entry = entries.iter().find(|(peer, _)| *peer == meta.addr).map(|entry| entry.1);
+            let chunk = long.then(|| self.buffers.reserve());
+            let (mut start, mut wrong) = (0, None);
+            while start < meta.len {
+                let stop = (start + meta.stride.max(1)).min(meta.len);
+                let place = chunk.map(|chunk| (chunk, start));
+                // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
+                let datagram = &bytes[start..stop];
+                let accepted = match entry {
+                    None => self.accept(node, now, datagram, place),
+                    Some(entry) => self.accept_metered(node, now, datagram, entry),
+                };
+                if let Err(error) = accepted {
+                    wrong.get_or_insert(error);
+                }
+                start = stop;
+            }
+            self.inbox.buffers[i] = match chunk {
+                None => bytes,
+                Some(chunk) => {
+                    self.buffers.settle(chunk, bytes);
+                    self.buffers.spare()
+                }
+            };
+            failed = failed.and(wrong.map_or(Ok(()), Err));
+        }
+        failed?;
+        Ok(count == crate::socket::BATCH)
+    }
+
+    /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
+    pub(crate) fn drain(&mut self) {
+        #[cfg(target_os = "linux")]
+        {
+            // What cannot be sent any more is as lost as the rest of what is under way.
+            let _ = self.flush();
+            self.drain_wires();
+        }
+        let sockets = Arc::clone(&self.sockets);
+        for (node, socket) in sockets.iter().enumerate() {
+            while let Ok(count @ 1..) = socket.receive(&mut self.inbox) {
+                for meta in &self.inbox.metas[..count] {
+                    let segments = meta.len.div_ceil(meta.stride.max(1)) as u64;
+                    match self.nodes[node].peers.binary_search(&meta.addr) {
+                        Ok(_) => self.counters.waiting += segments,
+                        Err(_) => self.counters.strangers += segments,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Datagrams that the kernel had no room for, if it tells.
+    pub(crate) fn kernel_drops(&self) -> Option<u64> {
+        self.sockets.iter().map(Socket::kernel_drops).sum()
+    }
+}
+
+/// Bytes that one system call sends at most: what IP can carry.
+pub(super) const MOST_BYTES: usize = 65_000;
+/// A train from here on stays in the buffer it was received into.
+const LONG: usize = 16_384;
