@@ -284,6 +284,32 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
     assert!(extra(&b, "conforming-packets.held").is_some_and(|packets| packets > 60.0), "{b}");
 }
 
+/// A sender knows its data through while the other side has yet to hear that this was all; what says so may be lost.
+#[test]
+fn last_words_of_short_flows_are_repeated_until_they_are_heard() {
+    let text = THREE.replace("limit = \"2 BDP\"", "limit = \"2 BDP\"\n    loss = 0.2").replace("5 MB", "5 kB")
+        + r#"
+    [workload.w]
+    from = "a"
+    to = "b"
+    law = "newreno"
+    arrivals = { interval = "50 ms" }
+    sizes = "2 kB"
+    stop = "1 s"
+"#;
+    let Some(nodes) = Nodes::of("words", &text) else { return };
+    let nodes = Nodes { patience: "15s", ..nodes };
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start("a");
+    let [a, b] = [a.output(), b.output()];
+    drop(r);
+    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
+    let told: Value = serde_json::from_slice(&b.stdout).expect("JSON");
+    let short = told["flows"].as_array().unwrap().iter().filter(|flow| flow["flow"] != "f");
+    let delivered: Vec<_> = short.map(|flow| flow["delivered_bytes"].as_u64()).collect();
+    assert_eq!(delivered, [Some(2000); 20], "{told}");
+}
+
 #[test]
 fn a_meter_at_a_node_finds_who_cheats_at_another() {
     let text = THREE

@@ -20,8 +20,10 @@ pub(super) struct Part {
     pub(super) ends: Vec<Watched>,
     /// Links that lead here past a meter, and the meter's entry.
     pub(super) entries: Vec<(u32, u32)>,
-    /// When the last of them was over.
+    /// When the last of them was over, or heard something after.
     pub(super) over: Time,
+    /// Packets heard here until then.
+    heard: u64,
 }
 
 impl Network {
@@ -54,7 +56,7 @@ impl Network {
         };
         let mut network = Network::lay(drivers, (0..names.len()).map(place).collect(), at, links, seed);
         network.part =
-            Some(Part { at: at.to_vec(), patience, ends: Vec::new(), entries: Vec::new(), over: Time::ZERO });
+            Some(Part { at: at.to_vec(), patience, ends: Vec::new(), entries: Vec::new(), over: Time::ZERO, heard: 0 });
         Ok(network)
     }
 
@@ -63,6 +65,10 @@ impl Network {
         let now = self.now;
         let Some(part) = &mut self.part else { return Ok(()) };
         let mut given_up = Vec::new();
+        let heard = self.drivers[0].counters.delivered;
+        if std::mem::replace(&mut part.heard, heard) != heard {
+            part.over = now;
+        }
         for end in &mut part.ends {
             let place = self.flows[end.flow as usize][usize::from(!end.client)];
             let Some(machine) = &mut self.drivers[0].ends[place.at as usize].machine else { continue };
@@ -85,8 +91,8 @@ impl Network {
         ends.filter_map(|end| Some((end.flow, end.client, end.fate?))).collect()
     }
 
-    /// Whether nothing is left to be done at this node: its flows' ends are over, and have been for a while in which they answered
-    /// what came late.
+    /// Whether nothing is left to be done at this node: its flows' ends are over, and for a while nothing has come late that they
+    /// had to answer.
     pub fn is_over(&self) -> bool {
         self.part.as_ref().is_some_and(|part| {
             let over = !part.ends.is_empty() && part.ends.iter().all(|end| end.fate.is_some());
@@ -150,7 +156,7 @@ impl Watched {
             }
         }
         let through = match self.client {
-            true => machine.is_finished(),
+            true => machine.is_acknowledged(),
             false => self.peer_finished && machine.outstanding() == 0,
         };
         if through {
@@ -162,12 +168,13 @@ impl Watched {
             (self.seen, self.since) = (Some(seen), now);
         }
         if self.fate.is_none() && now.saturating_sub(self.since) >= patience {
-            self.fate = Some(Fate::Silent);
+            // Whose data are through misses no more than a word of farewell.
+            self.fate = Some(if self.client && machine.is_finished() { Fate::Over } else { Fate::Silent });
             return true;
         }
         false
     }
 }
 
-/// How long a node whose flows are over answers what comes late.
+/// How long a node whose flows are over and that hears nothing waits for what comes late, to answer it.
 const LINGER: Time = Time::from_secs(1);

@@ -540,6 +540,11 @@ impl Connection {
         self.told & FINISHED != 0
     }
 
+    /// Whether the other side is known to have all, the FIN with it, so that it waits for nothing more of ours.
+    pub fn is_acknowledged(&self) -> bool {
+        self.is_finished() && self.send.source.fin_sent() && self.outstanding() == 0
+    }
+
     /// The sender's law, to be told by its owner what it may spend.
     pub fn law_mut(&mut self) -> &mut AnySender {
         self.forget();
