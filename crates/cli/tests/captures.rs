@@ -1,8 +1,12 @@
 //! `tollway run --pcap`, as Wireshark's own program reads what it writes. Skipped, and it says so, where there is no `tshark`.
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use common::succeeds;
 
 const SCENARIO: &str = r#"name = "captured"
 duration = "3 s"
@@ -75,15 +79,9 @@ fn wireshark_reads_it() {
         eprintln!("SKIPPED: there is no tshark to read captures with");
         return;
     }
-    let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("captures");
-    fs::create_dir_all(&folder).expect("a folder for the test");
+    let folder = common::folder("captures", "wireshark");
     fs::write(folder.join("captured.toml"), SCENARIO).expect("the scenario");
-    let ran = Command::new(env!("CARGO_BIN_EXE_tollway"))
-        .args(["run", "captured.toml", "--pcap", "out.pcapng", "--pcap-link", "wire*", "--quiet"])
-        .current_dir(&folder)
-        .output()
-        .expect("the command runs");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    succeeds(&folder, &["run", "captured.toml", "--pcap", "out.pcapng", "--pcap-link", "wire*", "--quiet"]);
 
     for (variant, tolled, count) in [
         ("acp", "tollway.acp.flag.tolled == 1", 200),

@@ -1,10 +1,14 @@
 //! The command as a person or a script meets it: exit codes, messages, files.
 
+mod common;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use common::{run_in, succeeds, text, tollway};
 
 const SCENARIO: &str = r#"name = "small"
 duration = "2 s"
@@ -25,44 +29,20 @@ to = "b"
 law = "newreno"
 "#;
 
-/// A folder of a test's own, empty.
 fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("a folder for the test");
-    dir
-}
-
-/// The command, run in `dir`.
-fn tollway(dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tollway"))
-        .args(arguments)
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the command starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+    common::folder("cli", name)
 }
 
 /// Runs `scenario` with more arguments; it must end with `code` and without a panic. Answers what it said on stderr.
 fn fails(name: &str, scenario: &str, more: &[&str], code: i32) -> String {
     let dir = folder(name);
     fs::write(dir.join("s.toml"), scenario).expect("written");
-    let output = tollway(&dir, &[&["run", "s.toml"], more].concat());
+    let output = run_in(&dir, &[&["run", "s.toml"], more].concat());
     let said = text(&output.stderr);
     assert!(!said.contains("panicked"), "{said}");
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
     said
-}
-
-fn succeeds(dir: &Path, arguments: &[&str]) -> String {
-    let output = tollway(dir, arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
 }
 
 /// A folder with the small scenario in it.
@@ -95,7 +75,7 @@ fn files_that_are_none() {
         ("empty.toml", "needs `name`"),
         ("latin.toml", "latin.toml"),
     ] {
-        let output = tollway(&dir, &["run", file]);
+        let output = run_in(&dir, &["run", file]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{file}: {said}");
         assert!(said.contains(word), "{file}: {said}");
@@ -154,7 +134,7 @@ fn json_is_one_object_with_everything() {
 #[test]
 fn quiet_is_quiet() {
     let dir = small("quiet");
-    let output = tollway(&dir, &["run", "s.toml", "--quiet", "--out", "out"]);
+    let output = run_in(&dir, &["run", "s.toml", "--quiet", "--out", "out"]);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
 }
 
@@ -207,7 +187,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     // A file stands where the folder should be: that is refused to everybody, also to root.
     let dir = small("unwritable");
     fs::write(dir.join("taken"), "").expect("written");
-    let output = tollway(&dir, &["run", "s.toml", "--out", "taken/out"]);
+    let output = run_in(&dir, &["run", "s.toml", "--out", "taken/out"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot create") && said.contains("taken"), "{said}");
@@ -217,7 +197,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 #[test]
 fn parquet_is_refused_before_the_run() {
     let dir = small("parquet");
-    let output = tollway(&dir, &["run", "s.toml", "--out", "out", "--format", "parquet"]);
+    let output = run_in(&dir, &["run", "s.toml", "--out", "out", "--format", "parquet"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("--features parquet") && !dir.join("out").exists(), "{said}");
@@ -239,8 +219,7 @@ fn no_flow_is_a_run_too() {
 fn a_reader_that_leaves_is_no_error() {
     let dir = small("pipe");
     for arguments in [&["schema"][..], &["run", "s.toml"], &["run", "s.toml", "--json"], &["--help"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollway"))
-            .args(arguments)
+        let mut child = tollway(arguments)
             .current_dir(&dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -258,8 +237,7 @@ fn a_reader_that_leaves_is_no_error() {
 #[test]
 fn ctrl_c_ends_with_what_there_is() {
     let dir = small("ctrl-c");
-    let child = Command::new(env!("CARGO_BIN_EXE_tollway"))
-        .args(["run", "s.toml", "--set", "duration=100000s", "--out", "out"])
+    let child = tollway(&["run", "s.toml", "--set", "duration=100000s", "--out", "out"])
         .current_dir(&dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -291,7 +269,7 @@ fn what_this_build_leaves_out_is_said() {
         ("--watch", "watch", cfg!(feature = "watch")),
         ("--metrics=127.0.0.1:0", "metrics", cfg!(feature = "metrics")),
     ] {
-        let output = tollway(&dir, &["run", "s.toml", option]);
+        let output = run_in(&dir, &["run", "s.toml", option]);
         let said = text(&output.stderr);
         if !there {
             assert_eq!(output.status.code(), Some(2), "{said}");

@@ -1,9 +1,11 @@
 //! The kernel's TCP and Tollway's transports on the same emulated links. No test here asserts how fast anything is.
 #![cfg(target_os = "linux")]
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
+use std::process::Output;
+
+use common::{folder, run_in};
 use serde_json::Value;
 
 const SHARED: &str = r#"
@@ -43,10 +45,9 @@ const SHARED: &str = r#"
 "#;
 
 fn run(name: &str, text: &str, arguments: &[&str]) -> Output {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{name}.toml"));
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
-    command.arg("run").arg(&file).args(arguments).env("NO_COLOR", "1").output().expect("the command starts")
+    let dir = folder("kernels", name);
+    std::fs::write(dir.join("s.toml"), text).unwrap();
+    run_in(&dir, &[&["run", "s.toml"], arguments].concat())
 }
 
 /// What a live run says; `None`, loudly, where there are no namespaces to be had.

@@ -1,9 +1,12 @@
 //! Sweeps, comparisons, theory and verification, as a person or a script meets them.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use common::{run_in, succeeds, text, tollway};
 use serde_json::Value;
 
 const SCENARIO: &str = r#"name = "small"
@@ -35,32 +38,15 @@ start = { random = "100 ms" }
 
 /// A folder of a test's own, with the scenario in it.
 fn folder(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("a folder for the test");
+    let dir = common::folder("lab", name);
     fs::write(dir.join("s.toml"), SCENARIO).expect("written");
     dir
 }
 
-fn tollway(dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tollway"))
-        .args(arguments)
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the command starts")
-}
-
-fn succeeds(dir: &Path, arguments: &[&str]) -> String {
-    let output = tollway(dir, arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("output is UTF-8")
-}
-
 /// Ends with exit status 2; answers what it said.
 fn refuses(dir: &Path, arguments: &[&str]) -> String {
-    let output = tollway(dir, arguments);
-    let said = String::from_utf8(output.stderr).expect("output is UTF-8");
+    let output = run_in(dir, arguments);
+    let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
     said
@@ -240,7 +226,7 @@ fn verifies_and_keeps_networks() {
     let text = succeeds(&dir, &["verify", "--random", "2"]);
     assert!(text.contains("all within 5 %"), "{text}");
     // One that is known to lie outside: see docs/src/theory.md.
-    let outside = tollway(&dir, &["verify", "--random", "1", "--seed", "627"]);
+    let outside = run_in(&dir, &["verify", "--random", "1", "--seed", "627"]);
     assert_eq!(outside.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&outside.stdout).contains("--random 1 --seed 627 --keep DIR"));
     let priced = json(&succeeds(&dir, &["verify", "--law", "fcp", "--random", "2", "--seed", "7", "--json"]));
@@ -255,8 +241,7 @@ fn verifies_and_keeps_networks() {
 fn an_interrupted_sweep_loses_nothing() {
     let dir = folder("interrupt");
     let arguments = ["sweep", "s.toml", "--seeds", "400", "--set", "duration=60s", "--jobs", "1"];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollway"))
-        .args(arguments)
+    let mut child = tollway(&arguments)
         .current_dir(&dir)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

@@ -1,8 +1,11 @@
 //! `tollway reproduce` as a program sees it: exit statuses, the JSON, the list of experiments.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use common::tollway;
 use serde_json::Value;
 
 /// A folder of experiments of its own, gone at the end.
@@ -26,12 +29,6 @@ impl Drop for Papers {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn tollway(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
-    command.args(args);
-    command
 }
 
 fn json(output: &Output) -> Value {
