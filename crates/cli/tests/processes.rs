@@ -287,8 +287,9 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
 /// A sender knows its data through while the other side has yet to hear that this was all; what says so may be lost.
 #[test]
 fn last_words_of_short_flows_are_repeated_until_they_are_heard() {
-    let text = THREE.replace("limit = \"2 BDP\"", "limit = \"2 BDP\"\n    loss = 0.2").replace("5 MB", "5 kB")
-        + r#"
+    let text =
+        THREE.replace("limit = \"2 BDP\"", "limit = \"2 BDP\"\n    loss = 0.2").replace("5 MB", "5 kB")
+            + r#"
     [workload.w]
     from = "a"
     to = "b"
