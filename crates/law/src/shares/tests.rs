@@ -224,6 +224,28 @@ fn a_peak_lasts_as_long_as_the_bucket() {
     assert!((world.mbps(0) - 8.0).abs() < 0.5, "{}", world.mbps(0));
 }
 
+/// As BBR leaves it, when it looks for the round trip.
+#[test]
+fn a_peak_of_the_link_makes_up_for_what_nobody_used() {
+    let sent_after_silence = |peak: Option<f64>| {
+        let link = Contract {
+            rate: Some(Rate::from_mbps(100.0)),
+            peak: peak.map(Rate::from_mbps),
+            ..Contract::default()
+        };
+        let tenant = Tenant { contract: Contract::default(), classes: vec![1.0] };
+        let mut world = World::new(Shares::new(Time::ZERO, link, &[tenant]), &[0, 0, 0, 0]);
+        world.run(Time::from_secs(5), |_| ALL, |_| false);
+        world.run(Time::from_millis(300), |_| 0.0, |_| false);
+        let before = world.sent.len();
+        world.run(Time::from_secs(5), |_| ALL, |_| false);
+        world.sent[before..].iter().sum::<u64>() as f64
+    };
+    let (plain, peak) = (sent_after_silence(None), sent_after_silence(Some(105.0)));
+    // The bucket holds 1.25 MB.
+    assert!(peak - plain > 1e6 && peak < 5.0 * 12.5e6 + 1.3e6, "{plain} and {peak}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Connections that begin and end as they like: no span carries more than B + r·t and what two ticks let.
