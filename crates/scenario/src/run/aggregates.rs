@@ -90,9 +90,9 @@ impl Policies {
                         gone.until = Some(now);
                     }
                     for (class, policies) in shaper.classes.iter().enumerate() {
-                        let best =
+                        let mut there =
                             policies.iter().filter_map(|policy| Some((*policy, installed.get(policy)?)));
-                        let best = best.filter(|(_, entry)| entry.until.is_none()).next();
+                        let best = there.find(|(_, entry)| entry.until.is_none());
                         governing[class] = best.map(|(policy, _)| policy);
                         machine.classify(now, ClassId(class as u32), best.map(|(_, entry)| entry.id));
                     }

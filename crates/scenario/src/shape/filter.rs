@@ -147,9 +147,9 @@ impl Rules for Filters {
     }
 
     fn by_group(&self) -> bool {
-        let filters =
+        let mut filters =
             self.tenants.iter().flat_map(|(filter, classes)| std::iter::once(filter).chain(classes));
-        filters.into_iter().any(|filter| !filter.cgroups.is_empty() || !filter.containers.is_empty())
+        filters.any(|filter| !filter.cgroups.is_empty() || !filter.containers.is_empty())
     }
 }
 
