@@ -71,6 +71,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
     let mut keeper = Keeper { source, tick, trouble: None, warned: false };
     let mut audience = Audience::open(args)?;
+    say_if_empty(agent.regime());
     if !args.json && !args.watch {
         eprintln!(
             "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
@@ -384,7 +385,18 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     let regime = policies.regime();
     let names: Vec<&str> = regime.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     terminal::say(format_args!("policies {} are right: {}\n", regime.version, names.join(", ")));
+    say_if_empty(regime);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A link alone paces nobody, which is seldom meant.
+fn say_if_empty(regime: &Regime) {
+    if regime.tenants.is_empty() {
+        eprintln!(
+            "note: policies {} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection",
+            regime.version
+        );
+    }
 }
 
 /// What this build has no part for.

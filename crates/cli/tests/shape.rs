@@ -101,9 +101,24 @@ impl Agent {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        signal(self.process.id(), name);
     }
+
+    /// The process that frees connections when the agent can't.
+    fn guardian(&self) -> Option<u32> {
+        let parent = self.process.id().to_string();
+        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            // PID (NAME) STATE PARENT …; one that has ended and that nobody has asked after is in state Z.
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let mut words = stat.rsplit_once(") ")?.1.split(' ');
+            (words.next() != Some("Z") && words.next() == Some(parent.as_str()))
+                .then(|| entry.file_name().to_str()?.parse().ok())?
+        })
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
 impl Drop for Agent {
@@ -179,6 +194,12 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     let agent = Agent::start(&folder, &traffic.policies("e", 80));
     assert_eq!(agent.policy, policy);
     wait("20 Mb/s each again", || even(20.0));
+    // Its guardian was killed before, and has a successor that knows what the agent has paced since.
+    let first = wait("a guardian", || agent.guardian());
+    signal(first, "KILL");
+    wait("another guardian", || agent.guardian().filter(|&guardian| guardian != first));
+    // It answers between ticks, so that the one in which it told the other is over.
+    wait("an answer", || agent.status());
     agent.signal("KILL");
     wait("freedom", || (traffic.limits() == [None; 4]).then_some(()));
 }
@@ -209,6 +230,10 @@ fn policies_are_checked_and_nobody_answering_is_said() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(why), "{said}");
     }
+    fs::write(&file, "[link]\nrate = \"10 Mbps\"\n").unwrap();
+    let output = tollway(&["shape", "check", file.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing is paced"));
     let nowhere = folder.join("nowhere.sock");
     let output = tollway(&["shape", "status", "--socket", nowhere.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

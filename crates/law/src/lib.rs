@@ -11,7 +11,7 @@
 //! | [`receiver`] | what goes back? |
 //! | [`sender`] | how fast may I go? |
 //! | [`meter`] | does a sender do as it says, and as it is told? |
-//! | [`sharing`] | who of an owner's flows gets how much? |
+//! | [`budget`] | who of an owner's flows gets how much of its budget? |
 //! | [`choice`] | which class of traffic is a sender better off in? |
 //! | [`shares`] | how fast may each of many connections be paced? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
@@ -19,6 +19,7 @@
 
 pub mod aggregate;
 pub mod bucket;
+pub mod budget;
 pub mod choice;
 pub mod link;
 pub mod meter;
@@ -26,7 +27,6 @@ pub mod price;
 pub mod receiver;
 pub mod sender;
 pub mod shares;
-pub mod sharing;
 pub mod time;
 pub mod toll;
 pub mod units;

@@ -501,7 +501,7 @@ impl Driver {
         match self.nodes[node].next(packet.flow) {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
-            Next::Sink(sink) => self.absorb(sink as usize, packet.size),
+            Next::Sink(sink) => self.absorb(sink as usize, &packet),
             Next::Gate(opening) => return self.cross(opening as usize, now, datagram),
             Next::Link(link) => {
                 let handle = match place {

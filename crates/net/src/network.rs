@@ -316,10 +316,14 @@ impl Network {
     }
 
     /// What a source has sent, and what of it has arrived: packets, and bytes on the wire.
-    pub fn read_source(&self, source: u32) -> (u64, u64, u64) {
+    pub fn read_source(&self, source: u32) -> (u64, u64, [u64; 2]) {
         let [from, to] = self.sources[source as usize];
         let sink = self.drivers[to.driver].sinks[to.at as usize];
-        (self.drivers[from.driver].sources[from.at as usize].sent, sink.packets, sink.bytes)
+        (
+            self.drivers[from.driver].sources[from.at as usize].sent,
+            sink.packets,
+            [sink.bytes, sink.in_profile],
+        )
     }
 
     /// From now on a flow's packets are of `class`, on their way already or not.

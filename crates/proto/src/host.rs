@@ -1,6 +1,6 @@
 //! The owner of a budget beside its connections: who may spend what, and from when on.
 
-use tollway_law::sharing::{Share, Strategy};
+use tollway_law::budget::{Share, Strategy};
 use tollway_law::{Budget, Bytes, Price, Rate, Time};
 
 /// A host's budget and the flows it is divided over (the FCP report, § 4 and § 4.2), sans I/O: the engine says which
@@ -220,7 +220,7 @@ const LOOK_LEAST: Time = Time::from_millis(1);
 mod tests {
     use std::collections::BTreeMap;
 
-    use tollway_law::sharing::EqualBudget;
+    use tollway_law::budget::EqualBudget;
 
     use super::*;
 

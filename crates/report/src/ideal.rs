@@ -1,7 +1,7 @@
 //! What an ideal allocation gives the flows of a plan.
 
 use tollway_law::Time;
-use tollway_law::sharing::Background;
+use tollway_law::budget::Background;
 use tollway_scenario::plan::{Change, Data, FcpSender, Plan, Pricing, SenderLaw, Strategy, What};
 use tollway_theory::{Division, Flow, Network, Owner, max_min};
 

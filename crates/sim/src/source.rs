@@ -7,7 +7,7 @@ use tollway_proto::shaper::OPEN;
 use crate::network::RouteId;
 
 /// Names a source of cross-traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
 /// Cross-traffic of constant rate, on all the time or in turns.
@@ -36,6 +36,8 @@ pub struct SinkStats {
     pub arrived_packets: u64,
     /// Their bytes on the wire.
     pub arrived_bytes: u64,
+    /// Of these, what came marked as in profile.
+    pub in_profile_bytes: u64,
 }
 
 #[derive(Debug)]

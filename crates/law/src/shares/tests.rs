@@ -224,6 +224,29 @@ fn a_peak_lasts_as_long_as_the_bucket() {
     assert!((world.mbps(0) - 8.0).abs() < 0.5, "{}", world.mbps(0));
 }
 
+/// As with BBR: one is silent to see the round trip, and the others are slow to take what it leaves.
+#[test]
+fn a_peak_of_the_link_makes_up_for_what_nobody_used() {
+    let sent_with = |peak: Option<f64>| {
+        let link = Contract {
+            rate: Some(Rate::from_mbps(100.0)),
+            peak: peak.map(Rate::from_mbps),
+            ..Contract::default()
+        };
+        let tenant = Tenant { contract: Contract::default(), classes: vec![1.0] };
+        let mut world = World::new(Shares::new(Time::ZERO, link, &[tenant]), &[0, 0, 0, 0]);
+        let own = 26.2e6 / 8.0;
+        world.run(Time::from_secs(10), |_| own, |_| false);
+        let before = world.sent.len();
+        world.run(Time::from_millis(300), |i| if i == 3 { 0.0 } else { own }, |_| false);
+        world.run(Time::from_secs(5), |_| own, |_| false);
+        world.sent[before..].iter().sum::<u64>() as f64
+    };
+    let (plain, peak) = (sent_with(None), sent_with(Some(105.0)));
+    let all = 5.3 * 12.5e6;
+    assert!(plain < all - 0.3e6 && peak > all - 0.1e6 && peak < all + 1.3e6, "{plain} and {peak} of {all}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Connections that begin and end as they like: no span carries more than B + r·t and what two ticks let.

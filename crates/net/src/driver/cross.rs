@@ -30,6 +30,8 @@ pub(crate) struct Source {
 pub(crate) struct Sink {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
+    /// Of these, what came marked as in profile.
+    pub(crate) in_profile: u64,
 }
 
 impl Driver {
@@ -83,11 +85,12 @@ impl Driver {
         Ok(())
     }
 
-    /// A datagram of cross-traffic, `size` bytes on the wire, has come to its end.
-    pub(super) fn absorb(&mut self, sink: usize, size: u16) {
+    /// A datagram of cross-traffic has come to its end.
+    pub(super) fn absorb(&mut self, sink: usize, packet: &Packet) {
         let sink = &mut self.sinks[sink];
         sink.packets += 1;
-        sink.bytes += u64::from(size);
+        sink.bytes += u64::from(packet.size);
+        sink.in_profile += u64::from(packet.in_profile()) * u64::from(packet.size);
         self.counters.delivered += 1;
     }
 }

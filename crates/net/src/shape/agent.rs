@@ -222,9 +222,10 @@ impl<K: Kernel> Agent<K> {
         Ok(freed)
     }
 
-    /// What the back-end could not do at the last tick, and the remedy.
+    /// What could not be done at the last tick, and the remedy.
     pub fn warning(&self) -> Option<String> {
-        self.kernel.warning()
+        let blind = self.regime.rules.by_group() && !self.cgroups.are_mounted();
+        blind.then(|| NO_GROUPS.to_owned()).or_else(|| self.kernel.warning())
     }
 
     /// How everything stands.
@@ -239,6 +240,7 @@ impl<K: Kernel> Agent<K> {
                 connections: 0,
                 uses: Rate::ZERO,
                 share: self.shares.share_of(at),
+                rate: party.tenant.contract.rate,
                 level: self.shares.level_of(at),
             })
             .collect();
@@ -281,6 +283,7 @@ impl<K: Kernel> Agent<K> {
             kernel: self.kernel.describe(),
             warning: self.warning(),
             tick: self.regime.tick,
+            rate: self.regime.link.rate,
             level: self.shares.level(),
             tenants,
             connections,
@@ -296,10 +299,12 @@ pub struct Status {
     pub version: String,
     /// What sees and sets.
     pub kernel: String,
-    /// What that could not do at the last tick, and the remedy.
+    /// What could not be done at the last tick, and the remedy.
     pub warning: Option<String>,
     /// How often, if that is not too dear.
     pub tick: Time,
+    /// The link's rate, if it has one.
+    pub rate: Option<Rate>,
     /// Tokens in the link's bucket, as part of its depth; below 0 is debt.
     pub level: f64,
     /// Those who share it.
@@ -321,7 +326,9 @@ pub struct TenantStatus {
     pub uses: Rate,
     /// What it has of the link.
     pub share: Rate,
-    /// Tokens in its bucket, as part of its depth; below 0 is debt.
+    /// Its own rate, if it has one.
+    pub rate: Option<Rate>,
+    /// Tokens in its bucket, as part of its depth; below 0 is debt. 1 without a rate.
     pub level: f64,
 }
 
@@ -379,6 +386,8 @@ fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
     now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
 }
 
+const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted where the agent runs, and so `cgroup` and `container` match no \
+                         connection; `mount -t cgroup2 none /sys/fs/cgroup`, and start it again";
 /// Bytes a second: a connection always moves.
 const LEAST: u64 = 1000;
 /// A pace is left as it is within one part in so many;

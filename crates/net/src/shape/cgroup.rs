@@ -43,11 +43,26 @@ impl Cgroups {
             if *asked <= PATIENCE
                 && let Some(root) = self.root.clone()
             {
-                self.paths.clear();
-                read(&root, &root, 0, &mut self.paths);
+                self.read(&root);
             }
         }
         self.paths.get(&id).map(String::as_str)
+    }
+
+    /// Reads all paths. A group that is gone keeps its own: connections made in it may be open still, and the number is not given again.
+    fn read(&mut self, root: &Path) {
+        let mut paths = HashMap::new();
+        read(root, root, 0, &mut paths);
+        if self.paths.len() <= 2 * paths.len() + GONE {
+            self.paths.extend(paths);
+        } else {
+            self.paths = paths;
+        }
+    }
+
+    /// Whether there is a hierarchy to find paths in.
+    pub(super) fn are_mounted(&self) -> bool {
+        self.root.is_some()
     }
 }
 
@@ -76,6 +91,8 @@ pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
 
 /// Readings for the sake of one number.
 const PATIENCE: u32 = 3;
+/// Groups that are gone and remembered, at the least.
+const GONE: usize = 1024;
 /// Groups within groups that are looked into.
 const DEEPEST: usize = 32;
 
@@ -99,6 +116,12 @@ mod tests {
         let id = fs::metadata(root.join("a.slice/b.service")).unwrap().ino();
         assert_eq!(groups.resolve(id), Some("/a.slice/b.service"));
         assert_eq!(groups.resolve(u64::MAX), None);
+        // It goes while a connection that was made in it is open, and another comes.
+        fs::create_dir(root.join("c.slice")).unwrap();
+        let other = fs::metadata(root.join("c.slice")).unwrap().ino();
+        fs::remove_dir_all(root.join("a.slice")).unwrap();
+        assert_eq!(groups.resolve(other), Some("/c.slice"));
+        assert_eq!(groups.resolve(id), Some("/a.slice/b.service"));
         fs::remove_dir_all(root).unwrap();
     }
 }

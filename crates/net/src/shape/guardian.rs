@@ -52,6 +52,11 @@ impl Guardian {
         self.pipe.write_all(&record)
     }
 
+    /// Whether its process has ended, which it has no reason to.
+    pub(super) fn is_gone(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// The guardian is gone: another takes its place, and learns all there is.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
         let _ = self.child.wait();

@@ -218,6 +218,11 @@ pub struct Identity<'a> {
 pub trait Rules: std::fmt::Debug + Send + Sync {
     /// Its class, counted through tenant by tenant; `None` for one that is nobody's and left alone.
     fn class_of(&self, who: &Identity<'_>) -> Option<u32>;
+
+    /// Whether any of them asks for a control group.
+    fn by_group(&self) -> bool {
+        false
+    }
 }
 
 /// What is to hold: one version of the policies.

@@ -69,7 +69,8 @@ impl Needs {
 pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
     let kept = sets.permitted & needs.capabilities();
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    // A guardian that takes another's place has them from us, where they came with a service and not with the file.
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: sets.inheritable & kept };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 

@@ -78,6 +78,8 @@ impl Connection {
             if receive.feedback.gap() {
                 flags.set(Flags::GAP);
             }
+        } else if packet.in_profile() {
+            self.stats.in_profile_received += size;
         }
         packet.toll = toll;
         packet.seq = self.send.board.next;

@@ -155,6 +155,8 @@ impl Receiver {
         stats.echoing_segments += u64::from(packet.flags.has(Flags::ECHO));
         if packet.flags.has(Flags::TOLLED) {
             self.feedback.on_data(&packet.toll);
+        } else if packet.in_profile() {
+            stats.in_profile_received += u64::from(packet.size);
         }
         let marked = packet.flags.has(Flags::CE);
         // RFC 8257 § 3.2: a change of marking is told at once, and what was held back before it by itself, so that

@@ -37,6 +37,8 @@ pub struct Stats {
     pub segments_received: u64,
     /// The same in bytes on the wire.
     pub bytes_received: u64,
+    /// Of these, what came [marked](crate::Packet::mark_in_profile) as in its sender's profile.
+    pub in_profile_received: u64,
     /// Segments handed to the application in order.
     pub segments_delivered: u64,
     /// Payload handed to the application in order, bytes.

@@ -54,6 +54,17 @@ impl Collector for Gathered {
             ConstGauge::new(those as i64).encode(held.encode_family(&[("by", word)])?)?;
         }
         let denied = standing.status.connections.iter().filter(|one| one.denied).count() as i64;
+        if standing.status.rate.is_some() {
+            let (help, ratio) =
+                ("Tokens, as part of the depth of the link's bucket", Unit::Other("ratio".into()));
+            let metric = encoder.encode_descriptor(
+                "tollway_shape_link_bucket",
+                help,
+                Some(&ratio),
+                MetricType::Gauge,
+            )?;
+            ConstGauge::new(standing.status.level).encode(metric)?;
+        }
         for (name, help, value) in [
             ("tollway_shape_denied", "Connections beyond the agent's rights", denied),
             (
@@ -114,6 +125,7 @@ mod tests {
             r#"tollway_shape_connections{tenant="web"} 2"#,
             r#"tollway_shape_share_bytes_per_second{tenant="web"} 6250000"#,
             r#"tollway_shape_bucket_ratio{tenant="web"} 0.25"#,
+            "tollway_shape_link_bucket_ratio -0.5",
             r#"tollway_shape_held{by="share"} 2"#,
             "tollway_shape_denied 1",
             "tollway_shape_trouble 1",

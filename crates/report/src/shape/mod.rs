@@ -7,6 +7,7 @@ pub mod screen;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use tollway_law::Rate;
 use tollway_scenario::shape::{ConnectionStatus, Status, TenantStatus, Turn};
 
 use crate::text::{Align, TextTable};
@@ -46,7 +47,7 @@ fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
         word("kernel")?,
     );
     if let Some(trouble) = word("trouble") {
-        text += &format!("Newer ones are NOT in force: {trouble}\n");
+        text += &format!("Nothing newer is in force: {trouble}\n");
     }
     if let Some(warning) = word("warning") {
         text += &format!("WARNING: {warning}\n");
@@ -60,13 +61,29 @@ fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
         ("has Mb/s", right),
         ("bucket %", right),
     ]);
-    for tenant in standing["tenants"].as_array()? {
+    let bucket = |rate: &Value, level: &Value| match (rate.as_f64(), level.as_f64()) {
+        (Some(_), Some(level)) => format!("{:.0}", level * 100.0),
+        _ => "–".into(),
+    };
+    let tenants = standing["tenants"].as_array()?;
+    for tenant in tenants {
         table.row([
             cell(&tenant["tenant"]),
             cell(&tenant["connections"]),
             number(&tenant["sends_mbps"], 2),
             number(&tenant["share_mbps"], 2),
-            number(&json!(tenant["bucket"].as_f64()? * 100.0), 0),
+            bucket(&tenant["rate_mbps"], &tenant["bucket"]),
+        ]);
+    }
+    let rate = &standing["link_mbps"];
+    if rate.is_number() {
+        let sum = |key: &str| tenants.iter().filter_map(|tenant| tenant[key].as_f64()).sum::<f64>();
+        table.row([
+            "the link".into(),
+            format!("{:.0}", sum("connections")),
+            format!("{:.2}", sum("sends_mbps")),
+            number(rate, 2),
+            bucket(rate, &standing["link_bucket"]),
         ]);
     }
     text += &table.print(width);
@@ -136,6 +153,7 @@ impl Serialize for Standing {
             "warning": status.warning,
             "tick_ms": self.turn.tick.as_millis_f64(),
             "cpu_s": self.turn.cpu.as_secs_f64(),
+            "link_mbps": status.rate.map(Rate::mbps),
             "link_bucket": status.level,
             "tenants": status.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
             "connections": status.connections.iter().map(connection_json).collect::<Vec<_>>(),
@@ -151,6 +169,7 @@ fn tenant_json(tenant: &TenantStatus) -> Value {
         "connections": tenant.connections,
         "sends_mbps": tenant.uses.mbps(),
         "share_mbps": tenant.share.mbps(),
+        "rate_mbps": tenant.rate.map(Rate::mbps),
         "bucket": tenant.level,
     })
 }
@@ -178,8 +197,8 @@ fn connection_json(connection: &ConnectionStatus) -> Value {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use tollway_law::Time;
     use tollway_law::shares::LimitedBy;
-    use tollway_law::{Rate, Time};
 
     use super::*;
 
@@ -210,14 +229,26 @@ pub(crate) mod tests {
                 kernel: "a table".into(),
                 warning: Some("it is full".into()),
                 tick: Time::from_millis(15),
-                level: 0.5,
-                tenants: vec![TenantStatus {
-                    name: "web".into(),
-                    connections: 2,
-                    uses: Rate::from_mbps(49.8),
-                    share: Rate::from_mbps(50.0),
-                    level: 0.25,
-                }],
+                rate: Some(Rate::from_mbps(100.0)),
+                level: -0.5,
+                tenants: vec![
+                    TenantStatus {
+                        name: "web".into(),
+                        connections: 2,
+                        uses: Rate::from_mbps(49.8),
+                        share: Rate::from_mbps(50.0),
+                        rate: Some(Rate::from_mbps(60.0)),
+                        level: 0.25,
+                    },
+                    TenantStatus {
+                        name: "rest".into(),
+                        connections: 0,
+                        uses: Rate::ZERO,
+                        share: Rate::ZERO,
+                        rate: None,
+                        level: 1.0,
+                    },
+                ],
                 connections: vec![connection(4711, false), connection(4712, true)],
                 others: 3,
             },
@@ -233,12 +264,16 @@ pub(crate) mod tests {
         let text = standing.to_text(140, 1);
         for part in [
             "Policies 7",
-            "NOT in force",
+            "Nothing newer is in force: `rate`",
             "WARNING: it is full",
             "web",
             "49.80",
             "50.00",
             "25",
+            "–",
+            "the link",
+            "100.00",
+            "-50",
             "192.0.2.1:4711",
             "share",
             "1 more",

@@ -71,11 +71,19 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
     let link = Contract {
         weight: 1.0,
         rate: uplink.rate("rate"),
-        peak: None,
+        peak: uplink.rate("peak"),
         depth: uplink.bytes("depth").map(Bytes),
     };
-    if uplink.has("depth") && uplink.lacks("rate") {
-        mistakes.add(uplink.at("depth"), "a bucket needs a rate", "no `rate`").help("give the link's `rate`");
+    for key in ["peak", "depth"] {
+        if uplink.has(key) && uplink.lacks("rate") {
+            mistakes.add(uplink.at(key), "a bucket needs a rate", "no `rate`").help("give the link's `rate`");
+        }
+    }
+    if let (Some(rate), Some(peak)) = (link.rate, link.peak)
+        && peak < rate
+    {
+        let message = format!("the link has a peak of {peak}, under its rate of {rate}");
+        mistakes.add(uplink.at("peak"), message, "too low").help(PEAK);
     }
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let (mut tenants, mut filters) = (Vec::new(), Filters::default());
@@ -126,9 +134,7 @@ fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes
         && peak < rate
     {
         let message = format!("policy `{name}` has a peak of {peak}, under its rate of {rate}");
-        mistakes
-            .add(keys.at("peak"), message, "too low")
-            .help("the peak is what the bucket lets for a while: the rate or more");
+        mistakes.add(keys.at("peak"), message, "too low").help(PEAK);
     }
     for key in ["peak", "depth"] {
         if keys.has(key) && keys.lacks("rate") {
@@ -252,6 +258,8 @@ impl Diagnostic for PolicyError {
     }
 }
 
+const PEAK: &str = "the peak is what the bucket lets for a while: the rate or more";
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -270,6 +278,7 @@ mod tests {
             tick = "20 ms"
             [link]
             rate = "1 Gbps"
+            peak = "1050 Mbps"
             overhead = "18 B"
             [aggregate.web]
             weight = 3
@@ -286,6 +295,7 @@ mod tests {
         let regime = Policies::parse("policies.toml", text).unwrap().into_regime();
         assert_eq!((regime.version.as_str(), regime.tick, regime.overhead), ("7", Time::from_millis(20), 18));
         let [web, rest] = &regime.tenants[..] else { panic!("{regime:?}") };
+        assert_eq!(regime.link.peak.unwrap().mbps(), 1050.0);
         assert_eq!(web.tenant.contract.peak.unwrap().mbps(), 400.0);
         assert_eq!(web.tenant.contract.depth, Some(Bytes(2_000_000)));
         assert_eq!(
@@ -321,6 +331,14 @@ mod tests {
         insta::assert_snapshot!(wrong(
             "[link]\nrate = \"1 Gbps\"\n[aggregate.d]\nto = \"192.0.2.1\"\n[aggregate.e]\nto = \"192.0.2.1/32\"\n"
         ));
+    }
+
+    #[test]
+    fn a_link_has_no_peak_under_its_rate_or_without_one() {
+        let said = wrong("[link]\nrate = \"10 Mbps\"\npeak = \"5 Mbps\"\n[aggregate.a]\n");
+        assert!(said.contains("the link has a peak of 5 Mbps, under its rate of 10 Mbps"), "{said}");
+        let said = wrong("[link]\npeak = \"5 Mbps\"\n[aggregate.a]\nrate = \"1 Mbps\"\n");
+        assert!(said.contains("a bucket needs a rate"), "{said}");
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Value {
             Value::Whole(_) => "a whole number",
             Value::Real(_) => "a number",
             Value::Truth(_) => "true or false",
+            Value::List(list) if list.is_empty() => "an empty array",
             Value::List(_) => "an array",
             Value::Table(_) => "a table",
             Value::Date => "a date",

@@ -6,10 +6,14 @@ use tollway_law::Time;
 use tollway_law::aggregate::{Depths, Scheme};
 use tollway_law::bucket::Profile;
 use tollway_proto::shaper::{Action, ClassId, Increase, Order, PolicyConfig, PolicyId, Shaper, Timer};
+use tollway_sim::{FlowId, SourceId};
 
 use super::build::Built;
 use super::engine::Engine;
-use crate::plan::{self, Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Plan, WindowIncrease};
+use super::workload::Generator;
+use crate::plan::{
+    self, Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, WindowIncrease,
+};
 
 /// When policies come and go, and which are in force.
 pub(super) struct Policies {
@@ -18,12 +22,26 @@ pub(super) struct Policies {
     at: usize,
     /// By host and policy.
     installed: Vec<BTreeMap<usize, Installed>>,
+    /// By host and class, the policy in force.
+    governing: Vec<Vec<Option<usize>>>,
+    /// What was read of each receiver last, while some policy marks.
+    read: BTreeMap<Receiver, u64>,
+    marks: bool,
+}
+
+/// Who counts what arrives in profile.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Receiver {
+    Server(FlowId),
+    Sink(SourceId),
 }
 
 struct Installed {
     id: PolicyId,
     since: Time,
     until: Option<Time>,
+    /// Bytes in profile that have arrived while it was in force.
+    arrived: u64,
 }
 
 impl Policies {
@@ -35,7 +53,14 @@ impl Policies {
         }
         // One that goes makes way for one that comes.
         events.sort_by_key(|&(at, _, comes)| (at, comes));
-        Policies { events, at: 0, installed: plan.shapers.iter().map(|_| BTreeMap::new()).collect() }
+        Policies {
+            events,
+            at: 0,
+            installed: plan.shapers.iter().map(|_| BTreeMap::new()).collect(),
+            governing: plan.shapers.iter().map(|shaper| vec![None; shaper.classes.len()]).collect(),
+            read: BTreeMap::new(),
+            marks: plan.aggregates.iter().any(|aggregate| aggregate.action == AggregateAction::Mark),
+        }
     }
 
     /// When a policy comes or goes.
@@ -44,11 +69,15 @@ impl Policies {
     }
 
     /// Does what is due.
-    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
+    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, workloads: &Generator) {
         let now = built.network.now();
+        if self.next() <= now {
+            self.read_receivers(plan, built, workloads);
+        }
         while let Some(&(_, policy, comes)) = self.events.get(self.at).filter(|event| event.0 <= now) {
             self.at += 1;
-            for ((shaper, installed), &id) in plan.shapers.iter().zip(&mut self.installed).zip(&built.shapers)
+            let hosts = self.installed.iter_mut().zip(&mut self.governing);
+            for ((shaper, (installed, governing)), &id) in plan.shapers.iter().zip(hosts).zip(&built.shapers)
             {
                 if !shaper.classes.iter().any(|class| class.contains(&policy)) {
                     continue;
@@ -56,23 +85,70 @@ impl Policies {
                 built.network.with_shaper(id, |machine| {
                     if comes {
                         let id = machine.install(now, config(&plan.aggregates[policy]));
-                        installed.insert(policy, Installed { id, since: now, until: None });
+                        installed.insert(policy, Installed { id, since: now, until: None, arrived: 0 });
                     } else if let Some(gone) = installed.get_mut(&policy) {
                         gone.until = Some(now);
                     }
                     for (class, policies) in shaper.classes.iter().enumerate() {
-                        let best = policies.iter().filter_map(|policy| installed.get(policy));
-                        let best = best.filter(|entry| entry.until.is_none()).map(|entry| entry.id).next();
-                        machine.classify(now, ClassId(class as u32), best);
+                        let mut there =
+                            policies.iter().filter_map(|policy| Some((*policy, installed.get(policy)?)));
+                        let best = there.find(|(_, entry)| entry.until.is_none());
+                        governing[class] = best.map(|(policy, _)| policy);
+                        machine.classify(now, ClassId(class as u32), best.map(|(_, entry)| entry.id));
                     }
                 });
             }
         }
     }
 
+    /// A workload's flow is done, and its place may be another's next.
+    pub(super) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
+        self.read_server(built, flow, gate);
+        self.read.remove(&Receiver::Server(flow));
+    }
+
+    /// Credits what has arrived in profile to the policies that have been in force.
+    fn read_receivers<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, workloads: &Generator) {
+        for (flow, &id) in plan.flows.iter().zip(&built.flows) {
+            self.read_server(built, id, flow.gate);
+        }
+        for (&id, running) in workloads.running() {
+            self.read_server(built, id, running.gate);
+        }
+        for (cbr, &id) in plan.cbrs.iter().zip(&built.sources) {
+            if let Some(gate) = cbr.gate.filter(|_| self.marks) {
+                self.credit(gate, Receiver::Sink(id), built.network.read_source(id).in_profile_bytes);
+            }
+        }
+    }
+
+    fn read_server<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
+        if let Some(gate) = gate.filter(|_| self.marks) {
+            let total = built.network.server(flow).stats().in_profile_received;
+            self.credit(gate, Receiver::Server(flow), total);
+        }
+    }
+
+    fn credit(&mut self, gate: Gate, receiver: Receiver, total: u64) {
+        let before = self.read.insert(receiver, total).unwrap_or(0);
+        let policy = self.governing[gate.shaper][gate.class as usize];
+        if let Some(entry) = policy.and_then(|policy| self.installed[gate.shaper].get_mut(&policy)) {
+            entry.arrived += total.saturating_sub(before);
+        }
+    }
+
     /// What policies did.
-    pub(super) fn extras<E: Engine>(&self, plan: &Plan, built: &Built<E>, extra: &mut BTreeMap<String, f64>) {
+    pub(super) fn extras<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &Built<E>,
+        workloads: &Generator,
+        extra: &mut BTreeMap<String, f64>,
+    ) {
         let now = built.network.now();
+        self.read_receivers(plan, built, workloads);
+        // Where nodes are processes, receivers are elsewhere.
+        let all_here = (0..plan.nodes.len() as u32).all(|node| built.network.has_node(NodeId(node)));
         for ((shaper, installed), &id) in plan.shapers.iter().zip(&self.installed).zip(&built.shapers) {
             let Some(machine) = built.network.shaper(id) else { continue };
             let host = &plan.nodes[shaper.node.0 as usize].name;
@@ -87,6 +163,9 @@ impl Policies {
                 let mut tell = |what: &str, value: f64| extra.insert(format!("{what}.{name}"), value);
                 tell("conforming-mbps", mbps(stats.bytes));
                 tell("excess-mbps", mbps(stats.excess_bytes));
+                if all_here && plan.aggregates[policy].action == AggregateAction::Mark {
+                    tell("conforming-delivered-mbps", mbps(entry.arrived));
+                }
                 tell("conforming-packets", stats.packets as f64);
                 tell("policed-drops", stats.dropped as f64);
                 tell("burst-bytes", stats.burst);

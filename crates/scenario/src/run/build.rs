@@ -34,7 +34,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) flows: Vec<FlowId>,
     /// There and back, by workload and path.
     pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
-    sources: Vec<SourceId>,
+    pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.

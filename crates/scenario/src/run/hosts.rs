@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tollway_law::budget::{self, Share};
 use tollway_law::sender::{AnySender, Fcp};
-use tollway_law::sharing::{self, Share};
 use tollway_law::{Budget, Bytes, Rate, Time};
 use tollway_proto::host::{Host, Seen};
 use tollway_sim::FlowId;
@@ -258,14 +258,14 @@ fn see<E: Engine>(network: &E, flow: u64) -> Seen {
     }
 }
 
-fn law(strategy: Strategy) -> Box<dyn sharing::Strategy + Send> {
+fn law(strategy: Strategy) -> Box<dyn budget::Strategy + Send> {
     match strategy {
-        Strategy::EqualBudget => Box::new(sharing::EqualBudget),
-        Strategy::Fixed => Box::new(sharing::Fixed),
-        Strategy::Background => Box::new(sharing::Background::default()),
-        Strategy::EqualThroughput => Box::new(sharing::EqualThroughput::default()),
-        Strategy::MaxThroughput => Box::new(sharing::MaxThroughput::default()),
-        Strategy::Stable => Box::new(sharing::Stable),
+        Strategy::EqualBudget => Box::new(budget::EqualBudget),
+        Strategy::Fixed => Box::new(budget::Fixed),
+        Strategy::Background => Box::new(budget::Background::default()),
+        Strategy::EqualThroughput => Box::new(budget::EqualThroughput::default()),
+        Strategy::MaxThroughput => Box::new(budget::MaxThroughput::default()),
+        Strategy::Stable => Box::new(budget::Stable),
     }
 }
 

@@ -472,8 +472,9 @@ impl Engine for Live {
     }
 
     fn read_source(&self, source: SourceId) -> SinkStats {
-        let (sent_packets, arrived_packets, arrived_bytes) = self.network.read_source(source.0);
-        SinkStats { sent_packets, arrived_packets, arrived_bytes }
+        let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =
+            self.network.read_source(source.0);
+        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes }
     }
 
     fn law(&mut self, link: LinkId) -> &AnyLink {

@@ -271,14 +271,14 @@ fn drive<E: Engine>(
         }
         network.network.run_until(next)?;
         drain(network)?;
-        workloads.collect(network, &mut meter, &mut hosts)?;
+        workloads.collect(network, &mut meter, &mut hosts, &mut policies)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, network, options.watch)?;
         if next == plan.duration || stopped || network.network.is_over() {
             break;
         }
         agenda.apply(plan, network, &mut hosts);
-        policies.apply(plan, network);
+        policies.apply(plan, network, &workloads);
         workloads.arrive(plan, network, &mut hosts);
         hosts.tick(plan, network);
     }
@@ -289,7 +289,7 @@ fn drive<E: Engine>(
     network.extras(plan, &mut result.extra);
     workloads.extras(plan, &mut result.extra);
     hosts.extras(plan, network, &mut result.extra);
-    policies.extras(plan, network, &mut result.extra);
+    policies.extras(plan, network, &workloads, &mut result.extra);
     let run = RunInfo {
         duration: network.network.now(),
         stopped,

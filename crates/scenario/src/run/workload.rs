@@ -8,11 +8,12 @@ use tollway_law::Time;
 use tollway_sim::{End, FlowId};
 
 use super::RunError;
+use super::aggregates::Policies;
 use super::build::{Built, FlowEnds, routers};
 use super::engine::Engine;
 use super::hosts::Hosts;
 use super::measure::Meter;
-use crate::plan::{Arrivals, Data, Plan, Sizes, Workload};
+use crate::plan::{Arrivals, Data, Gate, Plan, Sizes, Workload};
 
 /// Makes the flows of all workloads, and clears them away when they are done.
 pub(super) struct Generator {
@@ -61,6 +62,8 @@ pub(super) struct Running {
     pub(super) number: u64,
     pub(super) start: Time,
     pub(super) size: u64,
+    /// Where it asks before it sends.
+    pub(super) gate: Option<Gate>,
     /// Data in both directions.
     both: bool,
     /// Ends that are not done yet.
@@ -124,11 +127,12 @@ impl Generator {
                     _ => None,
                 };
                 let flow = built.start_flow(plan, ends, vacant);
-                built.gate_flow(flow, workload.gates.get(path).copied().flatten());
+                let gate = workload.gates.get(path).copied().flatten();
+                built.gate_flow(flow, gate);
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 built.network.retire_when_done(flow, both);
                 let running =
-                    Running { workload: i, number, start, size, both, ends_left: 1 + u8::from(both) };
+                    Running { workload: i, number, start, size, gate, both, ends_left: 1 + u8::from(both) };
                 self.running.insert(flow, running);
                 self.foreseen.push_back((start, flow, i));
             }
@@ -149,6 +153,7 @@ impl Generator {
         built: &mut Built<E>,
         meter: &mut Meter,
         hosts: &mut Hosts,
+        policies: &mut Policies,
     ) -> Result<(), RunError> {
         self.done.clear();
         self.done.extend(built.network.drain_done());
@@ -168,6 +173,7 @@ impl Generator {
             {
                 meter.workload_flow_done(built, flow, &running, Some(at))?;
                 hosts.left(built, flow);
+                policies.left(built, flow, running.gate);
                 self.finished += 1;
                 self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
                 self.leaving.push_back(flow);

@@ -95,7 +95,14 @@ impl Network {
         let address: IpAddr = address.parse().ok()?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let len = len.unwrap_or(most);
-        (len <= most).then(|| vec![Network::new(address, len)])
+        if len > most {
+            return None;
+        }
+        // What an IPv6 socket calls an IPv4 address is one, as it is in connections.
+        Some(vec![match (address, address.to_canonical()) {
+            (IpAddr::V6(_), address @ IpAddr::V4(_)) if len >= 96 => Network::new(address, len - 96),
+            _ => Network::new(address, len),
+        }])
     }
 
     fn new(address: IpAddr, len: u32) -> Network {
@@ -137,6 +144,12 @@ impl Rules for Filters {
             }
         }
         Some(class.map_or(first, |(_, at)| at))
+    }
+
+    fn by_group(&self) -> bool {
+        let mut filters =
+            self.tenants.iter().flat_map(|(filter, classes)| std::iter::once(filter).chain(classes));
+        filters.any(|filter| !filter.cgroups.is_empty() || !filter.containers.is_empty())
     }
 }
 
@@ -221,6 +234,8 @@ mod tests {
         assert_eq!(score("::/0", "[2001:db8::1]:9"), Some(0));
         // What an IPv6 socket calls an IPv4 address.
         assert_eq!(score("192.0.2.1", "[::ffff:192.0.2.1]:9"), Some(2));
+        assert_eq!(score("::ffff:192.0.2.1", "192.0.2.1:9"), Some(2));
+        assert_eq!(score("::ffff:192.0.0.0/112", "[::ffff:192.0.2.1]:9"), Some(1));
         for wrong in ["", "x", "1.2.3", "1.2.3.4/33", "1.2.3.4.5.*", "*.1", "::1/129", "1.2.3.4/"] {
             assert_eq!(Network::parse(wrong), None, "{wrong}");
         }

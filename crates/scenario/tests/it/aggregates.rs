@@ -91,6 +91,32 @@ fn no_burst_is_longer_than_the_bucket_is_deep() {
     }
 }
 
+/// agg.marking: what arrives in profile is told of receivers of every kind, also of flows that are over. Where nothing is lost it is what was sent; where queues
+/// overflow it is less.
+#[test]
+fn what_is_sent_in_profile_and_not_lost_arrives_in_profile() {
+    let mark = [
+        "aggregate.p.action=mark",
+        "flow.f.size=2 MB",
+        "flow.g.size=2 MB",
+        "workload.w.stop=10 s",
+        "cbr.u.stop=10 s",
+    ];
+    let lossless = [&mark[..], &["link.*.limit=64 MB", "link.*.rate=200 Mbps"]].concat();
+    for (sets, lost) in [(lossless, false), (mark.to_vec(), true)] {
+        let extra = extras("", &sets);
+        for host in ["a", "b"] {
+            let [sent, arrived] =
+                ["", "-delivered"].map(|what| extra[&format!("conforming{what}-mbps.p@{host}")]);
+            assert!(
+                arrived > 0.1 && arrived <= sent && (arrived < sent) == lost,
+                "{lost}, {host}: {extra:?}"
+            );
+        }
+    }
+    assert!(!extras("", &[]).contains_key("conforming-delivered-mbps.p@a"));
+}
+
 /// agg.policies: from the instant of its installation what connections send keeps the profile of the new policy, and when
 /// it is gone that of the old one again.
 #[test]

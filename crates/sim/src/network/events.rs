@@ -254,8 +254,10 @@ impl<M: Machine> Network<M> {
         let flow = self.slab.get(slot).flow as usize;
         if end == END_SINK {
             let stats = &mut self.sources[flow].stats;
+            let packet = self.slab.get(slot);
             stats.arrived_packets += 1;
-            stats.arrived_bytes += u64::from(self.slab.get(slot).size);
+            stats.arrived_bytes += u64::from(packet.size);
+            stats.in_profile_bytes += u64::from(packet.in_profile()) * u64::from(packet.size);
             self.delivered += 1;
             self.slab.free(slot);
             return;

@@ -30,6 +30,8 @@ pub struct SockDiag {
     buffer: Vec<u8>,
     sequence: u32,
     guardian: Option<Guardian>,
+    /// When to see next whether it lives.
+    look_after: Time,
     /// What of its own each connection had that was paced.
     paced: ByNumber<u64, Option<u64>>,
 }
@@ -52,6 +54,7 @@ impl SockDiag {
             buffer: vec![0; 1 << 18],
             sequence: 0,
             guardian: None,
+            look_after: Time::ZERO,
             paced: ByNumber::default(),
         })
     }
@@ -83,6 +86,18 @@ impl SockDiag {
         }
     }
 
+    /// A guardian that was killed is no use to connections that are paced already: another takes its place.
+    fn keep_guarded(&mut self) {
+        let now = self.clock.now();
+        if let Some(guardian) = self.guardian.as_mut().filter(|_| now >= self.look_after) {
+            self.look_after = now + Time::from_secs(1);
+            if guardian.is_gone() {
+                // Without the memory for one now, then in a second.
+                let _ = guardian.again(&self.paced);
+            }
+        }
+    }
+
     /// Tells the guardian, if there is one.
     fn tell(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
         let Some(guardian) = &mut self.guardian else { return Ok(()) };
@@ -92,6 +107,7 @@ impl SockDiag {
 
 impl Kernel for SockDiag {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
+        self.keep_guarded();
         self.dump(seen)?;
         self.owners.learn(seen);
         // Who is gone needs nobody's care; looked after now and then only.

@@ -61,7 +61,7 @@ impl EtcdSource {
                 News::Away(_) | News::None => {}
             }
         }
-        Err(unreadable(io::ErrorKind::TimedOut, why))
+        Err(unreadable(io::ErrorKind::TimedOut, format!("{why} (tried for {} s)", most.as_secs())))
     }
 
     fn read(&mut self, event: Event) -> News {

@@ -34,6 +34,12 @@ pub(crate) static UPLINK: Section = Section {
         &[
             key("rate", Kind::Rate, Else("none"), "Of all tenants together, on the wire."),
             key(
+                "peak",
+                Kind::Rate,
+                Else("the rate"),
+                "How fast all together may go while the bucket has tokens, to make up for what was left unused.",
+            ),
+            key(
                 "overhead",
                 Kind::Bytes { least: 0, most: 1000 },
                 Is("0 B"),

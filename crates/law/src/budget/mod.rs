@@ -1,11 +1,11 @@
-//! Sharing laws: who of an owner's flows gets how much of its budget (the FCP report, § 4.2 "End-point evolution").
+//! How an owner's budget is divided: who of its flows gets how much of it (the FCP report, § 4.2 "End-point evolution").
 //!
 //! The network holds a host to its budget as a whole (equation 1); how it is divided is the host's affair. A [`Strategy`]
 //! is that affair: it is shown the flows, and says what each may spend. The ones of the report are here; one's own is
 //! a type with two methods:
 //!
 //! ```
-//! use tollway_law::sharing::{Share, Strategy};
+//! use tollway_law::budget::{Share, Strategy};
 //! use tollway_law::{Budget, Time};
 //!
 //! /// Everything to the flow whose path is cheapest.
