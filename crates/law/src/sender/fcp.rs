@@ -683,10 +683,10 @@ mod tests {
         let mut law = opened();
         let heard = |now| flight(Time::from_millis(now), 0);
         law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
-        // 60 packets left: six times the ten of a round trip that it has.
+        // 30 packets left: three times the ten of a round trip that it has.
         let mut toll = Toll::default();
-        law.write_toll(&Flight { unsent: 90_000, ..heard(100) }, &mut toll);
-        assert!((toll.offer - 5.0).abs() < 1e-5, "{}", toll.offer);
+        law.write_toll(&Flight { unsent: 45_000, ..heard(100) }, &mut toll);
+        assert!((toll.offer - 2.0).abs() < 1e-5, "{}", toll.offer);
         // The last seven: from the next round trip on nothing.
         let mut law = opened();
         law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
