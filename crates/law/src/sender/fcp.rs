@@ -78,6 +78,9 @@ pub struct FcpConfig {
     pub initial_packets: f64,
     /// It announces them also where there is less to send, as printed. Default: no more than there is.
     pub initial_always: bool,
+    /// Bytes: a flow that has no more than these to send asks for no more than to send them within a round trip (§ 6.1.1); one
+    /// that has more asks for all its budget, and so keeps prices where budgets limit. Default 50 kB.
+    pub short: f64,
     /// The largest preload. Default none; stability flows have 1 (§ 4.2).
     pub max_preload: f64,
     /// The rate that the flow needs to meet its deadline. It asks for it at the least price, all at once, and goes by its
@@ -91,6 +94,7 @@ impl Default for FcpConfig {
             budget: Budget::per_sec(1.0),
             initial_packets: 10.0,
             initial_always: false,
+            short: 50_000.0,
             max_preload: f64::INFINITY,
             deadline: None,
         }
@@ -213,8 +217,8 @@ impl Fcp {
         (self.spending / price.get()).clamp(floor, MOST_RATE.max(floor))
     }
 
-    /// The budget to work towards: x_i. No flow needs more than to send all it has within a round trip (§ 6.1.1); one that
-    /// sends its last packets within a round trip needs nothing from then on (§ 4.1: it preloads −1).
+    /// The budget to work towards: x_i. A short flow needs no more than to send all it has within a round trip (§ 6.1.1); one that
+    /// is about to send its last packets needs nothing from then on (§ 4.1: it preloads −1).
     fn target(&self, flight: &Flight, price: Price, rtt: f64) -> f64 {
         let budget = self.allowance();
         if flight.unsent == u64::MAX {
@@ -223,7 +227,15 @@ impl Fcp {
         let unsent = flight.unsent as f64;
         // The rate goes from the present one to the committed one within the round trip.
         let ahead = (self.rate(price, flight) + self.committed / price.get()) / 2.0 * rtt;
-        if unsent <= ahead { 0.0 } else { budget.min(price.get() * unsent / rtt) }
+        // The rate of a deadline is kept to the end: it would not be given twice.
+        let leaving = if self.deadline().is_some() { 1.0 } else { LEAVING };
+        if unsent <= leaving * ahead {
+            0.0
+        } else if unsent > self.config.short {
+            budget
+        } else {
+            budget.min(price.get() * unsent / rtt)
+        }
     }
 
     /// Whether it had better not ask for more now: it wants to keep its rate, not to spend its budget, and prices rise. If all who
@@ -478,6 +490,9 @@ const SAME: f64 = 1e-6;
 const OTHER_CLASS: f64 = 0.7;
 /// A price that is no more times what it was a round trip ago doesn't rise.
 const STEADY: f64 = 1.05;
+/// Round trips before its end from which on a flow takes back what it spends. Its rate falls a round trip after it has said so, as
+/// acknowledgements come, so that with 1.5 it would end just as it has announced, and with 1 at full rate, half a round trip earlier.
+const LEAVING: f64 = 1.4;
 /// How many times faster less is announced than more.
 const HASTE: f64 = 4.0;
 /// Packets a round trip that a flow with a deadline announces before it asks for its rate: that is what its first packet with
@@ -668,10 +683,10 @@ mod tests {
         let mut law = opened();
         let heard = |now| flight(Time::from_millis(now), 0);
         law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
-        // 60 packets left: six times the ten of a round trip that it has.
+        // 30 packets left: three times the ten of a round trip that it has.
         let mut toll = Toll::default();
-        law.write_toll(&Flight { unsent: 90_000, ..heard(100) }, &mut toll);
-        assert!((toll.offer - 5.0).abs() < 1e-5, "{}", toll.offer);
+        law.write_toll(&Flight { unsent: 45_000, ..heard(100) }, &mut toll);
+        assert!((toll.offer - 2.0).abs() < 1e-5, "{}", toll.offer);
         // The last seven: from the next round trip on nothing.
         let mut law = opened();
         law.on_ack(&heard(100), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
@@ -696,6 +711,25 @@ mod tests {
         // Without a change of class a price that falls is a price that falls.
         law.on_ack(&flight(now, 0), &Acked { rtt: Some(RTT), echo: Some((price * 0.01) as f32), ..acked(0) });
         assert!(rate(law) > 9.0 * before);
+    }
+
+    #[test]
+    fn a_short_flow_asks_for_its_size_a_longer_one_for_its_budget_and_both_leave_in_time() {
+        let asks = |config: FcpConfig, price: f64, rate: f64, unsent: u64| {
+            let mut law = config.build();
+            law.spending = rate * price;
+            law.committed = law.spending;
+            law.target(&Flight { unsent, ..flight(RTT, 0) }, Price::per_byte(price), 0.1)
+        };
+        let open = |unsent| asks(FcpConfig::default(), PRICE, 0.0, unsent);
+        assert!((open(40_000) - PRICE * 400_000.0).abs() < 1e-12);
+        assert_eq!((open(60_000), open(u64::MAX)), (1.0, 1.0));
+        // At 125 kB a round trip.
+        let fast = |unsent| asks(FcpConfig::default(), PRICE, 1.25e6, unsent);
+        assert_eq!((fast(180_000), fast(170_000)), (1.0, 0.0));
+        let deadline = FcpConfig { deadline: Some(Rate::from_mbps(10.0)), ..FcpConfig::default() };
+        let due = |unsent| asks(deadline, Price::MIN.get(), 1.25e6, unsent);
+        assert!(due(130_000) > 0.0 && due(120_000) == 0.0);
     }
 
     #[test]

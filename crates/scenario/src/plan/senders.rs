@@ -75,6 +75,8 @@ pub struct FcpSender {
     pub initial_packets: f64,
     /// It announces them also where there is less to send.
     pub initial_always: bool,
+    /// Bytes up to which a flow asks for no more than to send what it has within a round trip.
+    pub short: f64,
     /// The largest preload.
     pub max_preload: Option<f64>,
     /// The rate to be kept by [`Strategy::Stable`].

@@ -597,6 +597,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
             budget: Budget::per_sec(fcp.budget),
             initial_packets: fcp.initial_packets,
             initial_always: fcp.initial_always,
+            short: fcp.short,
             max_preload: fcp.max_preload.unwrap_or(f64::INFINITY),
             deadline: fcp.deadline,
         }

@@ -266,6 +266,7 @@ impl<'a> Resolver<'a> {
                 budget: fcp.number("budget"),
                 initial_packets: fcp.number("initial-packets"),
                 initial_always: fcp.truth("initial-always"),
+                short: fcp.bytes("short").map_or(f64::INFINITY, |bytes| bytes as f64),
                 max_preload: fcp.number_if("max-preload"),
                 wants: fcp.rate("wants"),
                 deadline: fcp.rate("deadline"),

@@ -335,6 +335,12 @@ pub(crate) static FCP_FLOW: Section = Section {
             Is("false"),
             "It announces them also where there is less to send, as the report does.",
         ),
+        key(
+            "short",
+            Kind::Bytes { least: 0, most: 1 << 60 },
+            Is("50 kB"),
+            "A flow that has no more than this left asks for no more than to send it within a round trip; with more, it asks for its budget.",
+        ),
         key("max-preload", Kind::Over { over: 0.0, most: 1e30 }, Else("none"), "The largest preload."),
         key("wants", Kind::Rate, Else("none"), "The rate to be kept by a host's strategy `stable`."),
         key(
