@@ -35,6 +35,7 @@ fn nodes_hear_anything_of_their_neighbours() {
 fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
     replay("frame", fuzzing::frame);
     replay("connections", fuzzing::connections);
+    #[cfg(feature = "etcd")]
     replay("etcd", fuzzing::etcd);
 }
 

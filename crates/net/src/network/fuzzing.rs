@@ -24,7 +24,11 @@ pub fn node(data: &[u8]) {
         trace: None,
         delay: Time::from_millis(2),
         overhead: 0,
-        law: if from == 1 { XcpConfig::default().build(rate) } else { AnyLink::DropTail(tollway_law::link::DropTail) },
+        law: if from == 1 {
+            XcpConfig::default().build(rate)
+        } else {
+            AnyLink::DropTail(tollway_law::link::DropTail)
+        },
         limit: Limit { packets: 8, bytes: u64::MAX },
         queues: Queues::One,
     };
