@@ -125,7 +125,7 @@ impl Nodes {
         let prefix = format!("{node}=");
         let at = self.at.iter().find_map(|at| at.strip_prefix(&prefix)).unwrap();
         let until = Instant::now() + Duration::from_secs(20);
-        while UdpSocket::bind(at).is_ok() {
+        while !is_taken(at) {
             assert!(Instant::now() < until, "it does not start");
             pause(10);
         }
@@ -136,6 +136,14 @@ impl Nodes {
         let done = Command::new("kill").args(["-INT", &process.0.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()));
     }
+}
+
+/// Whether somebody has the socket at this address. Who tried to have it would now and then be the one who has it when the process comes.
+fn is_taken(at: &str) -> bool {
+    let at: std::net::SocketAddr = at.parse().unwrap();
+    let Ok(table) = std::fs::read_to_string("/proc/net/udp") else { return UdpSocket::bind(at).is_err() };
+    let port = format!(":{:04X}", at.port());
+    table.lines().any(|row| row.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&port)))
 }
 
 fn delivered(output: &Output) -> u64 {
@@ -287,8 +295,9 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
 /// A sender knows its data through while the other side has yet to hear that this was all; what says so may be lost.
 #[test]
 fn last_words_of_short_flows_are_repeated_until_they_are_heard() {
-    let text = THREE.replace("limit = \"2 BDP\"", "limit = \"2 BDP\"\n    loss = 0.2").replace("5 MB", "5 kB")
-        + r#"
+    let text =
+        THREE.replace("limit = \"2 BDP\"", "limit = \"2 BDP\"\n    loss = 0.2").replace("5 MB", "5 kB")
+            + r#"
     [workload.w]
     from = "a"
     to = "b"

@@ -55,8 +55,14 @@ impl Network {
             Ordering::Greater => Place { driver: 1, at: node as u32 - 1 },
         };
         let mut network = Network::lay(drivers, (0..names.len()).map(place).collect(), at, links, seed);
-        network.part =
-            Some(Part { at: at.to_vec(), patience, ends: Vec::new(), entries: Vec::new(), over: Time::ZERO, heard: 0 });
+        network.part = Some(Part {
+            at: at.to_vec(),
+            patience,
+            ends: Vec::new(),
+            entries: Vec::new(),
+            over: Time::ZERO,
+            heard: 0,
+        });
         Ok(network)
     }
 
