@@ -2,7 +2,7 @@
 
 use tollway_law::Toll;
 use tollway_proto::encoding::tcp_option::{self, Builder, Feedback, Forward};
-use tollway_proto::encoding::{acp, draft20};
+use tollway_proto::encoding::{acp, anypoint, draft20};
 
 /// A list of TCP options, and a segment that holds one.
 pub fn tcp_option(data: &[u8]) {
@@ -52,6 +52,21 @@ pub fn draft20(data: &[u8]) {
     assert_eq!(stored.is_ok(), header.format == draft20::Format::Standard);
     let changed = rewritten.iter().zip(data).filter(|(a, b)| a != b).count();
     assert_eq!(changed, if stored.is_ok() { 4 } else { 0 });
+}
+
+/// Anypoint's five words: any that are there.
+pub fn anypoint(data: &[u8]) {
+    let Ok(words) = anypoint::Words::parse(data) else {
+        assert!(data.len() < anypoint::LEN);
+        return;
+    };
+    assert_eq!(words.to_bytes(), data[..anypoint::LEN]);
+    let toll = words.toll(1500);
+    assert!(toll.due.is_finite() && toll.rtt.is_finite() && toll.offer.is_finite() && toll.echo.is_finite());
+    let mut rewritten = data.to_vec();
+    anypoint::store_feedback(&mut rewritten, !words.src_fdbk).expect("there are five words");
+    let again = anypoint::Words::parse(&rewritten).expect("there are still");
+    assert_eq!(again, anypoint::Words { src_fdbk: !words.src_fdbk, ..words });
 }
 
 /// The project's header.

@@ -125,7 +125,7 @@ impl Nodes {
         let prefix = format!("{node}=");
         let at = self.at.iter().find_map(|at| at.strip_prefix(&prefix)).unwrap();
         let until = Instant::now() + Duration::from_secs(20);
-        while UdpSocket::bind(at).is_ok() {
+        while !is_taken(at) {
             assert!(Instant::now() < until, "it does not start");
             pause(10);
         }
@@ -136,6 +136,14 @@ impl Nodes {
         let done = Command::new("kill").args(["-INT", &process.0.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()));
     }
+}
+
+/// Whether somebody has the socket at this address. Who tried to have it would now and then be the one who has it when the process comes.
+fn is_taken(at: &str) -> bool {
+    let at: std::net::SocketAddr = at.parse().unwrap();
+    let Ok(table) = std::fs::read_to_string("/proc/net/udp") else { return UdpSocket::bind(at).is_err() };
+    let port = format!(":{:04X}", at.port());
+    table.lines().any(|row| row.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&port)))
 }
 
 fn delivered(output: &Output) -> u64 {

@@ -484,7 +484,7 @@ impl Driver {
     }
 
     /// A datagram has come to a node; `place` says in which chunk it may stay.
-    fn accept(
+    pub(crate) fn accept(
         &mut self,
         node: usize,
         now: Time,

@@ -9,7 +9,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -38,6 +38,8 @@ pub struct KernelSpec {
     pub both_ways: bool,
     /// The window that a receiver offers at most, bytes; the kernel's own affair if `None`.
     pub receive_buffer: Option<u32>,
+    /// That is to change on the way ([`Network::set_kernel_buffer`](crate::Network::set_kernel_buffer)): an opening then leaves room for any window.
+    pub changes: bool,
     /// A full packet, from IP's header on, bytes; 1500 at most.
     pub packet: u16,
 }
@@ -189,6 +191,8 @@ struct Shared {
     ways: [Way; 2],
     /// The socket that was opened.
     accepted: Mutex<Option<Socket>>,
+    /// The window that whoever is connected offers at most from now on, where that changes; 0 while nobody has said.
+    window: AtomicU32,
 }
 
 /// What arrives of one direction.
@@ -226,7 +230,8 @@ impl Programs {
                 socket.set_reuse_address(true)?;
                 // An interface may be made for larger packets.
                 socket.set_tcp_mss(segment)?;
-                if let Some(window) = spec.receive_buffer {
+                // How windows are scaled is settled by the opening: one that may grow is held down after it.
+                if let Some(window) = spec.receive_buffer.filter(|_| !spec.changes) {
                     offer_at_most(&socket, window)?;
                 }
                 socket.bind(&SocketAddr::from((address(node), port)).into())?;
@@ -253,8 +258,10 @@ impl Programs {
             start,
             stop,
         };
+        let shared: Arc<Shared> = Arc::default();
+        shared.window.store(spec.receive_buffer.filter(|_| spec.changes).unwrap_or(0), Ordering::SeqCst);
         Ok(Programs {
-            shared: Arc::default(),
+            shared,
             opener: Some(opener),
             threads: Vec::new(),
             waiting: Some((listener.into(), errand)),
@@ -280,6 +287,15 @@ impl Programs {
         let shared = Arc::clone(&self.shared);
         self.threads.push(spawn("client", Box::new(move || drop(open(&opener, &errand, &shared, begun))))?);
         Ok(())
+    }
+
+    /// From now on receivers offer a window of so many bytes at most; any if `None`.
+    pub(crate) fn set_receive_buffer(&self, window: Option<u32>) -> io::Result<()> {
+        self.shared.window.store(window.unwrap_or(ANY_WINDOW), Ordering::SeqCst);
+        if let Some(opener) = self.opener.as_ref().filter(|opener| opener.peer_addr().is_ok()) {
+            self.shared.hold_down(opener)?;
+        }
+        held(&self.shared.accepted).as_ref().map_or(Ok(()), |accepted| self.shared.hold_down(accepted))
     }
 
     /// How one direction fares, of whose packets so many bytes came out of the sender's kernel, and went into the receiver's.
@@ -334,6 +350,18 @@ impl Programs {
     }
 }
 
+impl Shared {
+    /// Has a socket that is connected offer what was last said, if anything was.
+    fn hold_down(&self, socket: &Socket) -> io::Result<()> {
+        match self.window.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            // What the system gives is what there is.
+            ANY_WINDOW => offer_at_most(socket, ANY_WINDOW).or(Ok(())),
+            window => offer_at_most(socket, window),
+        }
+    }
+}
+
 impl Drop for Programs {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
@@ -379,6 +407,7 @@ fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
         std::thread::sleep(Duration::from_millis(1));
     }
     make_patient(socket)?;
+    shared.hold_down(socket)?;
     std::thread::scope(|scope| {
         if errand.both_ways {
             scope.spawn(|| read(socket, 1, shared, begun));
@@ -397,9 +426,8 @@ fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Insta
         }
     };
     make_patient(&stream)?;
-    if errand.both_ways {
-        *held(&shared.accepted) = Some(stream.try_clone()?);
-    }
+    *held(&shared.accepted) = Some(stream.try_clone()?);
+    shared.hold_down(&stream)?;
     std::thread::scope(|scope| {
         if errand.both_ways {
             scope.spawn(|| write(&stream, 1, errand, shared, begun));
@@ -489,12 +517,14 @@ fn is_no_end(error: &io::Error) -> bool {
 fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
     let most = libc::c_int::try_from(window).unwrap_or(libc::c_int::MAX / 2).min(libc::c_int::MAX / 2);
     // What is asked for the kernel doubles, for its own needs beside the data, and it does not grow it by itself then. Without the right
-    // to more it gives what the system allows.
-    if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, most).is_err() {
-        set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, most)?;
+    // to more it gives what the system allows. Room that a larger window had stays: what was sent for it may still come.
+    let before = if socket.peer_addr().is_ok() { socket.recv_buffer_size()? as libc::c_int / 2 } else { 0 };
+    let room = most.max(before);
+    if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, room).is_err() {
+        set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, room)?;
     }
     let have = socket.recv_buffer_size()? / 2;
-    if have < window as usize {
+    if have < window as usize && window < ANY_WINDOW {
         let message = format!(
             "a receive buffer of {window} B, where the system allows {have}: raise `sysctl net.core.rmem_max`, or be root"
         );
@@ -554,6 +584,8 @@ pub(crate) fn tcp_info(socket: &Socket) -> io::Result<Info> {
     })
 }
 
+/// More than a receiver of the kernel's offers by itself, and than the pipes here hold, bytes.
+const ANY_WINDOW: u32 = 64 << 20;
 /// How long nothing may happen before a program looks whether the run is over.
 const TICK: Duration = Duration::from_millis(100);
 /// Bytes that are written and read at once, and have a pattern of their own.

@@ -31,6 +31,8 @@ mod emulator;
 mod error;
 #[cfg(target_os = "linux")]
 pub mod exec;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 #[cfg(target_os = "linux")]
 mod hosts;

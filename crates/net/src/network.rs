@@ -1,5 +1,6 @@
 //! A network of nodes that exchange real datagrams over loopback.
 
+pub(crate) mod fuzzing;
 mod gates;
 #[cfg(target_os = "linux")]
 mod hosts;

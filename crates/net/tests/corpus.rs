@@ -10,6 +10,8 @@ mod packets;
 
 use std::path::Path;
 
+use tollway_net::fuzzing;
+
 #[test]
 fn the_corpus_is_harmless() {
     if std::net::UdpSocket::bind("127.0.0.1:0").is_err() {
@@ -17,6 +19,24 @@ fn the_corpus_is_harmless() {
         return;
     }
     replay("host", hosts::strangers);
+}
+
+#[test]
+fn nodes_hear_anything_of_their_neighbours() {
+    if std::net::UdpSocket::bind("127.0.0.1:0").is_err() {
+        eprintln!("SKIPPED: no UDP socket on loopback here");
+        return;
+    }
+    replay("node", fuzzing::node);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
+    replay("frame", fuzzing::frame);
+    replay("connections", fuzzing::connections);
+    #[cfg(feature = "etcd")]
+    replay("etcd", fuzzing::etcd);
 }
 
 #[cfg(target_os = "linux")]

@@ -33,6 +33,11 @@ fn draft20() {
 }
 
 #[test]
+fn anypoint() {
+    replay("anypoint", codecs::anypoint);
+}
+
+#[test]
 fn acp() {
     replay("acp", codecs::acp);
 }

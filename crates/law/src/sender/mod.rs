@@ -51,7 +51,7 @@ pub struct Flight {
     pub app_limited: bool,
     /// In [`SenderLaw::write_toll`], the packet about to leave, bytes on the wire; elsewhere a full segment.
     pub size: u32,
-    /// In [`SenderLaw::write_toll`], what will be left to be sent for the first time, bytes on the wire; [`u64::MAX`]
+    /// In [`SenderLaw::write_toll`], what will be left to be sent, for the first time or again, bytes on the wire; [`u64::MAX`]
     /// while the application has not said that it will end, and elsewhere.
     pub unsent: u64,
 }

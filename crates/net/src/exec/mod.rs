@@ -202,10 +202,11 @@ fn drive(
         command.arg("-c").arg(text).env(clean::MARK, clean::mark()).stdin(Stdio::null()).process_group(0);
         aside(&mut command).map_err(|source| Error::Program { program: text.clone(), source })?;
         let namespace = &namespaces[*node as usize];
-        let before = namespace.serving().unwrap_or(0);
+        let before = namespace.serving().unwrap_or_default();
         let started = Running::start(namespace, names, resolver, command, signals);
         let mut server = started.map_err(|source| Error::Program { program: text.clone(), source })?;
-        let _ = namespace.await_server(before, SERVING, || server.ended().is_some());
+        let process = server.pid;
+        let _ = namespace.await_server(before, process, SERVING, || server.ended().is_some());
         servers.0.push(server);
     }
     let published = publish(spec, namespaces)?;
@@ -306,7 +307,7 @@ fn room(node: u32, train: u32) -> Result<(Namespace, Tun), Error> {
 
 /// How often what can't wake us is looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a server may take until it serves; the program is started then in any case.
+/// How long a server that can run may take until it serves; the program is started then in any case.
 const SERVING: Duration = Duration::from_secs(5);
 /// Nodes at which everything is published.
 const MANY: usize = 16;

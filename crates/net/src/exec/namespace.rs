@@ -116,24 +116,30 @@ impl Namespace {
     }
 
     /// How many ports serve there: TCP's on which somebody listens, and UDP's that somebody has bound.
-    pub(crate) fn serving(&self) -> io::Result<usize> {
+    pub(crate) fn serving(&self) -> io::Result<(usize, usize)> {
         self.within(serving)
     }
 
-    /// Waits until more ports serve there than `before`, at most for `most`; answers whether they do.
+    /// Waits until more ports serve there than `before`, at most for as long as `process` could run for `most`: what waits for a processor on a
+    /// busy machine can't begin to listen. Answers whether they do.
     pub(crate) fn await_server(
         &self,
-        before: usize,
+        before: (usize, usize),
+        process: rustix::process::Pid,
         most: Duration,
         mut gone: impl FnMut() -> bool + Send,
     ) -> io::Result<bool> {
         self.within(|| {
-            let until = std::time::Instant::now() + most;
+            let begin = std::time::Instant::now();
+            let mut bound = 0;
             loop {
-                if serving()? > before {
+                let (tcp, udp) = serving()?;
+                // Whoever asks for a name has bound a port, too, but not for long.
+                bound = if udp > before.1 { bound + 1 } else { 0 };
+                if tcp > before.0 || bound > LOOKS {
                     return Ok(true);
                 }
-                if gone() || std::time::Instant::now() > until {
+                if gone() || begin.elapsed().saturating_sub(waited(process)) > most {
                     return Ok(false);
                 }
                 std::thread::sleep(Duration::from_millis(10));
@@ -187,13 +193,20 @@ pub(crate) fn listening(table: &str) -> Vec<u16> {
     ports
 }
 
-/// Ports that serve in this thread's namespace, of both versions of IP.
-fn serving() -> io::Result<usize> {
+/// How long a process has waited for a processor (`/proc/PID/schedstat`); nothing if the system doesn't tell.
+fn waited(process: rustix::process::Pid) -> Duration {
+    let told =
+        fs::read_to_string(format!("/proc/{}/schedstat", process.as_raw_nonzero())).unwrap_or_default();
+    Duration::from_nanos(told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+/// Ports that serve in this thread's namespace, of both versions of IP: TCP's, and UDP's.
+fn serving() -> io::Result<(usize, usize)> {
     let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
     // A kernel without IPv6 has no tables of it.
     let both = |name: &str| [table(name), table(&format!("{name}6"))].map(Result::unwrap_or_default).concat();
     let bound = both("udp").lines().filter(|line| line.contains(UNCONNECTED)).count();
-    table("tcp").map(|_| both("tcp").lines().filter(|line| line.contains(LISTENING)).count() + bound)
+    table("tcp").map(|_| (both("tcp").lines().filter(|line| line.contains(LISTENING)).count(), bound))
 }
 
 /// Does `work` on a thread of its own, so that the others stay in the namespaces where they are.
@@ -259,6 +272,8 @@ fn remedy() -> String {
         .into()
 }
 
+/// How often, ten milliseconds apart, a port of UDP is found bound before it counts as a server's.
+const LOOKS: u32 = 5;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 /// The state of a listening socket in `/proc/net/tcp`.

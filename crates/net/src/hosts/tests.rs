@@ -225,6 +225,7 @@ fn xcps_option_in_tcp_is_answered_by_links_and_reaches_the_other_kernel() {
         packet: 1500,
         both_ways: false,
         receive_buffer: None,
+        changes: false,
     };
     let flow = network.add_kernel_flow(&kernel, flow(true, 1)).unwrap();
     let ends = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 3)];

@@ -75,6 +75,17 @@ impl Network {
         })
     }
 
+    /// From now on receivers of a flow of the kernel's offer a window of `window` bytes at most; any if `None`. Answers whether it is one.
+    ///
+    /// # Errors
+    /// The kernel gives no such room.
+    pub fn set_kernel_buffer(&mut self, flow: u32, window: Option<u32>) -> Result<bool, Error> {
+        let Ok(number) = self.programs.binary_search_by_key(&flow, |entry| entry.0) else { return Ok(false) };
+        let set = self.programs[number].1.set_receive_buffer(window);
+        set.map_err(|source| Error::Namespace { action: "give a connection another buffer", source })?;
+        Ok(true)
+    }
+
     /// Packets that came out of nodes' kernels, and that went in: what their interfaces' counters say, too, once the run is settled.
     pub fn kernel_packets(&self) -> (u64, u64) {
         let rooms =

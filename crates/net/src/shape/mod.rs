@@ -18,7 +18,7 @@ mod agent;
 pub mod bpf;
 mod cgroup;
 mod control;
-mod diag;
+pub(crate) mod diag;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod guardian;

@@ -398,7 +398,9 @@ impl Sender {
 
     #[inline]
     pub(super) fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
-        let unsent = self.source.unsent(config.payload(), config.header);
+        // What was lost and waits to be sent again is as much to be sent as what never was.
+        let again = u64::from(self.board.pending) * u64::from(config.segment);
+        let unsent = self.source.unsent(config.payload(), config.header).saturating_add(again);
         let flight = Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) };
         self.law.write_toll(&flight, &mut out.toll);
     }

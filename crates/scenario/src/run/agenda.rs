@@ -82,10 +82,7 @@ fn apply<E: Engine>(what: What, built: &mut Built<E>, hosts: &mut Hosts) {
         What::HostStrategy(host, strategy) => hosts.set_strategy(built.network.now(), host, strategy),
         What::ReceiveBuffer(flow, packets) => {
             let flow = built.flows[flow.0 as usize];
-            built.network.with_flow(flow, |client, server| {
-                client.set_receive_buffer(packets);
-                server.set_receive_buffer(packets);
-            });
+            built.network.set_receive_buffer(flow, packets);
         }
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct FlowEnds<R> {
     pub(super) data: Data,
     pub(super) receive_buffer: u32,
     pub(super) send_buffer: u32,
+    /// The receive buffer is to change.
+    pub(super) buffer_changes: bool,
     pub(super) start: Time,
     pub(super) stop: Time,
 }
@@ -139,6 +141,9 @@ impl<E: Engine> Built<E> {
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
+                buffer_changes: plan.changes.iter().any(
+                    |change| matches!(change.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
+                ),
                 start: if silent { Time::NEVER } else { flow.start },
                 stop: if silent { Time::NEVER } else { flow.stop },
             };
@@ -212,10 +217,13 @@ impl<E: Engine> Built<E> {
                     Data::Frames { count, size } => Some(count.saturating_mul(size)),
                 },
                 both_ways: transport.both_ways,
-                receive_buffer: (ends.receive_buffer < u32::MAX).then(|| {
-                    let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
-                    ends.receive_buffer.saturating_mul(payload)
-                }),
+                receive_buffer: Some(ends.receive_buffer.min(ends.send_buffer))
+                    .filter(|&packets| packets < u32::MAX)
+                    .map(|packets| {
+                        let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
+                        packets.saturating_mul(payload)
+                    }),
+                changes: ends.buffer_changes,
             }),
         };
         self.network.start_flow(start, vacant)

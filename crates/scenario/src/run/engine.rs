@@ -73,6 +73,13 @@ pub(super) trait Engine {
     }
     /// Works on the flow's machines at the present instant.
     fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection));
+    /// From now on a flow's receivers have buffers of so many packets.
+    fn set_receive_buffer(&mut self, flow: FlowId, packets: u32) {
+        self.with_flow(flow, |client, server| {
+            client.set_receive_buffer(packets);
+            server.set_receive_buffer(packets);
+        });
+    }
     fn retire_when_done(&mut self, flow: FlowId, both: bool);
     fn has_vanished(&self, flow: FlowId) -> bool;
     /// The ends of flows that are done since the last call, and when they were.
@@ -157,8 +164,10 @@ pub(super) struct Kernels {
     /// What is sent; endless if `None`.
     pub(super) bytes: Option<u64>,
     pub(super) both_ways: bool,
-    /// The window offered at most, bytes.
+    /// What may be on its way and unacknowledged, bytes: the lesser of the two ends' buffers, which the window offered holds it to.
     pub(super) receive_buffer: Option<u32>,
+    /// That is to change.
+    pub(super) changes: bool,
 }
 
 /// What is known of a flow whose ends are no machines of ours.

@@ -355,9 +355,10 @@ impl Engine for Live {
         };
         let added = match start.kernel {
             #[cfg(target_os = "linux")]
-            Some(Kernels { congestion, bytes, both_ways, receive_buffer }) => {
+            Some(Kernels { congestion, bytes, both_ways, receive_buffer, changes }) => {
                 let congestion = congestion.to_owned();
-                let kernel = net::KernelSpec { congestion, bytes, both_ways, receive_buffer, packet };
+                let kernel =
+                    net::KernelSpec { congestion, bytes, both_ways, receive_buffer, changes, packet };
                 self.network.add_kernel_flow(&kernel, spec)
             }
             _ => self.network.add_flow_between(spec, ends),
@@ -424,6 +425,29 @@ impl Engine for Live {
         if let Err(error) = self.network.with_flow(flow.0, work) {
             self.failed.get_or_insert(error);
         }
+    }
+
+    fn set_receive_buffer(&mut self, flow: FlowId, packets: u32) {
+        #[cfg(target_os = "linux")]
+        {
+            let config = self.network.client(flow.0).config();
+            let payload = u32::from(config.segment.saturating_sub(config.header));
+            // What may be unacknowledged the sender's buffer limits, too; more than can be is no limit.
+            let most = packets.min(config.send_buffer);
+            let window = Some(most).filter(|&most| most < 1 << 20).map(|most| most.saturating_mul(payload));
+            match self.network.set_kernel_buffer(flow.0, window) {
+                Ok(false) => {}
+                Ok(true) => return,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    return;
+                }
+            }
+        }
+        self.with_flow(flow, |client, server| {
+            client.set_receive_buffer(packets);
+            server.set_receive_buffer(packets);
+        });
     }
 
     #[cfg(target_os = "linux")]

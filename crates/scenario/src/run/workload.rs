@@ -119,6 +119,7 @@ impl Generator {
                     data: Data::Bytes(size),
                     receive_buffer: workload.receive_buffers[path],
                     send_buffer: workload.send_buffers[path],
+                    buffer_changes: false,
                     start,
                     stop: Time::NEVER,
                 };

@@ -329,3 +329,46 @@ proptest! {
         }
     }
 }
+
+/// When all of a flow's data have been sent once, and a part of them is lost, it has not come to its end: one that took its leave of the
+/// links then had a quarter of a second for each segment that it sent again.
+#[test]
+fn who_has_lost_data_at_its_end_does_not_take_its_leave() {
+    for (kb, at, blackout) in
+        [(300, 100, 30), (500, 100, 30), (500, 300, 100), (1000, 150, 60), (1000, 150, 100), (1000, 400, 60)]
+    {
+        let text = format!(
+            r#"
+            name = "leave"
+            duration = "4 s"
+            [node.a]
+            [node.r]
+            [node.b]
+            [link.access]
+            from = "a"
+            to = "r"
+            rate = "50 Mbps"
+            law = "fcp"
+            [link.bottleneck]
+            from = "r"
+            to = "b"
+            rate = "10 Mbps"
+            delay = "10 ms"
+            limit = "2 BDP"
+            law = "fcp"
+            [flow.f]
+            from = "a"
+            to = "b"
+            law = "fcp"
+            size = "{kb} kB"
+            [[change]]
+            at = "{at} ms"
+            link = "bottleneck"
+            blackout = "{blackout} ms"
+            "#
+        );
+        let finished = finish(&parse(&text, &[]).variants()[0].plan, DigestMode::Results);
+        let whole = finished_flows(&finished.result.summary);
+        assert_eq!(whole.len(), 1, "{kb} kB without {blackout} ms at {at} ms");
+    }
+}

@@ -5,7 +5,7 @@
 //! again by its cookie: a number that was closed and given out anew is never taken for another. Nothing is held open, since
 //! a socket is closed only once nobody has it.
 
-mod message;
+pub(crate) mod message;
 mod owners;
 
 use std::io::{self, Read, Write};

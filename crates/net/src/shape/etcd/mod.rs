@@ -5,7 +5,7 @@
 //! It asks for nothing but to read.
 
 mod access;
-mod message;
+pub(crate) mod message;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tollway_proto::encoding::acp;
 
-use crate::plan::{Plan, SenderLaw, What};
+use crate::plan::{Plan, SenderLaw};
 use crate::run::Hosting;
 
 /// Something in a plan that the live engine cannot do.
@@ -87,16 +87,12 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
 fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
     const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
-    let flows = plan
-        .flows
-        .iter()
-        .map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.send_buffer, flow.gate));
+    let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.gate));
     let workloads = plan.workloads.iter().map(|workload| {
-        let send_buffer = workload.send_buffers.iter().copied().min().unwrap_or(u32::MAX);
         let gate = workload.gates.iter().copied().flatten().next();
-        (format!("workload.{}", workload.name), workload.transport, send_buffer, gate)
+        (format!("workload.{}", workload.name), workload.transport, gate)
     });
-    for (section, transport, send_buffer, gate) in flows.chain(workloads) {
+    for (section, transport, gate) in flows.chain(workloads) {
         let transport = &plan.transports[transport.0 as usize];
         if !transport.kernel {
             continue;
@@ -116,23 +112,9 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             let remedy = "keep it out by the aggregate's filters; `tollway shape` paces the kernel's";
             return refuse(format!("aggregate.{name}"), &why, remedy);
         }
-        if send_buffer != u32::MAX {
-            return refuse(key("send-buffer"), "leaves the kernel's send buffers to the kernel", OURS);
-        }
         if transport.ecn && transport.law != SenderLaw::Dctcp {
             let why = "leaves it to the kernel which of its laws want marks: `dctcp` does";
             return refuse(key("ecn"), why, OURS);
-        }
-    }
-    for change in &plan.changes {
-        let What::ReceiveBuffer(flow, _) = change.what else { continue };
-        let flow = &plan.flows[flow.0 as usize];
-        if plan.transports[flow.transport.0 as usize].kernel {
-            let why = format!(
-                "gives the kernel's TCP a buffer when it opens, as `flow.{}`, and no other",
-                flow.section
-            );
-            return refuse("change.receive-buffer".into(), &why, OURS);
         }
     }
     Ok(())

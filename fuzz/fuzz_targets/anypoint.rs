@@ -1,0 +1,4 @@
+//! See `codecs::anypoint`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::codecs::anypoint(data));
