@@ -472,7 +472,11 @@ impl Link {
     #[inline]
     pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
         while self.free_at <= now && self.waiting && self.medium == NO_MEDIUM {
-            self.transmit(self.free_at, slab);
+            if self.plain {
+                self.transmit_plain(slab);
+            } else {
+                self.transmit(self.free_at, slab);
+            }
         }
     }
 

@@ -52,4 +52,4 @@ impl<T: Copy + Default> Ring<T> {
 }
 
 /// The first allocation, slots.
-const LEAST: u32 = 16;
+const LEAST: u32 = 8;

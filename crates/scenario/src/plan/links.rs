@@ -35,8 +35,9 @@ pub struct Link {
     pub medium: Option<MediumId>,
     /// Probability that a packet is lost on the wire.
     pub loss: f64,
-    /// The meter at its far end; only of a link that has a way back.
-    pub meter: Option<Meter>,
+    /// The meter at its far end; only of a link that has a way back. (In a box, as few have one and there may be thousands of
+    /// links.)
+    pub meter: Option<Box<Meter>>,
     /// The border at its far end; only of a link that has a way back and no meter.
     pub exchange: Option<ExchangeRate>,
 }

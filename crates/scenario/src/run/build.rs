@@ -84,7 +84,7 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
         network.add_medium(&members);
     }
     for (i, link) in plan.links.iter().enumerate() {
-        if let (Some(meter), Some(twin)) = (link.meter, link.twin) {
+        if let (Some(&meter), Some(twin)) = (link.meter.as_deref(), link.twin) {
             network.add_meter(links[i], links[twin.0 as usize], meter_config(meter), meter.duty);
         }
         if let (Some(rate), Some(twin)) = (link.exchange, link.twin) {

@@ -105,7 +105,7 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     }
     for (i, link) in (0..).zip(&plan.links) {
         let Some(twin) = link.twin else { continue };
-        if let Some(meter) = link.meter {
+        if let Some(&meter) = link.meter.as_deref() {
             network.add_meter(i, twin.0, meter_config(meter), meter.duty);
         }
         if let Some(rate) = link.exchange {

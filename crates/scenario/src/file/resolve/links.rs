@@ -226,7 +226,7 @@ impl<'a> Resolver<'a> {
                     law: law.clone(),
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
-                    meter: side.meter,
+                    meter: side.meter.map(Box::new),
                     exchange: side.exchange,
                 });
             };
