@@ -213,7 +213,10 @@ impl Fcp {
     /// Bytes a second: w/P, but never so little that no feedback comes.
     #[inline]
     fn rate(&self, price: Price, flight: &Flight) -> f64 {
-        let floor = f64::from(flight.segment) / least_pause(flight);
+        let pause = least_pause(flight);
+        // What is left of a flow that has taken all back need not wait for feedback.
+        let pause = if self.ending { pause.min(flight.srtt.as_secs_f64()) } else { pause };
+        let floor = f64::from(flight.segment) / pause;
         (self.spending / price.get()).clamp(floor, MOST_RATE.max(floor))
     }
 
@@ -364,7 +367,11 @@ impl SenderLaw for Fcp {
     #[inline]
     fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
         self.price.map(|price| {
-            debug_assert_eq!(self.pace, self.rate(price, flight), "it changes with news only");
+            debug_assert_eq!(
+                self.pace,
+                self.rate(price, flight),
+                "it changes with news and what is announced"
+            );
             Rate::from_bytes_per_sec(self.pace)
         })
     }
@@ -401,6 +408,7 @@ impl SenderLaw for Fcp {
         let pays = f64::from(toll.stake) * size;
         self.spent += pays;
         toll.offer = self.announce(flight, price, f64::from(toll.rtt), pays);
+        self.pace = self.rate(price, flight);
     }
 
     #[inline]
@@ -730,6 +738,26 @@ mod tests {
         let deadline = FcpConfig { deadline: Some(Rate::from_mbps(10.0)), ..FcpConfig::default() };
         let due = |unsent| asks(deadline, Price::MIN.get(), 1.25e6, unsent);
         assert!(due(130_000) > 0.0 && due(120_000) == 0.0);
+    }
+
+    /// Once in a quarter of a second, as a flow that waits for feedback, it would take seconds.
+    #[test]
+    fn what_is_left_when_all_is_taken_back_leaves_a_packet_a_round_trip() {
+        let mut law = opened();
+        let heard = |unsent| Flight { unsent, ..flight(RTT, 0) };
+        law.on_ack(&heard(u64::MAX), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
+        (law.spending, law.committed) = (0.0, 0.0);
+        let rate = |law: &Fcp| law.pacing_rate(&heard(u64::MAX)).unwrap().bytes_per_sec();
+        let mut toll = Toll::default();
+        law.write_toll(&heard(3000), &mut toll);
+        assert!(
+            !law.is_ending() && rate(&law) < 1500.0 * 5.0,
+            "there is more to be asked for: {}",
+            rate(&law)
+        );
+        law.write_toll(&heard(0), &mut toll);
+        assert!(law.is_ending());
+        assert!((rate(&law) - 15_000.0).abs() < 1.0, "{}", rate(&law));
     }
 
     #[test]
