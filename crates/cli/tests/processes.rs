@@ -132,6 +132,18 @@ impl Nodes {
         process
     }
 
+    /// Runs all three until the flows' ends are over; what `a` and `b` tell.
+    fn carry(mut self) -> [Value; 2] {
+        // Nobody is gone, but on a busy machine some are late.
+        self.patience = "15s";
+        let (b, r) = (self.start("b"), self.start("r"));
+        let a = self.start("a");
+        let [a, b] = [a.output(), b.output()];
+        drop(r);
+        assert!(a.status.success() && b.status.success(), "{}{}", text(&a.stderr), text(&b.stderr));
+        [a, b].map(|output| serde_json::from_slice(&output.stdout).expect("JSON"))
+    }
+
     fn interrupt(process: &Process) {
         let done = Command::new("kill").args(["-INT", &process.0.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()));
@@ -261,14 +273,7 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
     rate = "1 Mbps"
 "#;
     let Some(nodes) = Nodes::of("parts", &text.replace("flows = \"*\"", "flows = \"?\"")) else { return };
-    // Nobody is gone, but on a busy machine some are late.
-    let nodes = Nodes { patience: "15s", ..nodes };
-    let (b, r) = (nodes.start("b"), nodes.start("r"));
-    let a = nodes.start("a");
-    let [a, b] = [a.output(), b.output()];
-    drop(r);
-    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
-    let [a, b]: [Value; 2] = [a, b].map(|output| serde_json::from_slice(&output.stdout).expect("JSON"));
+    let [a, b] = nodes.carry();
     let flow = |told: &Value, name: &str| {
         told["flows"]
             .as_array()
@@ -307,13 +312,7 @@ fn last_words_of_short_flows_are_repeated_until_they_are_heard() {
     stop = "1 s"
 "#;
     let Some(nodes) = Nodes::of("words", &text) else { return };
-    let nodes = Nodes { patience: "15s", ..nodes };
-    let (b, r) = (nodes.start("b"), nodes.start("r"));
-    let a = nodes.start("a");
-    let [a, b] = [a.output(), b.output()];
-    drop(r);
-    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
-    let told: Value = serde_json::from_slice(&b.stdout).expect("JSON");
+    let [_, told] = nodes.carry();
     let short = told["flows"].as_array().unwrap().iter().filter(|flow| flow["flow"] != "f");
     let delivered: Vec<_> = short.map(|flow| flow["delivered_bytes"].as_u64()).collect();
     assert_eq!(delivered, [Some(2000); 20], "{told}");
