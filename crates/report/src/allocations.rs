@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tollway_scenario::file::Variant;
-use tollway_theory::{Aim, max_min, proportional_rates, session_fair, xcp_equilibrium};
+use tollway_theory::{Aim, Solver, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
 use crate::deviation::{NoDeviation, aim, links_of, seconds};
 use crate::ideal::{Steady, steady};
@@ -60,7 +60,14 @@ impl Allocations {
         let network = &steady.network;
         let undefined = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
         let fair = max_min(network).map_err(undefined)?;
-        let (proportional, solver) = proportional_rates(network).map_err(undefined)?;
+        let mut solver = Solver::Prices;
+        let (_, proportional) = steady
+            .allocate(|network| {
+                let (rates, by) = proportional_rates(network)?;
+                solver = by;
+                Ok(rates)
+            })
+            .map_err(undefined)?;
         let mut sessions: HashMap<&str, usize> = HashMap::new();
         let session: Vec<usize> = steady
             .lanes

@@ -202,14 +202,16 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     if plan.links.iter().any(|link| link.exchange.is_some()) {
         return fair();
     }
-    // Other links say nothing to these senders: they may only carry what those of their own law let through.
-    let own = links_of(plan, &steady.network, aim);
-    let own = if aim == Aim::Proportional { spend(&own, &steady.owners) } else { Ok(own) };
-    let Ok(allocation) = own.and_then(|network| aim.allocation(&network)) else { return fair() };
-    let loads = steady.network.loads(&allocation.rates);
-    let overloaded =
-        loads.iter().zip(&steady.network.capacities).any(|(load, c)| *load > c * (1.0 + OVERLOAD));
-    if overloaded { fair() } else { Ok((aim, true, allocation)) }
+    let allocated = steady.allocate(|network| {
+        // Other links say nothing to these senders: they may only carry what those of their own law let through.
+        let own = links_of(plan, network, aim);
+        let own = if aim == Aim::Proportional { spend(&own, &steady.owners)? } else { own };
+        aim.allocation(&own).map(|allocation| allocation.rates)
+    });
+    let Ok((network, rates)) = allocated else { return fair() };
+    let loads = network.loads(&rates);
+    let overloaded = loads.iter().zip(&network.capacities).any(|(load, c)| *load > c * (1.0 + OVERLOAD));
+    if overloaded { fair() } else { Ok((aim, true, Allocation { rates })) }
 }
 
 /// `network` with those links of the routes only whose law is the one that steers to `aim`, as it sees them.

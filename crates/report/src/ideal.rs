@@ -95,6 +95,33 @@ pub struct Steady {
     pub network: Network,
     /// Who has which budget to spend on those flows, and how; $ a second. Flows of other laws than FCP's have no owner.
     pub owners: Vec<Owner>,
+    /// What all packets together get of each link.
+    whole: Vec<f64>,
+    /// What acknowledgements of those flows take of it.
+    acks: Acks,
+}
+
+impl Steady {
+    /// What `rates_of` gives the flows of a network, where acknowledgements take what those very rates need (in
+    /// [`network`](Steady::network) it is what max–min fair rates need), and that network.
+    pub(crate) fn allocate<E>(
+        &self,
+        mut rates_of: impl FnMut(&Network) -> Result<Vec<f64>, E>,
+    ) -> Result<(Network, Vec<f64>), E> {
+        let mut network = self.network.clone();
+        let mut rates = rates_of(&network)?;
+        for _ in 0..ACK_ROUNDS {
+            let mut capacities = self.whole.clone();
+            self.acks.make_room(&rates, &mut capacities);
+            let off = |(a, b): (&f64, &f64)| (a - b).abs() > ACKS_OFF * b;
+            if !network.capacities.iter().zip(&capacities).any(off) {
+                break;
+            }
+            network.capacities = capacities;
+            rates = rates_of(&network)?;
+        }
+        Ok((network, rates))
+    }
 }
 
 /// One direction of data of a flow.
@@ -133,28 +160,52 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     }
     let owners = state.owners(plan, &lanes);
     let flows: Vec<usize> = lanes.iter().map(|lane| lane.flow).collect();
-    make_room_for_acks(plan, &flows, &mut network);
-    Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners })
+    let whole = network.capacities.clone();
+    let acks = make_room_for_acks(plan, &flows, &mut network);
+    Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners, whole, acks })
 }
 
 /// Takes off links that carry data what the acknowledgements of data the other way need there, `flows[f]` of the plan being flow f of
-/// the network: about what they need if rates are max–min fair, which on a full link is the same for any fairness. A flow with
-/// data in both directions acknowledges with its data.
-fn make_room_for_acks(plan: &Plan, flows: &[usize], network: &mut Network) {
-    let mut carries = vec![false; network.capacities.len()];
-    network.flows.iter().flat_map(|flow| &flow.links).for_each(|&l| carries[l] = true);
-    let alone = |i: usize| !plan.transports[plan.flows[i].transport.0 as usize].both_ways;
-    let back = |i: usize| plan.flows[i].path.back.iter().map(|link| link.0 as usize);
-    if !flows.iter().any(|&i| alone(i) && back(i).any(|l| carries[l])) {
-        return;
+/// the network, if rates are max–min fair; answers what they need if they are others.
+fn make_room_for_acks(plan: &Plan, flows: &[usize], network: &mut Network) -> Acks {
+    let acks = Acks::of(plan, flows, network);
+    if !acks.flows.is_empty()
+        && let Ok(rates) = max_min(network)
+    {
+        acks.make_room(&rates, &mut network.capacities);
     }
-    let Ok(rates) = max_min(network) else { return };
-    for (&i, rate) in flows.iter().zip(rates).filter(|&(&i, _)| alone(i)) {
-        let transport = &plan.transports[plan.flows[i].transport.0 as usize];
-        let acks = if transport.delayed_ack.is_some() { 0.5 } else { 1.0 };
-        let part = acks * f64::from(transport.ack_size) / f64::from(transport.packet_size);
-        for l in back(i).filter(|&l| carries[l]) {
-            network.capacities[l] = (network.capacities[l] - rate * part).max(0.0);
+    acks
+}
+
+/// The acknowledgements that share links with data.
+#[derive(Clone, Debug, PartialEq)]
+struct Acks {
+    /// A flow, what its acknowledgements take as a part of its rate, and of which links.
+    flows: Vec<(usize, f64, Vec<usize>)>,
+}
+
+impl Acks {
+    /// Of flows with data in one direction: others acknowledge with their data.
+    fn of(plan: &Plan, flows: &[usize], network: &Network) -> Acks {
+        let mut carries = vec![false; network.capacities.len()];
+        network.flows.iter().flat_map(|flow| &flow.links).for_each(|&l| carries[l] = true);
+        let flows = flows.iter().enumerate().filter_map(|(f, &i)| {
+            let transport = &plan.transports[plan.flows[i].transport.0 as usize];
+            let back = plan.flows[i].path.back.iter().map(|link| link.0 as usize);
+            let shared: Vec<usize> = back.filter(|&l| carries[l]).collect();
+            let acks = if transport.delayed_ack.is_some() { 0.5 } else { 1.0 };
+            let part = acks * f64::from(transport.ack_size) / f64::from(transport.packet_size);
+            (!transport.both_ways && !shared.is_empty()).then_some((f, part, shared))
+        });
+        Acks { flows: flows.collect() }
+    }
+
+    /// Takes off `capacities` what those of flows with `rates` need.
+    fn make_room(&self, rates: &[f64], capacities: &mut [f64]) {
+        for (f, part, links) in &self.flows {
+            for &l in links {
+                capacities[l] = (capacities[l] - rates[*f] * part).max(0.0);
+            }
         }
     }
 }
@@ -319,6 +370,11 @@ fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {
     }
 }
 
+/// How far, as a part of a link, what acknowledgements leave may be from what they would leave at the rates that come of it.
+const ACKS_OFF: f64 = 1e-4;
+/// Rounds after which it is near enough: acknowledgements are few bytes, so that each is off by a small part of what the one
+/// before was.
+const ACK_ROUNDS: usize = 8;
 /// Phases times flows up to which the ideal is worth its time: about a second.
 const MOST_WORK: usize = 20_000_000;
 
@@ -352,5 +408,42 @@ mod tests {
         let delayed = back.replace(" }", ", delayed-ack = \"200 ms\" }");
         let both = ideals(&format!("{there}{delayed}"));
         assert!((both[0] - 87.75).abs() < 1e-9 && (both[1] - 85.5).abs() < 1e-9, "{both:?}");
+    }
+
+    #[test]
+    fn acknowledgements_take_what_the_rates_that_are_asked_for_need() {
+        // A long flow over two links of 50 that each have another: 25 by max–min, 50 / 3 by proportional fairness.
+        let link = |name: &str, from: &str, to: &str, mbps: u32| {
+            format!(
+                "link.{name} = {{ from = \"{from}\", to = \"{to}\", rate = \"{mbps} Mbps\", delay = \"5 ms\" }}\n"
+            )
+        };
+        let flow = |name: &str, from: &str, to: &str| {
+            format!(
+                "flow.{name} = {{ from = \"{from}\", to = \"{to}\", law = \"newreno\", packet-size = \"1000 B\", ack-size = \"50 B\" }}\n"
+            )
+        };
+        let text = [
+            "name = \"t\"\nduration = \"10 s\"\nnode = { a = {}, b = {}, c = {}, d = {} }\n".to_owned(),
+            link("one", "a", "b", 50),
+            link("two", "b", "c", 50),
+            link("three", "c", "d", 100),
+            flow("long", "a", "d"),
+            flow("first", "a", "b"),
+            flow("second", "b", "c"),
+            flow("back", "d", "c"),
+        ];
+        let scenario = Scenario::parse::<&str>("", &text.concat(), &[]).unwrap();
+        let steady = steady(&scenario.variants()[0].plan).unwrap();
+        let back = |rates: Vec<f64>| rates[3] * 1e-6;
+        let fair = back(max_min(&steady.network).unwrap());
+        assert!((fair - (100.0 - 0.05 * 25.0)).abs() < 1e-6, "{fair}");
+        let (network, rates) =
+            steady.allocate(|n| tollway_theory::proportional(n).map(|found| found.rates)).unwrap();
+        assert!(
+            network.loads(&rates).iter().zip(&network.capacities).all(|(load, c)| *load <= c * (1.0 + 1e-6))
+        );
+        let proportional = back(rates);
+        assert!((proportional - (100.0 - 0.05 * 50.0 / 3.0)).abs() < 1e-3, "{proportional}");
     }
 }

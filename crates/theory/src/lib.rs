@@ -13,7 +13,7 @@
 //! - [`jain`] how even rates are.
 //!
 //! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
-//! a convex solver.
+//! a convex solver, and [`proportional_by_newton`] by Newton's method, for large networks.
 
 mod aim;
 mod budgets;
@@ -21,6 +21,7 @@ mod fairness;
 mod fluid;
 mod max_min;
 mod network;
+mod newton;
 mod proportional;
 mod session;
 mod solver;
@@ -32,6 +33,7 @@ pub use fairness::jain;
 pub use fluid::{Job, completions};
 pub use max_min::max_min;
 pub use network::{Flow, Network, NetworkError};
+pub use newton::proportional_by_newton;
 pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};
 pub use session::{SessionFair, session_fair};
 pub use solver::{SolverError, proportional_by_solver};
