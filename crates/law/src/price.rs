@@ -16,7 +16,7 @@ impl Price {
     /// budgets as 1e30.
     #[inline]
     pub fn per_byte(p: f64) -> Price {
-        Price(if p > MIN { p.min(MAX) } else { MIN })
+        Price(if p > MIN { at_most(p, MAX) } else { MIN })
     }
 
     /// In $/byte.
@@ -74,6 +74,18 @@ impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} $/s", self.0)
     }
+}
+
+/// The greater of `x` and `least`, which is a number: `f64::max` asks that of both.
+#[inline]
+pub(crate) fn at_least(x: f64, least: f64) -> f64 {
+    if x > least { x } else { least }
+}
+
+/// The lesser of `x` and `most`, which is a number.
+#[inline]
+pub(crate) fn at_most(x: f64, most: f64) -> f64 {
+    if x < most { x } else { most }
 }
 
 const MIN: f64 = 1e-18;

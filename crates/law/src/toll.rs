@@ -40,6 +40,9 @@ impl Toll {
     /// XCP's router: one more, if they are counted; over 254 it stays there.
     #[inline]
     pub fn pass_router(&mut self) {
+        if self.stake == 0.0 {
+            return;
+        }
         let fraction = fraction(self.stake);
         if (ROUTER..1.0 - ROUTER).contains(&fraction) {
             self.stake += ROUTER;

@@ -28,6 +28,29 @@ pub trait Machine {
         Answer::Unanswered
     }
 
+    /// The instant that `poll_timeout` named has come, or one before it. Where it is a packet's turn and nothing else is due, the packet
+    /// is built in `out`: what [`handle_timeout`](Machine::handle_timeout) and a first [`poll_transmit`](Machine::poll_transmit) would do,
+    /// for machines that have a shorter way for it. It answers [`Answer::Packet`], [`Answer::More`] or [`Answer::Unanswered`].
+    #[inline]
+    fn take_turn(&mut self, _now: Time, _out: &mut Packet) -> Answer {
+        Answer::Unanswered
+    }
+
+    /// Any packet arrived in a slot of its own, and may be answered there: [`handle_packet`](Machine::handle_packet) and a first
+    /// [`poll_transmit`](Machine::poll_transmit) in one, which is never left [unanswered](Answer::Unanswered). `sack` are the
+    /// packet's ranges; those of what stands in its place afterwards are in `out`, which comes empty.
+    #[inline]
+    fn respond(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        sack: &SackRanges,
+        _out: &mut SackRanges,
+    ) -> Answer {
+        self.handle_packet(now, packet, sack);
+        Answer::Taken
+    }
+
     /// The instant that `poll_timeout` named has come.
     fn handle_timeout(&mut self, now: Time);
 
@@ -66,15 +89,20 @@ pub trait Machine {
     fn set_increase(&mut self, _segments: f64) {}
 }
 
-/// What became of a packet that [`Machine::answer`] was shown.
+/// What became of a packet that [`Machine::answer`] or [`Machine::respond`] was shown, or of a turn that [`Machine::take_turn`] was
+/// offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing: it is untouched, and [`Machine::handle_packet`] has to be called.
     Unanswered,
     /// It was taken in; [`Machine::poll_transmit`] says what there is to send.
     Taken,
+    /// It was taken in, there is nothing to send, and nothing [is done](Machine::is_done) that was not done before.
+    Nothing,
     /// In its place stands a packet to be sent, and there is no other.
     Packet,
+    /// The same, and the machine's timer has not come nearer.
+    Only,
     /// In its place stands a packet to be sent, and [`Machine::poll_transmit`] may have more.
     More,
 }

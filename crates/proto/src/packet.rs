@@ -127,6 +127,12 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
+    /// Those of them that are also in `other`.
+    #[inline]
+    pub const fn among(self, other: Flags) -> Flags {
+        Flags(self.0 & other.0)
+    }
+
     /// Sets `other`.
     #[inline]
     pub fn set(&mut self, other: Flags) {

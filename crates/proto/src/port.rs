@@ -226,7 +226,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         }
         let mut offered = Offered::Queued;
         if verdict != Verdict::Pass {
-            if verdict == Verdict::Drop || !passing.ect {
+            if verdict == Verdict::Drop || !packet.flags.ecn_capable() {
                 return Offered::Dropped;
             }
             packet.flags.set(Flags::CE);
@@ -299,17 +299,18 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
             return taken;
         }
         loop {
-            let handle = self.queue.front()?;
+            let packets = self.queue.len();
+            let handle = self.queue.pop_front()?;
             let class = pool.class(handle);
             let packet = pool.packet(handle);
             let waited = packet.entered.elapsed(now);
-            let passing = passing(packet, class, self.queue.len(), self.bytes, waited);
+            let passing = passing(packet, class, packets, self.bytes, waited);
             let verdict = self.law.on_departure(now, passing, &mut packet.toll);
-            self.queue.pop_front();
             self.bytes -= u64::from(passing.size);
             match verdict {
                 Verdict::Pass => return Some((handle, false)),
-                Verdict::Signal if passing.ect => {
+                // What few laws ask for is looked at again where it is needed, so that it needs not be at hand for all.
+                Verdict::Signal if packet.flags.ecn_capable() => {
                     packet.flags.set(Flags::CE);
                     return Some((handle, true));
                 }

@@ -484,9 +484,9 @@ impl Link {
     /// whether there was one.
     pub(crate) fn transmit(&mut self, now: Time, slab: &mut Slab) -> bool {
         self.note_queue(now);
-        let drops = &mut self.rare.get_or_insert_default().drops.law;
+        let rare = &mut self.rare;
         let taken = self.port.take(now, slab, |slab, slot| {
-            *drops += 1;
+            rare.get_or_insert_default().drops.law += 1;
             slab.lose(slot);
         });
         self.waiting = self.port.packets() > 0;
@@ -597,9 +597,9 @@ impl Link {
             offered
         } else {
             self.note_queue(now);
-            let drops = &mut self.rare.get_or_insert_default().drops.full;
+            let rare = &mut self.rare;
             let offered = self.port.offer(now, slot, slab, |slab, slot| {
-                *drops += 1;
+                rare.get_or_insert_default().drops.full += 1;
                 slab.lose(slot);
             });
             self.waiting = self.port.packets() > 0;

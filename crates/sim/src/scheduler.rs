@@ -85,6 +85,13 @@ impl Scheduler {
         }
     }
 
+    /// [`set`](Scheduler::set) for an entity that is not a busy one.
+    #[inline]
+    pub fn set_timer(&mut self, id: u32, time: Time) {
+        let key = self.key(id, time);
+        self.timers.set(id - self.busy, key);
+    }
+
     /// [`set`](Scheduler::set) for a busy entity that has no pending event.
     #[inline]
     pub fn begin_busy(&mut self, id: u32, time: Time) {
@@ -368,7 +375,10 @@ mod tests {
                 let id = id as usize * spread;
                 let time = match kind { 0 => u64::MAX, 1 => now + (ahead << 16), _ => now + ahead };
                 plain[id] = time;
-                scheduler.set(id as u32, Time(time));
+                match kind {
+                    2 if id >= 25 * spread => scheduler.set_timer(id as u32, Time(time)),
+                    _ => scheduler.set(id as u32, Time(time)),
+                }
                 prop_assert_eq!(scheduler.pending(id as u32), Time(time));
                 if kind > 4 {
                     let expected = plain.iter().enumerate().map(|(i, &t)| (t, i)).min().unwrap();

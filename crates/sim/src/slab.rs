@@ -104,6 +104,18 @@ impl Slab {
         self.created += 1;
     }
 
+    /// Another packet lives in the place of one that has ended: the SACK ranges that came with that end, those of the new
+    /// one hang on it from now on.
+    #[inline]
+    pub(crate) fn renew_with(&mut self, slot: u32, came: Option<u32>, ranges: &mut SackRanges) {
+        self.created += 1;
+        self.free_sacks.extend(came);
+        if self.packets[slot as usize].flags.has(Flags::SACK) {
+            self.attach(slot, *ranges);
+            ranges.clear();
+        }
+    }
+
     /// Ends a packet, and its SACK ranges with it.
     #[inline]
     pub(crate) fn free(&mut self, slot: u32) {
@@ -154,6 +166,17 @@ impl Slab {
     #[inline]
     pub(crate) fn sack(&self, packet: &Packet) -> &SackRanges {
         if packet.flags.has(Flags::SACK) { &self.sacks[packet.sack as usize] } else { &SackRanges::EMPTY }
+    }
+
+    /// A packet to be changed, and its SACK ranges, empty if it has none.
+    #[inline]
+    pub(crate) fn with_sack(&mut self, slot: u32) -> (&mut Packet, &SackRanges) {
+        let packet = &mut self.packets[slot as usize];
+        let sack = match packet.flags.has(Flags::SACK) {
+            true => &self.sacks[packet.sack as usize],
+            false => &SackRanges::EMPTY,
+        };
+        (packet, sack)
     }
 
     /// Hangs `ranges` on the packet in `slot`.

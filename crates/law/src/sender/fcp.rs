@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use super::{Acked, Flight, SenderLaw};
+use crate::price::{at_least, at_most};
 use crate::{Budget, Price, Rate, Time, Toll};
 
 /// FCP's sender: rate = budget / price.
@@ -210,6 +211,12 @@ impl Fcp {
         self.spent
     }
 
+    /// The rate as of the last news.
+    #[inline]
+    pub(super) fn pace(&self) -> Option<Rate> {
+        self.price.map(|_| Rate::from_bytes_per_sec(self.pace))
+    }
+
     /// Bytes a second: w/P, but never so little that no feedback comes.
     #[inline]
     fn rate(&self, price: Price, flight: &Flight) -> f64 {
@@ -217,7 +224,7 @@ impl Fcp {
         // What is left of a flow that has taken all back need not wait for feedback.
         let pause = if self.ending { pause.min(flight.srtt.as_secs_f64()) } else { pause };
         let floor = f64::from(flight.segment) / pause;
-        (self.spending / price.get()).clamp(floor, MOST_RATE.max(floor))
+        at_most(at_least(self.spending / price.get(), floor), at_least(MOST_RATE, floor))
     }
 
     /// The budget to work towards: x_i. A short flow needs no more than to send all it has within a round trip (§ 6.1.1); one that
@@ -256,7 +263,22 @@ impl Fcp {
     }
 
     /// The change to be announced by a packet that pays `pays` dollars; what it says of it in its toll comes in floats.
+    #[inline]
     fn announce(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
+        // A long flow has nothing to say most of the time.
+        if flight.unsent == u64::MAX && self.left == 0.0 && !self.revised {
+            let target = self.allowance();
+            if (target - self.committed).abs() <= SAME * at_least(target, self.committed) {
+                self.ending = false;
+                return 0.0;
+            }
+        }
+        self.begin_round(flight, price, rtt, pays)
+    }
+
+    /// [`announce`](Fcp::announce) where there may be something to be announced.
+    #[inline(never)]
+    fn begin_round(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
         let target = self.target(flight, price, rtt);
         self.ending = target == 0.0 && flight.unsent != u64::MAX;
         let revised = std::mem::take(&mut self.revised);
@@ -366,14 +388,10 @@ impl SenderLaw for Fcp {
 
     #[inline]
     fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
-        self.price.map(|price| {
-            debug_assert_eq!(
-                self.pace,
-                self.rate(price, flight),
-                "it changes with news and what is announced"
-            );
-            Rate::from_bytes_per_sec(self.pace)
-        })
+        if let Some(price) = self.price {
+            debug_assert_eq!(self.pace, self.rate(price, flight), "it changes with news, and as a flow ends");
+        }
+        self.pace()
     }
 
     #[inline]
@@ -407,8 +425,11 @@ impl SenderLaw for Fcp {
         toll.stake = price.get() as f32;
         let pays = f64::from(toll.stake) * size;
         self.spent += pays;
+        let ending = self.ending;
         toll.offer = self.announce(flight, price, f64::from(toll.rtt), pays);
-        self.pace = self.rate(price, flight);
+        if self.ending != ending {
+            self.pace = self.rate(price, flight);
+        }
     }
 
     #[inline]
@@ -479,17 +500,17 @@ impl Peak {
             self.before = std::mem::take(&mut self.now);
             self.turns = flight.now.saturating_add(flight.srtt);
         }
-        self.now = self.now.max(rate);
-        let most = self.now.max(self.before);
+        self.now = at_least(rate, self.now);
+        let most = at_least(self.now, self.before);
         let segments = 2.0 * most * flight.srtt.as_secs_f64() / f64::from(flight.segment.max(1));
-        self.segments = segments.max(LEAST_WINDOW);
+        self.segments = at_least(segments, LEAST_WINDOW);
     }
 }
 
 /// The longest pause between packets of a sender that goes by a rate, in seconds: four round trips, or a quarter of a second.
 #[inline]
 pub(super) fn least_pause(flight: &Flight) -> f64 {
-    (4.0 * flight.srtt.as_secs_f64()).max(0.25)
+    at_least(4.0 * flight.srtt.as_secs_f64(), 0.25)
 }
 
 /// Budgets nearer to each other than this part of them are the same.

@@ -184,6 +184,21 @@ impl AnySender {
             AnySender::Bbr(_) | AnySender::Fcp(_) | AnySender::Rcp(_) | AnySender::Custom(_) => false,
         }
     }
+
+    /// [`SenderLaw::pacing_rate`], of a flight that is looked at only by laws which don't have the answer at hand.
+    #[inline(always)]
+    pub fn pace(&self, flight: impl FnOnce() -> Flight) -> Option<Rate> {
+        match self {
+            AnySender::Fcp(law) => law.pace(),
+            law => law.ask_pace(&flight()),
+        }
+    }
+
+    /// Whether [`SenderLaw::pacing_rate`] answers the same from one call of another method to the next, whatever the time.
+    #[inline]
+    pub fn keeps_pace(&self) -> bool {
+        !matches!(self, AnySender::Custom(_) | AnySender::Bbr(_))
+    }
 }
 
 impl From<NewReno> for AnySender {
@@ -257,12 +272,20 @@ impl SenderLaw for AnySender {
 
     #[inline]
     fn tolled(&self) -> bool {
-        each!(self, law => law.tolled())
+        match self {
+            AnySender::NewReno(_) | AnySender::Cubic(_) | AnySender::Dctcp(_) | AnySender::Bbr(_) => false,
+            AnySender::Xcp(_) | AnySender::Fcp(_) | AnySender::Rcp(_) => true,
+            AnySender::Custom(CustomSender(law)) => law.tolled(),
+        }
     }
 
     #[inline]
     fn spares_toll(&mut self) -> bool {
-        each!(self, law => law.spares_toll())
+        match self {
+            AnySender::Fcp(_) => false,
+            AnySender::Xcp(law) => law.spares_toll(),
+            law => law.ask_for_toll(),
+        }
     }
 
     #[inline]
@@ -270,9 +293,14 @@ impl SenderLaw for AnySender {
         each!(self, law => law.tolls_first())
     }
 
+    // Nor is there much of a choice where packets are tolled.
     #[inline]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
-        each!(self, law => law.write_toll(flight, toll));
+        match self {
+            AnySender::Fcp(law) => law.write_toll(flight, toll),
+            AnySender::Xcp(law) => law.write_toll(flight, toll),
+            law => law.tell_toll(flight, toll),
+        }
     }
 
     fn samples_delivery(&self) -> bool {
@@ -295,14 +323,8 @@ impl SenderLaw for AnySender {
         each!(self, law => law.on_restart(flight));
     }
 
-    // What TCP does is inlined, with what of its arguments it looks at.
-    #[inline]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        if let AnySender::NewReno(law) = self {
-            law.on_ack(flight, acked);
-        } else {
-            self.tell_ack(flight, acked);
-        }
+        each!(self, law => law.on_ack(flight, acked));
     }
 
     fn on_loss(&mut self, flight: &Flight) {
@@ -320,8 +342,18 @@ impl SenderLaw for AnySender {
 
 impl AnySender {
     #[inline(never)]
-    fn tell_ack(&mut self, flight: &Flight, acked: &Acked) {
-        each!(self, law => law.on_ack(flight, acked));
+    fn tell_toll(&mut self, flight: &Flight, toll: &mut Toll) {
+        each!(self, law => law.write_toll(flight, toll));
+    }
+
+    #[inline(never)]
+    fn ask_for_toll(&mut self) -> bool {
+        each!(self, law => law.spares_toll())
+    }
+
+    #[inline(never)]
+    fn ask_pace(&self, flight: &Flight) -> Option<Rate> {
+        self.pacing_rate(flight)
     }
 }
 

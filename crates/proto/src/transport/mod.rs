@@ -15,14 +15,17 @@
 //! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
 //! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
 //! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may show a packet to
-//! [`answer`](Machine::answer) first, which does the same where what comes is what was expected.
+//! [`answer`](Machine::answer) first, which does the same where what comes is what was expected, or to
+//! [`respond`](Machine::respond), which does it whatever comes.
 
 mod config;
 mod delivery;
+mod early;
 mod predict;
 mod rack;
 mod receiver;
 mod repair;
+mod respond;
 mod ring;
 mod rtt;
 mod scoreboard;
@@ -45,6 +48,7 @@ use crate::{Answer, Flags, Machine, Packet, SackRanges, Stamp};
 
 use predict::Expected;
 use receiver::Receiver;
+use respond::Plain;
 use scoreboard::Scoreboard;
 use sender::Sender;
 
@@ -191,7 +195,6 @@ impl Connection {
     }
 
     /// A packet of this connection has arrived; `sack` counts if it has [`Flags::SACK`].
-    #[inline]
     pub fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
         self.expected = Expected::Anything;
         const RARE: u16 = Flags::SYN.0 | Flags::RST.0;
@@ -203,9 +206,11 @@ impl Connection {
         if acks && packet.ack != self.send.board.una && !self.send.plausible(packet.ack) {
             // It acknowledges what was never sent (RFC 9293 § 3.10.7.4): it is told how things are, and ignored.
             self.receive.ack_now = true;
+            self.send.plain = false;
             return;
         }
         if packet.flags.0 & (Flags::DATA.0 | Flags::FIN.0) != 0 {
+            self.send.plain = false;
             self.receive.on_segment(now, packet, &self.config, &mut self.stats);
             if self.receive.has_news() {
                 self.note_arrivals();
@@ -223,6 +228,7 @@ impl Connection {
     fn forget(&mut self) {
         self.expected = Expected::Anything;
         self.send.resting = false;
+        self.send.plain = false;
     }
 
     /// Handshake and reset; answers whether the packet is to be handled as any other from here on.
@@ -305,6 +311,18 @@ impl Connection {
     /// [`Flags::SACK`], keeping `sack` is up to the engine.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
+        if self.send.plain {
+            let sent = self.transmit_plain(now, out);
+            if sent != Plain::Unable {
+                sack.clear();
+                return sent == Plain::Sent;
+            }
+        }
+        self.transmit_anything(now, out, sack)
+    }
+
+    #[inline(never)]
+    fn transmit_anything(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
@@ -312,6 +330,7 @@ impl Connection {
             if !self.receive.ack_now {
                 if self.expected == Expected::Anything {
                     self.settle();
+                    self.note_plain();
                 }
                 return false;
             }
@@ -570,6 +589,16 @@ impl Machine for Connection {
     #[inline]
     fn answer(&mut self, now: Time, packet: &mut Packet) -> Answer {
         self.answer_expected(now, packet)
+    }
+
+    #[inline]
+    fn take_turn(&mut self, now: Time, out: &mut Packet) -> Answer {
+        self.take_paced_turn(now, out)
+    }
+
+    #[inline]
+    fn respond(&mut self, now: Time, packet: &mut Packet, sack: &SackRanges, out: &mut SackRanges) -> Answer {
+        self.respond_in_place(now, packet, sack, out)
     }
 
     fn handle_timeout(&mut self, now: Time) {

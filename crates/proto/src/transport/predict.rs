@@ -16,7 +16,7 @@ use crate::{Answer, Flags, Packet, Stamp};
 use super::config::MAX_WINDOW;
 use super::receiver::Receiver;
 use super::scoreboard::Slot;
-use super::sender::{Force, Phase, Sender, whole};
+use super::sender::{Force, Phase, Sender};
 use super::serial::later;
 use super::{Connection, State};
 
@@ -39,7 +39,7 @@ impl Connection {
         const SEGMENT: u16 = Flags::DATA.0 | Flags::ACK.0;
         const ACKNOWLEDGEMENT: u16 = Flags::ACK.0 | Flags::STAMP_ECHO.0;
         match self.expected {
-            Expected::Segment if packet.flags.0 & !Flags::TOLLED.0 == SEGMENT => {
+            Expected::Segment if packet.flags.0 & !(Flags::TOLLED.0 | Flags::RETRANSMIT.0) == SEGMENT => {
                 self.answer_segment(now, packet)
             }
             Expected::Acknowledgement if packet.flags.0 & !Flags::ECHO.0 == ACKNOWLEDGEMENT => {
@@ -90,7 +90,7 @@ impl Connection {
         packet.flow = self.flow;
         packet.size = self.config.ack_size;
         packet.flags = flags;
-        Answer::Packet
+        Answer::Only
     }
 
     /// What an acknowledgement makes room for leaves in its slot.
@@ -110,7 +110,7 @@ impl Connection {
         let left = send.board.outstanding();
         send.rto_at = if left == 0 { Time::NEVER } else { now.saturating_add(send.rtt.rto(&config.rto)) };
         let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
-        let acked = Acked {
+        send.tell_law(now, config, || Acked {
             segments: advance,
             cumulative: advance,
             rtt,
@@ -118,16 +118,15 @@ impl Connection {
             gap: false,
             recovering: false,
             marked: false,
-        };
-        let flight = send.flight(now, config);
-        send.law.on_ack(&flight, &acked);
-        send.window = whole(send.law.window());
+        });
         let payload = config.payload();
-        if left >= send.window
-            || !send.law.ack_clocked()
-            || !send.has_room(config)
-            || !send.source.streams(payload)
-        {
+        if left >= send.window {
+            return Answer::Taken;
+        }
+        if !send.law.ack_clocked() {
+            return self.answer_paced(now);
+        }
+        if !send.has_room(config) || !send.source.streams(payload) {
             return Answer::Taken;
         }
         let seq = send.send_fresh(now, payload, packet, config);
@@ -144,6 +143,43 @@ impl Connection {
         }
         send.app_limited = false;
         Answer::Packet
+    }
+
+    /// After an acknowledgement to one who spaces packets, and whose window has room: when the next segment's turn comes.
+    #[inline(never)]
+    fn answer_paced(&mut self, now: Time) -> Answer {
+        let send = &mut self.send;
+        send.paced_out = false;
+        let ready = send.has_room(&self.config) && send.source.streams(self.config.payload());
+        if ready && send.waits_its_turn(now, &self.config) { Answer::Nothing } else { Answer::Taken }
+    }
+
+    /// The next segment of a stream, if its turn has come and nothing else is due.
+    #[inline(never)]
+    pub(super) fn take_paced_turn(&mut self, now: Time, out: &mut Packet) -> Answer {
+        let send = &mut self.send;
+        let config = &*self.config;
+        let payload = config.payload();
+        // That something is ready but for its turn was found out after the last news.
+        let ready =
+            self.expected == Expected::Acknowledgement && send.paced_out && send.source.streams(payload);
+        if !ready || now < send.pace_at || now >= send.alarm() {
+            return Answer::Unanswered;
+        }
+        let seq = send.send_fresh(now, payload, out, config);
+        send.note_departure(now, out.size);
+        self.stats.segments_sent += 1;
+        self.stats.bytes_sent += u64::from(out.size);
+        out.seq = seq;
+        out.ack = self.receive.next;
+        out.sent_echo = Stamp(0);
+        out.sent = Stamp::at(now);
+        out.window = self.receive.renew_window();
+        out.flow = self.flow;
+        send.paced_out = false;
+        let more =
+            send.board.outstanding() < send.window && send.has_room(config) && send.source.streams(payload);
+        if more && send.waits_its_turn(now, config) { Answer::Packet } else { Answer::More }
     }
 
     /// The long way has come to its end: what comes next?
@@ -166,7 +202,7 @@ impl Connection {
 
 impl Receiver {
     /// Nothing waits to be said or to be told, and nothing is missing.
-    fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         let whole = self.synced && !self.finished && self.early.is_none() && !self.in_frame && !self.framed;
         let said = !self.stamped && !self.ack_now && self.held == 0 && self.ack_at == Time::NEVER;
         let unmarked = !self.marked && !self.was_marked && !self.parted;
@@ -175,7 +211,7 @@ impl Receiver {
 
     /// The window as the next packet back says it.
     #[inline]
-    fn renew_window(&mut self) -> u32 {
+    pub(super) fn renew_window(&mut self) -> u32 {
         self.edge = later(self.edge, self.next.wrapping_add(self.room));
         self.edge.wrapping_sub(self.next).min(MAX_WINDOW)
     }
@@ -193,14 +229,20 @@ impl Sender {
         self.board.outstanding() == 0 && !self.source.ready() && self.app_limited && !self.paced_out
     }
 
-    /// A stream goes on, and no timer but the retransmission's.
-    fn streams(&self) -> bool {
-        self.source.ready() && !self.source.control() && self.rack.is_none()
+    /// A stream goes on, by no timer but the retransmission's and that of a pace which only news change.
+    pub(super) fn streams(&self) -> bool {
+        self.source.ready() && !self.source.control() && self.rack.is_none() && self.law.keeps_pace()
     }
 
     /// Sends the next full segment of a stream, answers its number.
     #[inline(always)]
-    fn send_fresh(&mut self, now: Time, payload: u16, out: &mut Packet, config: &super::Config) -> u32 {
+    pub(super) fn send_fresh(
+        &mut self,
+        now: Time,
+        payload: u16,
+        out: &mut Packet,
+        config: &super::Config,
+    ) -> u32 {
         self.source.cut_full(payload);
         let slot = Slot::new(Stamp::at(now), payload, 0);
         let seq = self.board.push(slot);
@@ -210,9 +252,8 @@ impl Sender {
         out.toll = Toll::default();
         out.size = config.header.saturating_add(payload);
         let mut flags = Flags::DATA.with(Flags::ACK);
-        if self.law.tolled() && !self.law.spares_toll() {
+        if self.law.tolled() && self.toll(now, out, config) {
             flags.set(Flags::TOLLED);
-            self.write_toll(now, out, config);
         }
         if config.ecn {
             flags.set(if config.l4s { Flags::ECT1 } else { Flags::ECT });

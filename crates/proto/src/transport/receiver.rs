@@ -9,7 +9,7 @@ use tollway_law::receiver::Feedback;
 use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::config::{Config, MAX_WINDOW, WindowGrowth};
-use super::ring::Ring;
+use super::early::{Early, EarlySlot};
 use super::serial::{before, later};
 use super::stats::{Event, Stats};
 
@@ -72,24 +72,6 @@ struct Earlier {
 #[derive(Debug, Default)]
 struct Frames {
     waiting: VecDeque<Event>,
-}
-
-/// What arrived before something that is missing.
-#[derive(Debug)]
-pub(super) struct Early {
-    slots: Ring<EarlySlot>,
-    /// Segments `[start, end)`, in order, none touching another.
-    ranges: Vec<(u32, u32)>,
-    /// A segment of each of the ranges that grew last, latest first.
-    recent: [u32; SackRanges::MAX],
-    recents: usize,
-}
-
-/// What has to be known of a segment when its turn comes.
-#[derive(Clone, Copy, Debug, Default)]
-struct EarlySlot {
-    payload: u16,
-    flags: Flags,
 }
 
 impl Receiver {
@@ -264,30 +246,39 @@ impl Receiver {
     }
 
     /// Anything but the next segment of a whole sequence: always answered at once (RFC 5681 § 4.2).
-    #[cold]
+    #[inline(never)]
     fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
         self.note(packet);
-        if self.finished || packet.seq.wrapping_sub(self.next) >= self.window() {
+        let seq = packet.seq;
+        if self.finished || seq.wrapping_sub(self.next) >= self.window() {
             stats.duplicates += 1;
             return;
         }
-        let slot = EarlySlot { payload: packet.size.saturating_sub(config.header), flags: packet.flags };
+        let slot =
+            EarlySlot { payload: packet.size.saturating_sub(config.header), flags: packet.flags.among(KEPT) };
         let early = self.early.get_or_insert_with(|| Box::new(Early::new()));
-        if !early.insert(packet.seq, slot, self.next) {
+        if !early.insert(seq, slot, self.next) {
             stats.duplicates += 1;
             return;
         }
-        // What has become the next in order goes to the application.
+        if seq == self.next {
+            self.deliver_early(stats);
+        }
+    }
+
+    /// What has become the next in order goes to the application.
+    #[inline]
+    fn deliver_early(&mut self, stats: &mut Stats) {
+        let Some(mut early) = self.early.take() else { return };
         if let Some(end) = early.take_first(self.next) {
             while before(self.next, end) && !self.finished {
-                let slot = self.early.as_ref().map(|early| early.slots.get(self.next)).unwrap_or_default();
+                let slot = early.get(self.next);
                 self.next = self.next.wrapping_add(1);
                 self.deliver(slot, stats);
             }
-            let done = self.early.as_ref().is_none_or(|early| early.ranges.is_empty());
-            if done || self.finished {
-                self.early = None;
-            }
+        }
+        if !early.is_empty() && !self.finished {
+            self.early = Some(early);
         }
     }
 
@@ -317,7 +308,7 @@ impl Receiver {
 
     /// Writes all that goes back, on data or alone. `packet.flags` and the forward part of the toll are the
     /// caller's and already there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&mut self, packet: &mut Packet, sack: &mut SackRanges, config: &Config) {
         sack.clear();
         packet.ack = self.next;
@@ -378,85 +369,5 @@ impl Receiver {
     }
 }
 
-impl Early {
-    fn new() -> Early {
-        Early { slots: Ring::new(), ranges: Vec::new(), recent: [0; SackRanges::MAX], recents: 0 }
-    }
-
-    /// Index of the range that holds `seq`, or where one for it would be.
-    fn find(&self, seq: u32) -> Result<usize, usize> {
-        let i = self.ranges.partition_point(|&(_, end)| !before(seq, end));
-        match self.ranges.get(i) {
-            Some(&(start, _)) if !before(seq, start) => Ok(i),
-            _ => Err(i),
-        }
-    }
-
-    /// Takes `seq` in; answers whether it is new. `next` is the first number of the slots.
-    fn insert(&mut self, seq: u32, slot: EarlySlot, next: u32) -> bool {
-        let Err(i) = self.find(seq) else {
-            self.touch(seq);
-            return false;
-        };
-        let last = self.ranges.last().map_or(next, |range| range.1);
-        let span = later(last, seq.wrapping_add(1)).wrapping_sub(next);
-        self.slots.reserve(next, span);
-        *self.slots.at(seq) = slot;
-        let after = seq.wrapping_add(1);
-        let joins_before = i > 0 && self.ranges[i - 1].1 == seq;
-        let joins_after = self.ranges.get(i).is_some_and(|range| range.0 == after);
-        match (joins_before, joins_after) {
-            (true, true) => {
-                self.ranges[i - 1].1 = self.ranges[i].1;
-                self.ranges.remove(i);
-            }
-            (true, false) => self.ranges[i - 1].1 = after,
-            (false, true) => self.ranges[i].0 = seq,
-            (false, false) => self.ranges.insert(i, (seq, after)),
-        }
-        self.touch(seq);
-        true
-    }
-
-    /// `seq`'s range is the latest that grew (RFC 2018 § 4: it is reported first).
-    fn touch(&mut self, seq: u32) {
-        let Ok(i) = self.find(seq) else { return };
-        let range = self.ranges[i];
-        let within = |s: u32| !before(s, range.0) && before(s, range.1);
-        let mut kept = [seq; SackRanges::MAX];
-        let mut n = 1;
-        for &s in &self.recent[..self.recents] {
-            if n < SackRanges::MAX && !within(s) {
-                kept[n] = s;
-                n += 1;
-            }
-        }
-        self.recent = kept;
-        self.recents = n;
-    }
-
-    /// The end of the first range, if it begins at `next`; the range is then over.
-    fn take_first(&mut self, next: u32) -> Option<u32> {
-        let &(start, end) = self.ranges.first()?;
-        (start == next).then(|| {
-            self.ranges.remove(0);
-            end
-        })
-    }
-
-    /// The ranges that grew last, latest first, and others while there is room.
-    fn report(&self, sack: &mut SackRanges, most: usize) {
-        let most = most.min(SackRanges::MAX);
-        for &seq in &self.recent[..self.recents] {
-            if sack.as_slice().len() >= most {
-                return;
-            }
-            if let Ok(i) = self.find(seq) {
-                let (start, end) = self.ranges[i];
-                if !sack.as_slice().contains(&(start, end)) {
-                    sack.push(start, end);
-                }
-            }
-        }
-    }
-}
+/// What of a segment's flags counts when its turn comes.
+const KEPT: Flags = Flags::FIRST.with(Flags::LAST).with(Flags::FIN);

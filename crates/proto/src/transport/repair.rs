@@ -13,7 +13,7 @@ use super::stats::Stats;
 
 impl Sender {
     /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
-    #[cold]
+    #[inline(never)]
     pub(super) fn repair(
         &mut self,
         now: Time,
@@ -64,7 +64,7 @@ impl Sender {
         self.window = whole(self.law.window());
     }
 
-    #[cold]
+    #[inline]
     pub(super) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
         if before(self.board.una, self.recover) {
             return;

@@ -1,6 +1,6 @@
 //! What is known of each segment in flight, and counts of it, so that nothing is ever counted twice.
 
-use crate::{SackRanges, Stamp};
+use crate::{Flags, SackRanges, Stamp};
 
 use super::delivery::Sampler;
 use super::ring::Ring;
@@ -45,6 +45,19 @@ impl Slot {
         self.flags & flag != 0
     }
 
+    /// What it says of a frame.
+    #[inline]
+    pub(super) fn frame_flags(self) -> Flags {
+        let mut flags = Flags::NONE;
+        if self.has(Slot::FIRST) {
+            flags.set(Flags::FIRST);
+        }
+        if self.has(Slot::LAST) {
+            flags.set(Flags::LAST);
+        }
+        flags
+    }
+
     /// Sent more than once, so that an acknowledgement does not say which.
     pub(super) fn repeated(self) -> bool {
         self.has(Slot::REPEATED)
@@ -79,6 +92,8 @@ pub(super) struct Scoreboard {
     rescued: u32,
     /// A segment never repeated was reported after one sent later.
     pub(super) reordered: bool,
+    /// Keeps `newest`, for those who look at it.
+    pub(super) tracks: bool,
     slots: Ring<Slot>,
     /// First segment not acknowledged.
     pub(super) una: u32,
@@ -111,6 +126,7 @@ impl Scoreboard {
             rescued: first,
             seen: None,
             reordered: false,
+            tracks: false,
             newest: None,
             sampler: None,
         }
@@ -171,7 +187,11 @@ impl Scoreboard {
 
     /// The cumulative acknowledgement moves by `count` segments; answers how many of them are news. `sack` says
     /// whether ranges are reported, so that `sacked` counts flags.
+    #[inline]
     pub(super) fn ack(&mut self, count: u32, sack: bool) -> u32 {
+        if count == 0 && sack {
+            return 0;
+        }
         let mut news = 0;
         for i in 0..count {
             let seq = self.una.wrapping_add(i);
@@ -210,7 +230,7 @@ impl Scoreboard {
     /// RFC 8985 § 6.2, step 2: a segment was received.
     #[inline]
     fn learn(&mut self, seq: u32, slot: Slot) {
-        if self.newest.is_none_or(|newest| sent_after((slot.sent, seq), newest)) {
+        if self.tracks && self.newest.is_none_or(|newest| sent_after((slot.sent, seq), newest)) {
             self.newest = Some((slot.sent, seq));
         }
         if let Some(sampler) = &mut self.sampler {
@@ -219,8 +239,35 @@ impl Scoreboard {
     }
 
     /// The ranges the receiver reports; answers how many segments are news. Ranges outside `[una, next)` tell
-    /// nothing; segments of the last report are skipped as runs.
+    /// nothing.
+    #[inline]
     pub(super) fn sack(&mut self, ranges: &SackRanges) -> u32 {
+        let outstanding = self.outstanding();
+        if outstanding <= FEW { self.sack_few(ranges) } else { self.sack_runs(ranges) }
+    }
+
+    /// [`Scoreboard::sack`] of few segments: it is quicker to look at each than to remember which were reported.
+    #[inline]
+    fn sack_few(&mut self, ranges: &SackRanges) -> u32 {
+        let outstanding = self.outstanding();
+        let (mut news, mut high) = (0, self.high);
+        for &(start, end) in ranges.as_slice() {
+            let (from, to) = (start.wrapping_sub(self.una), end.wrapping_sub(self.una));
+            if from == 0 || from >= to || to > outstanding {
+                continue;
+            }
+            for i in from..to {
+                news += self.receive(self.una.wrapping_add(i));
+            }
+            high = later(high, end);
+        }
+        self.high = high;
+        news
+    }
+
+    /// [`Scoreboard::sack`] of many segments: those of the last report are skipped as runs.
+    #[inline(never)]
+    fn sack_runs(&mut self, ranges: &SackRanges) -> u32 {
         let mut news = 0;
         let outstanding = self.outstanding();
         let mut taken = SackRanges::EMPTY;
@@ -252,6 +299,7 @@ impl Scoreboard {
         news
     }
 
+    #[inline]
     fn receive(&mut self, seq: u32) -> u32 {
         let slot = self.slots.get(seq);
         if slot.has(Slot::SACKED) {
@@ -268,6 +316,7 @@ impl Scoreboard {
     }
 
     /// RFC 6675's IsLost: every segment with three or more received beyond it. Each is looked at once.
+    #[inline]
     pub(super) fn judge(&mut self) {
         while self.above >= DUP_THRESH {
             let slot = self.slots.at(self.edge);
@@ -442,3 +491,6 @@ pub(super) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool {
 
 /// Duplicate acknowledgements, or segments received beyond, that make a loss (RFC 5681).
 pub(super) const DUP_THRESH: u32 = 3;
+
+/// Up to so many segments in flight are looked at one by one.
+const FEW: u32 = 16;

@@ -46,7 +46,7 @@ pub(super) struct Sender {
     /// What leaves next, whatever the windows say.
     pub(super) force: Force,
     /// The law spaces packets.
-    paced: bool,
+    pub(super) paced: bool,
     /// Something is ready but for its turn (`pace_at`).
     pub(super) paced_out: bool,
     /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
@@ -60,8 +60,10 @@ pub(super) struct Sender {
     /// Recovery ends when the cumulative acknowledgement gets here.
     pub(super) recover: u32,
     paced_size: u16,
+    /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
+    pub(super) plain: bool,
     /// When the next packet may leave, if the law paces.
-    pace_at: Time,
+    pub(super) pace_at: Time,
     pub(super) law: AnySender,
     /// When the last paced packet left; its size is `paced_size`.
     paced_from: Time,
@@ -96,6 +98,7 @@ impl Sender {
         let window = whole(law.window());
         let mut board = Scoreboard::new(first);
         board.sampler = law.samples_delivery().then(|| Box::new(Sampler::new()));
+        board.tracks = matches!(config.detects(), Detection::Rack { .. });
         Sender {
             board,
             edge: first.wrapping_add(MAX_WINDOW),
@@ -109,6 +112,7 @@ impl Sender {
             careful: false,
             expiries: 0,
             resting: false,
+            plain: false,
             rtt: Rtt::new(&config.rto),
             law,
             rto_at: Time::NEVER,
@@ -176,9 +180,27 @@ impl Sender {
         self.paced_out = false;
         if self.board.clean() && self.force == Force::Nothing {
             self.pick_fresh(now, config, self.board.outstanding())
+        } else if self.is_full(config) {
+            self.app_limited = false;
+            Pick::Nothing
         } else {
             self.pick_repairing(now, config)
         }
+    }
+
+    /// Whether the window has no room for anything, new or lost, and nothing leaves in spite of that.
+    #[inline]
+    pub(super) fn is_full(&self, config: &Config) -> bool {
+        let full = self.board.pipe() >= self.window && self.counted(config) >= self.window;
+        full && self.force == Force::Nothing
+    }
+
+    /// Segments that count against the window where it is asked for new ones: without limited transmit the first duplicates let
+    /// nothing leave.
+    #[inline]
+    pub(super) fn counted(&self, config: &Config) -> u32 {
+        let counts_duplicates = config.limited_transmit || self.phase != Phase::Open;
+        if counts_duplicates { self.board.pipe() } else { self.board.outstanding() }
     }
 
     #[inline]
@@ -231,8 +253,7 @@ impl Sender {
             }
             _ => {}
         }
-        let counts_duplicates = config.limited_transmit || self.phase != Phase::Open;
-        let pipe = if counts_duplicates { pipe } else { self.board.outstanding() };
+        let pipe = self.counted(config);
         let fresh = self.pick_fresh(now, config, pipe);
         let rescues = self.phase == Phase::Recovery && config.detects() == Detection::Rfc6675;
         if matches!(fresh, Pick::Nothing)
@@ -274,10 +295,13 @@ impl Sender {
     /// Whether the law spaces packets and the next one's time has not come.
     #[inline]
     fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
-        if self.law.ack_clocked() {
-            return false;
-        }
-        let Some(rate) = self.law.pacing_rate(&self.flight(now, config)) else {
+        !self.law.ack_clocked() && self.waits_its_turn(now, config)
+    }
+
+    /// [`held_by_pacing`](Sender::held_by_pacing) by a law that may space packets.
+    #[inline(always)]
+    pub(super) fn waits_its_turn(&mut self, now: Time, config: &Config) -> bool {
+        let Some(rate) = self.law.pace(|| self.flight(now, config)) else {
             self.paced = false;
             return false;
         };
@@ -336,10 +360,7 @@ impl Sender {
         stats.segments_sent += 1;
         stats.bytes_sent += u64::from(out.size);
         if self.paced {
-            // A timer that came a little late must not slow the flow down.
-            let late = now.saturating_sub(self.pace_at);
-            self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
-            self.paced_size = out.size;
+            self.note_departure(now, out.size);
         }
         if self.rack.is_some() {
             self.schedule_probe(now, config);
@@ -347,8 +368,17 @@ impl Sender {
         true
     }
 
-    #[cold]
-    fn resend(&mut self, now: Time, seq: u32, stats: &mut Stats) -> Slot {
+    /// A paced packet of `size` bytes leaves.
+    #[inline]
+    pub(super) fn note_departure(&mut self, now: Time, size: u16) {
+        // A timer that came a little late must not slow the flow down.
+        let late = now.saturating_sub(self.pace_at);
+        self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
+        self.paced_size = size;
+    }
+
+    #[inline]
+    pub(super) fn resend(&mut self, now: Time, seq: u32, stats: &mut Stats) -> Slot {
         let stamp = Stamp::at(now);
         let slot = self.board.resend(seq, stamp);
         stats.retransmissions += 1;
@@ -380,9 +410,8 @@ impl Sender {
             if slot.has(Slot::LAST) {
                 flags.set(Flags::LAST);
             }
-            if self.law.tolled() && !self.law.spares_toll() {
+            if self.law.tolled() && self.toll(now, out, config) {
                 flags.set(Flags::TOLLED);
-                self.write_toll(now, out, config);
             }
             // RFC 3168 § 6.1.5: a retransmission may be dropped, so that its loss is not hidden.
             if config.ecn && !again {
@@ -396,11 +425,24 @@ impl Sender {
         out.flags = flags;
     }
 
+    /// Writes the toll of the data packet about to leave, unless an earlier or later one speaks for it.
+    #[inline(never)]
+    pub(super) fn toll(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
+        let spared = self.law.spares_toll();
+        if !spared {
+            self.write_toll(now, out, config);
+        }
+        !spared
+    }
+
     #[inline]
-    pub(super) fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
+    fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
         // What was lost and waits to be sent again is as much to be sent as what never was.
-        let again = u64::from(self.board.pending) * u64::from(config.segment);
-        let unsent = self.source.unsent(config.payload(), config.header).saturating_add(again);
+        let mut unsent = u64::MAX;
+        if self.source.finished {
+            let again = u64::from(self.board.pending) * u64::from(config.segment);
+            unsent = self.source.unsent(config.payload(), config.header).saturating_add(again);
+        }
         let flight = Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) };
         self.law.write_toll(&flight, &mut out.toll);
     }
@@ -417,6 +459,7 @@ impl Sender {
         let sampled = self.board.sampler.is_some();
         self.board = Scoreboard::new(first);
         self.board.sampler = sampled.then(|| Box::new(Sampler::new()));
+        self.board.tracks = self.rack.is_some();
         self.phase = Phase::Open;
         self.recover = first;
         self.careful = false;
@@ -521,16 +564,39 @@ impl Sender {
         if self.board.sampler.is_some() {
             self.sample_delivery(now, clean, rtt, config);
         }
-        let acked = Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
-        let flight = self.flight(now, config);
-        self.law.on_ack(&flight, &acked);
+        let acked = || Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
+        self.tell_law(now, config, acked);
         if recovering {
             self.leave_recovery(now, config, stats);
+            self.window = whole(self.law.window());
         }
-        self.window = whole(self.law.window());
         if self.rack.is_some() && advance > 0 {
             self.schedule_probe(now, config);
         }
+    }
+
+    /// The law hears of an acknowledgement. What NewReno makes of it is in line, with no more put together than what it looks at.
+    #[inline(always)]
+    pub(super) fn tell_law(&mut self, now: Time, config: &Config, acked: impl FnOnce() -> Acked) {
+        let flight = self.flight(now, config);
+        if let AnySender::NewReno(law) = &mut self.law {
+            law.on_ack(&flight, &acked());
+            self.window = whole(law.window());
+        } else {
+            self.tell_other(now, &acked(), config);
+        }
+    }
+
+    /// [`tell_law`](Sender::tell_law) of another law; explicit ones are in line here.
+    #[inline(never)]
+    fn tell_other(&mut self, now: Time, acked: &Acked, config: &Config) {
+        let flight = self.flight(now, config);
+        match &mut self.law {
+            AnySender::Fcp(law) => law.on_ack(&flight, acked),
+            AnySender::Xcp(law) => law.on_ack(&flight, acked),
+            law => law.on_ack(&flight, acked),
+        }
+        self.window = whole(self.law.window());
     }
 
     /// The receiver's room; what it once had it still has, whichever packet comes first.

@@ -54,7 +54,7 @@ impl<M: Machine> Network<M> {
     pub(super) fn arm(&mut self, at: usize, deadline: Time) {
         self.endpoints[at].armed = deadline;
         let entity = self.endpoint_entity(at);
-        self.scheduler.set(entity, deadline);
+        self.scheduler.set_timer(entity, deadline);
     }
 
     /// A packet reaches the far end of link `id`.
@@ -160,7 +160,9 @@ impl<M: Machine> Network<M> {
         }
         let was_idle = link.is_idle();
         if !link.offer_plain(self.now, slot, size, &mut self.slab) {
-            self.sight(id, slot, Fate::Dropped);
+            if self.watched {
+                self.sight(id, slot, Fate::Dropped);
+            }
             self.lose(slot);
         } else if was_idle {
             self.scheduler.begin_busy(id, link.next_arrival());
@@ -185,7 +187,7 @@ impl<M: Machine> Network<M> {
             }
             Outcome::In if was_idle => {
                 let at = link.next_arrival();
-                self.scheduler.set(id, at);
+                self.scheduler.begin_busy(id, at);
             }
             Outcome::In => {}
         }
@@ -235,7 +237,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// Ends a packet that was dropped.
-    #[cold]
+    #[inline]
     fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
         if !packet.flags.has(PLAIN) {
@@ -280,21 +282,56 @@ impl<M: Machine> Network<M> {
         } else {
             Answer::Unanswered
         };
-        if matches!(answer, Answer::Packet | Answer::More) {
-            self.slab.renew();
-            self.send_off(at, slot);
-            if answer == Answer::Packet {
-                return self.note_timer(at);
+        match answer {
+            Answer::Only => {
+                self.slab.renew();
+                return self.send_off(at, slot);
             }
-        } else {
-            if answer == Answer::Unanswered {
-                let packet = self.slab.get(slot);
-                endpoint.machine.handle_packet(self.now, packet, self.slab.sack(packet));
+            Answer::Packet | Answer::More => {
+                self.slab.renew();
+                self.send_off(at, slot);
+                if answer == Answer::Packet {
+                    return self.note_timer(at);
+                }
             }
-            endpoint.balance -= 1;
-            self.slab.free(slot);
+            Answer::Unanswered => return self.deliver_unexpected(at, slot),
+            Answer::Taken | Answer::Nothing => {
+                endpoint.balance -= 1;
+                self.slab.free(slot);
+                if answer == Answer::Nothing {
+                    return self.renew_timer(at);
+                }
+            }
         }
         self.pump(at);
+    }
+
+    /// [`deliver`](Network::deliver) of a packet that a machine did not expect.
+    #[inline(always)]
+    fn deliver_unexpected(&mut self, at: usize, slot: u32) {
+        let endpoint = &mut self.endpoints[at];
+        let (packet, sack) = self.slab.with_sack(slot);
+        let answer = if endpoint.gate == OPEN {
+            let came = packet.flags.has(Flags::SACK).then_some(packet.sack);
+            let answer = endpoint.machine.respond(self.now, packet, sack, &mut self.sack_scratch);
+            if matches!(answer, Answer::Packet | Answer::More | Answer::Only) {
+                self.slab.renew_with(slot, came, &mut self.sack_scratch);
+                self.send_off(at, slot);
+            }
+            answer
+        } else {
+            endpoint.machine.handle_packet(self.now, packet, sack);
+            Answer::Taken
+        };
+        if matches!(answer, Answer::Taken | Answer::Nothing) {
+            self.endpoints[at].balance -= 1;
+            self.slab.free(slot);
+        }
+        match answer {
+            Answer::Only => {}
+            Answer::Packet | Answer::Nothing => self.note_timer(at),
+            _ => self.pump(at),
+        }
     }
 
     /// A packet comes to a gate of a middle, and ends there; what the middle makes of it leaves.
@@ -334,11 +371,21 @@ impl<M: Machine> Network<M> {
     }
 
     /// Notes a machine's timer if it has come nearer.
-    #[inline]
+    #[inline(always)]
     fn note_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
+            self.arm(at, deadline);
+        }
+    }
+
+    /// Notes a machine's timer, also if it has moved away: of one that goes with each packet nothing is to come too early.
+    #[inline]
+    fn renew_timer(&mut self, at: usize) {
+        let endpoint = &self.endpoints[at];
+        let deadline = endpoint.deadline();
+        if deadline != endpoint.armed {
             self.arm(at, deadline);
         }
     }
@@ -387,6 +434,14 @@ impl<M: Machine> Network<M> {
         self.send_off(at, slot);
     }
 
+    /// [`launch`](Network::launch) of a packet without SACK ranges.
+    #[inline]
+    fn launch_bare(&mut self, at: usize) {
+        let slot = self.slab.launch();
+        self.endpoints[at].balance += 1;
+        self.send_off(at, slot);
+    }
+
     /// The packet in `slot`, which a machine has built, goes on its way.
     #[inline]
     fn send_off(&mut self, at: usize, slot: u32) {
@@ -406,7 +461,19 @@ impl<M: Machine> Network<M> {
     fn wake(&mut self, at: usize) {
         let now = self.now;
         let endpoint = &mut self.endpoints[at];
+        if endpoint.live && endpoint.gate == OPEN && now < endpoint.open_at.min(endpoint.stop_at) {
+            let answer = endpoint.machine.take_turn(now, self.slab.draft());
+            if answer != Answer::Unanswered {
+                self.launch_bare(at);
+                if answer == Answer::More {
+                    self.send_all(at);
+                }
+                let deadline = self.endpoints[at].deadline();
+                return self.arm(at, deadline);
+            }
+        }
         let mut opens = false;
+        let endpoint = &mut self.endpoints[at];
         if endpoint.live && endpoint.deadline() <= now {
             if endpoint.open_at <= now {
                 endpoint.open_at = Time::NEVER;

@@ -26,7 +26,7 @@ pub struct Exchange {
     rate: ExchangeRate,
     /// Provider's units for one of the customer's.
     factor: f64,
-    window: Window,
+    window: Window<Sums>,
     promises: Promises,
     /// The window's length, s and ns.
     span: f64,

@@ -22,6 +22,7 @@ mod tests;
 mod window;
 
 use super::{LinkLaw, Passing, Verdict};
+use crate::price::at_least;
 use crate::{Kind, Price, Rate, Time, Toll};
 pub use classes::Class;
 use classes::Classes;
@@ -105,10 +106,10 @@ pub struct Fcp {
 /// The budget that comes to a link, and the price that makes of it. A link with classes of traffic has one for each.
 #[derive(Clone, Debug)]
 struct PriceEngine {
-    window: Window,
+    window: Window<Sums>,
     promises: Promises,
     /// What packets pay less what they take back, over one mean round trip, which is `round` long in ns and s.
-    staying: Window,
+    staying: Window<f64>,
     /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
     coming: Promises,
     round: (u64, f64),
@@ -147,8 +148,12 @@ impl PriceEngine {
             return self.price.get();
         }
         let balance = Price::per_byte(f64::from(toll.stake)).get();
-        let then = now.saturating_sub((rtt * 1e9) as u64);
-        self.history.at(then).map_or(balance, |price| price.min(balance))
+        // A round-trip time that fits a signed number, which is sooner made of a float.
+        let then = now.saturating_sub((rtt * 1e9) as i64 as u64);
+        match self.history.at(then) {
+            Some(price) if price < balance => price,
+            _ => balance,
+        }
     }
 
     /// Equation 4, over a window of so many nanoseconds and seconds; but no less than half of what those pay who stay, and what
@@ -161,9 +166,9 @@ impl PriceEngine {
     #[inline]
     fn sum_up(&mut self, now: u64, span: (u64, f64)) -> f64 {
         let paid = self.window.sums(now, span.0).paid;
-        let staying = self.staying.sums(now, self.round.0).paid.max(0.0) / self.round.1;
-        let least = staying / 2.0 + self.coming.total(now).max(0.0);
-        self.income = (paid / span.1 + self.promises.total(now)).max(least);
+        let staying = at_least(self.staying.sums(now, self.round.0), 0.0) / self.round.1;
+        let least = staying / 2.0 + at_least(self.coming.total(now), 0.0);
+        self.income = at_least(paid / span.1 + self.promises.total(now), least);
         self.income
     }
 
@@ -171,8 +176,8 @@ impl PriceEngine {
     /// equation 4 over one round trip instead of two, where no packet is worth less than nothing.
     #[inline]
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
-        let back = f64::from(preload.min(0.0)).max(-1.0);
-        self.staying.add(now, self.round.0, Sums { paid: paid * (1.0 + back), ..Sums::default() });
+        let back = if preload < 0.0 { at_least(f64::from(preload), -1.0) } else { 0.0 };
+        self.staying.add(now, self.round.0, paid * (1.0 + back));
     }
 
     /// A packet announces a change of budget.
@@ -241,10 +246,8 @@ impl Fcp {
     fn update(&mut self, now: Time, packet: Passing, toll: &Toll) {
         let now = now.as_nanos();
         let arrival = Arrival::of(packet, toll);
-        if let Some(mut classes) = self.classes.take() {
-            self.update_classes(&mut classes, now, packet.class, &arrival, toll);
-            self.classes = Some(classes);
-            return;
+        if self.classes.is_some() {
+            return self.update_classed(now, packet.class, &arrival, toll);
         }
         let paid = self.engine.paid(now, toll, arrival.rtt) * arrival.size;
         self.count(now, &arrival, paid);
@@ -257,11 +260,20 @@ impl Fcp {
         self.engine.say(now, income / room * self.error);
     }
 
+    /// [`update`](Fcp::update) where classes are told apart.
+    #[inline(never)]
+    fn update_classed(&mut self, now: u64, class: u8, arrival: &Arrival, toll: &Toll) {
+        if let Some(mut classes) = self.classes.take() {
+            self.update_classes(&mut classes, now, class, arrival, toll);
+            self.classes = Some(classes);
+        }
+    }
+
     /// Of `capacity`, what is not needed to empty the queue (§ 5): bytes/s.
     #[inline]
     fn room(&self, arrival: &Arrival, capacity: f64) -> f64 {
         let queue = self.config.alpha * arrival.backlog / self.span;
-        (capacity - queue).max(capacity / 2.0)
+        at_least(capacity - queue, capacity / 2.0)
     }
 
     /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.

@@ -6,22 +6,24 @@
 /// its first packet and its last. The error against a window with every packet in it is under one bucket's content: less
 /// than 1/128 of the whole for steady traffic, and without bias; none where packets are further apart than a bucket is long. Memory is fixed, a packet costs a few additions, and nothing is kept by flow.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
-    buckets: Box<[Bucket; MOST]>,
+pub(super) struct Window<S> {
+    buckets: Box<[Bucket<S>; MOST]>,
     /// The oldest bucket.
     head: usize,
     len: usize,
-    total: Sums,
+    /// The newest bucket.
+    last: usize,
+    total: S,
     /// Buckets opened since the total was last added up anew, which keeps rounding from piling up.
     stale: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
+struct Bucket<S> {
     /// When the first and the last of what it holds came, ns.
     begins: u64,
     ends: u64,
-    sums: Sums,
+    sums: S,
 }
 
 /// What is summed.
@@ -35,88 +37,124 @@ pub(super) struct Sums {
     pub(super) rtt_bytes: f64,
 }
 
-impl Sums {
+/// What a window can hold: [`Sums`], or dollars alone.
+pub(super) trait Summed: Copy + Default {
+    fn add(&mut self, other: Self);
+
+    fn take(&mut self, other: Self);
+
+    fn times(self, share: f64) -> Self;
+}
+
+impl Summed for Sums {
+    #[inline]
     fn add(&mut self, other: Sums) {
         self.paid += other.paid;
         self.bytes += other.bytes;
         self.rtt_bytes += other.rtt_bytes;
     }
 
+    #[inline]
     fn take(&mut self, other: Sums) {
         self.paid -= other.paid;
         self.bytes -= other.bytes;
         self.rtt_bytes -= other.rtt_bytes;
     }
+
+    #[inline]
+    fn times(self, share: f64) -> Sums {
+        Sums { paid: self.paid * share, bytes: self.bytes * share, rtt_bytes: self.rtt_bytes * share }
+    }
 }
 
-impl Window {
-    pub(super) fn new() -> Window {
+impl Summed for f64 {
+    #[inline]
+    fn add(&mut self, other: f64) {
+        *self += other;
+    }
+
+    #[inline]
+    fn take(&mut self, other: f64) {
+        *self -= other;
+    }
+
+    #[inline]
+    fn times(self, share: f64) -> f64 {
+        self * share
+    }
+}
+
+impl<S: Summed> Window<S> {
+    pub(super) fn new() -> Window<S> {
         Window {
             buckets: Box::new([Bucket::default(); MOST]),
             head: 0,
             len: 0,
-            total: Sums::default(),
+            last: 0,
+            total: S::default(),
             stale: 0,
         }
     }
 
     /// A packet comes at `now` ns, the window being `span` ns long; answers whether it opened a bucket.
     #[inline]
-    pub(super) fn add(&mut self, now: u64, span: u64, sums: Sums) -> bool {
-        let fresh = self.len == 0 || now >= self.newest().begins + span / SHARE;
+    pub(super) fn add(&mut self, now: u64, span: u64, sums: S) -> bool {
+        let fresh = self.len == 0 || now >= self.buckets[self.last % MOST].begins + span / SHARE;
         if fresh {
             self.open(now);
         }
-        let last = self.at(self.len - 1);
-        self.buckets[last].ends = now;
-        self.buckets[last].sums.add(sums);
+        let newest = &mut self.buckets[self.last % MOST];
+        newest.ends = now;
+        newest.sums.add(sums);
         self.total.add(sums);
         fresh
     }
 
     /// The sums over `span` ns up to `now`; what is older is forgotten.
     #[inline]
-    pub(super) fn sums(&mut self, now: u64, span: u64) -> Sums {
-        while self.len > 0 && self.buckets[self.head].ends + span <= now {
-            self.total.take(self.buckets[self.head].sums);
-            self.head = (self.head + 1) % MOST;
-            self.len -= 1;
+    pub(super) fn sums(&mut self, now: u64, span: u64) -> S {
+        if self.len == 0 || self.buckets[self.head % MOST].ends + span <= now {
+            self.forget(now, span);
         }
-        if self.len == 0 {
-            self.total = Sums::default();
-            return self.total;
-        }
-        let oldest = &self.buckets[self.head];
         let mut sums = self.total;
+        let oldest = &self.buckets[self.head % MOST];
         let from = now.saturating_sub(span);
-        if oldest.begins < from {
+        if oldest.begins < from && self.len > 0 {
             let gone = float(from - oldest.begins) / float(oldest.ends - oldest.begins);
-            sums.paid -= oldest.sums.paid * gone;
-            sums.bytes -= oldest.sums.bytes * gone;
-            sums.rtt_bytes -= oldest.sums.rtt_bytes * gone;
+            sums.take(oldest.sums.times(gone));
         }
         sums
     }
 
-    fn newest(&self) -> &Bucket {
-        &self.buckets[self.at(self.len - 1)]
+    /// The oldest bucket is older than `span` ns, and maybe others; or there is none.
+    #[inline(never)]
+    fn forget(&mut self, now: u64, span: u64) {
+        while self.len > 0 && self.buckets[self.head % MOST].ends + span <= now {
+            self.total.take(self.buckets[self.head % MOST].sums);
+            self.head = (self.head + 1) % MOST;
+            self.len -= 1;
+        }
+        if self.len == 0 {
+            self.total = S::default();
+        }
     }
 
     fn at(&self, k: usize) -> usize {
         (self.head + k) % MOST
     }
 
+    #[inline(never)]
     fn open(&mut self, now: u64) {
         if self.len == MOST {
             self.merge();
         }
-        let at = self.at(self.len);
-        self.buckets[at] = Bucket { begins: now, ends: now, sums: Sums::default() };
+        self.last = self.at(self.len);
+        self.buckets[self.last] = Bucket { begins: now, ends: now, sums: S::default() };
         self.len += 1;
         self.stale += 1;
         if self.stale >= MOST {
             self.stale = 0;
-            self.total = Sums::default();
+            self.total = S::default();
             for k in 0..self.len {
                 let at = self.at(k);
                 self.total.add(self.buckets[at].sums);

@@ -226,6 +226,7 @@ fn what_is_left_when_all_is_taken_back_leaves_a_packet_a_round_trip() {
     let heard = |unsent| Flight { unsent, ..flight(RTT, 0) };
     law.on_ack(&heard(u64::MAX), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
     (law.spending, law.committed) = (0.0, 0.0);
+    law.pace = law.rate(law.price.unwrap(), &heard(u64::MAX));
     let rate = |law: &Fcp| law.pacing_rate(&heard(u64::MAX)).unwrap().bytes_per_sec();
     let mut toll = Toll::default();
     law.write_toll(&heard(3000), &mut toll);

@@ -2,6 +2,7 @@
 
 mod basics;
 mod delivery;
+mod early;
 mod hostile;
 mod marks;
 mod predict;

@@ -43,10 +43,18 @@ pub(super) struct Pair {
     pub(super) events: [Vec<Event>; 2],
     /// All packets sent, with the time and side.
     pub(super) sent: Vec<(Time, usize, Packet)>,
-    /// Packets are first shown to [`Machine::answer`], as the simulator does.
+    /// Packets are first shown to [`Machine::answer`], then to [`Machine::respond`], as the simulator does.
     pub(super) predicts: bool,
-    /// Packets that were taken in or answered there.
+    /// Packets that were taken in or answered by the first.
     pub(super) predicted: u64,
+    /// Packets that were built where [`Machine::take_turn`] is asked.
+    pub(super) turns: u64,
+    /// What the channel writes into tolls, give or take a fifth; nothing where it is zero.
+    pub(super) due: f64,
+    /// Packets after which the sides needed not be asked for more.
+    pub(super) settled: [u64; 2],
+    /// The sides that need not be asked, and are not, so that whatever such asking would have changed is missed.
+    rests: [bool; 2],
     flying: Vec<(Time, u64, usize, Packet, SackRanges)>,
     order: u64,
     random: u64,
@@ -72,6 +80,10 @@ impl Pair {
             sent: Vec::new(),
             predicts: false,
             predicted: 0,
+            turns: 0,
+            due: 0.0,
+            settled: [0; 2],
+            rests: [false; 2],
             flying: Vec::new(),
             order: 0,
             random: 1,
@@ -106,23 +118,34 @@ impl Pair {
 
     /// Whatever either end has to send goes into the channel.
     fn flush(&mut self) {
-        for side in [CLIENT, SERVER] {
-            let mut packet = Packet::default();
-            let mut sack = SackRanges::EMPTY;
-            let mut burst = 0;
-            while self.ends[side].poll_transmit(self.now, &mut packet, &mut sack) {
-                burst += 1;
-                assert!(burst < 100_000, "a connection that never stops sending");
-                assert_eq!(packet.flags.has(Flags::SACK), !sack.is_empty());
-                self.launch(side, packet, sack);
-            }
-            while let Some(event) = self.ends[side].poll_event() {
-                self.events[side].push(event);
-            }
+        [CLIENT, SERVER].into_iter().for_each(|side| self.flush_side(side));
+    }
+
+    fn flush_side(&mut self, side: usize) {
+        let mut packet = Packet::default();
+        let mut sack = SackRanges::EMPTY;
+        let mut burst = 0;
+        if !self.predicts {
+            // The long way, and nothing else.
+            self.ends[side].forget();
+        }
+        // Whose turn has come in this very instant sends, whatever woke the other.
+        let rests = self.rests[side] && self.ends[side].poll_timeout() > self.now;
+        while !rests && self.ends[side].poll_transmit(self.now, &mut packet, &mut sack) {
+            burst += 1;
+            assert!(burst < 100_000, "a connection that never stops sending");
+            assert_eq!(packet.flags.has(Flags::SACK), !sack.is_empty());
+            self.launch(side, packet, sack);
+        }
+        while let Some(event) = self.ends[side].poll_event() {
+            self.events[side].push(event);
         }
     }
 
-    fn launch(&mut self, side: usize, packet: Packet, sack: SackRanges) {
+    fn launch(&mut self, side: usize, mut packet: Packet, sack: SackRanges) {
+        if self.due > 0.0 && packet.flags.has(Flags::TOLLED) {
+            packet.toll.due = self.due * (0.8 + 0.4 * self.chance());
+        }
         self.sent.push((self.now, side, packet));
         if (self.lose)(side, &packet) || self.chance() < self.faults.loss {
             return;
@@ -153,8 +176,15 @@ impl Pair {
             Some((at, i)) if at <= timer => {
                 let (_, _, side, packet, sack) = self.flying.swap_remove(i);
                 self.arrive(side, packet, &sack);
+                // Before the other's, whichever way it took: what is answered in place has left already.
+                self.flush_side(side);
             }
-            _ => self.ends.iter_mut().for_each(|end| end.handle_timeout(next)),
+            _ => {
+                for side in [CLIENT, SERVER] {
+                    self.expire(side);
+                    self.flush_side(side);
+                }
+            }
         }
         self.flush();
         for end in &self.ends {
@@ -168,23 +198,58 @@ impl Pair {
 
     fn arrive(&mut self, side: usize, mut packet: Packet, sack: &SackRanges) {
         let end = &mut self.ends[side];
-        let predicts = self.predicts && sack.is_empty();
-        let answer = if predicts { end.answer(self.now, &mut packet) } else { Answer::Unanswered };
-        self.predicted += u64::from(answer != Answer::Unanswered);
-        match answer {
-            Answer::Unanswered => end.handle_packet(self.now, &packet, sack),
-            Answer::Taken => {}
-            Answer::Packet | Answer::More => self.launch(side, packet, SackRanges::EMPTY),
+        let (done, mut out) = (end.is_done(), SackRanges::EMPTY);
+        self.rests[side] = false;
+        if !self.predicts {
+            return end.handle_packet(self.now, &packet, sack);
         }
-        if answer == Answer::Packet {
-            let more = self.ends[side].poll_transmit(self.now, &mut packet, &mut SackRanges::EMPTY.clone());
-            assert!(!more, "there was to be no other");
+        let due = end.poll_timeout();
+        let mut answer = Answer::Unanswered;
+        if sack.is_empty() {
+            answer = end.answer(self.now, &mut packet);
+        }
+        if answer == Answer::Unanswered {
+            answer = end.respond(self.now, &mut packet, sack, &mut out);
+        } else {
+            self.predicted += 1;
+        }
+        self.rests[side] = matches!(answer, Answer::Packet | Answer::Only | Answer::Nothing);
+        self.settled[side] += u64::from(self.rests[side]);
+        assert!(!self.rests[side] || end.is_done() == done, "nobody would hear that it is done");
+        assert!(answer != Answer::Only || end.poll_timeout() >= due, "nobody would hear of the timer");
+        match answer {
+            Answer::Unanswered => panic!("respond left a packet unanswered"),
+            Answer::Taken | Answer::Nothing => {}
+            Answer::Packet | Answer::Only | Answer::More => {
+                assert_eq!(packet.flags.has(Flags::SACK), !out.is_empty());
+                self.launch(side, packet, out);
+            }
+        }
+    }
+
+    /// The time of a side's timer may have come.
+    fn expire(&mut self, side: usize) {
+        let mut packet = Packet::default();
+        let answer = match self.predicts {
+            true => self.ends[side].take_turn(self.now, &mut packet),
+            false => Answer::Unanswered,
+        };
+        self.turns += u64::from(answer != Answer::Unanswered);
+        self.rests[side] = answer == Answer::Packet;
+        match answer {
+            Answer::Packet | Answer::More => self.launch(side, packet, SackRanges::EMPTY),
+            _ => {
+                assert_eq!(answer, Answer::Unanswered, "a turn is taken with a packet, or not");
+                self.ends[side].handle_timeout(self.now);
+            }
         }
     }
 
     /// Steps until nothing more happens or `limit` has passed; answers whether it came to rest.
     pub(super) fn drive(&mut self, limit: Time) -> bool {
         let end = self.now + limit;
+        // Whoever drives may have changed something.
+        self.rests = [false; 2];
         while self.now < end {
             if !self.step() {
                 return true;
