@@ -116,6 +116,8 @@ pub(crate) struct Link {
     /// How long packets waited until their transmission began, if somebody wants to know.
     waits: Option<Lateness>,
     queue_since: Time,
+    /// What [`Link::read_stats`] last said of the transmitter.
+    told_busy_ns: u64,
     stats: LinkStats,
 }
 
@@ -153,6 +155,7 @@ impl Link {
             trace: spec.trace.clone().map(Cursor::new),
             waits: None,
             queue_since: Time::ZERO,
+            told_busy_ns: 0,
             stats: LinkStats::default(),
         }
     }
@@ -344,7 +347,10 @@ impl Link {
         self.note_queue(now);
         let mut stats = self.stats;
         // What the packet in transmission has still to go isn't done yet.
-        stats.busy_ns -= self.free_at.saturating_sub(now).0;
+        // Whoever reads a moment late may ask for one before that packet began: what was told once stays told.
+        let done = stats.busy_ns.saturating_sub(self.free_at.saturating_sub(now).0);
+        stats.busy_ns = done.max(self.told_busy_ns);
+        self.told_busy_ns = stats.busy_ns;
         self.stats.queue_byte_ns = 0;
         self.stats.queue_packet_ns = 0;
         self.stats.queue_max_bytes = self.port.bytes();
@@ -485,6 +491,24 @@ mod tests {
         assert_eq!(stats.queue_packet_ns, 3_000_000);
         arrivals.iter().for_each(|arrival| buffers.free(arrival.1));
         assert_eq!(buffers.alive(), 0);
+    }
+
+    #[test]
+    fn a_transmitter_read_late_is_never_less_busy_than_it_was() {
+        let (mut link, mut buffers) = link(2);
+        // 1 ms each, from 1 and from 10 ms on; read in between, when the second is there already.
+        offer(&mut link, &mut buffers, Time::from_millis(1), 1000);
+        let busy = |link: &mut Link, buffers: &mut Buffers, ms| {
+            link.read_stats(Time::from_millis(ms), buffers).busy_ns
+        };
+        assert_eq!(busy(&mut link, &mut buffers, 0), 0);
+        assert_eq!(busy(&mut link, &mut buffers, 3), 1_000_000);
+        offer(&mut link, &mut buffers, Time::from_millis(10), 1000);
+        assert_eq!(busy(&mut link, &mut buffers, 5), 1_000_000);
+        assert_eq!(busy(&mut link, &mut buffers, 12), 2_000_000);
+        while let Some(arrival) = link.arrive(Time::from_secs(1), &mut buffers) {
+            buffers.free(arrival.1);
+        }
     }
 
     #[test]

@@ -193,6 +193,26 @@ fn the_clock_leaves_out_what_the_only_thread_stood_still() {
     assert_eq!(left_out(2), Time::ZERO);
 }
 
+#[test]
+fn who_asks_for_times_that_are_over_hears_all_the_same() {
+    if !sockets() {
+        return;
+    }
+    let [a, b, stranger] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let addr = |socket: &UdpSocket| socket.local_addr().unwrap();
+    let here = addr(&UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (names, links) = parts(true);
+    let at = [addr(&a), here, addr(&b)];
+    let mut node = Network::part(&names, &links, 1, 1, &at, Time::from_secs(1000)).unwrap();
+    flow(&mut node, true, 1000);
+    for _ in 0..20 {
+        stranger.send_to(b"nobody knows me", here).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        node.run_until(node.now() + Time(1)).unwrap();
+    }
+    assert_eq!(node.counters().strangers, 20);
+}
+
 /// Nodes hear nonsense from those who may speak to them, and from strangers: a router, and a node where flows end.
 #[test]
 fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
