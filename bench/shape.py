@@ -325,7 +325,8 @@ def inside(mbps, hosts, case, slow=0):
         if done.returncode or not said:
             sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stderr}")
         if not json.loads(done.stdout)["kept_up"]:
-            print("note: the emulator did not keep up", file=sys.stderr)
+            what = " ".join(str(case[key]) for key in ("kind", "case", "law", "mbps") if key in case)
+            print(f"note: the emulator did not keep up ({what}): what that run says is its doing, too", file=sys.stderr)
         return json.loads(said[-1][len("RESULT "):])
 
 
