@@ -1,6 +1,7 @@
 //! Enforcement of budgets, where a host's packets enter (the FCP report, CMU-CS-12-125, § 5 and § 6.1.3, "Misbehaving users").
 
 use super::{MeterConfig, Offence, Passage};
+use crate::sender::least_pause;
 use crate::{Budget, Time, Toll};
 
 /// The account of one host, whatever number of flows it spreads its packets over.
@@ -224,7 +225,8 @@ fn silence(toll: &mut Toll) -> Passage {
 /// writing: a sender pays too little if it states less than the *least* price that its path has asked over the last eight round
 /// trips, or a second if that is more: packets may have waited long since their price was told. By how
 /// much it does is added up over time; a part of `tolerance` is forgiven, `burst` half round trips unpaid are an accusation. Of
-/// what is sent again nothing is held against anybody: who hears nothing any more can't know the price.
+/// what is sent again nothing is held against anybody: who hears nothing any more can't know the price. Nor of a packet each
+/// [pause of the least rate](least_pause), which pays what a budget has for it.
 #[derive(Clone, Debug)]
 pub struct BalanceMeter {
     config: MeterConfig,
@@ -233,6 +235,8 @@ pub struct BalanceMeter {
     before: f64,
     turns: Time,
     last: Time,
+    /// Packets that the least rate has for a flow that pays too little.
+    least_rate: f64,
     /// Round trips not paid for.
     missing: f64,
     accusation: Option<BudgetAccusation>,
@@ -247,6 +251,7 @@ impl BalanceMeter {
             before: 0.0,
             turns: Time::ZERO,
             last: Time::ZERO,
+            least_rate: MOST_AT_LEAST_RATE,
             missing: 0.0,
             accusation: None,
         }
@@ -272,11 +277,17 @@ impl BalanceMeter {
         }
         let asked = self.least.min(self.before);
         self.least = self.least.min(toll.due);
-        let gone = now.saturating_sub(self.last).as_secs_f64() / rtt;
+        let gone = now.saturating_sub(self.last).as_secs_f64();
         self.last = now;
+        self.least_rate =
+            (self.least_rate + LEAST_RATE_SLACK * gone / least_pause(rtt)).min(MOST_AT_LEAST_RATE);
         if fresh && asked > 0.0 && asked.is_finite() {
-            let part = (1.0 - f64::from(toll.stake).max(0.0) / asked).clamp(-1.0, 1.0);
-            let more = gone.min(1.0) * (part - self.config.tolerance);
+            let mut part = (1.0 - f64::from(toll.stake).max(0.0) / asked).clamp(-1.0, 1.0);
+            if part > 0.0 && self.least_rate >= 1.0 {
+                self.least_rate -= 1.0;
+                part = 0.0;
+            }
+            let more = (gone / rtt).min(1.0) * (part - self.config.tolerance);
             self.missing = if more.is_finite() { (self.missing + more).max(0.0) } else { self.missing };
         }
         if self.missing > self.config.burst / 2.0 {
@@ -293,6 +304,9 @@ const LONGEST: f64 = 1.0;
 const MEMORY: f64 = 8.0;
 const SHORTEST_MEMORY: f64 = 1.0;
 const LONGEST_MEMORY: f64 = 4.0;
+/// Of a flow at the least rate, packets that may come together, and how much sooner than one a pause: waiting varies.
+const MOST_AT_LEAST_RATE: f64 = 2.0;
+const LEAST_RATE_SLACK: f64 = 1.1;
 const MOST_RAISED: f64 = 1e6;
 const LEAST_STEP: f64 = 0.98;
 const RTT_GAIN: f64 = 1.0 / 16.0;
@@ -406,6 +420,20 @@ mod tests {
             }
             let found = meter.accusation().unwrap();
             assert!(found.at < Time::from_secs(2), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn who_sends_at_the_least_rate_pays_what_it_can() {
+        // A packet each 0.4 s, and one each 0.2 s, that pay a tenth.
+        for (pause, accused) in [(400, false), (200, true)] {
+            let mut meter = BalanceMeter::new(MeterConfig::default());
+            for i in 1..500 {
+                // Waiting varies by a third of a pause.
+                let at = i * pause + i * 7919 % (pause / 3);
+                meter.on_data(Time::from_millis(at), true, &Toll { stake: PRICE / 10.0, ..packet(0.0) });
+            }
+            assert_eq!(meter.accusation().is_some(), accused, "{pause} ms");
         }
     }
 

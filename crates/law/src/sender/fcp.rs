@@ -8,6 +8,9 @@
 //! overshoots. Here a change is committed in one **round**: as much as is missing at its beginning, spread over the
 //! packets of one round trip, the last one trimmed, so that the announcements add up exactly. What is given back is announced
 //! faster, in a quarter of a round trip where it is little: nobody has to make room for it, and somebody may wait.
+//!
+//! So that feedback never stops, a packet leaves each four round trips or quarters of a second (whichever is longer), however high the
+//! price. Where that is more than the flow's budget buys, it pays as much a byte as the budget makes of that rate.
 
 use std::collections::VecDeque;
 
@@ -220,11 +223,28 @@ impl Fcp {
     /// Bytes a second: w/P, but never so little that no feedback comes.
     #[inline]
     fn rate(&self, price: Price, flight: &Flight) -> f64 {
-        let pause = least_pause(flight);
+        let srtt = flight.srtt.as_secs_f64();
+        let pause = least_pause(srtt);
         // What is left of a flow that has taken all back need not wait for feedback.
-        let pause = if self.ending { pause.min(flight.srtt.as_secs_f64()) } else { pause };
+        let pause = if self.ending { pause.min(srtt) } else { pause };
         let floor = f64::from(flight.segment) / pause;
         at_most(at_least(self.spending / price.get(), floor), at_least(MOST_RATE, floor))
+    }
+
+    /// What it pays for a byte: the price, but at the least rate there is no more than its budget buys. If it paid a price that is
+    /// too high for it all the same, that would raise the price further, without end where many do.
+    #[inline]
+    fn stake(&self, price: Price) -> Price {
+        if self.pace * price.get() <= at_least(self.spending, self.allowance()) * ROUNDED || self.ending {
+            return price;
+        }
+        self.least_stake(price)
+    }
+
+    /// [`stake`](Fcp::stake) of a flow whose rate is the least one, and more than it can pay.
+    #[cold]
+    fn least_stake(&self, price: Price) -> Price {
+        Price::per_byte(at_most(at_least(self.spending, self.allowance()) / self.pace, price.get()))
     }
 
     /// The budget to work towards: x_i. A short flow needs no more than to send all it has within a round trip (§ 6.1.1); one that
@@ -262,9 +282,10 @@ impl Fcp {
         self.trend.rises
     }
 
-    /// The change to be announced by a packet that pays `pays` dollars; what it says of it in its toll comes in floats.
+    /// The change to be announced by a packet that pays `pays` dollars, asked for a price and paying by another one; what it says of it
+    /// in its toll comes in floats.
     #[inline]
-    fn announce(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
+    fn announce(&mut self, flight: &Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
         // A long flow has nothing to say most of the time.
         if flight.unsent == u64::MAX && self.left == 0.0 && !self.revised {
             let target = self.allowance();
@@ -273,12 +294,12 @@ impl Fcp {
                 return 0.0;
             }
         }
-        self.begin_round(flight, price, rtt, pays)
+        self.begin_round(flight, [price, stake], rtt, pays)
     }
 
     /// [`announce`](Fcp::announce) where there may be something to be announced.
     #[inline(never)]
-    fn begin_round(&mut self, flight: &Flight, price: Price, rtt: f64, pays: f64) -> f32 {
+    fn begin_round(&mut self, flight: &Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
         let target = self.target(flight, price, rtt);
         self.ending = target == 0.0 && flight.unsent != u64::MAX;
         let revised = std::mem::take(&mut self.revised);
@@ -295,7 +316,7 @@ impl Fcp {
             let onward = change * left > 0.0 && change.abs() >= left.abs();
             (self.change, self.left) = (if onward { change } else { left }, left);
         }
-        let pace = self.rate(price, flight) * price.get();
+        let pace = self.rate(price, flight) * stake.get();
         // A deadline is a matter of all or nothing, which one packet has to ask.
         let haste = match self.deadline() {
             Some(_) => f64::INFINITY,
@@ -422,11 +443,12 @@ impl SenderLaw for Fcp {
             return;
         };
         toll.rtt = flight.srtt.as_secs_f64() as f32;
-        toll.stake = price.get() as f32;
+        let stake = self.stake(price);
+        toll.stake = stake.get() as f32;
         let pays = f64::from(toll.stake) * size;
         self.spent += pays;
         let ending = self.ending;
-        toll.offer = self.announce(flight, price, f64::from(toll.rtt), pays);
+        toll.offer = self.announce(flight, [price, stake], f64::from(toll.rtt), pays);
         if self.ending != ending {
             self.pace = self.rate(price, flight);
         }
@@ -507,14 +529,16 @@ impl Peak {
     }
 }
 
-/// The longest pause between packets of a sender that goes by a rate, in seconds: four round trips, or a quarter of a second.
+/// The longest pause between packets of a sender that goes by a rate, in seconds: four of its round trips, or a quarter of a second.
 #[inline]
-pub(super) fn least_pause(flight: &Flight) -> f64 {
-    at_least(4.0 * flight.srtt.as_secs_f64(), 0.25)
+pub(crate) fn least_pause(rtt: f64) -> f64 {
+    at_least(4.0 * rtt, 0.25)
 }
 
 /// Budgets nearer to each other than this part of them are the same.
 const SAME: f64 = 1e-6;
+/// What is no more times another is that, rounded.
+const ROUNDED: f64 = 1.0 + 1e-9;
 /// After a change of class a price that falls at once by so much is that of the other class.
 const OTHER_CLASS: f64 = 0.7;
 /// A price that is no more times what it was a round trip ago doesn't rise.

@@ -20,6 +20,7 @@ pub use cheat::{Cheat, Trick};
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use delivery::{Delivery, Lost};
+pub(crate) use fcp::least_pause;
 pub use fcp::{Fcp, FcpConfig};
 pub use fcp_cheat::{CheatTimes, FcpCheat, FcpTrick};
 pub use newreno::{NewReno, NewRenoConfig};

@@ -22,7 +22,7 @@ impl Rcp {
 
     #[inline]
     fn floored(&self, rate: f64, flight: &Flight) -> f64 {
-        rate.max(f64::from(flight.segment) / least_pause(flight))
+        rate.max(f64::from(flight.segment) / least_pause(flight.srtt.as_secs_f64()))
     }
 }
 

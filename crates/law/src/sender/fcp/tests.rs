@@ -110,6 +110,26 @@ fn a_flow_that_wants_no_more_than_its_rate_does_not_bid_while_prices_rise() {
 }
 
 #[test]
+fn the_least_rate_costs_no_more_than_the_budget() {
+    // A packet each 0.4 s, of 1.2e-4 $: three times what it has.
+    let mut path = Path::open(FcpConfig { budget: Budget::per_sec(1e-4), ..FcpConfig::default() });
+    path.run(4.0, |_| false);
+    let before = path.law.spent();
+    path.run(12.0, |_| false);
+    let spends = (path.law.spent() - before) / 8.0;
+    assert!((spends / 1e-4 - 1.0).abs() < 0.06, "{spends}");
+    // With nothing to spend it goes on, and comes back when there is something.
+    path.law.set_budget(Budget::per_sec(0.0));
+    path.run(16.0, |_| false);
+    let before = path.law.spent();
+    path.run(20.0, |_| false);
+    assert!(path.law.spent() - before < 1e-12 && path.law.committed() == 0.0);
+    path.law.set_budget(Budget::per_sec(1.0));
+    path.run(22.0, |_| false);
+    assert!((path.law.spending() - 1.0).abs() < 1e-5, "{}", path.law.spending());
+}
+
+#[test]
 fn spends_its_budget_and_no_more() {
     let mut path = Path::open(FcpConfig::default());
     path.run(1.0, |_| false);
