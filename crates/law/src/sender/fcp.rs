@@ -227,8 +227,11 @@ impl Fcp {
         let pause = least_pause(srtt);
         // What is left of a flow that has taken all back need not wait for feedback.
         let pause = if self.ending { pause.min(srtt) } else { pause };
-        let floor = f64::from(flight.segment) / pause;
-        at_most(at_least(self.spending / price.get(), floor), at_least(MOST_RATE, floor))
+        let segment = f64::from(flight.segment);
+        if self.spending * pause < segment * price.get() {
+            return segment / pause;
+        }
+        at_most(self.spending / price.get(), MOST_RATE)
     }
 
     /// What it pays for a byte: the price, but at the least rate there is no more than its budget buys. If it paid a price that is
@@ -512,6 +515,9 @@ pub(super) struct Peak {
     now: f64,
     before: f64,
     turns: Time,
+    /// A segment's bytes, and 2 over them.
+    segment: u32,
+    twice_per_byte: f64,
 }
 
 impl Peak {
@@ -524,7 +530,11 @@ impl Peak {
         }
         self.now = at_least(rate, self.now);
         let most = at_least(self.now, self.before);
-        let segments = 2.0 * most * flight.srtt.as_secs_f64() / f64::from(flight.segment.max(1));
+        if flight.segment != self.segment {
+            self.segment = flight.segment;
+            self.twice_per_byte = 2.0 / f64::from(flight.segment.max(1));
+        }
+        let segments = self.twice_per_byte * most * flight.srtt.as_secs_f64();
         self.segments = at_least(segments, LEAST_WINDOW);
     }
 }

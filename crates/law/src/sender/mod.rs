@@ -81,7 +81,8 @@ pub trait SenderLaw {
     /// Segments that may be in flight.
     fn window(&self) -> f64;
 
-    /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock.
+    /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock. A change of less than 1/32 counts from
+    /// the next packet's departure on.
     fn pacing_rate(&self, _flight: &Flight) -> Option<Rate> {
         None
     }

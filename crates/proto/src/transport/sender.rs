@@ -62,6 +62,8 @@ pub(super) struct Sender {
     paced_size: u16,
     /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
     pub(super) plain: bool,
+    /// `pace_at` is the turn of the packet that comes after the last one that left.
+    turn_set: bool,
     /// When the next packet may leave, if the law paces.
     pub(super) pace_at: Time,
     pub(super) law: AnySender,
@@ -120,6 +122,7 @@ impl Sender {
             pace_at: Time::ZERO,
             paced_from: Time::ZERO,
             paced_size: 0,
+            turn_set: false,
             source: Source::new(),
             timeout_stamp: None,
             rack: match config.detects() {
@@ -305,9 +308,15 @@ impl Sender {
             self.paced = false;
             return false;
         };
-        // From the rate of now, not of when the last packet left: a slow flow that is granted more uses it at once.
         self.paced = true;
-        self.pace_at = self.paced_from.saturating_add(rate.time_for(u64::from(self.paced_size)));
+        // By the rate of now, not of when the last packet left: a slow flow that is granted more uses it at once. But each
+        // acknowledgement moves the rates of explicit laws a little, and a timer with it would cost as much as its packet.
+        let pause = self.pace_at.saturating_sub(self.paced_from).as_secs_f64();
+        let (size, sends) = (f64::from(self.paced_size), rate.bytes_per_sec() * pause);
+        if !self.turn_set || (sends - size).abs() > SAME_TURN * size {
+            self.turn_set = true;
+            self.pace_at = self.paced_from.saturating_add(rate.time_for(u64::from(self.paced_size)));
+        }
         self.paced_out = now < self.pace_at;
         self.paced_out
     }
@@ -375,6 +384,7 @@ impl Sender {
         let late = now.saturating_sub(self.pace_at);
         self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
         self.paced_size = size;
+        self.turn_set = false;
     }
 
     #[inline]
@@ -641,5 +651,7 @@ pub(super) fn whole(window: f64) -> u32 {
 
 /// Half of what a stamp can tell: a longer sample is one from the future.
 const MAX_RTT: Time = Time::from_secs(137);
+/// A rate that has changed by no more than this part of it leaves the next packet's turn as it is.
+const SAME_TURN: f64 = 1.0 / 32.0;
 /// How late a paced packet may leave and still be counted as on time.
 const PACING_SLACK: Time = Time::from_millis(1);

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::super::Passing;
-use super::{Arrival, Fcp, PriceEngine};
+use super::{Arrival, Fcp, PriceEngine, Span};
 use crate::{Price, Toll};
 
 /// What a link does with a class of traffic.
@@ -70,9 +70,9 @@ impl Classes {
         Classes { lanes: classes.iter().map(lane).collect(), grouped }
     }
 
-    pub(super) fn set_avg_rtt(&mut self, span_ns: u64, avg_rtt: f64) {
+    pub(super) fn set_avg_rtt(&mut self, span: Span, avg_rtt: f64) {
         for lane in &mut self.lanes {
-            lane.engine.set_avg_rtt(span_ns, avg_rtt);
+            lane.engine.set_avg_rtt(span, avg_rtt);
         }
     }
 
@@ -94,14 +94,14 @@ impl Classes {
     }
 
     /// Bandwidth that admitted deadlines need, bytes/s.
-    fn required(&mut self, now: u64, span: (u64, f64)) -> f64 {
+    fn required(&mut self, now: u64, span: Span) -> f64 {
         let deadlines = self.lanes.iter_mut().filter(|lane| matches!(lane.class, Class::Deadline { .. }));
         deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
     }
 
     /// What traffic of bounded prices spends, $/s, and the bandwidth that this buys at those prices, bytes/s; also whether a
     /// bound was reached, when `price` is what all would be asked for without.
-    fn bound(&mut self, now: u64, span: (u64, f64), price: f64, room: f64) -> (f64, f64, bool) {
+    fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, f64, bool) {
         let (mut income, mut needs, mut reached) = (0.0, 0.0, false);
         for lane in self.lanes.iter_mut().filter(|lane| lane.class == Class::Stable) {
             let spent = lane.engine.sum_up(now, span);
@@ -111,7 +111,7 @@ impl Classes {
             lane.engine.say(now, bounded);
             let bounded = lane.engine.price.get();
             if spent > 0.0 {
-                lane.swing.note(now, span.0, bounded);
+                lane.swing.note(now, span.ns, bounded);
             } else {
                 lane.swing.forget();
             }
@@ -124,7 +124,7 @@ impl Classes {
 
     /// Divides the link over groups by weight: what one does not use goes to the others. Each may use what budgets in it pay
     /// for and promise, and a tenth more.
-    fn divide(&mut self, now: u64, span: (u64, f64), room: f64) {
+    fn divide(&mut self, now: u64, span: Span, room: f64) {
         for lane in &mut self.lanes {
             lane.open = lane.engine.sum_up(now, span) > 0.0;
             lane.share = 0.0;
@@ -156,9 +156,9 @@ impl Lane {
 
 impl PriceEngine {
     /// Bytes a second that come, or are promised.
-    fn rate(&mut self, now: u64, span: (u64, f64)) -> f64 {
-        let bytes = self.window.sums(now, span.0).bytes;
-        bytes / span.1 + self.promises.total(now).max(0.0) / self.price.get()
+    fn rate(&mut self, now: u64, span: Span) -> f64 {
+        let bytes = self.window.sums(now, span.ns).bytes;
+        bytes * span.per_second + self.promises.total(now).max(0.0) / self.price.get()
     }
 }
 
@@ -172,14 +172,14 @@ impl Fcp {
         arrival: &Arrival,
         toll: &Toll,
     ) {
-        let span = (self.span_ns, self.span);
+        let span = self.span;
         let class = classes.of(class, toll);
         let lane = classes.lanes.get_mut(usize::from(class));
         let waits = lane.as_ref().is_some_and(|lane| lane.share == 0.0) || toll.offer != 0.0;
         let fresh = match lane {
             Some(lane) if matches!(lane.class, Class::Stable | Class::Group { .. }) => {
                 let paid = lane.engine.paid(now, toll, arrival.rtt) * arrival.size;
-                lane.engine.window.add(now, span.0, arrival.sums(paid));
+                lane.engine.window.add(now, span.ns, arrival.sums(paid));
                 lane.engine.stay(now, toll.offer, paid);
                 if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
                     lane.engine.expect(now, promise);
@@ -188,7 +188,7 @@ impl Fcp {
             }
             // What it announces is weighed as it leaves: it is then told whether it may.
             Some(lane) if matches!(lane.class, Class::Deadline { .. }) => {
-                lane.engine.window.add(now, span.0, arrival.sums(Price::MIN.get() * arrival.size));
+                lane.engine.window.add(now, span.ns, arrival.sums(Price::MIN.get() * arrival.size));
                 self.count(now, arrival, 0.0)
             }
             lane => {
@@ -208,7 +208,7 @@ impl Fcp {
             }
         };
         if fresh {
-            classes.set_avg_rtt(self.span_ns, self.avg_rtt);
+            classes.set_avg_rtt(self.span, self.avg_rtt);
         }
         if classes.grouped {
             self.price_groups(classes, now, class, arrival, fresh || waits);
@@ -219,7 +219,7 @@ impl Fcp {
 
     /// Prices of classes that share one currency.
     fn price_classes(&mut self, classes: &mut Classes, now: u64, arrival: &Arrival) {
-        let span = (self.span_ns, self.span);
+        let span = self.span;
         let free = self.capacity - classes.required(now, span);
         let room = self.room(arrival, free.max(LEAST * self.capacity));
         let own = self.engine.sum_up(now, span);
@@ -237,7 +237,7 @@ impl Fcp {
     /// Prices of groups, each in its own currency: what is spent in it over its part of the link. The link is divided anew
     /// where one may have come, and with each bucket of the window.
     fn price_groups(&mut self, classes: &mut Classes, now: u64, class: u8, arrival: &Arrival, anew: bool) {
-        let span = (self.span_ns, self.span);
+        let span = self.span;
         let room = self.room(arrival, self.capacity);
         if anew {
             classes.divide(now, span, room);
@@ -275,7 +275,7 @@ impl Fcp {
         let arrival = Arrival::of(packet, toll);
         let promise = self.promise(now, &arrival, toll.offer, Price::MIN.get() * arrival.size);
         let Some(promise) = promise else { return true };
-        let required = classes.required(now, (self.span_ns, self.span));
+        let required = classes.required(now, self.span);
         if promise.change > 0.0 && required + promise.change / Price::MIN.get() > share * self.capacity {
             return false;
         }

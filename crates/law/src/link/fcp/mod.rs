@@ -74,8 +74,7 @@ impl FcpConfig {
             config: *self,
             capacity: capacity.bytes_per_sec(),
             avg_rtt: rtt,
-            span: 0.0,
-            span_ns: 0,
+            span: Span::default(),
             engine: PriceEngine::new(),
             error: 1.0,
             classes: None,
@@ -93,9 +92,8 @@ pub struct Fcp {
     capacity: f64,
     /// Mean round-trip time of the window's bytes, s.
     avg_rtt: f64,
-    /// The window's length d in seconds, and in nanoseconds.
-    span: f64,
-    span_ns: u64,
+    /// The window's length d.
+    span: Span,
     engine: PriceEngine,
     /// What the price is multiplied by, 1 but for experiments.
     error: f64,
@@ -103,16 +101,31 @@ pub struct Fcp {
     classes: Option<Box<Classes>>,
 }
 
+/// A length of time, as it is used most: a division is the dearest thing a packet costs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    ns: u64,
+    seconds: f64,
+    /// 1 over them.
+    per_second: f64,
+}
+
+impl Span {
+    fn of(seconds: f64) -> Span {
+        Span { ns: (seconds * 1e9) as u64, seconds, per_second: 1.0 / seconds }
+    }
+}
+
 /// The budget that comes to a link, and the price that makes of it. A link with classes of traffic has one for each.
 #[derive(Clone, Debug)]
 struct PriceEngine {
     window: Window<Sums>,
     promises: Promises,
-    /// What packets pay less what they take back, over one mean round trip, which is `round` long in ns and s.
+    /// What packets pay less what they take back, over one mean round trip, `round`.
     staying: Window<f64>,
     /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
     coming: Promises,
-    round: (u64, f64),
+    round: Span,
     history: History,
     price: Price,
     /// I(t), $/s.
@@ -120,11 +133,11 @@ struct PriceEngine {
 }
 
 impl PriceEngine {
-    fn set_avg_rtt(&mut self, span_ns: u64, avg_rtt: f64) {
-        self.round = ((avg_rtt * 1e9) as u64, avg_rtt);
-        self.promises.set_span(span_ns);
-        self.coming.set_span(span_ns);
-        self.history.set_rtt(self.round.0);
+    fn set_avg_rtt(&mut self, span: Span, avg_rtt: f64) {
+        self.round = Span::of(avg_rtt);
+        self.promises.set_span(span.ns);
+        self.coming.set_span(span.ns);
+        self.history.set_rtt(self.round.ns);
     }
 
     fn new() -> PriceEngine {
@@ -133,7 +146,7 @@ impl PriceEngine {
             promises: Promises::new(1 << 30),
             staying: Window::new(),
             coming: Promises::new(1 << 30),
-            round: (1 << 30, 1.0),
+            round: Span::of(1.0),
             history: History::new(1 << 30, Price::MIN.get()),
             price: Price::MIN,
             income: 0.0,
@@ -156,19 +169,19 @@ impl PriceEngine {
         }
     }
 
-    /// Equation 4, over a window of so many nanoseconds and seconds; but no less than half of what those pay who stay, and what
-    /// is announced for the next round trip.
+    /// Equation 4, over a window of length `span`; but no less than half of what those pay who stay, and what is announced for
+    /// the next round trip.
     ///
     /// A short flow's promise leaves the sum a round trip before what it takes back does. Where many came at a high price, and
     /// those who come now do at a low one, the sum falls under zero whoever else pays, and a long flow would send without
     /// bound. Half of it, since over one round trip what is paid fluctuates more: where flows do as they announced, it is no part of
     /// the price.
     #[inline]
-    fn sum_up(&mut self, now: u64, span: (u64, f64)) -> f64 {
-        let paid = self.window.sums(now, span.0).paid;
-        let staying = at_least(self.staying.sums(now, self.round.0), 0.0) / self.round.1;
+    fn sum_up(&mut self, now: u64, span: Span) -> f64 {
+        let paid = self.window.sums(now, span.ns).paid;
+        let staying = at_least(self.staying.sums(now, self.round.ns), 0.0) * self.round.per_second;
         let least = staying / 2.0 + at_least(self.coming.total(now), 0.0);
-        self.income = at_least(paid / span.1 + self.promises.total(now), least);
+        self.income = at_least(paid * span.per_second + self.promises.total(now), least);
         self.income
     }
 
@@ -177,7 +190,7 @@ impl PriceEngine {
     #[inline]
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
         let back = if preload < 0.0 { at_least(f64::from(preload), -1.0) } else { 0.0 };
-        self.staying.add(now, self.round.0, paid * (1.0 + back));
+        self.staying.add(now, self.round.ns, paid * (1.0 + back));
     }
 
     /// A packet announces a change of budget.
@@ -202,7 +215,7 @@ impl Fcp {
     /// ([`Passing::class`]). What is of a class beyond them is asked for the link's own price.
     pub fn with_classes(mut self, classes: &[Class]) -> Fcp {
         let mut classes = Classes::new(classes);
-        classes.set_avg_rtt(self.span_ns, self.avg_rtt);
+        classes.set_avg_rtt(self.span, self.avg_rtt);
         self.classes = Some(Box::new(classes));
         self
     }
@@ -234,11 +247,10 @@ impl Fcp {
 
     fn set_avg_rtt(&mut self, rtt: f64) {
         self.avg_rtt = rtt.clamp(MIN_RTT, MAX_RTT);
-        self.span = self.avg_rtt * self.config.window;
-        self.span_ns = (self.span * 1e9) as u64;
-        self.engine.set_avg_rtt(self.span_ns, self.avg_rtt);
+        self.span = Span::of(self.avg_rtt * self.config.window);
+        self.engine.set_avg_rtt(self.span, self.avg_rtt);
         if let Some(classes) = &mut self.classes {
-            classes.set_avg_rtt(self.span_ns, self.avg_rtt);
+            classes.set_avg_rtt(self.span, self.avg_rtt);
         }
     }
 
@@ -256,7 +268,7 @@ impl Fcp {
             self.engine.expect(now, promise);
         }
         let room = self.room(&arrival, self.capacity);
-        let income = self.engine.sum_up(now, (self.span_ns, self.span));
+        let income = self.engine.sum_up(now, self.span);
         self.engine.say(now, income / room * self.error);
     }
 
@@ -272,16 +284,16 @@ impl Fcp {
     /// Of `capacity`, what is not needed to empty the queue (§ 5): bytes/s.
     #[inline]
     fn room(&self, arrival: &Arrival, capacity: f64) -> f64 {
-        let queue = self.config.alpha * arrival.backlog / self.span;
+        let queue = self.config.alpha * arrival.backlog * self.span.per_second;
         at_least(capacity - queue, capacity / 2.0)
     }
 
     /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.
     #[inline]
     fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
-        let fresh = self.engine.window.add(now, self.span_ns, arrival.sums(paid));
+        let fresh = self.engine.window.add(now, self.span.ns, arrival.sums(paid));
         if fresh {
-            let sums = self.engine.window.sums(now, self.span_ns);
+            let sums = self.engine.window.sums(now, self.span.ns);
             if sums.bytes > 0.0 {
                 self.set_avg_rtt(sums.rtt_bytes / sums.bytes);
             }
@@ -299,8 +311,8 @@ impl Fcp {
         // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
         let change = paid * f64::from(preload).max(-1.0) / rtt;
         let (wait, life) = match self.config.preload {
-            PreloadSpan::Packet => (0.0, self.span),
-            PreloadSpan::Flow => (rtt - self.span, rtt + self.span / 2.0),
+            PreloadSpan::Packet => (0.0, self.span.seconds),
+            PreloadSpan::Flow => (rtt - self.span.seconds, rtt + self.span.seconds / 2.0),
         };
         let after = |seconds: f64| now + (seconds * 1e9) as u64;
         (change < MOST_CHANGE).then(|| Promise {

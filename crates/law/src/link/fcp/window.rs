@@ -14,6 +14,8 @@ pub(super) struct Window<S> {
     /// The newest bucket.
     last: usize,
     total: S,
+    /// Of the oldest bucket, if it takes no more packets: 1 over the time from its first packet to its last, ns.
+    slope: f64,
     /// Buckets opened since the total was last added up anew, which keeps rounding from piling up.
     stale: usize,
 }
@@ -24,6 +26,14 @@ struct Bucket<S> {
     begins: u64,
     ends: u64,
     sums: S,
+}
+
+impl<S> Bucket<S> {
+    /// 1 over the time from its first packet to its last, ns; who asks knows that there are two.
+    #[inline]
+    fn slope(&self) -> f64 {
+        1.0 / float(self.ends - self.begins)
+    }
 }
 
 /// What is summed.
@@ -92,6 +102,7 @@ impl<S: Summed> Window<S> {
             len: 0,
             last: 0,
             total: S::default(),
+            slope: 0.0,
             stale: 0,
         }
     }
@@ -120,8 +131,8 @@ impl<S: Summed> Window<S> {
         let oldest = &self.buckets[self.head % MOST];
         let from = now.saturating_sub(span);
         if oldest.begins < from && self.len > 0 {
-            let gone = float(from - oldest.begins) / float(oldest.ends - oldest.begins);
-            sums.take(oldest.sums.times(gone));
+            let slope = if self.len > 1 { self.slope } else { oldest.slope() };
+            sums.take(oldest.sums.times(float(from - oldest.begins) * slope));
         }
         sums
     }
@@ -137,6 +148,7 @@ impl<S: Summed> Window<S> {
         if self.len == 0 {
             self.total = S::default();
         }
+        self.slope = self.buckets[self.head % MOST].slope();
     }
 
     fn at(&self, k: usize) -> usize {
@@ -148,6 +160,8 @@ impl<S: Summed> Window<S> {
         if self.len == MOST {
             self.merge();
         }
+        // The newest, which may be the oldest, too, is over.
+        self.slope = self.buckets[self.head % MOST].slope();
         self.last = self.at(self.len);
         self.buckets[self.last] = Bucket { begins: now, ends: now, sums: S::default() };
         self.len += 1;

@@ -5,6 +5,7 @@ mod delivery;
 mod early;
 mod hostile;
 mod marks;
+mod pacing;
 mod predict;
 mod recovery;
 mod sampling;
