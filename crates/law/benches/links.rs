@@ -1,22 +1,22 @@
-//! Nanoseconds per packet of an XCP router: arrival and departure, control intervals included.
+//! Nanoseconds per packet of a link's law: arrival and departure, control intervals included.
 //!
-//! `cargo bench -p tollway-law`; for instructions, `examples/xcp_instructions.rs`.
+//! `cargo bench -p tollway-law`; for instructions of XCP's, `examples/xcp_instructions.rs`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use tollway_law::link::xcp::{Arithmetic, Form};
-use tollway_law::link::{AnyLink, DropTail, LinkLaw, Passing, RedConfig, XcpConfig};
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, LinkLaw, Passing, RcpConfig, RedConfig, XcpConfig};
 use tollway_law::{Kind, Rate, Time, Toll};
 
 /// Packets a batch: they, and not the clock, are what is measured.
 const PACKETS: u64 = 10_000;
 
-/// 1 Gb/s full of 1500-byte packets of 64 flows; each arrives, and leaves with a few others behind it.
-fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll; 64]) -> f64 {
+/// 1 Gb/s full of 1500-byte packets; each arrives, and leaves with a few others behind it.
+fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll]) -> f64 {
     let mut due = 0.0;
-    for k in 0..PACKETS {
+    for (k, toll) in (0..PACKETS).zip(tolls.iter().cycle()) {
         let now = Time(start + k * 12_000);
-        let mut toll = tolls[(k % 64) as usize];
+        let mut toll = *toll;
         let queued = (k % 7) as u32;
         let packet = Passing {
             size: 1500,
@@ -36,18 +36,32 @@ fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll; 64]) -> f64 {
     due
 }
 
-fn tolls() -> [Toll; 64] {
-    std::array::from_fn(|k| Toll {
+/// What packets of 64 XCP flows say.
+fn xcp_flows() -> Vec<Toll> {
+    let toll = |k| Toll {
         due: 1e24,
         rtt: 0.02 + 0.001 * k as f32,
         offer: 12e-6 * 64.0 * (0.5 + k as f32 / 64.0),
         ..Toll::default()
-    })
+    };
+    (0..64).map(toll).collect()
 }
 
-fn routers(c: &mut Criterion) {
+/// What packets of 1000 FCP flows say that spend a dollar a second each: one in twenty gives back a tenth, or takes it again.
+fn fcp_flows() -> Vec<Toll> {
+    let toll = |k| Toll {
+        rtt: 0.02 + 8e-5 * k as f32,
+        offer: [0.1, -0.1].get(k % 20).copied().unwrap_or(0.0),
+        stake: 8e-6 * (0.95 + 1e-4 * k as f32),
+        ..Toll::default()
+    };
+    (0..1000_usize).map(toll).collect()
+}
+
+fn links(c: &mut Criterion) {
     let capacity = Rate::from_mbps(1000.0);
     let xcp = |arithmetic, form| XcpConfig { arithmetic, form, ..XcpConfig::default() }.build(capacity);
+    let (sixty_four, thousand) = (xcp_flows(), fcp_flows());
     let laws = [
         ("drop-tail", AnyLink::DropTail(DropTail)),
         ("red", AnyLink::Red(Box::new(RedConfig::default().build(capacity)))),
@@ -57,20 +71,24 @@ fn routers(c: &mut Criterion) {
         ("xcp/fixed128", xcp(Arithmetic::Fixed128, Form::Throughput)),
         ("xcp/shadow32", xcp(Arithmetic::Shadow32, Form::Throughput)),
     ];
-    let tolls = tolls();
+    let laws = laws.map(|(name, law)| (name, law, &sixty_four));
+    let thousand = [
+        ("fcp", AnyLink::Fcp(Box::new(FcpConfig::default().build(capacity))), &thousand),
+        ("rcp", AnyLink::Rcp(Box::new(RcpConfig::default().build(capacity))), &thousand),
+    ];
     let mut group = c.benchmark_group("arrival and departure");
     group.throughput(Throughput::Elements(PACKETS));
-    for (name, mut law) in laws {
+    for (name, mut law, tolls) in laws.into_iter().chain(thousand) {
         let mut start = 0;
         group.bench_function(name, |b| {
             b.iter(|| {
                 start += PACKETS * 12_000;
-                black_box(pass(black_box(&mut law), start, &tolls))
+                black_box(pass(black_box(&mut law), start, tolls))
             });
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, routers);
+criterion_group!(benches, links);
 criterion_main!(benches);
