@@ -49,6 +49,8 @@ pub struct Fcp {
     ending: bool,
     /// It has announced once all that it wanted.
     established: bool,
+    /// Nothing was heard for so long that links may have forgotten it: it begins anew with the next price.
+    forgotten: bool,
     /// The price at the beginning of a round trip, and whether it had risen in the one before.
     trend: Trend,
     /// Since when links have refused the rate that a deadline needs.
@@ -124,6 +126,7 @@ impl FcpConfig {
             revised: false,
             ending: false,
             established: false,
+            forgotten: false,
             trend: Trend::default(),
             refused: None,
             moved: None,
@@ -202,6 +205,32 @@ impl Fcp {
             self.promises.clear();
             (self.left, self.change) = (0.0, 0.0);
         }
+    }
+
+    /// The price may have fallen by decades while the flow, at its least rate, heard nothing of it: a link on which hardly anybody
+    /// pays forgets what it asked. What it spends would then buy more than any link has. Of a flow that sends no more than its
+    /// first packets, and has nothing announced, it spends what buys [`LEAP`] times those, and announces the rest.
+    #[inline]
+    fn tread(&mut self, flight: &Flight, price: Price, rtt: f64) {
+        let first = self.config.initial_packets * f64::from(flight.segment) / rtt;
+        if self.spending > LEAP * first * price.get()
+            && self.window.highest() <= first
+            && self.established
+            && self.promises.is_empty()
+            && self.deadline().is_none()
+        {
+            self.hold_to(LEAP * first * price.get());
+        }
+    }
+
+    /// From now on it spends `spending`, and nothing is announced.
+    #[cold]
+    fn hold_to(&mut self, spending: f64) {
+        self.spending = spending;
+        self.committed = spending;
+        self.promises.clear();
+        (self.left, self.change) = (0.0, 0.0);
+        self.revised = true;
     }
 
     /// Whether it sends its last packets and has told links that nothing will follow.
@@ -474,8 +503,10 @@ impl SenderLaw for Fcp {
             if self.refused.is_none_or(|refused| sent >= refused) {
                 if rtt > 0.0 && self.deadline().is_some() && price.get() > 2.0 * Price::MIN.get() {
                     self.refuse(flight, price, rtt);
-                } else if rtt > 0.0 && self.price.is_none() {
+                } else if rtt > 0.0 && (self.price.is_none() || std::mem::take(&mut self.forgotten)) {
                     self.start(price, rtt);
+                } else if rtt > 0.0 {
+                    self.tread(flight, price, rtt);
                 }
                 if let Some(old) = self.price {
                     self.settle(flight.now, old, price);
@@ -500,6 +531,7 @@ impl SenderLaw for Fcp {
         {
             let before = self.spending;
             self.start(price, rtt);
+            self.forgotten = true;
             self.spending = self.spending.min(before);
             self.committed = self.spending;
             self.pace = self.rate(price, flight);
@@ -521,6 +553,12 @@ pub(super) struct Peak {
 }
 
 impl Peak {
+    /// The highest rate within the last round trip or two, bytes/s.
+    #[inline]
+    fn highest(&self) -> f64 {
+        at_least(self.now, self.before)
+    }
+
     /// The rate is `rate` bytes/s now.
     #[inline]
     pub(super) fn note(&mut self, flight: &Flight, rate: f64) {
@@ -529,7 +567,7 @@ impl Peak {
             self.turns = flight.now.saturating_add(flight.srtt);
         }
         self.now = at_least(rate, self.now);
-        let most = at_least(self.now, self.before);
+        let most = self.highest();
         if flight.segment != self.segment {
             self.segment = flight.segment;
             self.twice_per_byte = 2.0 / f64::from(flight.segment.max(1));
@@ -551,6 +589,8 @@ const SAME: f64 = 1e-6;
 const ROUNDED: f64 = 1.0 + 1e-9;
 /// After a change of class a price that falls at once by so much is that of the other class.
 const OTHER_CLASS: f64 = 0.7;
+/// How many times faster than with its first packets a flow is before it has announced that.
+const LEAP: f64 = 16.0;
 /// A price that is no more times what it was a round trip ago doesn't rise.
 const STEADY: f64 = 1.05;
 /// Round trips before its end from which on a flow takes back what it spends. Its rate falls a round trip after it has said so, as
