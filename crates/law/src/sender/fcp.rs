@@ -215,7 +215,7 @@ impl Fcp {
         let first = self.config.initial_packets * f64::from(flight.segment) / rtt;
         if self.spending > LEAP * first * price.get()
             && self.window.highest() <= first
-            && self.established
+            && self.left == 0.0
             && self.promises.is_empty()
             && self.deadline().is_none()
         {

@@ -121,6 +121,8 @@ pub struct FcpRouter {
     pub window: f64,
     /// Preloads count by the flow's own round-trip time, not as long as their packet.
     pub preload_by_flow: bool,
+    /// What those who pay nothing take is measured.
+    pub counts_unpaid: bool,
 }
 
 /// The constants of RCP's router (Dukkipati et al., IWQoS 2005).

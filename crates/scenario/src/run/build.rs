@@ -506,6 +506,7 @@ fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
                     true => link::PreloadSpan::Flow,
                     false => link::PreloadSpan::Packet,
                 },
+                counts_unpaid: law.counts_unpaid,
                 ..Default::default()
             };
             let law = config.build(link.capacity);

@@ -335,6 +335,7 @@ const CASES: &[Case] = cases! {
     "link.fcp.alpha": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.alpha=1",
     "link.fcp.window": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.window=4",
     "link.fcp.preload-span": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.preload-span=packet",
+    "link.fcp.unpaid": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.unpaid=counts",
     "link.rcp": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
     "link.rcp.alpha": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
     "link.rcp.beta": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.beta=1",
@@ -594,7 +595,7 @@ fn defaults_are_what_they_say() {
             xcp,
             "flow.f.xcp={ on-loss = \"halve\", advertise-limit = true, pacing = false, request = \"all\", whole-window = false, gain-segment = 1500 }",
         ),
-        (fcp, "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\" }"),
+        (fcp, "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\" }"),
         (fcp, "flow.f.fcp={ budget = 1, initial-packets = 10 }"),
         (
             &["link.mid.law=rcp", "flow.f.law=rcp"],

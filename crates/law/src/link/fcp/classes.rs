@@ -221,7 +221,7 @@ impl Fcp {
     fn price_classes(&mut self, classes: &mut Classes, now: u64, arrival: &Arrival) {
         let span = self.span;
         let free = self.capacity - classes.required(now, span);
-        let room = self.room(arrival, free.max(LEAST * self.capacity));
+        let room = self.room(now, arrival, free.max(LEAST * self.capacity));
         let own = self.engine.sum_up(now, span);
         let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Class::Stable);
         let all = own + stable.map(|lane| lane.engine.sum_up(now, span)).sum::<f64>();
@@ -238,7 +238,7 @@ impl Fcp {
     /// where one may have come, and with each bucket of the window.
     fn price_groups(&mut self, classes: &mut Classes, now: u64, class: u8, arrival: &Arrival, anew: bool) {
         let span = self.span;
-        let room = self.room(arrival, self.capacity);
+        let room = self.room(now, arrival, self.capacity);
         if anew {
             classes.divide(now, span, room);
         }

@@ -1,5 +1,7 @@
 //! The prices of the past.
 
+use crate::price::at_least;
+
 /// What a link said at each time: in slots of 1/64 to 1/32 of a round trip over the last 16 round trips or more, and in slots sixteen times
 /// as long over sixteen times as much, twice. A flow's own round trip may be thousands of times the mean on a link, which those that go
 /// the shortest way and send the most make.
@@ -28,10 +30,9 @@ impl History {
         }
     }
 
-    /// The price at `then` ns; `None` if that is too long ago. Within a slot the price may have gone from one value to
-    /// another: the greater is answered, and the balance that the packet states is the finer of the two bounds.
+    /// What is known of the price at `then` ns; `None` if that is too long ago.
     #[inline]
-    pub(super) fn at(&self, then: u64) -> Option<f64> {
+    pub(super) fn at(&self, then: u64) -> Option<Past> {
         let [fine, coarse @ ..] = &self.levels;
         fine.at(then).or_else(|| coarse.iter().find_map(|level| level.at(then)))
     }
@@ -45,6 +46,30 @@ impl History {
                 level.rescale(shift + COARSER * k as u32);
             }
         }
+    }
+}
+
+/// What is known of the price at an instant of the past: that at the beginning of a slot, and that at its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    prices: [f64; 2],
+    /// How far into the slot, which is 2^`shift` ns long.
+    into: u64,
+    shift: u32,
+}
+
+impl Past {
+    /// The most it can have been, if it went straight.
+    #[inline]
+    pub(super) fn most(&self) -> f64 {
+        at_least(self.prices[0], self.prices[1])
+    }
+
+    /// What it was, if it went straight.
+    #[inline]
+    pub(super) fn likely(&self) -> f64 {
+        let part = self.into as i64 as f64 / (1_i64 << self.shift) as f64;
+        self.prices[0] + (self.prices[1] - self.prices[0]) * part
     }
 }
 
@@ -94,18 +119,17 @@ impl Level {
         self.first = self.first.max((slot + 1).saturating_sub(SLOTS as u64));
     }
 
-    /// The greater price of the slot of `then` and the one before; `None` before the first.
+    /// What is known of the slot of `then`; `None` before the first.
     #[inline]
-    fn at(&self, then: u64) -> Option<f64> {
+    fn at(&self, then: u64) -> Option<Past> {
         let slot = then >> self.shift;
-        if slot > self.at {
-            return Some(self.prices[self.at as usize % SLOTS]);
-        }
         if slot < self.first {
             return None;
         }
-        let before = if slot > self.first { slot - 1 } else { slot };
-        Some(self.prices[slot as usize % SLOTS].max(self.prices[before as usize % SLOTS]))
+        let to = slot.min(self.at);
+        let from = if slot > self.at || slot == self.first { to } else { slot - 1 };
+        let prices = [from, to].map(|slot| self.prices[slot as usize % SLOTS]);
+        Some(Past { prices, into: then & ((1 << self.shift) - 1), shift: self.shift })
     }
 
     #[cold]
@@ -137,27 +161,41 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    fn most(history: &History, then: u64) -> Option<f64> {
+        history.at(then).map(|past| past.most())
+    }
+
     #[test]
     fn remembers_what_was_said() {
         let mut history = History::new(100 * MS, 1.0);
         history.note(50 * MS, 2.0);
         history.note(150 * MS, 3.0);
         history.note(150 * MS + 1000, 4.0);
-        assert_eq!(history.at(20 * MS), Some(1.0));
-        assert_eq!(history.at(100 * MS), Some(2.0));
+        assert_eq!(most(&history, 20 * MS), Some(1.0));
+        assert_eq!(most(&history, 100 * MS), Some(2.0));
         // Within the slot, the greater.
-        assert_eq!(history.at(150 * MS), Some(4.0));
-        assert_eq!(history.at(500 * MS), Some(4.0));
+        assert_eq!(most(&history, 150 * MS), Some(4.0));
+        assert_eq!(most(&history, 500 * MS), Some(4.0));
         history.set_rtt(20 * MS);
-        assert_eq!(history.at(100 * MS), Some(2.0));
-        assert_eq!(history.at(160 * MS), Some(4.0));
+        assert_eq!(most(&history, 100 * MS), Some(2.0));
+        assert_eq!(most(&history, 160 * MS), Some(4.0));
         history.note(100_000 * MS, 5.0);
         // Long ago for the finest level only.
-        assert_eq!(history.at(160 * MS), Some(4.0));
-        assert_eq!(history.at(99_900 * MS), Some(4.0));
+        assert_eq!(most(&history, 160 * MS), Some(4.0));
+        assert_eq!(most(&history, 99_900 * MS), Some(4.0));
         history.set_rtt(300 * MS);
-        assert_eq!(history.at(99_900 * MS), Some(4.0));
-        assert_eq!(history.at(100_000 * MS), Some(5.0));
+        assert_eq!(most(&history, 99_900 * MS), Some(4.0));
+        assert_eq!(most(&history, 100_000 * MS), Some(5.0));
+    }
+
+    #[test]
+    fn a_price_that_rises_is_at_each_instant_between_what_it_was_and_what_it_will_be() {
+        let mut history = History::new(100 * MS, 0.0);
+        (0..1_000_000).for_each(|us| history.note(us * 1000, us as f64));
+        for us in [100_000, 543_210, 900_000_u64] {
+            let error = history.at(us * 1000).unwrap().likely() - us as f64;
+            assert!(error.abs() < 2.0, "{error} µs at {us}");
+        }
     }
 
     /// On a link whose mean is half a millisecond a flow of 200 ms pays what the link said 200 ms ago.
@@ -170,9 +208,9 @@ mod tests {
         }
         for age in [1, 10, 100, 200, 1000] {
             let then = 9_999 - age;
-            let error = history.at(then * MS).unwrap() - said(then);
+            let error = most(&history, then * MS).unwrap() - said(then);
             assert!(error.abs() <= 1.0 + age as f64 / 16.0, "{error} after {age} ms");
         }
-        assert_eq!(History::new(MS / 2, 1.0).at(0), Some(1.0));
+        assert_eq!(most(&History::new(MS / 2, 1.0), 0), Some(1.0));
     }
 }

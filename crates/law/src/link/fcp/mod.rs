@@ -2,11 +2,14 @@
 //!
 //! | equation | here |
 //! |---|---|
-//! | 2: p = I / max(C − α·q/d, C/2) | `PriceEngine::set_price` |
+//! | 2: p = I / max(C − α·q/d, C/2) | `Fcp::room` |
 //! | 4, the sum of what packets pay | `Window`, over d = twice the mean round-trip time |
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
 //! | 4, no less than half of what those pay who stay, and what is announced to come | `PriceEngine::sum_up`: ours |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |
+//!
+//! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
+//! takes it back; [`FcpConfig::counts_unpaid`] measures it.
 //!
 //! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
 //! paid·size·preload/rtt, the change of budget it announces, and that is how it is kept here.
@@ -22,7 +25,7 @@ mod tests;
 mod window;
 
 use super::{LinkLaw, Passing, Verdict};
-use crate::price::at_least;
+use crate::price::{at_least, at_most};
 use crate::{Kind, Price, Rate, Time, Toll};
 pub use classes::Class;
 use classes::Classes;
@@ -40,6 +43,9 @@ pub struct FcpConfig {
     pub window: f64,
     /// How long a preload counts. Default [`PreloadSpan::Packet`], as printed.
     pub preload: PreloadSpan,
+    /// What packets that pay nothing take of the capacity is measured over the window, and not left to the queue. Default no, as
+    /// printed.
+    pub counts_unpaid: bool,
     /// The mean round-trip time until packets tell one. Default 100 ms.
     pub initial_rtt: Time,
 }
@@ -61,6 +67,7 @@ impl Default for FcpConfig {
             alpha: 2.0,
             window: 2.0,
             preload: PreloadSpan::Packet,
+            counts_unpaid: false,
             initial_rtt: Time::from_millis(100),
         }
     }
@@ -76,6 +83,7 @@ impl FcpConfig {
             avg_rtt: rtt,
             span: Span::default(),
             engine: PriceEngine::new(),
+            unpaid: None,
             error: 1.0,
             classes: None,
         };
@@ -95,6 +103,8 @@ pub struct Fcp {
     /// The window's length d.
     span: Span,
     engine: PriceEngine,
+    /// Bytes of packets that pay nothing, once there are some.
+    unpaid: Option<Box<Window<f64>>>,
     /// What the price is multiplied by, 1 but for experiments.
     error: f64,
     /// Traffic that is asked for another price; `engine` then is of what is asked for the link's own.
@@ -164,8 +174,11 @@ impl PriceEngine {
         // A round-trip time that fits a signed number, which is sooner made of a float.
         let then = now.saturating_sub((rtt * 1e9) as i64 as u64);
         match self.history.at(then) {
-            Some(price) if price < balance => price,
-            _ => balance,
+            // Where other links ask for more than this one the balance is no bound, and the greater of two prices would be too much
+            // on the average.
+            Some(past) if balance > ALONE * past.most() => past.likely(),
+            Some(past) => at_most(past.most(), balance),
+            None => balance,
         }
     }
 
@@ -267,7 +280,7 @@ impl Fcp {
         if let Some(promise) = self.promise(now, &arrival, toll.offer, paid) {
             self.engine.expect(now, promise);
         }
-        let room = self.room(&arrival, self.capacity);
+        let room = self.room(now, &arrival, self.capacity);
         let income = self.engine.sum_up(now, self.span);
         self.engine.say(now, income / room * self.error);
     }
@@ -281,11 +294,21 @@ impl Fcp {
         }
     }
 
-    /// Of `capacity`, what is not needed to empty the queue (§ 5): bytes/s.
+    /// Of `capacity`, what is needed neither by those who pay nothing nor to empty the queue (§ 5): bytes/s.
     #[inline]
-    fn room(&self, arrival: &Arrival, capacity: f64) -> f64 {
-        let queue = self.config.alpha * arrival.backlog * self.span.per_second;
-        at_least(capacity - queue, capacity / 2.0)
+    fn room(&mut self, now: u64, arrival: &Arrival, capacity: f64) -> f64 {
+        let unpaid = self.unpaid.as_mut().map_or(0.0, |bytes| bytes.sums(now, self.span.ns));
+        let taken = (self.config.alpha * arrival.backlog + unpaid) * self.span.per_second;
+        at_least(capacity - taken, capacity / 2.0)
+    }
+
+    /// A packet of `size` bytes comes that pays nothing. On a link where nobody does that is of no interest.
+    #[inline]
+    fn count_unpaid(&mut self, now: u64, size: u32) {
+        if self.config.counts_unpaid && self.engine.price.get() > Price::MIN.get() {
+            let bytes = self.unpaid.get_or_insert_with(|| Box::new(Window::new()));
+            bytes.add(now, self.span.ns, f64::from(size));
+        }
     }
 
     /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.
@@ -367,6 +390,8 @@ impl LinkLaw for Fcp {
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
         if packet.kind == Kind::Tolled {
             self.update(now, packet, toll);
+        } else {
+            self.count_unpaid(now.as_nanos(), packet.size);
         }
         Verdict::Pass
     }
@@ -391,6 +416,8 @@ impl LinkLaw for Fcp {
 
 /// Round-trip times from here on are believed, s.
 const MIN_RTT: f64 = 1e-6;
+/// Of a path whose price is no more times a link's own, that link's is the one that counts.
+const ALONE: f64 = 1.1;
 /// No budget changes by more, $/s.
 const MOST_CHANGE: f64 = 1e60;
 /// And to here, s: a mean cannot be taken further by whatever a packet says.

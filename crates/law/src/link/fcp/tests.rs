@@ -221,7 +221,7 @@ fn a_price_error_is_what_was_said_and_what_is_remembered() {
         pass(&mut law, f64::from(i) * 120e-6, 1500, toll(0.1, 8e-8, 0.0));
     }
     assert!((law.price().get() * MBPS_100 / law.income() - 1.25).abs() < 1e-6);
-    assert!((law.engine.history.at(239_000_000).unwrap() / law.price().get() - 1.0).abs() < 1e-2);
+    assert!((law.engine.history.at(239_000_000).unwrap().most() / law.price().get() - 1.0).abs() < 1e-2);
 }
 
 #[test]
@@ -264,4 +264,39 @@ proptest! {
             prop_assert!(law.avg_rtt() >= MIN_RTT && law.avg_rtt() <= MAX_RTT);
         }
     }
+}
+
+#[test]
+fn what_pays_nothing_is_left_to_the_queue_or_measured() {
+    // A dollar a second, a packet each millisecond; and acknowledgements, a tenth of the link.
+    let price = |counts_unpaid: bool, acks: u32| {
+        let config = FcpConfig { counts_unpaid, ..FcpConfig::default() };
+        let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
+        for i in 0..2000 {
+            let now = f64::from(i) * 1e-3;
+            law.engine.history = History::new(100_000_000, 1e-7);
+            pass(&mut law, now, 10_000, toll(0.1, 1e-7, 0.0));
+            let plain = Passing { kind: Kind::Plain, ..passing(acks, 0) };
+            law.on_arrival(Time::from_secs_f64(now), plain, &Toll::default());
+        }
+        law.price().get() * MBPS_100
+    };
+    assert!((price(false, 1250) - 1.0).abs() < 1e-2);
+    assert!((price(true, 1250) * 0.9 - 1.0).abs() < 1e-2, "{}", price(true, 1250));
+    // Never more than half of it (equation 2).
+    assert!((price(true, 12_500) * 0.5 - 1.0).abs() < 1e-2);
+}
+
+#[test]
+fn of_a_dearer_path_a_link_is_paid_what_it_likely_asked() {
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    // Its price rises by a hundredth a millisecond.
+    for i in 0..300_u32 {
+        law.engine.say(u64::from(i) * 1_000_000, 1e-8 * (1.0 + f64::from(i) * 0.01));
+    }
+    let paid = |stake: f64| law.engine.paid(300_000_000, &toll(0.1, stake, 0.0), 0.1) / 1e-8;
+    // 100 ms ago it asked for 3; a slot is 2.1 ms long.
+    assert!((paid(1e-6) - 3.0).abs() < 0.011, "{}", paid(1e-6));
+    assert!((paid(3.001e-8) - 3.001).abs() < 1e-4 && (2.999..=3.03).contains(&paid(3.1e-8)));
+    assert!((paid(2e-8) - 2.0).abs() < 1e-6);
 }

@@ -130,6 +130,34 @@ fn the_least_rate_costs_no_more_than_the_budget() {
 }
 
 #[test]
+fn who_was_not_heard_of_begins_anew_with_the_next_price() {
+    let mut path = Path::open(FcpConfig::default());
+    path.run(1.0, |_| false);
+    let law = &mut path.law;
+    let flight = flight(Time::from_secs(2), 0);
+    law.on_timeout(&flight, true);
+    // Meanwhile nobody paid: the link has forgotten what it asked.
+    let news = Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(1) };
+    law.on_ack(&flight, &news);
+    let rate = law.pacing_rate(&flight).unwrap().bytes_per_sec();
+    assert!((rate * 0.1 / 15_000.0 - 1.0).abs() < 1e-6, "{rate}");
+    // What it may spend beyond that is announced.
+    let mut toll = Toll::default();
+    law.write_toll(&flight, &mut toll);
+    assert!(toll.offer > 1e6);
+}
+
+#[test]
+fn a_price_that_fell_by_decades_unheard_is_trodden_carefully() {
+    let mut path = Path::open(FcpConfig { budget: Budget::per_sec(1e-4), ..FcpConfig::default() });
+    path.run(4.0, |_| false);
+    let flight = flight(Time::from_secs(5), 0);
+    path.law.on_ack(&flight, &Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(1) });
+    let rate = path.law.pacing_rate(&flight).unwrap().bytes_per_sec();
+    assert!((rate * 0.1 / (LEAP * 15_000.0) - 1.0).abs() < 1e-6, "{rate}");
+}
+
+#[test]
 fn spends_its_budget_and_no_more() {
     let mut path = Path::open(FcpConfig::default());
     path.run(1.0, |_| false);

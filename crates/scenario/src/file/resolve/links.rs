@@ -547,6 +547,7 @@ impl Side<'_> {
                 alpha: self.laws.fcp.number("alpha"),
                 window: self.laws.fcp.number("window"),
                 preload_by_flow: self.laws.fcp.word("preload-span") == "flow",
+                counts_unpaid: self.laws.fcp.word("unpaid") == "counts",
             }),
             "rcp" => LinkLaw::Rcp(RcpRouter {
                 alpha: self.laws.rcp.number("alpha"),

@@ -218,6 +218,12 @@ pub(crate) static FCP: Section = Section {
             Is("flow"),
             "How long a preload counts: as long as its packet is in the window (equation 4 as printed), or from d before it is kept until half of what it announced is in the window (rtt − d to rtt + d/2, by the flow's own round trip).",
         ),
+        key(
+            "unpaid",
+            Kind::Word(&["queues", "counts"]),
+            Is("queues"),
+            "What packets that pay nothing take of the link, acknowledgements before all: what a queue that stays takes back from those that pay (equation 2 as printed), or what they are measured to take over d.",
+        ),
     ]],
 };
 
