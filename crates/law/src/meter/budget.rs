@@ -226,7 +226,7 @@ fn silence(toll: &mut Toll) -> Passage {
 /// trips, or a second if that is more: packets may have waited long since their price was told. By how
 /// much it does is added up over time; a part of `tolerance` is forgiven, `burst` half round trips unpaid are an accusation. Of
 /// what is sent again nothing is held against anybody: who hears nothing any more can't know the price. Nor of a packet each
-/// [pause of the least rate](least_pause), which pays what a budget has for it.
+/// pause of the least rate, which pays what a budget has for it.
 #[derive(Clone, Debug)]
 pub struct BalanceMeter {
     config: MeterConfig,
