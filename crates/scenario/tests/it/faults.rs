@@ -334,9 +334,9 @@ proptest! {
 /// links then had a quarter of a second for each segment that it sent again.
 #[test]
 fn who_has_lost_data_at_its_end_does_not_take_its_leave() {
-    // In the first it takes 0.75 s, and 0.80 of one that does.
+    // In the first it takes 0.88 s, and 1.41 of one that does.
     for (kb, at, blackout, within) in [
-        (500, 210, 60, 780),
+        (500, 230, 30, 1000),
         (300, 100, 30, 4000),
         (500, 300, 100, 4000),
         (1000, 150, 60, 4000),

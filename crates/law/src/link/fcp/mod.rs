@@ -302,10 +302,11 @@ impl Fcp {
         at_least(capacity - taken, capacity / 2.0)
     }
 
-    /// A packet of `size` bytes comes that pays nothing. On a link where nobody does that is of no interest.
+    /// A packet of `size` bytes comes that pays nothing. On a link where nobody pays that is of no interest.
     #[inline]
     fn count_unpaid(&mut self, now: u64, size: u32) {
-        if self.config.counts_unpaid && self.engine.price.get() > Price::MIN.get() {
+        let somebody_pays = self.engine.price.get() > Price::MIN.get() || self.classes.is_some();
+        if self.config.counts_unpaid && somebody_pays {
             let bytes = self.unpaid.get_or_insert_with(|| Box::new(Window::new()));
             bytes.add(now, self.span.ns, f64::from(size));
         }
