@@ -80,9 +80,14 @@ impl Ran {
         links.iter().find(|link| link["link"] == name).unwrap_or_else(|| panic!("{:#}", self.report))
     }
 
+    /// How late one departure in a hundred was, µs.
+    fn late_us(&self) -> f64 {
+        self.report["lateness_us"]["p99"].as_f64().unwrap()
+    }
+
     /// Whether figures of real time mean anything: the emulator was on time.
     fn punctual(&self, what: &str) -> bool {
-        let late = self.report["lateness_us"]["p99"].as_f64().unwrap();
+        let late = self.late_us();
         let punctual = self.report["kept_up"] == true && late < 250.0;
         if !punctual {
             eprintln!(
