@@ -178,7 +178,7 @@ impl Early {
         })
     }
 
-    /// The ranges that grew last, latest first, and others while there is room.
+    /// The ranges that grew last, latest first, while there is room.
     #[inline]
     pub(super) fn report(&self, sack: &mut SackRanges, most: usize) {
         let most = most.min(SackRanges::MAX);

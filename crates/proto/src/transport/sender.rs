@@ -62,8 +62,6 @@ pub(super) struct Sender {
     paced_size: u16,
     /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
     pub(super) plain: bool,
-    /// `pace_at` is the turn of the packet that comes after the last one that left.
-    turn_set: bool,
     /// When the next packet may leave, if the law paces.
     pub(super) pace_at: Time,
     pub(super) law: AnySender,
@@ -122,7 +120,6 @@ impl Sender {
             pace_at: Time::ZERO,
             paced_from: Time::ZERO,
             paced_size: 0,
-            turn_set: false,
             source: Source::new(),
             timeout_stamp: None,
             rack: match config.detects() {
@@ -313,8 +310,8 @@ impl Sender {
         // acknowledgement moves the rates of explicit laws a little, and a timer with it would cost as much as its packet.
         let pause = self.pace_at.saturating_sub(self.paced_from).as_secs_f64();
         let (size, sends) = (f64::from(self.paced_size), rate.bytes_per_sec() * pause);
-        if !self.turn_set || (sends - size).abs() > SAME_TURN * size {
-            self.turn_set = true;
+        // Of a packet that has just left there is no pause yet.
+        if (sends - size).abs() > SAME_TURN * size {
             self.pace_at = self.paced_from.saturating_add(rate.time_for(u64::from(self.paced_size)));
         }
         self.paced_out = now < self.pace_at;
@@ -384,7 +381,6 @@ impl Sender {
         let late = now.saturating_sub(self.pace_at);
         self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
         self.paced_size = size;
-        self.turn_set = false;
     }
 
     #[inline]

@@ -290,13 +290,16 @@ fn what_pays_nothing_is_left_to_the_queue_or_measured() {
 #[test]
 fn of_a_dearer_path_a_link_is_paid_what_it_likely_asked() {
     let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
-    // Its price rises by a hundredth a millisecond.
-    for i in 0..300_u32 {
-        law.engine.say(u64::from(i) * 1_000_000, 1e-8 * (1.0 + f64::from(i) * 0.01));
+    // Its price rises by a hundredth a millisecond; a slot is 2.1 ms long.
+    for i in 0..30_000_u32 {
+        law.engine.say(u64::from(i) * 10_000, 1e-8 * (1.0 + f64::from(i) * 1e-4));
+    }
+    for us in (280_000..300_000).step_by(300) {
+        let paid = law.engine.paid(us * 1000, &toll(0.1, 1e-6, 0.0), 0.1) / 1e-8;
+        let asked = 1.0 + (us - 100_000) as f64 * 1e-5;
+        assert!((paid - asked).abs() < 1e-3, "{paid} for {asked}");
     }
     let paid = |stake: f64| law.engine.paid(300_000_000, &toll(0.1, stake, 0.0), 0.1) / 1e-8;
-    // 100 ms ago it asked for 3; a slot is 2.1 ms long.
-    assert!((paid(1e-6) - 3.0).abs() < 0.011, "{}", paid(1e-6));
     assert!((paid(3.001e-8) - 3.001).abs() < 1e-4 && (2.999..=3.03).contains(&paid(3.1e-8)));
     assert!((paid(2e-8) - 2.0).abs() < 1e-6);
 }
