@@ -123,6 +123,10 @@ pub struct FcpRouter {
     pub preload_by_flow: bool,
     /// What those who pay nothing take is measured.
     pub counts_unpaid: bool,
+    /// The queue that is left alone, as the time it takes to send.
+    pub target: Time,
+    /// The part of a Newton step that is added to the price.
+    pub newton: f64,
 }
 
 /// The constants of RCP's router (Dukkipati et al., IWQoS 2005).

@@ -507,6 +507,8 @@ fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
                     false => link::PreloadSpan::Packet,
                 },
                 counts_unpaid: law.counts_unpaid,
+                target: law.target,
+                newton: law.newton,
                 ..Default::default()
             };
             let law = config.build(link.capacity);

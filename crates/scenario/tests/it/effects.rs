@@ -336,6 +336,8 @@ const CASES: &[Case] = cases! {
     "link.fcp.window": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.window=4",
     "link.fcp.preload-span": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.preload-span=packet",
     "link.fcp.unpaid": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.unpaid=counts",
+    "link.fcp.target": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.target=1ms",
+    "link.fcp.newton": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.newton=0.5",
     "link.rcp": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
     "link.rcp.alpha": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
     "link.rcp.beta": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.beta=1",
@@ -595,7 +597,10 @@ fn defaults_are_what_they_say() {
             xcp,
             "flow.f.xcp={ on-loss = \"halve\", advertise-limit = true, pacing = false, request = \"all\", whole-window = false, gain-segment = 1500 }",
         ),
-        (fcp, "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\" }"),
+        (
+            fcp,
+            "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\", target = \"0 s\", newton = 0 }",
+        ),
         (fcp, "flow.f.fcp={ budget = 1, initial-packets = 10 }"),
         (
             &["link.mid.law=rcp", "flow.f.law=rcp"],

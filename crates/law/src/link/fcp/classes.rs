@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::super::Passing;
-use super::{Arrival, Fcp, PriceEngine, Span};
+use super::{Arrival, Fcp, PriceEngine, REFUSAL, Span};
 use crate::{Price, Toll};
 
 /// What a link does with a class of traffic.
@@ -184,6 +184,7 @@ impl Fcp {
                 if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
                     lane.engine.expect(now, promise);
                 }
+                self.note_stake(now, arrival.size, toll.stake);
                 self.count(now, arrival, 0.0)
             }
             // What it announces is weighed as it leaves: it is then told whether it may.
@@ -200,6 +201,7 @@ impl Fcp {
                 let said = Toll { stake: toll.stake / times as f32, ..*toll };
                 let paid = self.engine.paid(now, &said, arrival.rtt) * arrival.size;
                 let fresh = self.count(now, arrival, paid);
+                self.note_stake(now, arrival.size, said.stake);
                 self.engine.stay(now, toll.offer, paid);
                 if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
                     self.engine.expect(now, promise);
@@ -225,7 +227,7 @@ impl Fcp {
         let own = self.engine.sum_up(now, span);
         let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Class::Stable);
         let all = own + stable.map(|lane| lane.engine.sum_up(now, span)).sum::<f64>();
-        let price = Price::per_byte(all / room * self.error).get();
+        let price = Price::per_byte(self.corrected(now, arrival.size, all / room) * self.error).get();
         let (_, needs, reached) = classes.bound(now, span, price, room);
         let price = match reached {
             true => own / (room - needs).max(LEAST * room) * self.error,
@@ -356,8 +358,6 @@ impl Swing {
     }
 }
 
-/// The least that what is refused is told, $/byte.
-const REFUSAL: f64 = 4.0 * Price::MIN.get();
 /// The class of what belongs to none.
 const NONE: u8 = 0;
 /// A bounded price at most doubles in a window.

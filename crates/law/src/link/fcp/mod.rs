@@ -7,6 +7,7 @@
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
 //! | 4, no less than half of what those pay who stay, and what is announced to come | `PriceEngine::sum_up`: ours |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |
+//! | a queue to aim at, and part of a Newton step | [`FcpConfig::target`], [`FcpConfig::newton`]: ours, and not the default |
 //!
 //! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
 //! takes it back; [`FcpConfig::counts_unpaid`] measures it.
@@ -19,6 +20,7 @@
 mod classes;
 mod exchange;
 mod history;
+mod newton;
 mod promises;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ pub use classes::Class;
 use classes::Classes;
 pub use exchange::{Exchange, ExchangeRate};
 use history::History;
+use newton::Newton;
 use promises::Promises;
 use window::{Sums, Window};
 
@@ -46,6 +49,13 @@ pub struct FcpConfig {
     /// What packets that pay nothing take of the capacity is measured over the window, and not left to the queue. Default no, as
     /// printed.
     pub counts_unpaid: bool,
+    /// The queue that is left alone, as the time that it takes to send, and no more than a tenth of the mean round-trip time: α·q/d counts from there. Default 0, as printed: then the
+    /// link stands idle for part of the time that a price is a little too high.
+    pub target: Time,
+    /// The part of a Newton step that is added to the price, from how what comes would answer it. Where most traffic pays other links more,
+    /// equation 2 alone answers with swings that die slowly or not at all, and takes long to find a price where there was none. Default 0, as printed; a half suits
+    /// a mesh of a few hundred links, with `alpha` a half and `window` 1. Groups ([`Class::Group`]) have prices of their own without it.
+    pub newton: f64,
     /// The mean round-trip time until packets tell one. Default 100 ms.
     pub initial_rtt: Time,
 }
@@ -68,6 +78,8 @@ impl Default for FcpConfig {
             window: 2.0,
             preload: PreloadSpan::Packet,
             counts_unpaid: false,
+            target: Time::ZERO,
+            newton: 0.0,
             initial_rtt: Time::from_millis(100),
         }
     }
@@ -82,8 +94,10 @@ impl FcpConfig {
             capacity: capacity.bytes_per_sec(),
             avg_rtt: rtt,
             span: Span::default(),
+            target: 0.0,
             engine: PriceEngine::new(),
             unpaid: None,
+            newton: (self.newton > 0.0).then(|| Box::new(Newton::new(self.newton))),
             error: 1.0,
             classes: None,
         };
@@ -105,6 +119,10 @@ pub struct Fcp {
     engine: PriceEngine,
     /// Bytes of packets that pay nothing, once there are some.
     unpaid: Option<Box<Window<f64>>>,
+    /// How what comes would answer another price, if that is asked for.
+    newton: Option<Box<Newton>>,
+    /// The queue that is left alone, s.
+    target: f64,
     /// What the price is multiplied by, 1 but for experiments.
     error: f64,
     /// Traffic that is asked for another price; `engine` then is of what is asked for the link's own.
@@ -261,6 +279,7 @@ impl Fcp {
     fn set_avg_rtt(&mut self, rtt: f64) {
         self.avg_rtt = rtt.clamp(MIN_RTT, MAX_RTT);
         self.span = Span::of(self.avg_rtt * self.config.window);
+        self.target = self.config.target.as_secs_f64().min(MOST_TARGET * self.avg_rtt);
         self.engine.set_avg_rtt(self.span, self.avg_rtt);
         if let Some(classes) = &mut self.classes {
             classes.set_avg_rtt(self.span, self.avg_rtt);
@@ -276,13 +295,15 @@ impl Fcp {
         }
         let paid = self.engine.paid(now, toll, arrival.rtt) * arrival.size;
         self.count(now, &arrival, paid);
+        self.note_stake(now, arrival.size, toll.stake);
         self.engine.stay(now, toll.offer, paid);
         if let Some(promise) = self.promise(now, &arrival, toll.offer, paid) {
             self.engine.expect(now, promise);
         }
         let room = self.room(now, &arrival, self.capacity);
         let income = self.engine.sum_up(now, self.span);
-        self.engine.say(now, income / room * self.error);
+        let price = self.corrected(now, arrival.size, income / room);
+        self.engine.say(now, price * self.error);
     }
 
     /// [`update`](Fcp::update) where classes are told apart.
@@ -297,8 +318,12 @@ impl Fcp {
     /// Of `capacity`, what is needed neither by those who pay nothing nor to empty the queue (§ 5): bytes/s.
     #[inline]
     fn room(&mut self, now: u64, arrival: &Arrival, capacity: f64) -> f64 {
-        let unpaid = self.unpaid.as_mut().map_or(0.0, |bytes| bytes.sums(now, self.span.ns));
-        let taken = (self.config.alpha * arrival.backlog + unpaid) * self.span.per_second;
+        let unpaid = match &mut self.unpaid {
+            Some(bytes) if self.config.counts_unpaid => bytes.sums(now, self.span.ns),
+            _ => 0.0,
+        };
+        let queue = arrival.backlog - capacity * self.target;
+        let taken = (self.config.alpha * queue + unpaid) * self.span.per_second;
         at_least(capacity - taken, capacity / 2.0)
     }
 
@@ -306,7 +331,7 @@ impl Fcp {
     #[inline]
     fn count_unpaid(&mut self, now: u64, size: u32) {
         let somebody_pays = self.engine.price.get() > Price::MIN.get() || self.classes.is_some();
-        if self.config.counts_unpaid && somebody_pays {
+        if (self.config.counts_unpaid || self.newton.is_some()) && somebody_pays {
             let bytes = self.unpaid.get_or_insert_with(|| Box::new(Window::new()));
             bytes.add(now, self.span.ns, f64::from(size));
         }
@@ -419,6 +444,10 @@ impl LinkLaw for Fcp {
 const MIN_RTT: f64 = 1e-6;
 /// Of a path whose price is no more times a link's own, that link's is the one that counts.
 const ALONE: f64 = 1.1;
+/// The longest queue that is left alone, in mean round-trip times.
+const MOST_TARGET: f64 = 0.1;
+/// The least that what is refused is told, $/byte.
+const REFUSAL: f64 = 4.0 * Price::MIN.get();
 /// No budget changes by more, $/s.
 const MOST_CHANGE: f64 = 1e60;
 /// And to here, s: a mean cannot be taken further by whatever a packet says.

@@ -251,8 +251,11 @@ proptest! {
             (0u64..200_000_000, any::<f32>(), any::<f32>(), any::<f32>(), any::<f64>(), 0u64..1u64 << 40),
             1..200,
         ),
+        newtonian in any::<bool>(),
     ) {
-        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+        let newton = FcpConfig { newton: 0.5, target: Time::from_millis(1), ..FcpConfig::default() };
+        let law = if newtonian { newton } else { FcpConfig::default() };
+        let mut law = law.build(Rate::from_bytes_per_sec(MBPS_100));
         let mut now = 0;
         for (gap, rtt, offer, stake, due, backlog) in packets {
             now += gap;
@@ -302,4 +305,67 @@ fn of_a_dearer_path_a_link_is_paid_what_it_likely_asked() {
     let paid = |stake: f64| law.engine.paid(300_000_000, &toll(0.1, stake, 0.0), 0.1) / 1e-8;
     assert!((paid(3.001e-8) - 3.001).abs() < 1e-4 && (2.999..=3.03).contains(&paid(3.1e-8)));
     assert!((paid(2e-8) - 2.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_queue_to_aim_at_is_left_alone() {
+    let price = |target: u64, backlog: u64| {
+        let config = FcpConfig { target: Time::from_millis(target), ..FcpConfig::default() };
+        let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
+        for i in 0..1000 {
+            law.engine.history = History::new(100_000_000, 1e-7);
+            let now = Time::from_millis(i);
+            law.on_arrival(now, passing(12_500, backlog), &toll(0.1, 1e-7, 0.0));
+        }
+        law.price().get() / (1e-7 * 1e3 * 12_500.0 / MBPS_100)
+    };
+    assert!((price(5, 62_500) - 1.0).abs() < 1e-3);
+    // α = 2, d = 0.2 s: 5 ms are a twentieth of C.
+    assert!((price(5, 0) * 1.05 - 1.0).abs() < 1e-3 && (price(0, 62_500) * 0.95 - 1.0).abs() < 1e-3);
+    // A tenth of the round trip at most.
+    assert!((price(1000, 125_000) - 1.0).abs() < 1e-3);
+}
+
+/// A link that asks a tenth of what its traffic pays in all, the rest being asked elsewhere and fixed: price over what it should be, and seconds queued, a
+/// row a millisecond. From a link that is full by a ninth too much and asks nothing yet.
+fn mostly_paid_elsewhere(config: FcpConfig) -> Vec<(f64, f64)> {
+    let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
+    let (due, elsewhere) = (1e-8, 9e-8);
+    let (mut said, mut backlog) = (vec![Price::MIN.get()], 0.0_f64);
+    (0..15_000_u64)
+        .map(|i| {
+            let heard = said[said.len().saturating_sub(100)];
+            let stake = heard + elsewhere;
+            let rate = MBPS_100 * (due + elsewhere) / stake;
+            backlog = (backlog + (rate - MBPS_100) * 1e-3).max(0.0);
+            law.on_arrival(
+                Time::from_millis(i),
+                passing((rate * 1e-3) as u32, backlog as u64),
+                &toll(0.1, stake, 0.0),
+            );
+            said.push(law.price().get());
+            (law.price().get() / due, backlog / MBPS_100)
+        })
+        .collect()
+}
+
+#[test]
+fn a_newton_step_finds_the_price_of_links_that_traffic_pays_little() {
+    // Until when the price is more than a tenth off, s, and the most that was queued, s.
+    let course = |config: FcpConfig| {
+        let rows = mostly_paid_elsewhere(config);
+        let last_off = rows.iter().rposition(|row| (row.0 - 1.0).abs() > 0.1).unwrap();
+        (last_off as f64 * 1e-3, rows.iter().map(|row| row.1).fold(0.0, f64::max))
+    };
+    let (settled, queue) = course(FcpConfig::default());
+    assert!((10.0..14.0).contains(&settled) && queue > 0.5, "{settled} {queue}");
+    let newton = FcpConfig {
+        alpha: 0.5,
+        window: 1.0,
+        newton: 0.5,
+        target: Time::from_millis(1),
+        ..FcpConfig::default()
+    };
+    let (settled, queue) = course(newton);
+    assert!(settled < 2.0 && queue < 0.05, "{settled} {queue}");
 }

@@ -17,7 +17,7 @@ use crate::file::value::{LimitSpec, When};
 use crate::import;
 use crate::plan::{
     Amount, Arithmetic, Class, ClassLaw, Codel, Direction, DualPi2, FcpRouter, Link, LinkId, LinkLaw, Medium,
-    MediumId, Meter, Pie, RcpRouter, Red, Xcp, XcpForm,
+    MediumId, Meter, Pie, Pricing, RcpRouter, Red, Xcp, XcpForm,
 };
 
 /// The ports of one section and direction: every second link from `first` on.
@@ -197,6 +197,9 @@ impl<'a> Resolver<'a> {
             exchange: None,
             laws: Laws::of(&reverse).or(there.laws),
         };
+        for law in [&there.laws.fcp, &back.laws.fcp] {
+            self.newton_without_groups(law);
+        }
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
@@ -465,6 +468,19 @@ impl<'a> Resolver<'a> {
     }
 }
 
+impl<'a> Resolver<'a> {
+    /// A Newton step is of the link's own price, which groups are not asked.
+    fn newton_without_groups(&mut self, fcp: &Reader<'a>) {
+        let grouped = self.plan.classes.iter().any(|class| matches!(class.pricing, Pricing::Group { .. }));
+        if grouped && fcp.number("newton") > 0.0 {
+            let message = "groups are asked for prices of their own, to which no Newton step is added";
+            self.mistakes
+                .add(fcp.at("newton"), message, "beside groups")
+                .help("leave `newton` out, or give the classes another pricing");
+        }
+    }
+}
+
 impl Side<'_> {
     /// The law with its constants; thresholds are worked out later.
     fn law(&self, classes: &[Class]) -> LinkLaw {
@@ -548,6 +564,8 @@ impl Side<'_> {
                 window: self.laws.fcp.number("window"),
                 preload_by_flow: self.laws.fcp.word("preload-span") == "flow",
                 counts_unpaid: self.laws.fcp.word("unpaid") == "counts",
+                target: self.laws.fcp.span("target"),
+                newton: self.laws.fcp.number("newton"),
             }),
             "rcp" => LinkLaw::Rcp(RcpRouter {
                 alpha: self.laws.rcp.number("alpha"),

@@ -65,6 +65,7 @@ answers! {
     policy_for_smaller_packets: answer_to(&policy("largest = \"1000 B\""), &[]);
     policy_with_a_shallow_bucket: answer_to(&policy("depth = \"1 kB\""), &[]);
     policy_marks_a_toll: answer_to(&policy("action = \"mark\""), &["flow.f.law=xcp", "link.bottleneck.law=xcp"]);
+    newton_beside_groups: answer_to(&format!("{BASE}[class.c]\npricing = \"group\"\n"), &["link.bottleneck.law=fcp", "link.bottleneck.fcp.newton=0.5", "flow.f.law=fcp"]);
     policy_goes_before_it_comes: answer_to(&policy("install = \"4 s\"\nremove = \"3 s\""), &[]);
 }
 

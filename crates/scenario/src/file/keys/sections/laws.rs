@@ -224,6 +224,18 @@ pub(crate) static FCP: Section = Section {
             Is("queues"),
             "What packets that pay nothing take of the link, acknowledgements before all: what a queue that stays takes back from those that pay (equation 2 as printed), or what they are measured to take over d.",
         ),
+        key(
+            "target",
+            TIME,
+            Is("0 s"),
+            "The queue that is left alone, no more than a tenth of a mean round trip: α·queue counts from there, so that the link doesn't stand idle while its price is a little too high. Zero is equation 2 as printed.",
+        ),
+        key(
+            "newton",
+            Kind::Number { least: 0.0, most: 2.0 },
+            Is("0"),
+            "The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.",
+        ),
     ]],
 };
 
