@@ -14,6 +14,7 @@
 
 mod link;
 mod network;
+mod pages;
 mod scheduler;
 mod slab;
 mod source;

@@ -19,6 +19,7 @@ use tollway_proto::{
 };
 
 use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
+use crate::pages::in_large_pages;
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceId, SourceSpec};
@@ -216,6 +217,8 @@ impl<M: Machine> Network<M> {
     pub fn reserve(&mut self, links: usize, flows: usize) {
         self.links.reserve_exact(links);
         self.endpoints.reserve_exact(2 * flows);
+        in_large_pages(&self.links);
+        in_large_pages(&self.endpoints);
     }
 
     /// Adds a link direction. Links, media and sources come before the first [`run_until`](Network::run_until).
