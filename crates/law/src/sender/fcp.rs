@@ -212,14 +212,15 @@ impl Fcp {
     /// first packets, and has nothing announced, it spends what buys [`LEAP`] times those, and announces the rest.
     #[inline]
     fn tread(&mut self, flight: &Flight, price: Price, rtt: f64) {
-        let first = self.config.initial_packets * f64::from(flight.segment) / rtt;
-        if self.spending > LEAP * first * price.get()
-            && self.window.highest() <= first
+        // What the first packets are, bytes; not divided by the round trip, since each acknowledgement asks.
+        let first = self.config.initial_packets * f64::from(flight.segment);
+        if self.spending * rtt > LEAP * first * price.get()
+            && self.window.highest() * rtt <= first
             && self.left == 0.0
             && self.promises.is_empty()
             && self.deadline().is_none()
         {
-            self.hold_to(LEAP * first * price.get());
+            self.hold_to(LEAP * first * price.get() / rtt);
         }
     }
 

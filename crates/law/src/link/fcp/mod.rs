@@ -209,11 +209,19 @@ impl PriceEngine {
     /// the price.
     #[inline]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
-        let paid = self.window.sums(now, span.ns).paid;
+        let paid = self.window.sums(now, span.ns).paid * span.per_second;
+        // While nothing is announced, what came in two mean round trips is no less than what came in one.
+        let calm = self.promises.is_idle(now) && self.coming.is_idle(now) && span.ns <= 2 * self.round.ns + 2;
+        self.income = if calm { paid } else { self.promised(now, paid) };
+        self.income
+    }
+
+    /// [`sum_up`](PriceEngine::sum_up) while there are promises, `paid` $/s being what is paid.
+    #[inline]
+    fn promised(&mut self, now: u64, paid: f64) -> f64 {
         let staying = at_least(self.staying.sums(now, self.round.ns), 0.0) * self.round.per_second;
         let least = staying / 2.0 + at_least(self.coming.total(now), 0.0);
-        self.income = at_least(paid * span.per_second + self.promises.total(now), least);
-        self.income
+        at_least(paid + self.promises.total(now), least)
     }
 
     /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by those who stay. It is

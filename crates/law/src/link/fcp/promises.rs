@@ -8,19 +8,22 @@ pub(super) struct Promises {
     near: Wheel,
     far: Wheel,
     total: f64,
+    /// Nothing counts or will.
+    idle: bool,
 }
 
 impl Promises {
     /// None yet, the window being `span` ns long.
     pub(super) fn new(span: u64) -> Promises {
         let shift = slot_shift(span);
-        Promises { near: Wheel::new(shift), far: Wheel::new(shift + FAR), total: 0.0 }
+        Promises { near: Wheel::new(shift), far: Wheel::new(shift + FAR), total: 0.0, idle: true }
     }
 
     /// At `now` ns `amount` more, from `from` until `until` ns.
     #[inline]
     pub(super) fn add(&mut self, now: u64, from: u64, until: u64, amount: f64) {
-        self.total(now);
+        self.turn(now);
+        self.idle = false;
         if self.near.is_ahead(from) {
             self.change(from, amount);
         } else {
@@ -39,13 +42,30 @@ impl Promises {
     /// The sum of what counts at `now` ns.
     #[inline]
     pub(super) fn total(&mut self, now: u64) -> f64 {
+        if !self.idle {
+            self.turn(now);
+        }
+        self.total
+    }
+
+    /// Whether nothing counts at `now` ns, nor will without another promise.
+    #[inline]
+    pub(super) fn is_idle(&mut self, now: u64) -> bool {
+        if !self.idle {
+            self.turn(now);
+        }
+        self.idle
+    }
+
+    #[inline]
+    fn turn(&mut self, now: u64) {
         if self.near.is_ahead(now) {
             self.total += self.near.turn(now) + self.far.turn(now);
             if self.near.is_empty() && self.far.is_empty() {
                 self.total = 0.0;
+                self.idle = true;
             }
         }
-        self.total
     }
 
     /// The window is now `span` ns long.

@@ -112,7 +112,7 @@ impl<S: Summed> Window<S> {
     pub(super) fn add(&mut self, now: u64, span: u64, sums: S) -> bool {
         let fresh = self.len == 0 || now >= self.buckets[self.last % MOST].begins + span / SHARE;
         if fresh {
-            self.open(now);
+            self.open(now, span);
         }
         let newest = &mut self.buckets[self.last % MOST];
         newest.ends = now;
@@ -156,7 +156,11 @@ impl<S: Summed> Window<S> {
     }
 
     #[inline(never)]
-    fn open(&mut self, now: u64) {
+    fn open(&mut self, now: u64, span: u64) {
+        // Of a window that is not asked for its sums.
+        if self.len > 0 && self.buckets[self.head % MOST].ends + span <= now {
+            self.forget(now, span);
+        }
         if self.len == MOST {
             self.merge();
         }
