@@ -27,3 +27,20 @@ const LARGE: usize = 64 << 20;
 /// The system's least page, or a multiple.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_an_array_stays() {
+        let mut large: Vec<u64> = Vec::with_capacity(LARGE / size_of::<u64>());
+        large.extend(0..10_000);
+        in_large_pages(&large);
+        large.extend(10_000..20_000);
+        assert!(large.iter().copied().eq(0..20_000));
+        // Nor does it matter how little there is.
+        in_large_pages(&Vec::<u64>::new());
+        advise(large.as_mut_ptr().cast(), 1);
+    }
+}

@@ -149,8 +149,10 @@ impl Span {
 struct PriceEngine {
     window: Window<Sums>,
     promises: Promises,
-    /// What packets pay less what they take back, over one mean round trip, `round`.
+    /// What packets pay less what they take back, over one mean round trip, `round`; kept while there are promises.
     staying: Window<f64>,
+    /// Whether it is.
+    keeps: bool,
     /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
     coming: Promises,
     round: Span,
@@ -173,6 +175,7 @@ impl PriceEngine {
             window: Window::new(),
             promises: Promises::new(1 << 30),
             staying: Window::new(),
+            keeps: false,
             coming: Promises::new(1 << 30),
             round: Span::of(1.0),
             history: History::new(1 << 30, Price::MIN.get()),
@@ -210,14 +213,11 @@ impl PriceEngine {
     #[inline]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
         let paid = self.window.sums(now, span.ns).paid * span.per_second;
-        // While nothing is announced, what came in two mean round trips is no less than what came in one.
-        let calm = self.promises.is_idle(now) && self.coming.is_idle(now) && span.ns <= 2 * self.round.ns + 2;
-        self.income = if calm { paid } else { self.promised(now, paid) };
+        self.income = if self.is_calm(now) { paid } else { self.promised(now, paid) };
         self.income
     }
 
     /// [`sum_up`](PriceEngine::sum_up) while there are promises, `paid` $/s being what is paid.
-    #[inline]
     fn promised(&mut self, now: u64, paid: f64) -> f64 {
         let staying = at_least(self.staying.sums(now, self.round.ns), 0.0) * self.round.per_second;
         let least = staying / 2.0 + at_least(self.coming.total(now), 0.0);
@@ -225,11 +225,29 @@ impl PriceEngine {
     }
 
     /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by those who stay. It is
-    /// equation 4 over one round trip instead of two, where no packet is worth less than nothing.
+    /// equation 4 over one round trip instead of two, where no packet is worth less than nothing. The packet is in the longer window already.
+    ///
+    /// While nothing is announced nobody asks for it: what came in two mean round trips is no less than what came in one.
     #[inline]
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
+        if preload == 0.0 && self.is_calm(now) {
+            self.keeps = false;
+            return;
+        }
         let back = if preload < 0.0 { at_least(f64::from(preload), -1.0) } else { 0.0 };
-        self.staying.add(now, self.round.ns, paid * (1.0 + back));
+        if self.keeps {
+            self.staying.add(now, self.round.ns, paid * (1.0 + back));
+        } else {
+            self.keeps = true;
+            self.staying.refill(&self.window, |sums| sums.paid);
+            self.staying.add(now, self.round.ns, paid * back);
+        }
+    }
+
+    /// Whether nothing is announced.
+    #[inline]
+    fn is_calm(&mut self, now: u64) -> bool {
+        self.promises.is_idle(now) && self.coming.is_idle(now)
     }
 
     /// A packet announces a change of budget.

@@ -137,6 +137,18 @@ impl<S: Summed> Window<S> {
         sums
     }
 
+    /// What `other` holds, in its buckets, and each of its sums as `of` has it, in place of what was here. What is too old is forgotten as soon as
+    /// somebody asks.
+    #[inline(never)]
+    pub(super) fn refill<T: Summed>(&mut self, other: &Window<T>, of: impl Fn(T) -> S) {
+        for (own, bucket) in self.buckets.iter_mut().zip(other.buckets.iter()) {
+            *own = Bucket { begins: bucket.begins, ends: bucket.ends, sums: of(bucket.sums) };
+        }
+        (self.head, self.len, self.last) = (other.head, other.len, other.last);
+        self.slope = other.slope;
+        self.add_up();
+    }
+
     /// The oldest bucket is older than `span` ns, and maybe others; or there is none.
     #[inline(never)]
     fn forget(&mut self, now: u64, span: u64) {
@@ -171,12 +183,17 @@ impl<S: Summed> Window<S> {
         self.len += 1;
         self.stale += 1;
         if self.stale >= MOST {
-            self.stale = 0;
-            self.total = S::default();
-            for k in 0..self.len {
-                let at = self.at(k);
-                self.total.add(self.buckets[at].sums);
-            }
+            self.add_up();
+        }
+    }
+
+    /// Adds up the total anew.
+    fn add_up(&mut self) {
+        self.stale = 0;
+        self.total = S::default();
+        for k in 0..self.len {
+            let at = self.at(k);
+            self.total.add(self.buckets[at].sums);
         }
     }
 
@@ -245,6 +262,22 @@ mod tests {
             window.add(i * 10_000, 50_000_000, paid(0.1));
         }
         assert_eq!(window.sums(10_000_000_000, 50_000_000), Sums::default());
+    }
+
+    #[test]
+    fn a_window_filled_from_a_longer_one_holds_what_came_last() {
+        let (mut long, mut short) = (Window::new(), Window::<f64>::new());
+        for i in 0..1000u64 {
+            short.add(i * 500_000, 10_000_000, 7.0);
+            long.add(i * 1_000_000, 200_000_000, paid(i as f64));
+        }
+        short.refill(&long, |sums| sums.paid);
+        // Within a bucket of the long one, which holds two packets here.
+        let exact: f64 = (900..1000).map(f64::from).sum();
+        assert!((short.sums(999_000_000, 100_000_000) - exact).abs() < 2000.0);
+        short.add(1_000_000_000, 100_000_000, 5000.0);
+        assert!((short.sums(1_000_000_000, 100_000_000) - exact - 5000.0 + 900.0).abs() < 2000.0);
+        assert_eq!(short.sums(2_000_000_000, 100_000_000), 0.0);
     }
 
     proptest! {
