@@ -328,8 +328,7 @@ fn a_queue_to_aim_at_is_left_alone() {
 
 /// A link that asks a tenth of what its traffic pays in all, the rest being asked elsewhere and fixed: price over what it should be, and seconds queued, a
 /// row a millisecond. From a link that is full by a ninth too much and asks nothing yet.
-fn mostly_paid_elsewhere(config: FcpConfig) -> Vec<(f64, f64)> {
-    let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
+fn mostly_paid_elsewhere(mut law: Fcp) -> Vec<(f64, f64)> {
     let (due, elsewhere) = (1e-8, 9e-8);
     let (mut said, mut backlog) = (vec![Price::MIN.get()], 0.0_f64);
     (0..15_000_u64)
@@ -351,13 +350,14 @@ fn mostly_paid_elsewhere(config: FcpConfig) -> Vec<(f64, f64)> {
 
 #[test]
 fn a_newton_step_finds_the_price_of_links_that_traffic_pays_little() {
-    // Until when the price is more than a tenth off, s, and the most that was queued, s.
+    // Until when the price is more than a tenth off, s, the most that was queued, s, and the price in the end.
     let course = |config: FcpConfig| {
-        let rows = mostly_paid_elsewhere(config);
+        let rows = mostly_paid_elsewhere(config.build(Rate::from_bytes_per_sec(MBPS_100)));
         let last_off = rows.iter().rposition(|row| (row.0 - 1.0).abs() > 0.1).unwrap();
-        (last_off as f64 * 1e-3, rows.iter().map(|row| row.1).fold(0.0, f64::max))
+        let most = rows.iter().map(|row| row.1).fold(0.0, f64::max);
+        (last_off as f64 * 1e-3, most, rows[rows.len() - 1].0)
     };
-    let (settled, queue) = course(FcpConfig::default());
+    let (settled, queue, _) = course(FcpConfig::default());
     assert!((10.0..14.0).contains(&settled) && queue > 0.5, "{settled} {queue}");
     let newton = FcpConfig {
         alpha: 0.5,
@@ -366,6 +366,20 @@ fn a_newton_step_finds_the_price_of_links_that_traffic_pays_little() {
         target: Time::from_millis(1),
         ..FcpConfig::default()
     };
-    let (settled, queue) = course(newton);
+    let (settled, queue, price) = course(newton);
     assert!(settled < 2.0 && queue < 0.05, "{settled} {queue}");
+    // A hundred packets to a window: one too many would be a tenth of the price.
+    assert!((price - 1.0).abs() < 0.02, "{price}");
+}
+
+#[test]
+fn a_newton_step_is_of_the_link_s_own_price_beside_other_classes_too() {
+    let law =
+        |newton: f64| FcpConfig { newton, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
+    let classes = [Class::Standard, Class::Priority { times: 2.0 }];
+    let (plain, with_classes) = (law(0.5), law(0.5).with_classes(&classes));
+    assert_eq!(mostly_paid_elsewhere(plain), mostly_paid_elsewhere(with_classes));
+    // Without it the price is decades lower after two seconds.
+    let without = mostly_paid_elsewhere(law(0.0).with_classes(&classes));
+    assert!(without[2000].0 < 1e-3 * mostly_paid_elsewhere(law(0.5))[2000].0);
 }
