@@ -213,7 +213,8 @@ impl PriceEngine {
     #[inline]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
         let paid = self.window.sums(now, span.ns).paid * span.per_second;
-        self.income = if self.is_calm(now) { paid } else { self.promised(now, paid) };
+        // Sums of what comes and leaves are rounded, maybe to a little less than nothing.
+        self.income = if self.is_calm(now) { at_least(paid, 0.0) } else { self.promised(now, paid) };
         self.income
     }
 

@@ -265,6 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_nobody_asks_keeps_no_more_than_it_has_to() {
+        let mut window = Window::new();
+        for i in 0..100_000u64 {
+            window.add(i * 10_000, 50_000_000, paid(0.1));
+            assert!(window.len as u64 <= SHARE + 2);
+        }
+        assert!((window.sums(1_000_000_000, 50_000_000).paid - 500.0).abs() < 0.1);
+    }
+
+    #[test]
     fn a_window_filled_from_a_longer_one_holds_what_came_last() {
         let (mut long, mut short) = (Window::new(), Window::<f64>::new());
         for i in 0..1000u64 {
