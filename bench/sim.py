@@ -364,8 +364,8 @@ def show_all(report: dict[str, dict]) -> None:
                 times(row["xcp_of_tcp"]),
                 times(row["xcp_of_tcp_at_best"]),
                 million(row["tollway_fcp_hops_per_s"]),
-                times(row["fcp_of_tcp"]),
-                times(row["fcp_of_tcp_at_best"], FCP_TARGET),
+                times(row["fcp_of_tcp"], FCP_TARGET),
+                times(row["fcp_of_tcp_at_best"]),
             ]
             for n, row in rows
         ],

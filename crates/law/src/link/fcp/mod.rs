@@ -228,7 +228,8 @@ impl PriceEngine {
     /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by those who stay. It is
     /// equation 4 over one round trip instead of two, where no packet is worth less than nothing. The packet is in the longer window already.
     ///
-    /// While nothing is announced nobody asks for it: what came in two mean round trips is no less than what came in one.
+    /// While nothing is announced nobody asks for it: equation 4 then stands as printed. Nor would the bound be reached with a window of one to two mean
+    /// round trips, in which no less comes than in one.
     #[inline]
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
         if preload == 0.0 && self.is_calm(now) {
