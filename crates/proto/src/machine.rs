@@ -99,6 +99,8 @@ pub enum Answer {
     Taken,
     /// It was taken in, there is nothing to send, and nothing [is done](Machine::is_done) that was not done before.
     Nothing,
+    /// The same, and the machine's timer has not come nearer.
+    Still,
     /// In its place stands a packet to be sent, and there is no other.
     Packet,
     /// The same, and the machine's timer has not come nearer.

@@ -153,15 +153,73 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     /// Whether a packet that finds the queue empty and the transmitter free passes unchanged, whatever it is, so that
     /// the engine may do without [`pass`](Port::pass), and [`push`](Port::push) and [`pop`](Port::pop) do for the rest.
     pub fn is_silent(&self) -> bool {
-        let roomy = self.limit.packets > 0 && self.limit.bytes >= u64::from(u16::MAX);
-        self.many.is_none() && self.law.is_silent() && roomy
+        self.is_roomy() && self.law.is_silent()
     }
 
-    /// [`offer`](Port::offer) of a packet of `size` bytes to a [silent](Port::is_silent) port; answers whether there was
-    /// room.
+    /// Whether the same holds but for what the law reads in tolls and writes into them: who has [told](Port::tell) and
+    /// [asked](Port::ask) it may do without [`offer`](Port::offer), [`pass`](Port::pass) and [`take`](Port::take).
+    pub fn is_gentle(&self) -> bool {
+        self.is_roomy() && self.law.is_gentle()
+    }
+
+    /// Whether there is one queue, and in it room for any packet that finds it empty.
+    fn is_roomy(&self) -> bool {
+        self.many.is_none() && self.limit.packets > 0 && self.limit.bytes >= u64::from(u16::MAX)
+    }
+
+    /// A packet comes to a [gentle](Port::is_gentle) port, and is not in the queue yet.
+    #[inline]
+    pub fn tell<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
+        debug_assert!(self.is_gentle());
+        let passing = self.simply(handle, pool);
+        self.law.on_arrival(now, passing, &pool.packet(handle).toll);
+    }
+
+    /// A packet leaves a [gentle](Port::is_gentle) port, and is in the queue still.
+    #[inline]
+    pub fn ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
+        debug_assert!(self.is_gentle());
+        let passing = self.simply(handle, pool);
+        self.law.on_departure(now, passing, &mut pool.packet(handle).toll);
+    }
+
+    /// A packet comes to a [gentle](Port::is_gentle) port and leaves it at once.
+    #[inline]
+    pub fn tell_and_ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
+        debug_assert!(self.is_gentle() && self.packets() == 0);
+        let passing = self.simply(handle, pool);
+        self.law.on_passage(now, passing, &mut pool.packet(handle).toll);
+    }
+
+    /// What a gentle law looks at.
+    #[inline]
+    fn simply<P: Pool<Handle = H>>(&self, handle: H, pool: &mut P) -> Passing {
+        let class = pool.class(handle);
+        let packet = pool.packet(handle);
+        Passing {
+            size: u32::from(packet.size),
+            kind: packet.kind(),
+            class,
+            backlog_packets: self.queue.len(),
+            backlog_bytes: self.bytes,
+            ect: false,
+            l4s: false,
+            in_profile: false,
+            waited: Time::ZERO,
+        }
+    }
+
+    /// The next packet to leave a [silent](Port::is_silent) or a [gentle](Port::is_gentle) port, which stays.
+    #[inline]
+    pub fn front(&self) -> Option<H> {
+        self.queue.front()
+    }
+
+    /// [`offer`](Port::offer) of a packet of `size` bytes to a [silent](Port::is_silent) port, or to a [gentle](Port::is_gentle) one that
+    /// knows of it; answers whether there was room.
     #[inline]
     pub fn push(&mut self, handle: H, size: u16) -> bool {
-        debug_assert!(self.is_silent());
+        debug_assert!(self.is_silent() || self.is_gentle());
         let bytes = self.bytes + u64::from(size);
         if self.queue.len() >= self.limit.packets || bytes > self.limit.bytes {
             return false;
@@ -171,10 +229,11 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         true
     }
 
-    /// [`take`](Port::take) from a [silent](Port::is_silent) port: the packet, its size, and whether another waits.
+    /// [`take`](Port::take) from such a port, the law of a gentle one being asked before: the packet, its size, and whether
+    /// another waits.
     #[inline]
     pub fn pop<P: Pool<Handle = H>>(&mut self, pool: &mut P) -> Option<(H, u16, bool)> {
-        debug_assert!(self.is_silent());
+        debug_assert!(self.is_silent() || self.is_gentle());
         let handle = self.queue.pop_front()?;
         let size = pool.packet(handle).size;
         self.bytes -= u64::from(size);

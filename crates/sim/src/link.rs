@@ -153,6 +153,8 @@ pub(crate) struct Link {
     measured: bool,
     /// What the law says is written down.
     logs_control: bool,
+    /// As `plain`, but for what the law reads in tolls and writes into them.
+    gentle: bool,
 }
 
 const _: () = assert!(size_of::<Link>() == 192);
@@ -263,6 +265,7 @@ impl Link {
             medium: NO_MEDIUM,
             measured: false,
             logs_control: false,
+            gentle: false,
         };
         link.settle();
         link
@@ -270,17 +273,22 @@ impl Link {
 
     /// Finds out again whether the short way will do.
     fn settle(&mut self) {
-        self.plain = self.port.is_silent()
-            && self.ns_per_byte != 0
-            && self.faults.is_none()
-            && self.medium == NO_MEDIUM
-            && !self.logs_control;
+        let simple =
+            self.ns_per_byte != 0 && self.faults.is_none() && self.medium == NO_MEDIUM && !self.logs_control;
+        self.plain = simple && self.port.is_silent();
+        self.gentle = simple && self.port.is_gentle();
     }
 
-    /// Whether the short way will do: [`offer_plain`](Link::offer_plain).
+    /// Whether the short way will do: [`offer_simply::<false>`](Link::offer_simply).
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
+    }
+
+    /// Whether the short way will do if the law is told: [`offer_simply::<true>`](Link::offer_simply).
+    #[inline]
+    pub(crate) fn is_gentle(&self) -> bool {
+        self.gentle
     }
 
     /// When the next packet arrives at the far end.
@@ -314,7 +322,7 @@ impl Link {
 
     /// What goes wrong on the link, to be changed; at first nothing, by the randomness that `faults` gives.
     pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
-        self.plain = false;
+        (self.plain, self.gentle) = (false, false);
         self.faults.get_or_insert_with(|| Box::new(faults()))
     }
 
@@ -371,27 +379,40 @@ impl Link {
         self.plain && self.free_at <= now && !self.waiting
     }
 
-    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link; answers whether there is room for
-    /// it. The same as [`offer`](Link::offer), without all that needs not be asked.
-    #[inline]
-    pub(crate) fn offer_plain(&mut self, now: Time, slot: u32, size: u16, slab: &mut Slab) -> bool {
-        debug_assert!(self.plain);
+    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link or, with its `LAW`, of a
+    /// [gentle](Link::is_gentle) one; answers whether there is room for it. The same as [`offer`](Link::offer), without all that
+    /// needs not be asked.
+    #[inline(always)]
+    pub(crate) fn offer_simply<const LAW: bool>(
+        &mut self,
+        now: Time,
+        slot: u32,
+        size: u16,
+        slab: &mut Slab,
+    ) -> bool {
+        debug_assert!(if LAW { self.gentle } else { self.plain });
         if self.free_at <= now {
             while self.waiting {
-                self.transmit_plain(slab);
+                self.transmit_simply::<LAW>(slab);
                 if self.free_at > now {
-                    return self.wait_plain(now, slot, size);
+                    return self.wait_simply::<LAW>(now, slot, size, slab);
                 }
+            }
+            if LAW {
+                self.port.tell_and_ask(now, slot, slab);
             }
             self.depart(now, slot, size, slab);
             return true;
         }
-        self.wait_plain(now, slot, size)
+        self.wait_simply::<LAW>(now, slot, size, slab)
     }
 
-    #[inline]
-    fn wait_plain(&mut self, now: Time, slot: u32, size: u16) -> bool {
+    #[inline(always)]
+    fn wait_simply<const LAW: bool>(&mut self, now: Time, slot: u32, size: u16, slab: &mut Slab) -> bool {
         self.note_queue(now);
+        if LAW {
+            self.port.tell(now, slot, slab);
+        }
         let room = self.port.push(slot, size);
         self.waiting |= room;
         if !room {
@@ -402,10 +423,14 @@ impl Link {
         room
     }
 
-    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link.
+    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link or, with its `LAW`,
+    /// on a [gentle](Link::is_gentle) one.
     #[inline(never)]
-    fn transmit_plain(&mut self, slab: &mut Slab) {
+    fn transmit_simply<const LAW: bool>(&mut self, slab: &mut Slab) {
         self.note_queue(self.free_at);
+        if LAW && let Some(slot) = self.port.front() {
+            self.port.ask(self.free_at, slot, slab);
+        }
         let taken = self.port.pop(slab);
         self.waiting = false;
         if let Some((slot, size, more)) = taken {
@@ -473,7 +498,9 @@ impl Link {
     pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
         while self.free_at <= now && self.waiting && self.medium == NO_MEDIUM {
             if self.plain {
-                self.transmit_plain(slab);
+                self.transmit_simply::<false>(slab);
+            } else if self.gentle {
+                self.transmit_simply::<true>(slab);
             } else {
                 self.transmit(self.free_at, slab);
             }

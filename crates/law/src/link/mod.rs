@@ -114,6 +114,13 @@ pub trait LinkLaw {
     fn is_silent(&self) -> bool {
         false
     }
+
+    /// Whether the law lets every packet pass, and looks at nothing of it but its size, kind, class and toll, and of the queue at
+    /// nothing but what it holds.
+    #[inline]
+    fn is_gentle(&self) -> bool {
+        false
+    }
 }
 
 /// No law: what does not fit is dropped by the port.
@@ -288,7 +295,7 @@ macro_rules! each {
 impl LinkLaw for AnyLink {
     // Most links of a network are drop-tail, and explicit laws are what simulations are about: that much is inlined, with what of
     // `packet` they look at. What the others do is a call away.
-    #[inline]
+    #[inline(always)]
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
         match self {
             AnyLink::DropTail(law) => law.on_arrival(now, packet, toll),
@@ -298,7 +305,7 @@ impl LinkLaw for AnyLink {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         match self {
             AnyLink::DropTail(law) => law.on_departure(now, packet, toll),
@@ -329,6 +336,17 @@ impl LinkLaw for AnyLink {
     #[inline]
     fn is_silent(&self) -> bool {
         matches!(self, AnyLink::DropTail(_))
+    }
+
+    #[inline]
+    fn is_gentle(&self) -> bool {
+        match self {
+            AnyLink::Fcp(law) => law.is_gentle(),
+            AnyLink::Xcp(law) => law.is_gentle(),
+            AnyLink::Xcp32(law) => law.is_gentle(),
+            AnyLink::Xcp128(law) => law.is_gentle(),
+            _ => false,
+        }
     }
 }
 

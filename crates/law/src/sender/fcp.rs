@@ -192,9 +192,9 @@ impl Fcp {
         self.start(price, rtt);
     }
 
-    /// The price falls from `old` to `new`, maybe by a change of class.
-    fn settle(&mut self, now: Time, old: Price, new: Price) {
-        let Some(until) = self.moved else { return };
+    /// Where a flow has changed its class until before `until`, the price falls from `old` to `new`, maybe for that.
+    #[cold]
+    fn settle(&mut self, now: Time, until: Time, old: Price, new: Price) {
         let ratio = new.get() / old.get();
         if now > until {
             self.moved = None;
@@ -266,7 +266,7 @@ impl Fcp {
 
     /// What it pays for a byte: the price, but at the least rate there is no more than its budget buys. If it paid a price that is
     /// too high for it all the same, that would raise the price further, without end where many do.
-    #[inline]
+    #[inline(always)]
     fn stake(&self, price: Price) -> Price {
         if self.pace * price.get() <= at_least(self.spending, self.allowance()) * ROUNDED || self.ending {
             return price;
@@ -317,7 +317,7 @@ impl Fcp {
 
     /// The change to be announced by a packet that pays `pays` dollars, asked for a price and paying by another one; what it says of it
     /// in its toll comes in floats.
-    #[inline]
+    #[inline(always)]
     fn announce(&mut self, flight: &Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
         // A long flow has nothing to say most of the time.
         if flight.unsent == u64::MAX && self.left == 0.0 && !self.revised {
@@ -327,12 +327,14 @@ impl Fcp {
                 return 0.0;
             }
         }
-        self.begin_round(flight, [price, stake], rtt, pays)
+        // By value, so that of a flow with nothing to say it is never put together.
+        self.begin_round(*flight, [price, stake], rtt, pays)
     }
 
     /// [`announce`](Fcp::announce) where there may be something to be announced.
     #[inline(never)]
-    fn begin_round(&mut self, flight: &Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
+    fn begin_round(&mut self, flight: Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
+        let flight = &flight;
         let target = self.target(flight, price, rtt);
         self.ending = target == 0.0 && flight.unsent != u64::MAX;
         let revised = std::mem::take(&mut self.revised);
@@ -458,7 +460,7 @@ impl SenderLaw for Fcp {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
         let size = f64::from(flight.size.max(1));
         toll.due = 0.0;
@@ -509,8 +511,8 @@ impl SenderLaw for Fcp {
                 } else if rtt > 0.0 {
                     self.tread(flight, price, rtt);
                 }
-                if let Some(old) = self.price {
-                    self.settle(flight.now, old, price);
+                if let (Some(until), Some(old)) = (self.moved, self.price) {
+                    self.settle(flight.now, until, old, price);
                 }
                 self.price = Some(price);
             }

@@ -88,7 +88,7 @@ impl SenderLaw for NewReno {
         self.window
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         if acked.marked && !self.resting && flight.now >= self.reduced_until {
             self.halve(flight);

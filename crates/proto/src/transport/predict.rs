@@ -8,7 +8,7 @@
 //!
 //! The short way does what the long one would, bit for bit: `tests/predict.rs` runs both beside each other.
 
-use tollway_law::sender::{Acked, SenderLaw};
+use tollway_law::sender::{Acked, AnySender, Fcp, NewReno, Xcp};
 use tollway_law::{Time, Toll};
 
 use crate::{Answer, Flags, Packet, Stamp};
@@ -16,7 +16,7 @@ use crate::{Answer, Flags, Packet, Stamp};
 use super::config::MAX_WINDOW;
 use super::receiver::Receiver;
 use super::scoreboard::Slot;
-use super::sender::{Force, Phase, Sender};
+use super::sender::{Force, Inline, Phase, Sender};
 use super::serial::later;
 use super::{Connection, State};
 
@@ -96,40 +96,38 @@ impl Connection {
     /// What an acknowledgement makes room for leaves in its slot.
     #[inline]
     fn answer_acknowledgement(&mut self, now: Time, packet: &mut Packet) -> Answer {
-        let send = &mut self.send;
-        let config = &*self.config;
+        let send = &self.send;
         let advance = packet.ack.wrapping_sub(send.board.una);
         if advance == 0 || advance > send.board.outstanding() {
             return Answer::Unanswered;
         }
-        send.open_window(packet);
-        let rtt = send.sample(now, packet, config);
-        send.board.ack_clean(advance);
-        send.rtt.progress();
-        send.expiries = 0;
-        let left = send.board.outstanding();
-        send.rto_at = if left == 0 { Time::NEVER } else { now.saturating_add(send.rtt.rto(&config.rto)) };
-        let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
-        send.tell_law(now, config, || Acked {
-            segments: advance,
-            cumulative: advance,
-            rtt,
-            echo,
-            gap: false,
-            recovering: false,
-            marked: false,
-        });
+        match &send.law {
+            AnySender::NewReno(_) => self.answer_clocked::<NewReno>(now, packet, advance),
+            law if law.ack_clocked() => self.answer_explicit(now, packet, advance),
+            _ => self.answer_paced(now, packet, advance),
+        }
+    }
+
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where another law than NewReno has acknowledgements say when
+    /// packets leave.
+    #[inline(never)]
+    fn answer_explicit(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
+        self.answer_clocked::<Xcp>(now, packet, advance)
+    }
+
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where acknowledgements say when packets leave, with the law `L`
+    /// in line.
+    #[inline(always)]
+    fn answer_clocked<L: Inline>(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
+        let send = &mut self.send;
+        let config = &*self.config;
+        let (acked, left) = send.take_clean(now, packet, advance, config);
+        send.tell::<L>(now, config, || acked);
         let payload = config.payload();
-        if left >= send.window {
+        if left >= send.window || !send.has_room(config) || !send.source.streams(payload) {
             return Answer::Taken;
         }
-        if !send.law.ack_clocked() {
-            return self.answer_paced(now);
-        }
-        if !send.has_room(config) || !send.source.streams(payload) {
-            return Answer::Taken;
-        }
-        let seq = send.send_fresh(now, payload, packet, config);
+        let seq = send.send_fresh::<L>(now, payload, packet, config);
         self.stats.segments_sent += 1;
         self.stats.bytes_sent += u64::from(packet.size);
         packet.seq = seq;
@@ -145,13 +143,24 @@ impl Connection {
         Answer::Packet
     }
 
-    /// After an acknowledgement to one who spaces packets, and whose window has room: when the next segment's turn comes.
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) to one who spaces packets: when does the next segment's turn
+    /// come?
     #[inline(never)]
-    fn answer_paced(&mut self, now: Time) -> Answer {
+    fn answer_paced(&mut self, now: Time, packet: &Packet, advance: u32) -> Answer {
         let send = &mut self.send;
+        let config = &*self.config;
+        let (acked, left) = send.take_clean(now, packet, advance, config);
+        send.tell::<Fcp>(now, config, || acked);
+        if left >= send.window {
+            return Answer::Taken;
+        }
+        let turn = send.paced_out.then_some(send.pace_at);
         send.paced_out = false;
-        let ready = send.has_room(&self.config) && send.source.streams(self.config.payload());
-        if ready && send.waits_its_turn(now, &self.config) { Answer::Nothing } else { Answer::Taken }
+        let ready = send.has_room(config) && send.source.streams(config.payload());
+        if !ready || !send.waits_its_turn(now, config) {
+            return Answer::Taken;
+        }
+        if turn == Some(send.pace_at) { Answer::Still } else { Answer::Nothing }
     }
 
     /// The next segment of a stream, if its turn has come and nothing else is due.
@@ -166,7 +175,7 @@ impl Connection {
         if !ready || now < send.pace_at || now >= send.alarm() {
             return Answer::Unanswered;
         }
-        let seq = send.send_fresh(now, payload, out, config);
+        let seq = send.send_fresh::<Fcp>(now, payload, out, config);
         send.note_departure(now, out.size);
         self.stats.segments_sent += 1;
         self.stats.bytes_sent += u64::from(out.size);
@@ -234,9 +243,37 @@ impl Sender {
         self.source.ready() && !self.source.control() && self.rack.is_none() && self.law.keeps_pace()
     }
 
-    /// Sends the next full segment of a stream, answers its number.
+    /// An acknowledgement of `advance` segments, none of which was lost: what the law is to hear, and how many are left in flight.
     #[inline(always)]
-    pub(super) fn send_fresh(
+    fn take_clean(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        advance: u32,
+        config: &super::Config,
+    ) -> (Acked, u32) {
+        self.open_window(packet);
+        let rtt = self.sample(now, packet, config);
+        self.board.ack_clean(advance);
+        self.rtt.progress();
+        self.expiries = 0;
+        let left = self.board.outstanding();
+        self.rto_at = if left == 0 { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
+        let acked = Acked {
+            segments: advance,
+            cumulative: advance,
+            rtt,
+            echo: packet.flags.has(Flags::ECHO).then_some(packet.toll.echo),
+            gap: false,
+            recovering: false,
+            marked: false,
+        };
+        (acked, left)
+    }
+
+    /// Sends the next full segment of a stream, answers its number. What the law `L` says is in line.
+    #[inline(always)]
+    pub(super) fn send_fresh<L: Inline>(
         &mut self,
         now: Time,
         payload: u16,
@@ -252,7 +289,7 @@ impl Sender {
         out.toll = Toll::default();
         out.size = config.header.saturating_add(payload);
         let mut flags = Flags::DATA.with(Flags::ACK);
-        if self.law.tolled() && self.toll(now, out, config) {
+        if self.toll_by::<L>(now, out, config) {
             flags.set(Flags::TOLLED);
         }
         if config.ecn {

@@ -6,7 +6,7 @@
 //! look at what only frames, pacing, tolls or measurement make necessary. Whether there is more to send is told from the
 //! window where that suffices, which is nearly always.
 
-use tollway_law::sender::{AnySender, SenderLaw};
+use tollway_law::sender::{AnySender, NewReno, SenderLaw};
 use tollway_law::{Time, Toll};
 
 use crate::{Answer, Flags, Packet, SackRanges, Stamp};
@@ -138,7 +138,7 @@ impl Connection {
                 out.size = config.header.saturating_add(slot.payload);
                 out.flags = slot.frame_flags().with(AGAIN);
             }
-            None if counted < send.window => out.seq = send.send_fresh(now, payload, out, config),
+            None if counted < send.window => out.seq = send.send_fresh::<NewReno>(now, payload, out, config),
             _ => return self.hold_plain(),
         }
         self.stats.segments_sent += 1;

@@ -1,6 +1,6 @@
 //! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for one.
 
-use tollway_law::sender::{Acked, AnySender, Flight, SenderLaw};
+use tollway_law::sender::{Acked, AnySender, Fcp, Flight, NewReno, SenderLaw, Xcp};
 use tollway_law::{Time, Toll};
 
 use crate::{Flags, Packet, SackRanges, Stamp};
@@ -308,9 +308,9 @@ impl Sender {
         self.paced = true;
         // By the rate of now, not of when the last packet left: a slow flow that is granted more uses it at once. But each
         // acknowledgement moves the rates of explicit laws a little, and a timer with it would cost as much as its packet.
-        let pause = self.pace_at.saturating_sub(self.paced_from).as_secs_f64();
+        // Of a packet that has just left there is no pause yet, and less than none if it was late; signed, it is sooner made a float.
+        let pause = (self.pace_at.0 as i64).wrapping_sub(self.paced_from.0 as i64) as f64 * 1e-9;
         let (size, sends) = (f64::from(self.paced_size), rate.bytes_per_sec() * pause);
-        // Of a packet that has just left there is no pause yet.
         if (sends - size).abs() > SAME_TURN * size {
             self.pace_at = self.paced_from.saturating_add(rate.time_for(u64::from(self.paced_size)));
         }
@@ -416,7 +416,7 @@ impl Sender {
             if slot.has(Slot::LAST) {
                 flags.set(Flags::LAST);
             }
-            if self.law.tolled() && self.toll(now, out, config) {
+            if self.toll(now, out, config) {
                 flags.set(Flags::TOLLED);
             }
             // RFC 3168 § 6.1.5: a retransmission may be dropped, so that its loss is not hidden.
@@ -431,9 +431,14 @@ impl Sender {
         out.flags = flags;
     }
 
-    /// Writes the toll of the data packet about to leave, unless an earlier or later one speaks for it.
-    #[inline(never)]
+    /// Writes the toll of the data packet about to leave, if it has one, and no earlier or later one speaks for it; answers whether.
+    #[inline(always)]
     pub(super) fn toll(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
+        self.law.tolled() && self.write_unless_spared(now, out, config)
+    }
+
+    #[inline(never)]
+    fn write_unless_spared(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
         let spared = self.law.spares_toll();
         if !spared {
             self.write_toll(now, out, config);
@@ -441,16 +446,34 @@ impl Sender {
         !spared
     }
 
+    /// [`toll`](Sender::toll) with the law `L` in line.
+    #[inline(always)]
+    pub(super) fn toll_by<L: Inline>(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
+        let flight = self.flight_before(now, out, config);
+        let Some(law) = L::of(&mut self.law) else { return self.toll(now, out, config) };
+        let tolls = law.tolled() && !law.spares_toll();
+        if tolls {
+            law.write_toll(&flight, &mut out.toll);
+        }
+        tolls
+    }
+
     #[inline]
     fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
+        let flight = self.flight_before(now, out, config);
+        self.law.write_toll(&flight, &mut out.toll);
+    }
+
+    /// How things stand before `out` leaves.
+    #[inline(always)]
+    fn flight_before(&self, now: Time, out: &Packet, config: &Config) -> Flight {
         // What was lost and waits to be sent again is as much to be sent as what never was.
         let mut unsent = u64::MAX;
         if self.source.finished {
             let again = u64::from(self.board.pending) * u64::from(config.segment);
             unsent = self.source.unsent(config.payload(), config.header).saturating_add(again);
         }
-        let flight = Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) };
-        self.law.write_toll(&flight, &mut out.toll);
+        Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) }
     }
 
     /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one come late.
@@ -571,7 +594,7 @@ impl Sender {
             self.sample_delivery(now, clean, rtt, config);
         }
         let acked = || Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
-        self.tell_law(now, config, acked);
+        self.tell::<NewReno>(now, config, acked);
         if recovering {
             self.leave_recovery(now, config, stats);
             self.window = whole(self.law.window());
@@ -581,27 +604,20 @@ impl Sender {
         }
     }
 
-    /// The law hears of an acknowledgement. What NewReno makes of it is in line, with no more put together than what it looks at.
+    /// The law hears of an acknowledgement. What the law `L` makes of it is in line, with no more put together than what it looks at.
     #[inline(always)]
-    pub(super) fn tell_law(&mut self, now: Time, config: &Config, acked: impl FnOnce() -> Acked) {
+    pub(super) fn tell<L: Inline>(&mut self, now: Time, config: &Config, acked: impl FnOnce() -> Acked) {
         let flight = self.flight(now, config);
-        if let AnySender::NewReno(law) = &mut self.law {
-            law.on_ack(&flight, &acked());
-            self.window = whole(law.window());
-        } else {
-            self.tell_other(now, &acked(), config);
-        }
+        let Some(law) = L::of(&mut self.law) else { return self.tell_other(now, &acked(), config) };
+        law.on_ack(&flight, &acked());
+        self.window = whole(law.window());
     }
 
-    /// [`tell_law`](Sender::tell_law) of another law; explicit ones are in line here.
+    /// [`tell`](Sender::tell) of another law.
     #[inline(never)]
     fn tell_other(&mut self, now: Time, acked: &Acked, config: &Config) {
         let flight = self.flight(now, config);
-        match &mut self.law {
-            AnySender::Fcp(law) => law.on_ack(&flight, acked),
-            AnySender::Xcp(law) => law.on_ack(&flight, acked),
-            law => law.on_ack(&flight, acked),
-        }
+        self.law.on_ack(&flight, acked);
         self.window = whole(self.law.window());
     }
 
@@ -635,6 +651,33 @@ impl Sender {
         self.phase = Phase::Open;
         self.rto_at = Time::NEVER;
         self.rack_at = Time::NEVER;
+    }
+}
+
+/// A law that can be in line where packets come and go one like another.
+pub(super) trait Inline: SenderLaw {
+    /// The law, if it is this one.
+    fn of(law: &mut AnySender) -> Option<&mut Self>;
+}
+
+impl Inline for NewReno {
+    #[inline(always)]
+    fn of(law: &mut AnySender) -> Option<&mut NewReno> {
+        if let AnySender::NewReno(law) = law { Some(law) } else { None }
+    }
+}
+
+impl Inline for Xcp {
+    #[inline(always)]
+    fn of(law: &mut AnySender) -> Option<&mut Xcp> {
+        if let AnySender::Xcp(law) = law { Some(law) } else { None }
+    }
+}
+
+impl Inline for Fcp {
+    #[inline(always)]
+    fn of(law: &mut AnySender) -> Option<&mut Fcp> {
+        if let AnySender::Fcp(law) = law { Some(law) } else { None }
     }
 }
 

@@ -142,7 +142,11 @@ impl<M: Machine> Network<M> {
         let now = self.now;
         let link = &mut self.links[id as usize];
         if !link.is_free(now) {
-            return self.offer_busy(id, slot, size);
+            return if link.is_gentle() {
+                self.offer_gently(id, slot, size)
+            } else {
+                self.offer_busy(id, slot, size)
+            };
         }
         let was_idle = link.is_idle();
         link.depart(now, slot, size, &mut self.slab);
@@ -154,12 +158,26 @@ impl<M: Machine> Network<M> {
     /// [`offer`](Network::offer) where packets may wait.
     #[inline(never)]
     fn offer_busy(&mut self, id: u32, slot: u32, size: u16) {
-        let link = &mut self.links[id as usize];
-        if !link.is_plain() {
-            return self.offer_lawful(id, slot);
+        let link = &self.links[id as usize];
+        if link.is_plain() {
+            self.offer_simply::<false>(id, slot, size);
+        } else {
+            self.offer_lawful(id, slot);
         }
+    }
+
+    /// [`offer`](Network::offer) where a law writes into tolls, and no more.
+    #[inline(never)]
+    fn offer_gently(&mut self, id: u32, slot: u32, size: u16) {
+        self.offer_simply::<true>(id, slot, size);
+    }
+
+    /// [`offer`](Network::offer) where no more happens than queueing and transmission, and what a `LAW` says to tolls.
+    #[inline(always)]
+    fn offer_simply<const LAW: bool>(&mut self, id: u32, slot: u32, size: u16) {
+        let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
-        if !link.offer_plain(self.now, slot, size, &mut self.slab) {
+        if !link.offer_simply::<LAW>(self.now, slot, size, &mut self.slab) {
             if self.watched {
                 self.sight(id, slot, Fate::Dropped);
             }
@@ -295,10 +313,12 @@ impl<M: Machine> Network<M> {
                 }
             }
             Answer::Unanswered => return self.deliver_unexpected(at, slot),
-            Answer::Taken | Answer::Nothing => {
+            Answer::Taken | Answer::Nothing | Answer::Still => {
                 endpoint.balance -= 1;
                 self.slab.free(slot);
-                if answer == Answer::Nothing {
+                if answer == Answer::Still {
+                    return;
+                } else if answer == Answer::Nothing {
                     return self.renew_timer(at);
                 }
             }
@@ -323,12 +343,12 @@ impl<M: Machine> Network<M> {
             endpoint.machine.handle_packet(self.now, packet, sack);
             Answer::Taken
         };
-        if matches!(answer, Answer::Taken | Answer::Nothing) {
+        if matches!(answer, Answer::Taken | Answer::Nothing | Answer::Still) {
             self.endpoints[at].balance -= 1;
             self.slab.free(slot);
         }
         match answer {
-            Answer::Only => {}
+            Answer::Only | Answer::Still => {}
             Answer::Packet | Answer::Nothing => self.note_timer(at),
             _ => self.pump(at),
         }

@@ -3,6 +3,7 @@
 mod fixed_window;
 mod liars;
 mod replay;
+mod ways;
 
 use fixed_window::FixedWindow;
 use proptest::prelude::*;

@@ -186,7 +186,7 @@ impl PriceEngine {
 
     /// What the sender of a packet paid here for a byte: the price of a round trip ago, but no more than it says (§ 5). A
     /// first packet, which knows no price yet, pays the present one.
-    #[inline]
+    #[inline(always)]
     fn paid(&self, now: u64, toll: &Toll, rtt: f64) -> f64 {
         if rtt == 0.0 {
             return self.price.get();
@@ -210,7 +210,7 @@ impl PriceEngine {
     /// those who come now do at a low one, the sum falls under zero whoever else pays, and a long flow would send without
     /// bound. Half of it, since over one round trip what is paid fluctuates more: where flows do as they announced, it is no part of
     /// the price.
-    #[inline]
+    #[inline(always)]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
         let paid = self.window.sums(now, span.ns).paid * span.per_second;
         // Sums of what comes and leaves are rounded, maybe to a little less than nothing.
@@ -315,11 +315,10 @@ impl Fcp {
     }
 
     #[inline]
-    fn update(&mut self, now: Time, packet: Passing, toll: &Toll) {
+    fn update(&mut self, now: Time, arrival: Arrival, class: u8, toll: &Toll) {
         let now = now.as_nanos();
-        let arrival = Arrival::of(packet, toll);
         if self.classes.is_some() {
-            return self.update_classed(now, packet.class, &arrival, toll);
+            return self.update_classed(now, class, &arrival, toll);
         }
         let paid = self.engine.paid(now, toll, arrival.rtt) * arrival.size;
         self.count(now, &arrival, paid);
@@ -366,7 +365,7 @@ impl Fcp {
     }
 
     /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
         let fresh = self.engine.window.add(now, self.span.ns, arrival.sums(paid));
         if fresh {
@@ -443,7 +442,7 @@ impl LinkLaw for Fcp {
     #[inline]
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
         if packet.kind == Kind::Tolled {
-            self.update(now, packet, toll);
+            self.update(now, Arrival::of(packet, toll), packet.class, toll);
         } else {
             self.count_unpaid(now.as_nanos(), packet.size);
         }
@@ -465,6 +464,11 @@ impl LinkLaw for Fcp {
 
     fn set_capacity(&mut self, _: Time, capacity: Rate) {
         self.capacity = capacity.bytes_per_sec();
+    }
+
+    #[inline]
+    fn is_gentle(&self) -> bool {
+        true
     }
 }
 

@@ -400,6 +400,11 @@ impl<N: Number> LinkLaw for Xcp<N> {
         self.catch_up(now, self.backlog);
         self.capacity = Self::sane_capacity(capacity);
     }
+
+    #[inline]
+    fn is_gentle(&self) -> bool {
+        true
+    }
 }
 
 /// Packets that one toll can speak for: more would be a lie, and products stay inside every form's range.

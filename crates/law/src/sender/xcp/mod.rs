@@ -196,7 +196,7 @@ impl SenderLaw for Xcp {
         spared && window > 2.0
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
         if flight.srtt == Time::ZERO {
             // Nothing is known yet: the packet counts as bytes and gets no feedback (draft § 4.1.1).

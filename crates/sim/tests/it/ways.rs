@@ -1,0 +1,157 @@
+//! The short ways of a link beside the long one: on a link where something may go wrong, but never does, a packet goes the long
+//! way, and nothing may come out differently.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, xcp};
+use tollway_law::receiver::Echo;
+use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
+use tollway_law::{Budget, Rate, Time};
+use tollway_proto::port::{Limit, Queues};
+use tollway_proto::transport::{Config, Connection};
+use tollway_sim::{Direction, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd};
+
+/// What a network runs under.
+#[derive(Clone, Copy, Debug)]
+enum Law {
+    NewReno,
+    Xcp(xcp::Arithmetic),
+    Fcp { counts_unpaid: bool },
+}
+
+impl Law {
+    fn link(self, rate: Rate) -> AnyLink {
+        match self {
+            Law::NewReno => AnyLink::DropTail(DropTail),
+            Law::Xcp(arithmetic) => xcp::XcpConfig { arithmetic, ..Default::default() }.build(rate),
+            Law::Fcp { counts_unpaid } => {
+                AnyLink::Fcp(Box::new(FcpConfig { counts_unpaid, ..Default::default() }.build(rate)))
+            }
+        }
+    }
+
+    fn sender(self, budget: f64) -> AnySender {
+        match self {
+            Law::NewReno => NewRenoConfig::default().build().into(),
+            Law::Xcp(_) => XcpSender::default().build().into(),
+            Law::Fcp { .. } => {
+                FcpSender { budget: Budget::per_sec(budget), ..Default::default() }.build().into()
+            }
+        }
+    }
+
+    fn echo(self) -> Echo {
+        if matches!(self, Law::Fcp { .. }) { Echo::Latest } else { Echo::Sum }
+    }
+}
+
+fn law() -> impl Strategy<Value = Law> {
+    use xcp::Arithmetic::{Fixed32, Fixed128, Float};
+    prop_oneof![
+        Just(Law::NewReno),
+        prop_oneof![Just(Float), Just(Fixed32), Just(Fixed128)].prop_map(Law::Xcp),
+        any::<bool>().prop_map(|counts_unpaid| Law::Fcp { counts_unpaid }),
+    ]
+}
+
+/// What happens to the link while it runs.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Rate(u32),
+    Delay(u64),
+    Packets(u32),
+    Bytes(u64),
+    Capacity(u32),
+}
+
+fn change() -> impl Strategy<Value = (u64, Change)> {
+    let change = prop_oneof![
+        (1u32..40).prop_map(Change::Rate),
+        (1u64..30).prop_map(Change::Delay),
+        (0u32..60).prop_map(Change::Packets),
+        // With less than the longest packet there is no short way, with more there is one again.
+        (1u64..200_000).prop_map(Change::Bytes),
+        (1u32..40).prop_map(Change::Capacity),
+    ];
+    (1u64..500, change)
+}
+
+fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connection>, LinkId) {
+    let rate = Rate::from_mbps(10.0);
+    let limit = Limit { packets: limit, bytes: u64::MAX };
+    let delay = Time::from_millis(3);
+    let link = LinkSpec { rate, delay, overhead: 0, law: law.link(rate), limit, queues: Queues::One };
+    let mut network = Network::new(1);
+    let shared = network.add_link(link.clone());
+    network.measure_link(shared, true);
+    let back = network.add_link(LinkSpec { law: AnyLink::DropTail(DropTail), limit: Limit::NONE, ..link });
+    let reverse = network.add_route(&[back], RouteEnd::Client);
+    let config = Arc::new(Config { echo: law.echo(), ..Config::default() });
+    for (i, (&ms, &bytes)) in delays.iter().zip(sizes).enumerate() {
+        let access = network.add_link(LinkSpec {
+            rate: Rate::from_mbps(100.0),
+            delay: Time::from_millis(ms),
+            overhead: 0,
+            law: AnyLink::DropTail(DropTail),
+            limit: Limit::NONE,
+            queues: Queues::One,
+        });
+        let forward = network.add_route(&[access, shared], RouteEnd::Server);
+        let mut client = Connection::client(&config, law.sender(1.0 + i as f64), 0);
+        client.write_stream(bytes);
+        network.add_flow(FlowSpec {
+            client,
+            server: Connection::server(&config, law.sender(1.0), 0),
+            forward,
+            back: reverse,
+            start: Time::from_millis(7 * i as u64),
+            stop: Time::NEVER,
+            encoding: Default::default(),
+            segment: 1500,
+        });
+    }
+    (network, shared)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_short_way_is_the_long_one(
+        law in law(),
+        limit in 0u32..60,
+        delays in prop::collection::vec(0u64..40, 1..6),
+        sizes in prop::collection::vec(1u64..3_000_000, 6),
+        changes in prop::collection::vec(change(), 0..8),
+    ) {
+        let run = |short: bool| {
+            let (mut network, shared) = build(law, limit, &delays, &sizes);
+            network.trace_packets();
+            if !short {
+                let never = LossSpec { place: Place::Before, only: Direction::All, probability: 0.0 };
+                network.set_losses(shared, vec![never]);
+            }
+            let mut now = Time::ZERO;
+            for &(after, change) in &changes {
+                now += Time::from_millis(after);
+                network.run_until(now);
+                match change {
+                    Change::Rate(mbps) => network.set_rate(shared, Rate::from_mbps(f64::from(mbps))),
+                    Change::Delay(ms) => network.set_delay(shared, Time::from_millis(ms)),
+                    Change::Packets(packets) => network.set_limit(shared, Limit { packets, bytes: u64::MAX }),
+                    Change::Bytes(bytes) => network.set_limit(shared, Limit { packets: u32::MAX, bytes }),
+                    Change::Capacity(mbps) => {
+                        network.set_capacity(shared, Rate::from_mbps(f64::from(mbps)));
+                    }
+                }
+            }
+            network.run_until(now + Time::from_secs(3));
+            let stats = network.read_link(shared);
+            (network.trace_digest(), network.packet_hops(), network.census(), stats)
+        };
+        let (short, long) = (run(true), run(false));
+        prop_assert!(short.1 > 0);
+        prop_assert_eq!(short, long);
+    }
+}
