@@ -18,17 +18,7 @@ fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll]) -> f64 {
         let now = Time(start + k * 12_000);
         let mut toll = *toll;
         let queued = (k % 7) as u32;
-        let packet = Passing {
-            size: 1500,
-            kind: Kind::Tolled,
-            class: 0,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: queued,
-            backlog_bytes: u64::from(queued) * 1500,
-            waited: Time::ZERO,
-        };
+        let packet = Passing::of(Kind::Tolled, 1500, queued, u64::from(queued) * 1500);
         law.on_arrival(now, packet, &toll);
         law.on_departure(now, packet, &mut toll);
         due += toll.due;

@@ -48,17 +48,7 @@ fn pass(law: &mut AnyLink, first: u64) -> f64 {
         let mut toll =
             Toll { due: 1e24, rtt: 0.02 + 0.001 * flow, offer: 12e-6 * (32.0 + flow), ..Toll::default() };
         let queued = (k % 7) as u32;
-        let packet = Passing {
-            size: 1500,
-            kind: Kind::Tolled,
-            class: 0,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: queued,
-            backlog_bytes: u64::from(queued) * 1500,
-            waited: Time::ZERO,
-        };
+        let packet = Passing::of(Kind::Tolled, 1500, queued, u64::from(queued) * 1500);
         law.on_arrival(now, packet, &toll);
         law.on_departure(now, packet, &mut toll);
         due += toll.due;

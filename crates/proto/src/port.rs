@@ -63,6 +63,14 @@ pub enum Offered {
     Dropped,
 }
 
+impl Offered {
+    /// Queued, and maybe marked.
+    #[inline]
+    fn taken(marked: bool) -> Offered {
+        if marked { Offered::Marked } else { Offered::Queued }
+    }
+}
+
 /// What queues a port has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Queues {
@@ -196,17 +204,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     fn simply<P: Pool<Handle = H>>(&self, handle: H, pool: &mut P) -> Passing {
         let class = pool.class(handle);
         let packet = pool.packet(handle);
-        Passing {
-            size: u32::from(packet.size),
-            kind: packet.kind(),
-            class,
-            backlog_packets: self.queue.len(),
-            backlog_bytes: self.bytes,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            waited: Time::ZERO,
-        }
+        Passing { class, ..Passing::of(packet.kind(), u32::from(packet.size), self.queue.len(), self.bytes) }
     }
 
     /// The next packet to leave a [silent](Port::is_silent) or a [gentle](Port::is_gentle) port, which stays.
@@ -283,18 +281,11 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         if passing.backlog_packets >= self.limit.packets || self.bytes + u64::from(size) > self.limit.bytes {
             return Offered::Full;
         }
-        let mut offered = Offered::Queued;
-        if verdict != Verdict::Pass {
-            if verdict == Verdict::Drop || !packet.flags.ecn_capable() {
-                return Offered::Dropped;
-            }
-            packet.flags.set(Flags::CE);
-            offered = Offered::Marked;
-        }
+        let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
         packet.entered = Stamp::at(now);
         self.bytes += u64::from(size);
         self.queue.push_back(handle);
-        offered
+        Offered::taken(marked)
     }
 
     /// A packet arrives while the queue is empty and the transmitter free: it passes at once, its toll written.
@@ -366,14 +357,9 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
             let passing = passing(packet, class, packets, self.bytes, waited);
             let verdict = self.law.on_departure(now, passing, &mut packet.toll);
             self.bytes -= u64::from(passing.size);
-            match verdict {
-                Verdict::Pass => return Some((handle, false)),
-                // What few laws ask for is looked at again where it is needed, so that it needs not be at hand for all.
-                Verdict::Signal if packet.flags.ecn_capable() => {
-                    packet.flags.set(Flags::CE);
-                    return Some((handle, true));
-                }
-                Verdict::Signal | Verdict::Drop => dropped(pool, handle),
+            match obey(verdict, packet) {
+                Some(marked) => return Some((handle, marked)),
+                None => dropped(pool, handle),
             }
         }
     }
@@ -424,6 +410,21 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Many<L, H> {
             Many::Dual(dual) => dual.take(now, pool, law, dropped),
             Many::Classes(classes) => classes.take(now, pool, law, dropped),
         }
+    }
+}
+
+/// A law has spoken of a packet, which is marked if that is wanted and it may be; answers whether, or `None` if it is to be dropped.
+///
+/// What few laws ask for is looked at where it is needed, so that it needs not be at hand for all.
+#[inline(always)]
+fn obey(verdict: Verdict, packet: &mut Packet) -> Option<bool> {
+    match verdict {
+        Verdict::Pass => Some(false),
+        Verdict::Signal if packet.flags.ecn_capable() => {
+            packet.flags.set(Flags::CE);
+            Some(true)
+        }
+        Verdict::Signal | Verdict::Drop => None,
     }
 }
 

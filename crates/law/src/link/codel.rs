@@ -152,15 +152,9 @@ mod tests {
     /// A packet that waited so many milliseconds and has `behind` others behind it.
     fn packet(waited_ms: u64, behind: u64, ect: bool) -> Passing {
         Passing {
-            size: 1500,
-            kind: Kind::Plain,
-            class: 0,
             ect,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: behind as u32 + 1,
-            backlog_bytes: (behind + 1) * 1500,
             waited: Time::from_millis(waited_ms),
+            ..Passing::of(Kind::Plain, 1500, behind as u32 + 1, (behind + 1) * 1500)
         }
     }
 

@@ -189,15 +189,10 @@ mod tests {
 
     fn packet(l4s: bool, waited: Time, backlog: u32) -> Passing {
         Passing {
-            size: 1000,
-            kind: Kind::Plain,
-            class: 0,
             ect: l4s,
             l4s,
-            in_profile: false,
-            backlog_packets: backlog,
-            backlog_bytes: u64::from(backlog) * 1000,
             waited,
+            ..Passing::of(Kind::Plain, 1000, backlog, u64::from(backlog) * 1000)
         }
     }
 

@@ -165,17 +165,7 @@ mod tests {
     const PACKET: u64 = 1500;
 
     fn passing(backlog_packets: u32) -> Passing {
-        Passing {
-            size: PACKET as u32,
-            kind: Kind::Tolled,
-            class: 0,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            backlog_packets,
-            backlog_bytes: u64::from(backlog_packets) * PACKET,
-            waited: Time::ZERO,
-        }
+        Passing::of(Kind::Tolled, PACKET as u32, backlog_packets, u64::from(backlog_packets) * PACKET)
     }
 
     fn router(start: Rate) -> Measured {

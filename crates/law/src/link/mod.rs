@@ -57,6 +57,25 @@ pub struct Passing {
     pub waited: Time,
 }
 
+impl Passing {
+    /// A packet of `size` bytes, with so many packets and bytes queued, of which there is no more to say: it is of no class, may not be
+    /// marked, and hasn't waited.
+    #[inline]
+    pub fn of(kind: Kind, size: u32, backlog_packets: u32, backlog_bytes: u64) -> Passing {
+        Passing {
+            size,
+            kind,
+            class: 0,
+            ect: false,
+            l4s: false,
+            in_profile: false,
+            backlog_packets,
+            backlog_bytes,
+            waited: Time::ZERO,
+        }
+    }
+}
+
 /// Since when the packets at the heads of a port's two queues have waited; [`Time::NEVER`] for an empty one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {

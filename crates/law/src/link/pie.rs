@@ -201,15 +201,9 @@ mod tests {
 
     fn packet(backlog: u32, waited_ms: f64, ect: bool) -> Passing {
         Passing {
-            size: 1000,
-            kind: Kind::Plain,
-            class: 0,
             ect,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: backlog,
-            backlog_bytes: u64::from(backlog) * 1000,
             waited: Time::from_secs_f64(waited_ms * 1e-3),
+            ..Passing::of(Kind::Plain, 1000, backlog, u64::from(backlog) * 1000)
         }
     }
 

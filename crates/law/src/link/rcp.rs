@@ -186,17 +186,7 @@ mod tests {
 
     fn passing(size: u32, backlog: u64) -> Passing {
         let kind = Kind::Tolled;
-        Passing {
-            size,
-            kind,
-            class: 0,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: 0,
-            backlog_bytes: backlog,
-            waited: Time::ZERO,
-        }
+        Passing::of(kind, size, 0, backlog)
     }
 
     /// `flows` senders at the rate told one round trip before; answers the rate after `secs`.

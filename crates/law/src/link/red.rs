@@ -214,15 +214,8 @@ mod tests {
 
     fn passing(backlog_packets: u32) -> Passing {
         Passing {
-            size: 1000,
-            kind: Kind::Plain,
-            class: 0,
             ect: true,
-            l4s: false,
-            in_profile: false,
-            backlog_packets,
-            backlog_bytes: u64::from(backlog_packets) * 1000,
-            waited: Time::ZERO,
+            ..Passing::of(Kind::Plain, 1000, backlog_packets, u64::from(backlog_packets) * 1000)
         }
     }
 

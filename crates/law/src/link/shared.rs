@@ -139,17 +139,7 @@ mod tests {
         let mut shared = Shared::new(vec![(law(), 1.0), (law(), 3.0)], rate);
         let mut capacity = |from: u64, bytes: u32| {
             for k in 0..400 {
-                let packet = Passing {
-                    size: bytes,
-                    kind: Kind::Plain,
-                    class: 1,
-                    in_profile: false,
-                    ect: false,
-                    l4s: false,
-                    backlog_packets: 1,
-                    backlog_bytes: u64::from(bytes),
-                    waited: Time::ZERO,
-                };
+                let packet = Passing { class: 1, ..Passing::of(Kind::Plain, bytes, 1, u64::from(bytes)) };
                 shared.on_departure(Time(from + k * 1_000_000), packet, &mut Toll::default());
             }
             shared.capacity(0).map_or(0.0, Rate::bytes_per_sec) / 1e6

@@ -58,17 +58,7 @@ mod tests {
     use crate::Kind;
 
     fn verdict(law: &mut Step, packets: u32, ect: bool) -> Verdict {
-        let packet = Passing {
-            size: 1000,
-            kind: Kind::Plain,
-            class: 0,
-            ect,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: packets,
-            backlog_bytes: u64::from(packets) * 1000,
-            waited: Time::ZERO,
-        };
+        let packet = Passing { ect, ..Passing::of(Kind::Plain, 1000, packets, u64::from(packets) * 1000) };
         law.on_arrival(Time::ZERO, packet, &Toll::default())
     }
 

@@ -1,10 +1,10 @@
 //! Queues by class of traffic, which share a port by weight.
 
 use tollway_law::Time;
-use tollway_law::link::{LinkLaw, Verdict};
+use tollway_law::link::LinkLaw;
 
-use super::{Limit, Offered, Pool, passing};
-use crate::{Fifo, Flags, Stamp};
+use super::{Limit, Offered, Pool, obey, passing};
+use crate::{Fifo, Stamp};
 
 /// How a port divides its capacity among classes of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,13 +126,7 @@ impl<H: Copy + Default> ClassQueues<H> {
         if queue.packets.len() >= limit.packets || queue.bytes + size > limit.bytes {
             return Offered::Full;
         }
-        if verdict == Verdict::Drop || verdict == Verdict::Signal && !seen.ect {
-            return Offered::Dropped;
-        }
-        let marked = verdict == Verdict::Signal;
-        if marked {
-            packet.flags.set(Flags::CE);
-        }
+        let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
         packet.entered = Stamp::at(now);
         if self.packets == 0 {
             // Who comes to an empty port is owed nothing from before.
@@ -145,7 +139,7 @@ impl<H: Copy + Default> ClassQueues<H> {
         queue.bytes += size;
         self.packets += 1;
         self.bytes += size;
-        if marked { Offered::Marked } else { Offered::Queued }
+        Offered::taken(marked)
     }
 
     /// The next packet, and whether it was marked.
@@ -172,13 +166,9 @@ impl<H: Copy + Default> ClassQueues<H> {
             self.packets -= 1;
             self.bytes -= u64::from(seen.size);
             self.now = self.now.max(tag);
-            match verdict {
-                Verdict::Pass => return Some((handle, false)),
-                Verdict::Signal if seen.ect => {
-                    packet.flags.set(Flags::CE);
-                    return Some((handle, true));
-                }
-                Verdict::Signal | Verdict::Drop => dropped(pool, handle),
+            match obey(verdict, packet) {
+                Some(marked) => return Some((handle, marked)),
+                None => dropped(pool, handle),
             }
         }
     }

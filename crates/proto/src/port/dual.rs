@@ -1,10 +1,10 @@
 //! A port's two queues, for L4S and for classic traffic (RFC 9332).
 
 use tollway_law::Time;
-use tollway_law::link::{Heads, LinkLaw, Verdict};
+use tollway_law::link::{Heads, LinkLaw};
 
-use super::{Limit, Offered, Pool, passing};
-use crate::{Fifo, Flags, Packet, Stamp};
+use super::{Limit, Offered, Pool, obey, passing};
+use crate::{Fifo, Packet, Stamp};
 
 /// How a port with two queues takes turns between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,19 +79,13 @@ impl<H: Copy + Default> DualQueue<H> {
         if packets >= limit.packets || bytes + size > limit.bytes {
             return Offered::Full;
         }
-        if verdict == Verdict::Drop || verdict == Verdict::Signal && !seen.ect {
-            return Offered::Dropped;
-        }
-        let marked = verdict == Verdict::Signal;
-        if marked {
-            packet.flags.set(Flags::CE);
-        }
+        let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
         packet.entered = Stamp::at(now);
         let lane = if l4s { &mut self.l4s } else { &mut self.classic };
         lane.packets.push_back((handle, now));
         lane.bytes += size;
         law.on_heads(self.heads());
-        if marked { Offered::Marked } else { Offered::Queued }
+        Offered::taken(marked)
     }
 
     /// A.1, `dualpi2_dequeue`: the next packet, and whether it was marked.
@@ -114,17 +108,15 @@ impl<H: Copy + Default> DualQueue<H> {
             let verdict = law.on_departure(now, seen, &mut packet.toll);
             lane.packets.pop_front();
             lane.bytes -= u64::from(seen.size);
-            let marked = verdict == Verdict::Signal && seen.ect;
-            if marked {
-                packet.flags.set(Flags::CE);
-            }
-            if verdict == Verdict::Pass || marked {
+            let stays = obey(verdict, packet);
+            if stays.is_some() {
                 self.charge(l4s, seen.size);
-                law.on_heads(self.heads());
-                return Some((handle, marked));
             }
             law.on_heads(self.heads());
-            dropped(pool, handle);
+            match stays {
+                Some(marked) => return Some((handle, marked)),
+                None => dropped(pool, handle),
+            }
         }
     }
 
@@ -161,6 +153,7 @@ mod tests {
 
     use super::super::{Port, Queues};
     use super::*;
+    use crate::Flags;
 
     struct Packets(Vec<Packet>);
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing, Verdict};
 
-use super::{Limit, Offered, Pool};
+use super::{Limit, Offered, Pool, obey};
 use crate::{Flags, Packet, Stamp};
 
 /// How a port divides its queue among flows.
@@ -111,12 +111,7 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
         let passing = self.queues[at].passing(packet, class, Time::ZERO);
         let verdict =
             self.queues[at].law.get_or_insert_with(|| law.clone()).on_arrival(now, passing, &packet.toll);
-        if verdict == Verdict::Drop || verdict == Verdict::Signal && !passing.ect {
-            return Offered::Dropped;
-        }
-        if verdict == Verdict::Signal {
-            packet.flags.set(Flags::CE);
-        }
+        let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
         packet.entered = Stamp::at(now);
         while self.packets >= limit.packets || self.bytes + size > limit.bytes {
             self.make_room(pool, dropped);
@@ -131,7 +126,7 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
             queue.deficit = self.quantum;
             self.new.push_back(at as u32);
         }
-        if verdict == Verdict::Signal { Offered::Marked } else { Offered::Queued }
+        Offered::taken(marked)
     }
 
     /// § 4.2: the next packet, the law of its queue having been asked; whether it was marked for that.
@@ -236,13 +231,9 @@ impl<L: LinkLaw, H: Copy> Queue<L, H> {
             };
             self.packets.pop_front();
             self.bytes -= u64::from(passing.size);
-            match verdict {
-                Verdict::Pass => return Some((handle, passing.size, false)),
-                Verdict::Signal if passing.ect => {
-                    packet.flags.set(Flags::CE);
-                    return Some((handle, passing.size, true));
-                }
-                Verdict::Signal | Verdict::Drop => dropped(pool, handle),
+            match obey(verdict, packet) {
+                Some(marked) => return Some((handle, passing.size, marked)),
+                None => dropped(pool, handle),
             }
         }
         None

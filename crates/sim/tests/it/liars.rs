@@ -160,17 +160,7 @@ fn a_toll_leaves_the_router_finite() {
         .enumerate()
     {
         let now = Time::from_micros(i as u64 * 700);
-        let passing = Passing {
-            size: 1500,
-            kind: Kind::Tolled,
-            class: 0,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: 1,
-            backlog_bytes: 1500,
-            waited: Time::ZERO,
-        };
+        let passing = Passing::of(Kind::Tolled, 1500, 1, 1500);
         let mut toll = Toll { due: wild, rtt: wild as f32, offer: wild as f32, ..Toll::default() };
         law.on_arrival(now, passing, &toll);
         law.on_departure(now, passing, &mut toll);

@@ -5,17 +5,7 @@ use super::*;
 const MBPS_100: f64 = 12.5e6;
 
 fn passing(size: u32, backlog: u64) -> Passing {
-    Passing {
-        size,
-        kind: Kind::Tolled,
-        class: 0,
-        ect: false,
-        l4s: false,
-        in_profile: false,
-        backlog_packets: (backlog / 1500) as u32,
-        backlog_bytes: backlog,
-        waited: Time::ZERO,
-    }
+    Passing::of(Kind::Tolled, size, (backlog / 1500) as u32, backlog)
 }
 
 /// A packet arrives and leaves at once; answers the price it was told.

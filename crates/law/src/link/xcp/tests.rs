@@ -49,15 +49,8 @@ fn pass(mut arrivals: Vec<Arrival>, rate: f64) -> Vec<Event> {
     let mut seen = Vec::new();
     for (at, _, leaves, a) in events {
         let packet = Passing {
-            size: a.size,
-            kind: a.kind,
-            class: 0,
-            ect: false,
-            l4s: false,
-            in_profile: false,
-            backlog_packets: packets,
-            backlog_bytes: bytes,
             waited: Time(if leaves { at - a.at } else { 0 }),
+            ..Passing::of(a.kind, a.size, packets, bytes)
         };
         seen.push(Event { at, leaves, packet, toll: a.toll });
         if leaves {
@@ -133,17 +126,7 @@ fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
         xcp
     };
     let packet = arrival(0, 1500, 0.1, 0.01, ALL);
-    let passing = Passing {
-        size: packet.size,
-        kind: packet.kind,
-        class: 0,
-        ect: false,
-        l4s: false,
-        in_profile: false,
-        backlog_packets: 1,
-        backlog_bytes: 1500,
-        waited: Time::ZERO,
-    };
+    let passing = Passing::of(packet.kind, packet.size, 1, 1500);
     let feedback = |xcp: &mut Xcp<f64>, toll: &Toll| xcp.depart(passing, toll).unwrap().feedback.unwrap();
     let mut each = router();
     let four: f64 = (0..4).map(|_| feedback(&mut each, &packet.toll)).sum();
@@ -196,17 +179,7 @@ fn a_packet_without_a_round_trip_time_gets_nothing_and_a_plain_one_is_left_alone
 }
 
 fn told_nothing() -> Passing {
-    Passing {
-        size: 40,
-        kind: Kind::Plain,
-        class: 0,
-        ect: false,
-        l4s: false,
-        in_profile: false,
-        backlog_packets: 0,
-        backlog_bytes: 0,
-        waited: Time::ZERO,
-    }
+    Passing::of(Kind::Plain, 40, 0, 0)
 }
 
 /// draft § 5, departure: what a packet does not take of its gift is balanced against what is taken back.
