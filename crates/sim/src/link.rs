@@ -1,14 +1,18 @@
 //! One direction of a link: port, transmitter, wire.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+mod faults;
+mod simply;
+
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Fifo, Flags, Packet, Port, Watch};
+use tollway_proto::{Fifo, Packet, Port, Watch};
 
 use crate::slab::Slab;
+
+pub(crate) use faults::Faults;
+pub use faults::{Direction, LossSpec, Place};
 
 /// Names one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,37 +33,6 @@ pub struct LinkSpec {
     pub limit: Limit,
     /// How many queues there are, and how they take turns.
     pub queues: Queues,
-}
-
-/// Random loss on a link direction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LossSpec {
-    /// Before the port's law sees the packet, or after, on the wire.
-    pub place: Place,
-    /// Which packets.
-    pub only: Direction,
-    /// Probability for each packet, independently.
-    pub probability: f64,
-}
-
-/// Where on a link packets get lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On arrival, before queue and law.
-    Before,
-    /// On the wire, after the law has written.
-    After,
-}
-
-/// Which packets get lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Every packet.
-    All,
-    /// Packets that carry data.
-    Data,
-    /// Packets that carry none.
-    Acks,
 }
 
 /// Packets lost on a link direction, by cause.
@@ -196,41 +169,6 @@ struct Rated {
     busy_ns: u64,
     sent_bytes: u64,
     carry: u32,
-}
-
-/// What goes wrong on a link, and who watches it.
-#[derive(Debug)]
-pub(crate) struct Faults {
-    pub(crate) watch: Option<Watch>,
-    rng: Pcg64Mcg,
-    pub(crate) losses: Vec<LossSpec>,
-    pub(crate) blackout: bool,
-}
-
-impl Faults {
-    pub(crate) fn new(seed: u64, link: u32) -> Faults {
-        // A stream of its own for each link: losses here don't depend on traffic elsewhere.
-        let seed = seed ^ (u64::from(link) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Faults { watch: None, rng: Pcg64Mcg::seed_from_u64(seed), losses: Vec::new(), blackout: false }
-    }
-
-    /// Whether `packet` is lost at `place`.
-    fn strike(&mut self, place: Place, packet: &Packet) -> bool {
-        if place == Place::Before && self.blackout {
-            return true;
-        }
-        let data = packet.flags.has(Flags::DATA);
-        let mut lost = false;
-        for loss in &self.losses {
-            let meant = match loss.only {
-                Direction::All => true,
-                Direction::Data => data,
-                Direction::Acks => !data,
-            };
-            lost |= loss.place == place && meant && self.rng.random::<f64>() < loss.probability;
-        }
-        lost
-    }
 }
 
 /// What became of a packet offered to a link.
@@ -370,72 +308,6 @@ impl Link {
             if let Some(arrival) = self.behind.pop_front() {
                 self.behind.push_back(Arrival { at: arrival.at.max(now), ..arrival });
             }
-        }
-    }
-
-    /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
-    #[inline]
-    pub(crate) fn is_free(&self, now: Time) -> bool {
-        self.plain && self.free_at <= now && !self.waiting
-    }
-
-    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link or, with its `LAW`, of a
-    /// [gentle](Link::is_gentle) one; answers whether there is room for it. The same as [`offer`](Link::offer), without all that
-    /// needs not be asked.
-    #[inline(always)]
-    pub(crate) fn offer_simply<const LAW: bool>(
-        &mut self,
-        now: Time,
-        slot: u32,
-        size: u16,
-        slab: &mut Slab,
-    ) -> bool {
-        debug_assert!(if LAW { self.gentle } else { self.plain });
-        if self.free_at <= now {
-            while self.waiting {
-                self.transmit_simply::<LAW>(slab);
-                if self.free_at > now {
-                    return self.wait_simply::<LAW>(now, slot, size, slab);
-                }
-            }
-            if LAW {
-                self.port.tell_and_ask(now, slot, slab);
-            }
-            self.depart(now, slot, size, slab);
-            return true;
-        }
-        self.wait_simply::<LAW>(now, slot, size, slab)
-    }
-
-    #[inline(always)]
-    fn wait_simply<const LAW: bool>(&mut self, now: Time, slot: u32, size: u16, slab: &mut Slab) -> bool {
-        self.note_queue(now);
-        if LAW {
-            self.port.tell(now, slot, slab);
-        }
-        let room = self.port.push(slot, size);
-        self.waiting |= room;
-        if !room {
-            self.rare().drops.full += 1;
-        } else if self.measured {
-            self.note_length();
-        }
-        room
-    }
-
-    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link or, with its `LAW`,
-    /// on a [gentle](Link::is_gentle) one.
-    #[inline(never)]
-    fn transmit_simply<const LAW: bool>(&mut self, slab: &mut Slab) {
-        self.note_queue(self.free_at);
-        if LAW && let Some(slot) = self.port.front() {
-            self.port.ask(self.free_at, slot, slab);
-        }
-        let taken = self.port.pop(slab);
-        self.waiting = false;
-        if let Some((slot, size, more)) = taken {
-            self.waiting = more;
-            self.depart(self.free_at, slot, size, slab);
         }
     }
 

@@ -21,6 +21,7 @@
 mod config;
 mod delivery;
 mod early;
+mod inline;
 mod predict;
 mod rack;
 mod receiver;

@@ -14,9 +14,10 @@ use tollway_law::{Time, Toll};
 use crate::{Answer, Flags, Packet, Stamp};
 
 use super::config::MAX_WINDOW;
+use super::inline::Inline;
 use super::receiver::Receiver;
 use super::scoreboard::Slot;
-use super::sender::{Force, Inline, Phase, Sender};
+use super::sender::{Force, Phase, Sender};
 use super::serial::later;
 use super::{Connection, State};
 

@@ -1,12 +1,13 @@
 //! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for one.
 
-use tollway_law::sender::{Acked, AnySender, Fcp, Flight, NewReno, SenderLaw, Xcp};
+use tollway_law::sender::{Acked, AnySender, Flight, NewReno, SenderLaw};
 use tollway_law::{Time, Toll};
 
 use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::config::{Config, Detection, MAX_WINDOW};
 use super::delivery::Sampler;
+use super::inline::Inline;
 use super::rack::Rack;
 use super::rtt::Rtt;
 use super::scoreboard::{Scoreboard, Slot};
@@ -651,33 +652,6 @@ impl Sender {
         self.phase = Phase::Open;
         self.rto_at = Time::NEVER;
         self.rack_at = Time::NEVER;
-    }
-}
-
-/// A law that can be in line where packets come and go one like another.
-pub(super) trait Inline: SenderLaw {
-    /// The law, if it is this one.
-    fn of(law: &mut AnySender) -> Option<&mut Self>;
-}
-
-impl Inline for NewReno {
-    #[inline(always)]
-    fn of(law: &mut AnySender) -> Option<&mut NewReno> {
-        if let AnySender::NewReno(law) = law { Some(law) } else { None }
-    }
-}
-
-impl Inline for Xcp {
-    #[inline(always)]
-    fn of(law: &mut AnySender) -> Option<&mut Xcp> {
-        if let AnySender::Xcp(law) = law { Some(law) } else { None }
-    }
-}
-
-impl Inline for Fcp {
-    #[inline(always)]
-    fn of(law: &mut AnySender) -> Option<&mut Fcp> {
-        if let AnySender::Fcp(law) = law { Some(law) } else { None }
     }
 }
 
