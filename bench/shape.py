@@ -461,8 +461,9 @@ def main():
             # A peak makes up for what BBR leaves when it empties its window, which CUBIC doesn't.
             for case, laws in (("shape", ("cubic", "bbr")), ("peak", ("bbr",)), ("htb", ("cubic", "bbr")), ("tbf", ("cubic", "bbr"))):
                 for law in laws:
-                    # BBR empties its window every 10 s to see the round trip: two of these.
-                    rows = inside(mbps, STAR, {"kind": "four", "case": case, "mbps": mbps, "law": law, "warm": warm, "seconds": max(seconds, 20) if law == "bbr" else seconds, **how})
+                    # BBR empties its window every 10 s to see the round trip, and has what it missed back over the next: four of these.
+                    span = 40 if law == "bbr" else seconds
+                    rows = inside(mbps, STAR, {"kind": "four", "case": case, "mbps": mbps, "law": law, "warm": warm, "seconds": span, **how})
                     rates = [row["mbps"] for row in rows]
                     row = {"case": case, "law": law, "mbps": mbps, "rates_mbps": rates, "jain": jain(rates),
                            "used": sum(rates) / mbps, "resent": sum(row["resent"] for row in rows)}

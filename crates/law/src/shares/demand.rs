@@ -59,12 +59,25 @@ pub struct Wants {
     pub keep: Rate,
     /// It wants all it can get.
     pub hungry: bool,
+    /// What it would send by itself at most, as things are.
+    pub able: Rate,
+    /// It did, and its window has come between: what it can't use for a while is kept for it.
+    pub waits: bool,
 }
 
 impl Wants {
-    /// Bytes a second, infinite if it hungers.
-    pub(super) fn wants(self) -> f64 {
-        if self.hungry { f64::INFINITY } else { self.keep.bytes_per_sec() }
+    /// Bytes a second, infinite where `hungry` says so.
+    pub(super) fn wants(&self, hungry: fn(&Wants) -> bool) -> f64 {
+        if hungry(self) { f64::INFINITY } else { self.keep.bytes_per_sec() }
+    }
+
+    pub(super) fn is_hungry(&self) -> bool {
+        self.hungry
+    }
+
+    /// It hungers, or would if its window let it.
+    pub(super) fn persists(&self) -> bool {
+        self.hungry || self.waits
     }
 }
 
@@ -72,6 +85,7 @@ impl Wants {
 ///
 /// What it uses is averaged over 100 ms, so that of what it leaves all but a hundredth is lent within half a second and a round trip. One that has run dry within the last second, or waited for its receiver, is not taken at its word: it has to
 /// want all it can get for a round trip, or 100 ms, before the others lose that. Its own limit is the same all the while.
+/// One that its window holds uses no more than that lets through, or its law paces it to: that is known at once. If it hungered before, it *waits*.
 /// One that is met with data waiting is believed to use what its window lets it, until the next look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
@@ -86,6 +100,10 @@ pub struct Demand {
     calm: Time,
     /// It hungers until its share has not held it for so long.
     patience: Time,
+    /// Time that it has hungered, but for waits.
+    hungered: Time,
+    /// How long its present wait is.
+    waited: Time,
     seen: bool,
 }
 
@@ -150,16 +168,28 @@ impl Demand {
             }
         } else {
             self.pressed = Time::ZERO;
-            self.patience = if dry { Time::ZERO } else { self.patience.saturating_sub(sample.span) };
+            // One that has all but stopped by itself will not take its part in a look or two.
+            let stopped = sample.own.bytes_per_sec() < 0.5 * self.yardstick;
+            self.patience =
+                if dry || stopped { Time::ZERO } else { self.patience.saturating_sub(sample.span) };
         }
         let hungry = self.patience > Time::ZERO;
-        let headroom = if self.by == LimitedBy::Window { 1.25 } else { 1.05 };
-        // Of one that is new it is only known what its window lets it send.
-        let keep = match first && sample.backlog {
-            true => sample.own,
-            false => Rate::from_bytes_per_sec(self.uses * headroom),
+        let waits = !dry && !hungry && self.hungered >= TRUST && self.waited < LONGEST_WAIT;
+        (self.hungered, self.waited) = match hungry {
+            true => (self.hungered.saturating_add(sample.span), Time::ZERO),
+            false if waits => (self.hungered, self.waited.saturating_add(sample.span)),
+            false => (Time::ZERO, Time::ZERO),
         };
-        Wants { keep, hungry }
+        let uses = self.uses * if self.by == LimitedBy::Window { 1.25 } else { 1.05 };
+        let own = sample.own.bytes_per_sec();
+        let keep = match self.by {
+            // Of one that is new it is only known what its window lets it send.
+            _ if first && sample.backlog => own,
+            LimitedBy::Window => uses.min(own * 1.02),
+            _ => uses,
+        };
+        let keep = Rate::from_bytes_per_sec(keep);
+        Wants { keep, hungry, able: sample.own, waits }
     }
 }
 
@@ -170,5 +200,7 @@ const AVERAGE: Time = Time::from_millis(100);
 const HOLD: Time = Time::from_millis(60);
 /// For no longer has anybody to insist.
 const LONGEST: Time = Time::from_millis(500);
-/// Who has not run dry for so long is believed at once.
+/// Who has not run dry for so long is believed at once; whose share has held it for so long is kept its part when its window does.
 const TRUST: Time = Time::from_secs(1);
+/// For so long; by then it is its path that holds it.
+const LONGEST_WAIT: Time = Time::from_secs(3);

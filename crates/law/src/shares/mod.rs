@@ -9,17 +9,21 @@
 //! - Who wants less has that much kept for it, and may still go as fast as if it wanted all. What it then takes beyond what
 //!   is kept comes out of the bucket B of its tenant and of the link, which is counted from what was sent: so nobody waits
 //!   for a tick to begin, and no span t carries more than B + r·t but for what is sent in one tick.
+//! - Who would want all, but its window holds it for a moment, has its part kept in tokens ([`Partition`]), and gets it from the others in the seconds
+//!   after: in the long run those who want all have equal parts, by weight, whatever their round trips.
 //!
 //! A bucket in debt pays it back: the rate divided is less until it has. What connections send at a time (the kernel two
 //! segments) is no debt: of ten thousand slow ones, many are always ahead of their paces by as much.
 
 mod demand;
 mod divide;
+mod partition;
 #[cfg(test)]
 mod tests;
 
 pub use demand::{Demand, LimitedBy, Sample, Wants};
 pub use divide::{Claim, divide};
+pub use partition::Partition;
 
 use crate::{Bytes, Rate, Time};
 
@@ -55,10 +59,19 @@ pub struct Member {
     pub burst: u32,
     /// What it is to have.
     pub wants: Wants,
+    /// What is kept for it, from tick to tick.
+    pub partition: Partition,
     /// Answered: what of the rate is its own.
     pub share: Rate,
     /// Answered: the rate it may have, on the wire. More than its share while others' tokens allow.
     pub limit: Rate,
+}
+
+impl Member {
+    /// Its weight with what is given back.
+    fn pull(&self) -> f64 {
+        self.weight * (1.0 + self.partition.raised())
+    }
 }
 
 /// A tenant: its contract and the weights of its classes, of which there is one at least.
@@ -98,6 +111,7 @@ impl Shares {
                 weight: tenant.contract.weight,
                 classes: (first, classes.len()),
                 given: Given::default(),
+                raise: 0.0,
             });
         }
         Shares {
@@ -113,15 +127,50 @@ impl Shares {
     /// order.
     pub fn divide(&mut self, now: Time, tick: Time, members: &mut [Member]) {
         self.settle(now, members);
-        self.demands(members);
         // What is lent is taken back at the next tick, and shows in what is sent at the one after.
         let horizon = (tick * 2).max(Time::from_millis(1)).as_secs_f64();
+        let even = members.iter().all(|member| member.partition.is_even() && !member.wants.waits);
+        if !even {
+            self.dues(horizon, members);
+        }
+        self.over_all(horizon, members, Wants::is_hungry);
+        for member in members.iter_mut().filter(|member| member.wants.hungry) {
+            let share = member.share.bytes_per_sec();
+            if even {
+                member.partition.is_due(share);
+            }
+            member.partition.is_given(share);
+        }
+        self.lend(horizon, members);
+    }
+
+    /// What would be everybody's, did nobody's window come between; and by how much weights are raised so that all have it in the long run:
+    /// connections', and as much their classes' and tenants'.
+    fn dues(&mut self, horizon: f64, members: &mut [Member]) {
+        self.over_all(horizon, members, Wants::persists);
+        for member in members.iter_mut().filter(|member| member.wants.persists()) {
+            let share = member.share.bytes_per_sec();
+            member.partition.is_due(share);
+            if member.wants.hungry {
+                self.classes[member.class as usize].back +=
+                    member.partition.give_back(member.wants.able) * share;
+            }
+        }
+        for branch in &mut self.tenants {
+            let classes = &mut self.classes[branch.classes.0..branch.classes.1];
+            branch.raise = ratio(classes.iter().map(|class| class.back).sum(), branch.given.gets);
+            classes.iter_mut().for_each(|class| class.raise = ratio(class.back, class.given.gets));
+        }
+    }
+
+    /// Down the tree, with weights as they are raised now, to all connections of which `hungry` says so as much as there is.
+    fn over_all(&mut self, horizon: f64, members: &mut [Member], hungry: fn(&Wants) -> bool) {
+        self.demands(members, hungry);
         self.over_tenants(horizon);
         for at in 0..self.tenants.len() {
             self.over_classes(at);
         }
-        self.over_members(members);
-        self.lend(horizon, members);
+        self.over_members(members, hungry);
     }
 
     /// What a tenant has of the link.
@@ -151,11 +200,12 @@ impl Shares {
     }
 
     /// Counts tokens until `now`.
-    fn settle(&mut self, now: Time, members: &[Member]) {
+    fn settle(&mut self, now: Time, members: &mut [Member]) {
         let span = now.saturating_sub(self.settled).as_secs_f64();
         self.settled = self.settled.max(now);
         self.classes.iter_mut().for_each(|class| *class = class.cleared());
         for member in members {
+            member.partition.settle(span, member.sent, member.wants);
             let class = &mut self.classes[member.class as usize];
             class.sent += member.sent;
             if member.sent > 0 || member.wants.hungry {
@@ -164,6 +214,7 @@ impl Shares {
         }
         let (mut all, mut ahead) = (0, 0);
         for branch in &mut self.tenants {
+            branch.raise = 0.0;
             let classes = &self.classes[branch.classes.0..branch.classes.1];
             let sent = classes.iter().map(|class| class.sent).sum();
             let own = classes.iter().map(|class| class.ahead).sum();
@@ -175,11 +226,14 @@ impl Shares {
     }
 
     /// What each class and tenant wants.
-    fn demands(&mut self, members: &[Member]) {
+    fn demands(&mut self, members: &[Member], hungry: fn(&Wants) -> bool) {
+        for class in &mut self.classes {
+            (class.given, class.weights, class.members) = (Given::default(), 0.0, 0);
+        }
         for member in members {
             let class = &mut self.classes[member.class as usize];
             class.given.keep += member.wants.keep.bytes_per_sec();
-            class.given.hungry |= member.wants.hungry;
+            class.given.hungry |= hungry(&member.wants);
             class.weights += member.weight.max(LEAST_WEIGHT);
             class.members += 1;
         }
@@ -203,18 +257,18 @@ impl Shares {
         claims.clear();
         claims.extend(
             self.tenants.iter().map(|branch| {
-                Claim::new(branch.weight, branch.given.wants().min(branch.pool.ceiling(horizon)))
+                Claim::new(branch.pull(), branch.given.wants().min(branch.pool.ceiling(horizon)))
             }),
         );
         divide(capacity, claims, &mut self.scratch.order);
         for (branch, claim) in self.tenants.iter_mut().zip(claims.iter()) {
             branch.given.gets = claim.gets;
         }
-        let open: Open = self.tenants.iter().map(|branch| branch.given.open(branch.weight)).sum();
+        let open: Open = self.tenants.iter().map(|branch| branch.given.open(branch.pull())).sum();
         let weights: f64 = self.tenants.iter().map(|branch| branch.weight.max(LEAST_WEIGHT)).sum();
         for branch in &mut self.tenants {
             let ceiling = branch.pool.ceiling(horizon);
-            branch.given.could = open.could(capacity, branch.weight, branch.given).min(ceiling);
+            branch.given.could = open.could(capacity, branch.pull(), branch.given).min(ceiling);
             branch.given.even = (capacity * branch.weight.max(LEAST_WEIGHT) / weights).min(ceiling);
         }
     }
@@ -225,21 +279,21 @@ impl Shares {
         let classes = &mut self.classes[range];
         let claims = &mut self.scratch.claims;
         claims.clear();
-        claims.extend(classes.iter().map(|class| Claim::new(class.weight, class.given.wants())));
+        claims.extend(classes.iter().map(|class| Claim::new(class.pull(), class.given.wants())));
         divide(capacity, claims, &mut self.scratch.order);
         for (class, claim) in classes.iter_mut().zip(claims.iter()) {
             class.given.gets = claim.gets;
         }
-        let open: Open = classes.iter().map(|class| class.given.open(class.weight)).sum();
+        let open: Open = classes.iter().map(|class| class.given.open(class.pull())).sum();
         let weights: f64 = classes.iter().map(|class| class.weight.max(LEAST_WEIGHT)).sum();
         for class in classes {
-            class.given.could = open.could(capacity, class.weight, class.given);
+            class.given.could = open.could(capacity, class.pull(), class.given);
             class.given.even = even * class.weight.max(LEAST_WEIGHT) / weights;
         }
     }
 
     /// Of every class at once: members come in any order.
-    fn over_members(&mut self, members: &mut [Member]) {
+    fn over_members(&mut self, members: &mut [Member], hungry: fn(&Wants) -> bool) {
         let Scratch { claims, order, places, .. } = &mut self.scratch;
         let mut next = 0;
         for class in &mut self.classes {
@@ -254,7 +308,7 @@ impl Shares {
             let class = &mut self.classes[member.class as usize];
             let place = class.first + class.members;
             class.members += 1;
-            claims[place] = Claim::new(member.weight, member.wants.wants());
+            claims[place] = Claim::new(member.pull(), member.wants.wants(hungry));
             places.push(place as u32);
         }
         for class in &mut self.classes {
@@ -265,9 +319,9 @@ impl Shares {
         for (member, &place) in members.iter_mut().zip(places.iter()) {
             let gets = claims[place as usize].gets;
             member.share = Rate::from_bytes_per_sec(gets);
-            let given = Given { gets, hungry: member.wants.hungry, ..Given::default() };
+            let given = Given { gets, hungry: hungry(&member.wants), ..Given::default() };
             let class = &mut self.classes[member.class as usize];
-            class.open = class.open + given.open(member.weight);
+            class.open = class.open + given.open(member.pull());
         }
     }
 
@@ -276,7 +330,7 @@ impl Shares {
         let beyond = |member: &Member, class: &Class| {
             let gets = member.share.bytes_per_sec();
             let given = Given { gets, hungry: member.wants.hungry, ..Given::default() };
-            let could = class.open.could(class.given.most(), member.weight, given);
+            let could = class.open.could(class.given.most(), member.pull(), given);
             // Nobody is let down to less than it has if all wake at once.
             let floor = class.given.even * member.weight.max(LEAST_WEIGHT) / class.weights;
             (gets.max(floor), (could - gets.max(floor)).max(0.0))
@@ -313,6 +367,11 @@ impl Shares {
     }
 }
 
+/// `of` as part of `whole`, where there is any.
+fn ratio(of: f64, whole: f64) -> f64 {
+    if whole > 0.0 { of / whole } else { 0.0 }
+}
+
 /// The part of `wanted` that `there_is` makes up.
 fn part(there_is: f64, wanted: f64) -> f64 {
     if wanted > there_is { there_is / wanted } else { 1.0 }
@@ -325,9 +384,16 @@ struct Branch {
     /// First, and one past the last.
     classes: (usize, usize),
     given: Given,
+    /// The part of itself by which its weight is raised, to give back what was kept for those below.
+    raise: f64,
 }
 
 impl Branch {
+    /// Its weight with what is given back.
+    fn pull(&self) -> f64 {
+        self.weight * (1.0 + self.raise)
+    }
+
     fn range(&self) -> std::ops::Range<usize> {
         self.classes.0..self.classes.1
     }
@@ -338,6 +404,10 @@ struct Class {
     tenant: u32,
     weight: f64,
     given: Given,
+    /// What of what was kept is to be given back to its members, bytes a second.
+    back: f64,
+    /// The part of itself by which its weight is raised for that.
+    raise: f64,
     sent: u64,
     /// What its members may be ahead of their paces.
     ahead: u64,
@@ -349,6 +419,11 @@ struct Class {
 }
 
 impl Class {
+    /// Its weight with what is given back.
+    fn pull(&self) -> f64 {
+        self.weight * (1.0 + self.raise)
+    }
+
     /// As it was before the first tick.
     fn cleared(self) -> Class {
         Class { tenant: self.tenant, weight: self.weight, ..Class::default() }

@@ -60,7 +60,7 @@ proptest! {
     fn nothing_is_given_that_is_not_there(
         link in prop::option::of(1e5f64..1e8),
         tenants in prop::collection::vec((0.1f64..10.0, 1e5f64..1e8, prop::collection::vec(0.1f64..10.0, 1..4)), 1..5),
-        members in prop::collection::vec((0u32..20, 0.1f64..10.0, 0.0f64..1e7, any::<bool>()), 0..60),
+        members in prop::collection::vec((0u32..20, 0.1f64..10.0, 0.0f64..1e7, 0u8..3), 0..60),
         sent in prop::collection::vec(0u64..3_000_000, 1..12),
     ) {
         let rate = Rate::from_bytes_per_sec;
@@ -71,13 +71,20 @@ proptest! {
         let count = specs.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
         let contract = Contract { rate: link.map(rate), ..Contract::default() };
         let mut shares = Shares::new(Time::ZERO, contract, &specs);
-        let mut members: Vec<Member> = members.iter().map(|&(class, weight, keep, hungry)| Member {
-            class: class % count, weight, sent: 0, burst: 0, wants: Wants { keep: rate(keep), hungry },
-            share: Rate::ZERO, limit: Rate::ZERO,
+        let mut members: Vec<Member> = members.iter().map(|&(class, weight, keep, state)| Member {
+            class: class % count, weight, sent: 0, burst: 0,
+            wants: Wants { keep: rate(keep), hungry: state == 1, waits: state == 2, able: rate(keep * 1.1) },
+            partition: Partition::default(), share: Rate::ZERO, limit: Rate::ZERO,
         }).collect();
         for (k, sent) in sent.into_iter().enumerate() {
             let n = members.len().max(1) as u64;
-            members.iter_mut().for_each(|member| member.sent = sent / n);
+            for (at, member) in (k..).zip(&mut members) {
+                member.sent = sent / n;
+                // Windows open and close.
+                if at % 3 == 0 && member.wants.persists() {
+                    (member.wants.hungry, member.wants.waits) = (member.wants.waits, member.wants.hungry);
+                }
+            }
             shares.divide(TICK * (k as u64 + 1), TICK, &mut members);
             let total: f64 = members.iter().map(|member| member.share.bytes_per_sec()).sum();
             let limits: f64 = members.iter().map(|member| member.limit.bytes_per_sec()).sum();
@@ -110,8 +117,13 @@ proptest! {
     }
 }
 
+/// A sender whose window lets nothing through for now, though data wait.
+const STOPPED: f64 = -1.0;
+
 /// A sender that would send `wants` bytes a second and has `limit`: what it sends in a tick, and how that looks.
 fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member) {
+    let stopped = wants == STOPPED;
+    let wants = wants.max(0.0);
     let limit = member.limit.bytes_per_sec();
     let held = wants > limit;
     let span = TICK.as_secs_f64();
@@ -120,9 +132,9 @@ fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member)
         span: TICK,
         sent: member.sent,
         by_receiver: if by_receiver && !held { TICK } else { Time::ZERO },
-        backlog: held || by_receiver,
-        window_open: true,
-        own: Rate::from_bytes_per_sec(f64::MAX),
+        backlog: held || by_receiver || stopped,
+        window_open: !stopped,
+        own: Rate::from_bytes_per_sec(if stopped { 1e4 } else { f64::MAX }),
         limit: member.limit,
         rtt: Time::from_millis(100),
     });
@@ -144,6 +156,7 @@ impl World {
             sent: 0,
             burst: 0,
             wants: Wants::default(),
+            partition: Partition::default(),
             share: Rate::ZERO,
             limit: Rate::from_mbps(1.0),
         };
@@ -247,6 +260,103 @@ fn a_peak_of_the_link_makes_up_for_what_nobody_used() {
     assert!(plain < all - 0.3e6 && peak > all - 0.1e6 && peak < all + 1.3e6, "{plain} and {peak} of {all}");
 }
 
+/// As BBR does to see the round trip: each stops for its own while every ten seconds. Answers each one's mean rate over a minute, Mb/s.
+fn means_of_those_who_stop(shares: Shares, classes: &[u32], stops: &[u64]) -> Vec<f64> {
+    let mut world = World::new(shares, classes);
+    let mut sent = vec![0; classes.len()];
+    while world.now < Time::from_secs(80) {
+        // The third's begins at the third second of ten.
+        let at = |i: usize| (world.now.as_nanos() / 1_000_000 + 10_000 - 1000 * i as u64) % 10_000;
+        let stopped: Vec<bool> = stops.iter().enumerate().map(|(i, &stop)| at(i) < stop).collect();
+        world.run(TICK, |i| if stopped[i] { STOPPED } else { ALL }, |_| false);
+        if world.now > Time::from_secs(20) {
+            for (sum, member) in sent.iter_mut().zip(&world.members) {
+                *sum += member.sent;
+            }
+        }
+    }
+    sent.iter().map(|&sum| sum as f64 * 8e-6 / 60.0).collect()
+}
+
+#[test]
+fn who_stops_now_and_then_has_as_much_as_the_others() {
+    for rate in means_of_those_who_stop(of_rate(100.0, &[1.0]), &[0; 4], &[250, 600, 600, 1300]) {
+        assert!((rate - 25.0).abs() < 0.25, "{rate}");
+    }
+}
+
+#[test]
+fn tenants_whose_connections_stop_keep_their_parts() {
+    let rates = means_of_those_who_stop(of_rate(100.0, &[1.0, 3.0]), &[0, 1, 1], &[1300, 250, 250]);
+    assert!((rates[0] - 25.0).abs() < 0.4, "{rates:?}");
+    assert!((rates[1] + rates[2] - 75.0).abs() < 0.6, "{rates:?}");
+}
+
+#[test]
+fn what_one_leaves_that_stops_is_lent_at_once_and_given_back_over_some_seconds() {
+    let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 4]);
+    world.run(Time::from_secs(3), |_| ALL, |_| false);
+    let stops = |i: usize| if i == 3 { STOPPED } else { ALL };
+    world.run(TICK, stops, |_| false);
+    (0..3).for_each(|i| assert!((world.mbps(i) - 33.3).abs() < 0.5, "{}", world.mbps(i)));
+    assert!(world.mbps(3) > 24.0, "its limit is what it could have: {}", world.mbps(3));
+    world.run(Time::from_secs(1), stops, |_| false);
+    world.run(TICK * 2, |_| ALL, |_| false);
+    assert!(world.mbps(3) > 29.0 && world.mbps(0) < 24.0, "{} {}", world.mbps(3), world.mbps(0));
+    world.run(Time::from_secs(10), |_| ALL, |_| false);
+    (0..4).for_each(|i| assert!((world.mbps(i) - 25.0).abs() < 0.5, "{}", world.mbps(i)));
+}
+
+/// One that its path holds for good: nothing is kept for it then, and the others are even.
+#[test]
+fn what_is_kept_is_bounded_and_forgotten() {
+    let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 3]);
+    world.run(Time::from_secs(3), |_| ALL, |_| false);
+    let stops = |i: usize| if i == 2 { STOPPED } else { ALL };
+    world.run(Time::from_secs(60), stops, |_| false);
+    (0..2).for_each(|i| assert!((world.mbps(i) - 50.0).abs() < 0.5, "{}", world.mbps(i)));
+    // Two seconds of 33 Mb/s at most were kept, of which a third is left.
+    let mut sent = 0;
+    for _ in 0..400 {
+        world.run(TICK, |_| ALL, |_| false);
+        sent += world.members[2].sent;
+    }
+    let more = sent as f64 * 8e-6 - 6.0 * 100.0 / 3.0;
+    assert!(more < 0.45 * 66.7, "{more} Mb");
+}
+
+#[test]
+fn a_connection_waits_only_after_it_has_hungered_and_only_for_so_long() {
+    let limit = Rate::from_mbps(10.0);
+    let mut demand = Demand::new();
+    let mut look = |own: f64, backlog: bool, ticks: usize| {
+        let sample = Sample {
+            span: TICK,
+            backlog,
+            window_open: own > 1.0,
+            own: Rate::from_mbps(own),
+            limit,
+            rtt: Time::from_millis(100),
+            ..Sample::default()
+        };
+        (0..ticks).map(|_| demand.observe(&sample)).last().unwrap()
+    };
+    // It begins slowly, and has not had its part yet.
+    assert!(!look(0.5, true, 200).waits);
+    // Half a second of hunger is not enough.
+    assert!(look(10.0, true, 40).hungry);
+    assert!(!look(0.5, true, 1).waits);
+    assert!(look(10.0, true, 80).hungry);
+    let wants = look(0.5, true, 1);
+    assert!(wants.waits && !wants.hungry && wants.keep <= Rate::from_mbps(0.51), "{wants:?}");
+    assert!(look(0.5, true, 180).waits);
+    assert!(!look(0.5, true, 30).waits);
+    // Nor does one that has nothing to send.
+    assert!(look(10.0, true, 80).hungry);
+    assert!(!look(0.5, false, 1).waits);
+    assert!(!look(0.5, true, 1).waits);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Connections that begin and end as they like: no span carries more than B + r·t and what two ticks let.
@@ -290,7 +400,7 @@ fn who_sends_in_bursts_is_not_in_debt() {
     let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 2000]);
     world.run(Time::from_secs(8), |_| ALL, |_| false);
     for member in &mut world.members {
-        (member.burst, member.wants) = (3000, Wants { keep: Rate::ZERO, hungry: true });
+        (member.burst, member.wants) = (3000, Wants { hungry: true, ..Wants::default() });
     }
     // 6 MB take 0.48 s.
     for tick in 0..400 {

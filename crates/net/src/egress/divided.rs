@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollway_law::shares::{Contract, Demand, LimitedBy, Member, Sample, Shares, Tenant};
+use tollway_law::shares::{Contract, Demand, LimitedBy, Member, Partition, Sample, Shares, Tenant};
 use tollway_law::{Rate, Time};
 
 /// The writers and what is divided among them. Nobody calls it but writers: who wants to write when a tick is over divides anew.
@@ -192,6 +192,7 @@ impl Writer {
             sent,
             burst: 0,
             wants,
+            partition: Partition::default(),
             share: Rate::ZERO,
             limit: Rate::ZERO,
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tollway_law::shares::{Demand, LimitedBy, Member, Sample, Shares, Wants};
+use tollway_law::shares::{Demand, LimitedBy, Member, Partition, Sample, Shares, Wants};
 use tollway_law::{Rate, Time};
 
 use super::cgroup::Cgroups;
@@ -38,10 +38,13 @@ struct Open {
     class: Option<u32>,
     demand: Demand,
     wants: Wants,
+    partition: Partition,
     seen: Seen,
     share: Rate,
     /// What it may have, on the wire.
     limit: Rate,
+    /// What that was when its pace was last set: small differences are not.
+    told: Rate,
     /// What was last set: payload bytes a second.
     set: Option<u64>,
     /// What its program had set by itself.
@@ -112,9 +115,11 @@ impl<K: Kernel> Agent<K> {
                 class: self.regime.rules.class_of(&self.cgroups.identity(seen)),
                 demand: Demand::new(),
                 wants: Wants::default(),
+                partition: Partition::default(),
                 seen: *seen,
                 share: Rate::ZERO,
                 limit: Rate::from_bytes_per_sec(f64::MAX),
+                told: Rate::from_bytes_per_sec(f64::MAX),
                 set: None,
                 own: seen.limit,
                 denied: false,
@@ -144,8 +149,8 @@ impl<K: Kernel> Agent<K> {
                 by_receiver,
                 backlog: seen.unsent > 0,
                 window_open: seen.in_flight.saturating_add(LEAST_BURST) <= seen.cwnd.max(LEAST_BURST),
-                own: seen.wire(Rate::from_bytes_per_sec(seen.pacing as f64), self.regime.overhead),
-                limit: open.limit,
+                own: seen.wire(seen.able(), self.regime.overhead),
+                limit: open.told,
                 rtt: seen.rtt,
             });
             self.members.push(Member {
@@ -154,6 +159,7 @@ impl<K: Kernel> Agent<K> {
                 sent,
                 burst: seen.burst(self.regime.overhead),
                 wants: open.wants,
+                partition: open.partition,
                 share: Rate::ZERO,
                 limit: Rate::ZERO,
             });
@@ -175,6 +181,7 @@ impl<K: Kernel> Agent<K> {
             let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
             open.share = member.share;
             open.limit = member.limit;
+            open.partition = member.partition;
             let payload = seen.payload(member.limit, self.regime.overhead).bytes_per_sec() as u64;
             let payload = payload.max(LEAST).min(open.own.unwrap_or(u64::MAX));
             let part = if member.wants.hungry { NEAR } else { NEAR_ENOUGH };
@@ -184,7 +191,7 @@ impl<K: Kernel> Agent<K> {
             }
             let rate = Rate::from_bytes_per_sec(payload as f64);
             match self.kernel.pace(seen, Some(rate)) {
-                Ok(()) => (open.set, open.denied) = (Some(payload), false),
+                Ok(()) => (open.told, open.set, open.denied) = (member.limit, Some(payload), false),
                 Err(error) => {
                     open.denied = error.kind() == io::ErrorKind::PermissionDenied;
                 }

@@ -179,6 +179,16 @@ impl Seen {
         Rate::from_bytes_per_sec(wire.bytes_per_sec() * mss / (mss + f64::from(self.headers(overhead))))
     }
 
+    /// What it would send at most by itself, payload: at its pace, and no more than its window in the least round trip.
+    pub fn able(&self) -> Rate {
+        let pace = self.pacing as f64;
+        if self.least_rtt == Time::NEVER || self.least_rtt == Time::ZERO {
+            return Rate::from_bytes_per_sec(pace);
+        }
+        let window = f64::from(self.cwnd) * f64::from(self.mss) / self.least_rtt.as_secs_f64();
+        Rate::from_bytes_per_sec(pace.min(window))
+    }
+
     /// What the kernel sends at a time at this pace (tcp_tso_autosize()), bytes on the wire: two segments, or a millisecond; and the nearer the other
     /// end, the more, up to 64 KiB.
     pub fn burst(&self, overhead: u32) -> u32 {

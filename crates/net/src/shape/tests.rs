@@ -71,7 +71,7 @@ impl Table {
             by_receiver: Time::ZERO,
             unsent: 0,
             in_flight: 0,
-            cwnd: 100,
+            cwnd: 1000,
             mss: 1448,
             timestamps: true,
             pacing: u64::MAX,
@@ -217,6 +217,56 @@ fn payload_is_paced_so_that_the_wire_has_the_rate() {
     let calls = world.table.calls();
     world.run(Time::from_secs(1));
     assert_eq!(world.table.calls(), calls);
+}
+
+/// A pace is left as it is while it is near what it should be; nobody is taken for slow by that.
+#[test]
+fn who_keeps_an_old_pace_and_wants_more_gets_all_of_its_part() {
+    let mut world = World::new(regime("1", 88.5, &[1.0]));
+    [1, 2].into_iter().for_each(|port| world.table.add(port, ALL));
+    world.run(Time::from_secs(2));
+    world.table.0.borrow_mut()[0].wants = 10e6 / 8.0;
+    world.run(Time::from_secs(2));
+    let old = world.table.mbps(1);
+    world.agent.install(world.now, regime("2", 100.0, &[1.0]));
+    world.run(Time::from_secs(1));
+    assert_eq!(world.table.mbps(1), old, "it may have 50 now, and 44.2 are near enough");
+    world.table.0.borrow_mut()[0].wants = ALL;
+    world.run(Time::from_secs(1));
+    for port in [1, 2] {
+        let wire = world.table.mbps(port).unwrap() * 1500.0 / 1448.0;
+        assert!((wire - 50.0).abs() < 0.3, "{wire}");
+    }
+}
+
+/// As in BBR's look for the round trip: what its window holds back the others have from the next tick on, and it has it from them later.
+#[test]
+fn a_window_that_closes_is_seen_at_once_and_made_up_for() {
+    let mut world = World::new(regime("1", 100.0, &[1.0]));
+    (1..=4).for_each(|port| world.table.add(port, ALL));
+    world.run(Time::from_secs(3));
+    let close = |world: &World, closed: bool| {
+        let seen = &mut world.table.0.borrow_mut()[3].seen;
+        (seen.cwnd, seen.in_flight) = if closed { (4, 4) } else { (1000, 0) };
+    };
+    let wire = |world: &World, port: u16| world.table.mbps(port).unwrap() * 1500.0 / 1448.0;
+    close(&world, true);
+    world.table.0.borrow_mut()[3].wants = 0.0;
+    for _ in 0..40 {
+        world.now += TICK;
+        world.table.send(TICK);
+        world.table.0.borrow_mut()[3].seen.unsent = 100_000;
+        let now = world.now;
+        world.agent.tick(|| now, TICK).unwrap();
+        // It can send four segments in 50 ms.
+        assert!((wire(&world, 1) - 33.0).abs() < 0.5, "{}", wire(&world, 1));
+    }
+    close(&world, false);
+    world.table.0.borrow_mut()[3].wants = ALL;
+    world.run(TICK * 3);
+    assert!(wire(&world, 4) > 28.0, "{}", wire(&world, 4));
+    world.run(Time::from_secs(10));
+    assert!((wire(&world, 4) - 25.0).abs() < 0.3, "{}", wire(&world, 4));
 }
 
 #[test]
