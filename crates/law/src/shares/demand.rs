@@ -21,6 +21,8 @@ pub struct Sample {
     pub limit: Rate,
     /// Its smoothed round trip, zero while unknown.
     pub rtt: Time,
+    /// After so long a limit that was raised shows in `own`: with the next acknowledgement.
+    pub echo: Time,
 }
 
 /// What holds a connection back.
@@ -92,7 +94,7 @@ pub struct Demand {
     /// Bytes a second.
     uses: f64,
     by: LimitedBy,
-    /// Follows the limit down at once and up over a round trip: what it can be measured by.
+    /// Follows the limit down at once and up as it can show: what it can be measured by.
     yardstick: f64,
     /// Time that its share, and nothing else, has held it.
     pressed: Time,
@@ -135,7 +137,7 @@ impl Demand {
             self.uses = 0.0;
         }
         let limit = sample.limit.bytes_per_sec();
-        let lag = (sample.rtt + Time::from_millis(50)).as_secs_f64();
+        let lag = (sample.echo + Time::from_millis(20)).as_secs_f64();
         self.yardstick = match self.seen {
             true if limit > self.yardstick => {
                 self.yardstick + (limit - self.yardstick) * (1.0 - libm::exp(-span / lag))

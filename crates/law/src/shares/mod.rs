@@ -18,14 +18,18 @@
 mod demand;
 mod divide;
 mod partition;
+mod pool;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub use demand::{Demand, LimitedBy, Sample, Wants};
 pub use divide::{Claim, divide};
 pub use partition::Partition;
 
 use crate::{Bytes, Rate, Time};
+use pool::Pool;
+use tree::{Branch, Class, Given, Open};
 
 /// What a tenant, or the link, keeps to: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -377,181 +381,6 @@ fn part(there_is: f64, wanted: f64) -> f64 {
     if wanted > there_is { there_is / wanted } else { 1.0 }
 }
 
-#[derive(Clone, Debug)]
-struct Branch {
-    pool: Pool,
-    weight: f64,
-    /// First, and one past the last.
-    classes: (usize, usize),
-    given: Given,
-    /// The part of itself by which its weight is raised, to give back what was kept for those below.
-    raise: f64,
-}
-
-impl Branch {
-    /// Its weight with what is given back.
-    fn pull(&self) -> f64 {
-        self.weight * (1.0 + self.raise)
-    }
-
-    fn range(&self) -> std::ops::Range<usize> {
-        self.classes.0..self.classes.1
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Class {
-    tenant: u32,
-    weight: f64,
-    given: Given,
-    /// What of what was kept is to be given back to its members, bytes a second.
-    back: f64,
-    /// The part of itself by which its weight is raised for that.
-    raise: f64,
-    sent: u64,
-    /// What its members may be ahead of their paces.
-    ahead: u64,
-    members: usize,
-    weights: f64,
-    /// Its members' first place.
-    first: usize,
-    open: Open,
-}
-
-impl Class {
-    /// Its weight with what is given back.
-    fn pull(&self) -> f64 {
-        self.weight * (1.0 + self.raise)
-    }
-
-    /// As it was before the first tick.
-    fn cleared(self) -> Class {
-        Class { tenant: self.tenant, weight: self.weight, ..Class::default() }
-    }
-}
-
-/// What a node of the tree wants and gets, bytes a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Given {
-    keep: f64,
-    hungry: bool,
-    gets: f64,
-    /// What it would get if it hungered.
-    could: f64,
-    /// What it would get if all did.
-    even: f64,
-}
-
-impl Given {
-    fn wants(self) -> f64 {
-        if self.hungry { f64::INFINITY } else { self.keep }
-    }
-
-    /// What those below divide: their part, or what it would be if they wanted it.
-    fn most(self) -> f64 {
-        self.gets.max(self.could)
-    }
-
-    fn open(self, weight: f64) -> Open {
-        let weight = weight.max(LEAST_WEIGHT);
-        match self.hungry {
-            true => Open { gets: self.gets, hungry: self.gets, weights: weight },
-            false => Open { gets: self.gets, ..Open::default() },
-        }
-    }
-}
-
-/// What siblings get, and what those of them that hunger do.
-#[derive(Clone, Copy, Debug, Default)]
-struct Open {
-    gets: f64,
-    hungry: f64,
-    weights: f64,
-}
-
-impl Open {
-    /// What one of them could have of `capacity`: its part of what the hungry divide, were it one of them.
-    fn could(self, capacity: f64, weight: f64, own: Given) -> f64 {
-        let weight = weight.max(LEAST_WEIGHT);
-        let (mine, weights) =
-            if own.hungry { (0.0, self.weights) } else { (own.gets, self.weights + weight) };
-        let free = (capacity - self.gets).max(0.0);
-        ((self.hungry + free + mine) * weight / weights).max(own.gets).min(capacity.max(own.gets))
-    }
-}
-
-impl std::ops::Add for Open {
-    type Output = Open;
-    fn add(self, other: Open) -> Open {
-        Open {
-            gets: self.gets + other.gets,
-            hungry: self.hungry + other.hungry,
-            weights: self.weights + other.weights,
-        }
-    }
-}
-
-impl std::iter::Sum for Open {
-    fn sum<I: Iterator<Item = Open>>(all: I) -> Open {
-        all.fold(Open::default(), |sum, one| sum + one)
-    }
-}
-
-/// A bucket filled by a clock and emptied by what was sent, which may have been too much.
-#[derive(Clone, Copy, Debug)]
-struct Pool {
-    /// Bytes a second.
-    rate: Option<f64>,
-    peak: f64,
-    depth: f64,
-    level: f64,
-    /// What those who pay from it may have sent ahead of their paces.
-    ahead: f64,
-}
-
-impl Pool {
-    fn new(contract: &Contract) -> Pool {
-        let rate = contract.rate.map(Rate::bytes_per_sec);
-        let peak = contract.peak.or(contract.rate).map_or(f64::INFINITY, Rate::bytes_per_sec);
-        let depth = match (contract.depth, rate) {
-            (Some(depth), _) => depth.get() as f64,
-            (None, Some(rate)) => rate * DEFAULT_DEPTH,
-            (None, None) => 0.0,
-        };
-        Pool { rate, peak: peak.max(rate.unwrap_or(0.0)), depth, level: depth, ahead: 0.0 }
-    }
-
-    fn advance(&mut self, span: f64, sent: u64, ahead: u64) {
-        if let Some(rate) = self.rate {
-            self.ahead = ahead as f64;
-            // Debt is bounded, or a mistaken count would be paid for long.
-            let least = -self.depth.max(rate * DEFAULT_DEPTH) - self.ahead;
-            self.level = (self.level + rate * span - sent as f64).clamp(least, self.depth);
-        }
-    }
-
-    /// The rate that may be divided now.
-    fn ceiling(&self, horizon: f64) -> f64 {
-        match self.rate {
-            None => self.peak,
-            // Half of the rate at least: debts are paid, but not by standing still.
-            Some(rate) if self.level + self.ahead < 0.0 => {
-                (rate + (self.level + self.ahead) / DEBT_TIME).max(rate / 2.0)
-            }
-            Some(rate) => (rate + self.level.max(0.0) / horizon).min(self.peak),
-        }
-    }
-
-    /// The rate that may be lent beyond that.
-    fn spare(&self, horizon: f64) -> f64 {
-        if self.rate.is_some() { self.level.max(0.0) / horizon } else { f64::INFINITY }
-    }
-
-    fn part(&self) -> f64 {
-        if self.rate.is_some() && self.depth > 0.0 { self.level / self.depth } else { 1.0 }
-    }
-}
-
 /// What is allocated once and used at every tick.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
@@ -561,9 +390,5 @@ struct Scratch {
     lent: Vec<f64>,
 }
 
-/// Seconds of the rate in a bucket of which nothing was said.
-const DEFAULT_DEPTH: f64 = 0.1;
-/// Seconds in which a debt is paid.
-const DEBT_TIME: f64 = 1.0;
 /// A weight has to be more than nothing.
 pub(crate) const LEAST_WEIGHT: f64 = 1e-9;

@@ -78,4 +78,4 @@ const FORGOTTEN: Time = Time::from_secs(60);
 /// Nobody's weight changes by more than this part of it.
 const MOST: f64 = 0.4;
 /// Given back is at most so many times what a connection is able to send as things are.
-const STEP: f64 = 1.08;
+const STEP: f64 = 1.02;

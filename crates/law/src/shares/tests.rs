@@ -137,6 +137,7 @@ fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member)
         own: Rate::from_bytes_per_sec(if stopped { 1e4 } else { f64::MAX }),
         limit: member.limit,
         rtt: Time::from_millis(100),
+        echo: Time::from_millis(10),
     });
 }
 

@@ -183,6 +183,7 @@ impl Writer {
             own: any,
             limit: if span > Time::ZERO { self.limit } else { any },
             rtt: Time::ZERO,
+            echo: Time::ZERO,
         });
         let sent = std::mem::take(&mut self.sent);
         (self.waited, self.held) = (false, Time::ZERO);

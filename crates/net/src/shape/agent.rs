@@ -152,6 +152,8 @@ impl<K: Kernel> Agent<K> {
                 own: seen.wire(seen.able(), self.regime.overhead),
                 limit: open.told,
                 rtt: seen.rtt,
+                // A few segments are acknowledged together.
+                echo: Time::from_nanos(seen.rtt.as_nanos() * 4 / u64::from(seen.in_flight.max(4))),
             });
             self.members.push(Member {
                 class,
@@ -176,6 +178,7 @@ impl<K: Kernel> Agent<K> {
 
     /// Sets what is to be otherwise than it is.
     fn set(&mut self) -> io::Result<()> {
+        let mut exact = EXACT;
         for (member, &place) in self.members.iter().zip(&self.places) {
             let seen = &self.seen[place as usize];
             let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
@@ -184,8 +187,14 @@ impl<K: Kernel> Agent<K> {
             open.partition = member.partition;
             let payload = seen.payload(member.limit, self.regime.overhead).bytes_per_sec() as u64;
             let payload = payload.max(LEAST).min(open.own.unwrap_or(u64::MAX));
-            let part = if member.wants.hungry { NEAR } else { NEAR_ENOUGH };
-            let near = open.set.is_some_and(|set| set.abs_diff(payload) <= payload / part);
+            let part = match member.wants.hungry {
+                true if exact > 0 => NEAREST,
+                true => NEAR,
+                false => NEAR_ENOUGH,
+            };
+            let off = open.set.map_or(u64::MAX, |set| set.abs_diff(payload));
+            let near = off <= payload / part;
+            exact -= usize::from(!near && off <= payload / NEAR).min(exact);
             if (near && seen.limit == open.set) || seen.inode == 0 {
                 continue;
             }
@@ -397,7 +406,10 @@ const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted w
                          connection; `mount -t cgroup2 none /sys/fs/cgroup`, and start it again";
 /// Bytes a second: a connection always moves.
 const LEAST: u64 = 1000;
-/// A pace is left as it is within one part in so many;
+/// A pace is left as it is within one part in so many,
 const NEAR: u64 = 250;
+/// or, for so many connections a tick, in so many: what they then lack is nobody's;
+const EXACT: usize = 32;
+const NEAREST: u64 = 5000;
 /// that of a connection which doesn't use it all within a larger one, since each setting is four system calls.
 const NEAR_ENOUGH: u64 = 8;
