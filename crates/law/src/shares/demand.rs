@@ -61,8 +61,6 @@ pub struct Wants {
     pub keep: Rate,
     /// It wants all it can get.
     pub hungry: bool,
-    /// What it would send by itself at most, as things are.
-    pub able: Rate,
     /// It did, and its window has come between: what it can't use for a while is kept for it.
     pub waits: bool,
 }
@@ -151,7 +149,7 @@ impl Demand {
             LimitedBy::Receiver
         } else if !sample.backlog {
             if self.uses > 0.0 { LimitedBy::Application } else { LimitedBy::Nothing }
-        } else if sample.window_open && sample.own.bytes_per_sec() >= 0.9 * self.yardstick {
+        } else if sample.window_open && sample.own.bytes_per_sec() >= NEARLY * self.yardstick {
             LimitedBy::Share
         } else {
             LimitedBy::Window
@@ -191,10 +189,12 @@ impl Demand {
             _ => uses,
         };
         let keep = Rate::from_bytes_per_sec(keep);
-        Wants { keep, hungry, able: sample.own, waits }
+        Wants { keep, hungry, waits }
     }
 }
 
+/// Who would send so much of its limit by itself, or more, is held by that: paces are set to within a part in 250.
+const NEARLY: f64 = 0.97;
 /// Over what use is averaged.
 const AVERAGE: Time = Time::from_millis(100);
 /// A look or two at which its share does not seem to hold it say nothing yet, or one where looks are seldom: BBR goes a quarter slower now

@@ -155,9 +155,9 @@ impl Shares {
         for member in members.iter_mut().filter(|member| member.wants.persists()) {
             let share = member.share.bytes_per_sec();
             member.partition.is_due(share);
+            let back = member.partition.give_back() * share;
             if member.wants.hungry {
-                self.classes[member.class as usize].back +=
-                    member.partition.give_back(member.wants.able) * share;
+                self.classes[member.class as usize].back += back;
             }
         }
         for branch in &mut self.tenants {

@@ -1,7 +1,7 @@
 //! What is kept for a connection whose window holds it for a moment.
 
 use super::Wants;
-use crate::{Rate, Time};
+use crate::Time;
 
 /// A connection's logical partition (the aggregates paper, § 4.2.3): tokens for what it could not use of its part while its window held it, which
 /// it gets on top of its part later, from those who had it in the meantime. Theirs are as many below nothing.
@@ -46,12 +46,10 @@ impl Partition {
         self.given = part;
     }
 
-    /// Raises its weight to give tokens back, or lowers it to take them; answers by which part of itself. It is raised little beyond what the
-    /// connection is `able` to send: whether that can be more shows in a look or two.
-    pub(super) fn give_back(&mut self, able: Rate) -> f64 {
+    /// Raises its weight to give tokens back, or lowers it to take them; answers by which part of itself.
+    pub(super) fn give_back(&mut self) -> f64 {
         if !self.is_even() {
-            let room = (able.bytes_per_sec() * STEP / self.due - 1.0).clamp(0.0, MOST);
-            self.raise = (self.tokens / (self.due * BACK.as_secs_f64())).clamp(-MOST, room);
+            self.raise = (self.tokens / (self.due * BACK.as_secs_f64())).clamp(-MOST, MOST);
         }
         self.raise
     }
@@ -77,5 +75,3 @@ const LEAST: Time = Time::from_millis(10);
 const FORGOTTEN: Time = Time::from_secs(60);
 /// Nobody's weight changes by more than this part of it.
 const MOST: f64 = 0.4;
-/// Given back is at most so many times what a connection is able to send as things are.
-const STEP: f64 = 1.02;

@@ -73,7 +73,7 @@ proptest! {
         let mut shares = Shares::new(Time::ZERO, contract, &specs);
         let mut members: Vec<Member> = members.iter().map(|&(class, weight, keep, state)| Member {
             class: class % count, weight, sent: 0, burst: 0,
-            wants: Wants { keep: rate(keep), hungry: state == 1, waits: state == 2, able: rate(keep * 1.1) },
+            wants: Wants { keep: rate(keep), hungry: state == 1, waits: state == 2 },
             partition: Partition::default(), share: Rate::ZERO, limit: Rate::ZERO,
         }).collect();
         for (k, sent) in sent.into_iter().enumerate() {
