@@ -308,6 +308,38 @@ fn what_one_leaves_that_stops_is_lent_at_once_and_given_back_over_some_seconds()
     (0..4).for_each(|i| assert!((world.mbps(i) - 25.0).abs() < 0.5, "{}", world.mbps(i)));
 }
 
+/// BBR between its probes: what it can't use yet of what is given back is the others', and its limit leaves it room.
+#[test]
+fn who_is_slow_to_take_what_is_given_back_holds_nothing_in_reserve() {
+    let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 4]);
+    world.run(Time::from_secs(3), |_| ALL, |_| false);
+    world.run(Time::from_secs(1), |i| if i == 3 { STOPPED } else { ALL }, |_| false);
+    for tick in 0..20 {
+        world.now += TICK;
+        for (i, member) in world.members.iter_mut().enumerate() {
+            let limit = member.limit;
+            let own = if i == 3 { Rate::from_mbps(25.0) } else { limit };
+            member.sent = own.bytes_in(TICK) as u64;
+            member.wants = world.demands[i].observe(&Sample {
+                span: TICK,
+                sent: member.sent,
+                backlog: true,
+                window_open: true,
+                own,
+                limit,
+                rtt: Time::from_millis(600),
+                ..Sample::default()
+            });
+        }
+        world.shares.divide(world.now, TICK, &mut world.members);
+        if tick >= 10 {
+            let (share, limit) = (world.members[3].share.mbps(), world.members[3].limit.mbps());
+            assert!((24.9..25.6).contains(&share) && limit > 28.0, "{share} of {limit}");
+            assert!(world.members.iter().map(|member| member.share.mbps()).sum::<f64>() > 99.9);
+        }
+    }
+}
+
 /// One that its path holds for good: nothing is kept for it then, and the others are even.
 #[test]
 fn what_is_kept_is_bounded_and_forgotten() {
