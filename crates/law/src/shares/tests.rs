@@ -318,7 +318,7 @@ fn who_is_slow_to_take_what_is_given_back_holds_nothing_in_reserve() {
         world.now += TICK;
         for (i, member) in world.members.iter_mut().enumerate() {
             let limit = member.limit;
-            let own = if i == 3 { Rate::from_mbps(25.0) } else { limit };
+            let own = if i == 3 { Rate::from_mbps(32.0) } else { limit };
             member.sent = own.bytes_in(TICK) as u64;
             member.wants = world.demands[i].observe(&Sample {
                 span: TICK,
@@ -334,7 +334,7 @@ fn who_is_slow_to_take_what_is_given_back_holds_nothing_in_reserve() {
         world.shares.divide(world.now, TICK, &mut world.members);
         if tick >= 10 {
             let (share, limit) = (world.members[3].share.mbps(), world.members[3].limit.mbps());
-            assert!((24.9..25.6).contains(&share) && limit > 28.0, "{share} of {limit}");
+            assert!((31.9..32.8).contains(&share) && limit > 33.0, "{share} of {limit}");
             assert!(world.members.iter().map(|member| member.share.mbps()).sum::<f64>() > 99.9);
         }
     }
