@@ -29,7 +29,7 @@ pub use partition::Partition;
 
 use crate::{Bytes, Rate, Time};
 use pool::Pool;
-use tree::{Branch, Class, Given, Open};
+use tree::{Branch, Class, Given, Open, raised};
 
 /// What a tenant, or the link, keeps to: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +74,7 @@ pub struct Member {
 impl Member {
     /// Its weight with what is given back.
     fn pull(&self) -> f64 {
-        self.weight * (1.0 + self.partition.raised())
+        raised(self.weight, self.partition.raised())
     }
 }
 
@@ -161,7 +161,7 @@ impl Shares {
             }
         }
         for branch in &mut self.tenants {
-            let classes = &mut self.classes[branch.classes.0..branch.classes.1];
+            let classes = &mut self.classes[branch.range()];
             branch.raise = ratio(classes.iter().map(|class| class.back).sum(), branch.given.gets);
             classes.iter_mut().for_each(|class| class.raise = ratio(class.back, class.given.gets));
         }

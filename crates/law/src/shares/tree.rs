@@ -17,7 +17,7 @@ pub(super) struct Branch {
 impl Branch {
     /// Its weight with what is given back.
     pub(super) fn pull(&self) -> f64 {
-        self.weight * (1.0 + self.raise)
+        raised(self.weight, self.raise)
     }
 
     pub(super) fn range(&self) -> std::ops::Range<usize> {
@@ -47,13 +47,18 @@ pub(super) struct Class {
 impl Class {
     /// Its weight with what is given back.
     pub(super) fn pull(&self) -> f64 {
-        self.weight * (1.0 + self.raise)
+        raised(self.weight, self.raise)
     }
 
     /// As it was before the first tick.
     pub(super) fn cleared(self) -> Class {
         Class { tenant: self.tenant, weight: self.weight, ..Class::default() }
     }
+}
+
+/// A weight, so that what was kept is given back: `raise` is a part of it.
+pub(super) fn raised(weight: f64, raise: f64) -> f64 {
+    weight * (1.0 + raise)
 }
 
 /// What a node of the tree wants and gets, bytes a second.

@@ -194,7 +194,7 @@ impl<K: Kernel> Agent<K> {
             };
             let off = open.set.map_or(u64::MAX, |set| set.abs_diff(payload));
             let near = off <= payload / part;
-            exact -= usize::from(!near && off <= payload / NEAR).min(exact);
+            exact -= usize::from(!near && off <= payload / NEAR);
             if (near && seen.limit == open.set) || seen.inode == 0 {
                 continue;
             }

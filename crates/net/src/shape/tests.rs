@@ -269,6 +269,22 @@ fn a_window_that_closes_is_seen_at_once_and_made_up_for() {
     assert!((wire(&world, 4) - 25.0).abs() < 0.3, "{}", wire(&world, 4));
 }
 
+/// What a bucket in debt takes away comes back little by little, the last of it too.
+#[test]
+fn a_few_paces_are_exact_in_the_end() {
+    let mut world = World::new(regime("1", 100.0, &[1.0]));
+    (1..=4).for_each(|port| world.table.add(port, ALL));
+    world.run(Time::from_secs(2));
+    for mbps in [99.8, 99.7, 100.1] {
+        world.agent.install(world.now, regime("2", mbps, &[1.0]));
+        world.run(Time::from_secs(10));
+        for port in 1..=4 {
+            let wire = world.table.mbps(port).unwrap() * 1500.0 / 1448.0;
+            assert!((wire * 4.0 / mbps - 1.0).abs() < 1.0 / 4000.0, "{wire} of {mbps}");
+        }
+    }
+}
+
 #[test]
 fn policies_change_while_connections_are_open() {
     let mut world = World::new(regime("1", 100.0, &[1.0]));
