@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tollway_report::Overview;
 use tollway_report::reproduce::draw_runs;
@@ -22,7 +23,9 @@ use crate::watch::Watching;
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let mut sets = args.sets.clone();
     sets.extend(args.seed.map(|seed| format!("seed={seed}")));
+    let begun = Instant::now();
     let scenario = Scenario::load(&args.file, &sets)?;
+    let load_s = begun.elapsed().as_secs_f64();
     let plan = &scenario.variants()[0].plan;
     // With --json they are in the answer.
     if !args.quiet && !args.json {
@@ -109,6 +112,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         terminal::say_json(&Account {
             scenario: &scenario,
             runs: &runs,
+            load_s,
             peak_rss_bytes: terminal::peak_memory(),
         });
     } else if !args.quiet {

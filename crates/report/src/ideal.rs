@@ -1,9 +1,11 @@
 //! What an ideal allocation gives the flows of a plan.
 
+use std::borrow::Borrow;
+
 use tollway_law::Time;
 use tollway_law::budget::Background;
-use tollway_scenario::plan::{Change, Data, FcpSender, Plan, Pricing, SenderLaw, Strategy, What};
-use tollway_theory::{Division, Flow, Network, Owner, max_min};
+use tollway_scenario::plan::{self, Change, Data, FcpSender, Plan, Pricing, SenderLaw, Strategy, What};
+use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
 /// join and leave and links that change their rate make phases, each with an allocation of its own.
@@ -21,16 +23,14 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
         return none();
     }
     let mut bits = vec![0.0; plan.flows.len()];
-    let mut state = State::new(plan);
+    let (mut state, mut filling) = (State::new(plan), MaxMin::default());
     for phase in instants.windows(2) {
         state.advance(plan, phase[0]);
         let active: Vec<usize> = active(plan, phase[0], phase[1]).collect();
-        let mut network = Network {
-            capacities: state.capacities(plan, phase[0]),
-            flows: active.iter().map(|&i| state.flow(plan, i)).collect(),
-        };
-        make_room_for_acks(plan, &active, &mut network);
-        let Ok(rates) = max_min(&network) else { return none() };
+        let flows: Vec<&Flow> = active.iter().map(|&i| &state.flows[i]).collect();
+        let mut capacities = state.capacities(plan, phase[0]);
+        make_room_for_acks(plan, &active, &flows, &mut capacities, &mut filling);
+        let Ok(rates) = filling.rates(&capacities, &flows) else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
         for (&i, rate) in active.iter().zip(rates) {
             bits[i] += rate * seconds;
@@ -151,28 +151,35 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     for i in active(plan, longest[0], longest[1]) {
         let flow = &plan.flows[i];
         lanes.push(Lane { name: flow.name.clone(), flow: i });
-        network.flows.push(state.flow(plan, i));
+        network.flows.push(state.flows[i].clone());
         if plan.transports[flow.transport.0 as usize].both_ways {
             let links = flow.path.back.iter().map(|link| link.0 as usize).collect();
             lanes.push(Lane { name: format!("{}.reverse", flow.name), flow: i });
-            network.flows.push(Flow { links, ..state.flow(plan, i) });
+            network.flows.push(Flow { links, ..state.flows[i] });
         }
     }
     let owners = state.owners(plan, &lanes);
     let flows: Vec<usize> = lanes.iter().map(|lane| lane.flow).collect();
     let whole = network.capacities.clone();
-    let acks = make_room_for_acks(plan, &flows, &mut network);
+    let Network { capacities, flows: over } = &mut network;
+    let acks = make_room_for_acks(plan, &flows, over, capacities, &mut MaxMin::default());
     Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners, whole, acks })
 }
 
-/// Takes off links that carry data what the acknowledgements of data the other way need there, `flows[f]` of the plan being flow f of
-/// the network, if rates are max–min fair; answers what they need if they are others.
-fn make_room_for_acks(plan: &Plan, flows: &[usize], network: &mut Network) -> Acks {
-    let acks = Acks::of(plan, flows, network);
+/// Takes off links that carry data what the acknowledgements of data the other way need there, `over[f]` being what theory sees of
+/// flow `flows[f]` of the plan, if rates are max–min fair; answers what they need if they are others.
+fn make_room_for_acks(
+    plan: &Plan,
+    flows: &[usize],
+    over: &[impl Borrow<Flow>],
+    capacities: &mut [f64],
+    filling: &mut MaxMin,
+) -> Acks {
+    let acks = Acks::of(plan, flows, over, capacities.len());
     if !acks.flows.is_empty()
-        && let Ok(rates) = max_min(network)
+        && let Ok(rates) = filling.rates(capacities, over)
     {
-        acks.make_room(&rates, &mut network.capacities);
+        acks.make_room(rates, capacities);
     }
     acks
 }
@@ -186,9 +193,9 @@ struct Acks {
 
 impl Acks {
     /// Of flows with data in one direction: others acknowledge with their data.
-    fn of(plan: &Plan, flows: &[usize], network: &Network) -> Acks {
-        let mut carries = vec![false; network.capacities.len()];
-        network.flows.iter().flat_map(|flow| &flow.links).for_each(|&l| carries[l] = true);
+    fn of(plan: &Plan, flows: &[usize], over: &[impl Borrow<Flow>], links: usize) -> Acks {
+        let mut carries = vec![false; links];
+        over.iter().flat_map(|flow| &flow.borrow().links).for_each(|&l| carries[l] = true);
         let flows = flows.iter().enumerate().filter_map(|(f, &i)| {
             let transport = &plan.transports[plan.flows[i].transport.0 as usize];
             let back = plan.flows[i].path.back.iter().map(|link| link.0 as usize);
@@ -245,7 +252,8 @@ fn instants(plan: &Plan) -> Vec<Time> {
 /// What the file's changes have made of links and buffers.
 struct State<'a> {
     rates_bps: Vec<f64>,
-    buffers: Vec<u32>,
+    /// The flows as theory sees them: their links, their weights, and what their buffers let through.
+    flows: Vec<Flow>,
     /// What flows without a host may spend, $/s; zero for other laws than FCP's.
     budgets: Vec<f64>,
     /// What hosts may spend, and how they divide it.
@@ -272,7 +280,7 @@ impl<'a> State<'a> {
         });
         State {
             rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
-            buffers: plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect(),
+            flows: plan.flows.iter().map(|flow| seen(plan, flow)).collect(),
             budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
             hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
             changes: &plan.changes,
@@ -287,7 +295,8 @@ impl<'a> State<'a> {
             match change.what {
                 What::Rate(link, rate) => self.rates_bps[link.0 as usize] = rate.bps(),
                 What::ReceiveBuffer(flow, packets) => {
-                    self.buffers[flow.0 as usize] = packets.min(plan.flows[flow.0 as usize].send_buffer);
+                    let of = &plan.flows[flow.0 as usize];
+                    self.flows[flow.0 as usize].demand = demand(plan, of, packets.min(of.send_buffer));
                 }
                 What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
@@ -347,20 +356,25 @@ impl<'a> State<'a> {
         capacities.iter_mut().zip(&self.packets_part).for_each(|(c, part)| *c = c.max(0.0) * part);
         capacities
     }
+}
 
-    /// A flow as theory sees it: its links, its weight, and what its buffers let through.
-    fn flow(&self, plan: &Plan, i: usize) -> Flow {
-        let (flow, window) = (&plan.flows[i], self.buffers[i]);
-        let transport = &plan.transports[flow.transport.0 as usize];
-        let rtt = flow.path.base_rtt.as_secs_f64();
-        let demand = if window == u32::MAX || rtt == 0.0 {
-            f64::INFINITY
-        } else {
-            f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
-        };
-        let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
-        Flow { links, weight: transport.weight, demand }
+/// A flow as theory sees it at the start.
+fn seen(plan: &Plan, flow: &plan::Flow) -> Flow {
+    Flow {
+        links: flow.path.route.iter().map(|link| link.0 as usize).collect(),
+        weight: plan.transports[flow.transport.0 as usize].weight,
+        demand: demand(plan, flow, flow.receive_buffer.min(flow.send_buffer)),
     }
+}
+
+/// What a window of so many packets lets through of a flow in a round trip without queues, bits a second.
+fn demand(plan: &Plan, flow: &plan::Flow, window: u32) -> f64 {
+    let rtt = flow.path.base_rtt.as_secs_f64();
+    if window == u32::MAX || rtt == 0.0 {
+        return f64::INFINITY;
+    }
+    let transport = &plan.transports[flow.transport.0 as usize];
+    f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
 }
 
 fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {
@@ -381,6 +395,7 @@ const MOST_WORK: usize = 20_000_000;
 #[cfg(test)]
 mod tests {
     use tollway_scenario::file::Scenario;
+    use tollway_theory::max_min;
 
     use super::*;
 

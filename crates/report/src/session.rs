@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use rayon::prelude::*;
@@ -140,11 +141,14 @@ impl Session {
             Some(dir) => Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) },
         };
         let tell = progress.map(|progress| move |share| progress(i, share));
+        let begun = Instant::now();
+        let ideal_mbps = ideal_mbps(plan);
+        let ideal_s = begun.elapsed().as_secs_f64();
         let options = run::Options {
             engine: self.engine,
             hosting: self.hosting.clone(),
             outputs,
-            ideal_mbps: ideal_mbps(plan),
+            ideal_mbps,
             digest: self.digest,
             capture: self.capture.clone().map(|capture| Capture {
                 path: run::variant_path(&capture.path, if variants > 1 { &variant.name } else { "" }),
@@ -153,8 +157,9 @@ impl Session {
             watch: self.watch.as_deref(),
             progress: tell.as_ref().map(|tell| tell as &(dyn Fn(f64) -> bool + Sync)),
         };
-        let Finished { mut result, run: info } = run::run(plan, &options)
+        let Finished { mut result, run: mut info } = run::run(plan, &options)
             .map_err(|error| SessionError::Run { variant: variant.name.clone(), error })?;
+        info.setup_s += ideal_s;
         let mut undrawn = false;
         if let Some(dir) = &dir {
             // What is read back stays in memory, however long the run was: there must be an end to it.
@@ -190,6 +195,8 @@ pub struct Account<'a> {
     pub scenario: &'a Scenario,
     /// How it went.
     pub runs: &'a [Ran],
+    /// How long it took to read the scenario, in seconds: a part of the set-up.
+    pub load_s: f64,
     /// The most memory the process has held so far, in bytes, if the system tells.
     pub peak_rss_bytes: Option<u64>,
 }
@@ -215,7 +222,7 @@ impl Serialize for Account<'_> {
         map.serialize_entry("packet_hops", &total(|info| info.packet_hops))?;
         // Real time has no digest: no two runs are the same to the bit.
         map.serialize_entry("digest", &(!live).then(|| format!("{digest:016x}")))?;
-        map.serialize_entry("setup_s", &seconds(|info| info.setup_s))?;
+        map.serialize_entry("setup_s", &(self.load_s + seconds(|info| info.setup_s)))?;
         map.serialize_entry("run_cpu_s", &seconds(|info| info.run_cpu_s))?;
         map.serialize_entry("run_wall_s", &seconds(|info| info.run_wall_s))?;
         map.serialize_entry("runs", &each(runs))?;

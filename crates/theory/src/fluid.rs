@@ -1,6 +1,6 @@
 //! Flows that come, send what they have and go, under a fluid model.
 
-use crate::{Flow, Network, NetworkError, max_min};
+use crate::{Flow, MaxMin, NetworkError};
 
 /// A flow with something to send.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,15 +27,15 @@ pub fn completions(capacities: &[f64], jobs: &[Job]) -> Result<Vec<f64>, Network
     order.sort_by(|&a, &b| jobs[a].at.total_cmp(&jobs[b].at));
     let mut arrivals = order.into_iter().peekable();
     let mut done = vec![f64::INFINITY; jobs.len()];
-    // Present: the job of each flow of the network, and what it has left.
-    let mut network = Network { capacities: capacities.to_vec(), flows: Vec::new() };
+    // Present: the job of each flow, and what it has left.
+    let (mut filling, mut flows) = (MaxMin::default(), Vec::new());
     let mut present: Vec<(usize, f64)> = Vec::new();
     let mut now = 0.0_f64;
     loop {
-        let rates = max_min(&network)?;
+        let rates = filling.rates(capacities, &flows)?;
         let until =
             |(&(_, left), &rate): (&(usize, f64), &f64)| if rate > 0.0 { left / rate } else { f64::INFINITY };
-        let first_done = now + present.iter().zip(&rates).map(until).fold(f64::INFINITY, f64::min);
+        let first_done = now + present.iter().zip(rates).map(until).fold(f64::INFINITY, f64::min);
         let next_comes = arrivals.peek().map_or(f64::INFINITY, |&job| jobs[job].at.max(now));
         let next = first_done.min(next_comes);
         if next == f64::INFINITY {
@@ -50,12 +50,12 @@ pub fn completions(capacities: &[f64], jobs: &[Job]) -> Result<Vec<f64>, Network
             if *left <= rates[i] * 1e-9 && *left < f64::INFINITY {
                 done[*job] = now;
                 present.swap_remove(i);
-                network.flows.swap_remove(i);
+                flows.swap_remove(i);
             }
         }
         while let Some(job) = arrivals.next_if(|&job| jobs[job].at <= now) {
             present.push((job, jobs[job].amount));
-            network.flows.push(Flow { links: jobs[job].links.clone(), ..Flow::default() });
+            flows.push(Flow { links: jobs[job].links.clone(), ..Flow::default() });
         }
     }
 }

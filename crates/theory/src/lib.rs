@@ -31,7 +31,7 @@ pub use aim::{AIMS, Aim, Allocation};
 pub use budgets::{Division, Owner, spend};
 pub use fairness::jain;
 pub use fluid::{Job, completions};
-pub use max_min::max_min;
+pub use max_min::{MaxMin, max_min};
 pub use network::{Flow, Network, NetworkError};
 pub use newton::proportional_by_newton;
 pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};

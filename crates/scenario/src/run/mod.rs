@@ -136,7 +136,7 @@ pub struct RunInfo {
     pub flows: u64,
     /// Flows of workloads that finished, and their mean completion time in seconds.
     pub finished: u64,
-    /// Wall-clock seconds to build the network.
+    /// Wall-clock seconds to build the network; a session adds what else it does before the first event.
     pub setup_s: f64,
     /// Wall-clock seconds of the run.
     pub run_wall_s: f64,
