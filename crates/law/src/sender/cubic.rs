@@ -80,6 +80,8 @@ impl Cubic {
         self.w_max = if early { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.ssthresh = (flight_size(self.window, flight) * BETA).max(MIN_SSTHRESH);
         self.epoch = Time::NEVER;
+        // The next epoch is this reduction's; if it is a timeout's, that says so.
+        self.after_timeout = false;
         self.reduced_until = flight.now.saturating_add(flight.srtt);
     }
 
@@ -218,6 +220,23 @@ mod tests {
         assert!((law.window() - 1000.0).abs() < 2.0, "{}", law.window());
         run(&mut law, now, 46);
         assert!((1030.0..1050.0).contains(&law.window()), "{}", law.window());
+    }
+
+    #[test]
+    fn a_loss_in_the_slow_start_after_a_timeout_has_a_plateau_of_its_own() {
+        let mut law = CubicConfig { initial_window: 200.0, ..Default::default() }.build();
+        law.on_timeout(&flight(Time::from_secs(1), 200), true);
+        let mut now = Time::from_secs(2);
+        while law.window() < 100.0 {
+            now = run(&mut law, now, 1);
+        }
+        assert!(law.window() < law.ssthresh());
+        let lost_at = flight(now, law.window() as u32);
+        law.on_loss(&lost_at);
+        law.on_recovered(&lost_at);
+        let plateau = law.w_max;
+        run(&mut law, now, 1);
+        assert!(law.k > 3.0 && law.w_max == plateau, "{} {} {plateau}", law.k, law.w_max);
     }
 
     #[test]
