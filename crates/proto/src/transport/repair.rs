@@ -96,7 +96,9 @@ impl Sender {
             Phase::Open if duplicate => {
                 self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding());
                 let una = self.board.una;
-                let fresh = before(self.recover, una) || (una == self.recover && !self.careful);
+                // Beyond what is in flight it is behind, be it by more than half of all numbers.
+                let ahead = self.recover.wrapping_sub(una);
+                let fresh = ahead > self.board.outstanding() || (ahead == 0 && !self.careful);
                 if self.board.sacked >= DUP_THRESH && fresh {
                     self.board.lose(una);
                     self.enter_recovery(now, config, stats);

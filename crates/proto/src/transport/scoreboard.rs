@@ -410,6 +410,8 @@ impl Scoreboard {
         self.edge = self.next;
         self.above = 0;
         self.rescued = self.next;
+        // What was received before is no measure for what leaves from now on, and its stamp grows too old to be compared.
+        self.newest = None;
     }
 
     /// The first segment taken for lost and not sent again since.

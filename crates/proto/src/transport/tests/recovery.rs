@@ -257,3 +257,57 @@ fn copies_of_a_repair_leave_only_where_the_window_would_not_last() {
     assert!(fast.3 < slow.3, "{fast:?} {slow:?}");
     assert_eq!(run(ample, 2), run(ample, 0));
 }
+
+/// A stamp can be told from a later one for 137 s: what was heard of before a darkness longer than that says nothing of what leaves after it.
+#[test]
+fn what_rack_takes_for_lost_does_not_depend_on_how_long_it_was_dark() {
+    let duplicates = [100u64, 150, 200].map(|dark| {
+        let law = || {
+            NewRenoConfig { initial_window: 60.0, initial_ssthresh: 60.0, ..NewRenoConfig::default() }
+                .build()
+                .into()
+        };
+        let config = Config { handshake: false, detection: RACK, ..Config::default() };
+        let mut pair = Pair::with_laws(&config, law(), law());
+        let start = crate::Stamp::at(pair.now).0;
+        let mut lost = false;
+        pair.lose = Box::new(move |side, packet: &Packet| {
+            let at = u64::from(packet.sent.0.wrapping_sub(start)) * 64;
+            let hit = side == CLIENT && packet.flags.has(Flags::DATA) && packet.seq == 300 && !lost;
+            lost |= hit;
+            // From when it is known that 300 is lost, all is lost.
+            hit || (lost && side == CLIENT && (550_000_000..dark * 1_000_000_000).contains(&at))
+        });
+        pair.open();
+        pair.client().write_frame(2000 * 1460);
+        assert!(pair.drive(LONG));
+        pair.server().stats().duplicates
+    });
+    assert_eq!(duplicates, [0; 3]);
+}
+
+/// Numbers wrap: the last recovery's end, if it lies 2^31 segments back, is not ahead.
+#[test]
+fn duplicates_are_heeded_however_long_nothing_was_lost() {
+    for sent in [5u32, 1 << 30, (1 << 31) + 5] {
+        let law = || {
+            NewRenoConfig { initial_window: 20.0, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
+                .build()
+                .into()
+        };
+        let config = Config { handshake: false, sack: false, initial_segment: sent, ..Config::default() };
+        let mut pair = Pair::with_laws(&config, law(), law());
+        pair.client().send.recover = 0;
+        let mut lost = false;
+        pair.lose = Box::new(move |side, packet: &Packet| {
+            let hit = side == CLIENT && packet.flags.has(Flags::DATA) && packet.seq == sent + 50 && !lost;
+            lost |= hit;
+            hit
+        });
+        pair.open();
+        pair.client().write_frame(200 * 1460);
+        assert!(pair.drive(LONG));
+        let stats = *pair.client().stats();
+        assert_eq!((stats.retransmissions, stats.fast_recoveries, stats.timeouts), (1, 1, 0), "{sent}");
+    }
+}
