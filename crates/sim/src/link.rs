@@ -502,8 +502,9 @@ impl Link {
                 slab.lose(slot);
             });
             self.waiting = self.port.packets() > 0;
-            if self.measured {
-                self.note_length();
+            // Of a medium it is not known yet whether the packet waits at all.
+            if self.medium == NO_MEDIUM {
+                self.note_waiting();
             }
             offered
         };
@@ -528,6 +529,13 @@ impl Link {
             rare.queue_byte_ns += self.port.bytes() * span;
             rare.queue_packet_ns += u64::from(self.port.packets()) * span;
             rare.queue_since = now;
+        }
+    }
+
+    /// The queue may have grown.
+    pub(crate) fn note_waiting(&mut self) {
+        if self.measured {
+            self.note_length();
         }
     }
 

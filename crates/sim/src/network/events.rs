@@ -190,6 +190,11 @@ impl<M: Machine> Network<M> {
     /// [`offer`](Network::offer) where more happens than queueing and transmission: laws, faults, media.
     #[inline(never)]
     fn offer_lawful(&mut self, id: u32, slot: u32) {
+        let medium = self.links[id as usize].medium();
+        if medium != NO_MEDIUM && self.mediums[medium as usize].free_at() <= self.now {
+            // Departures come before arrivals, whoever's number is lower.
+            self.take_turn(medium as usize);
+        }
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
         match link.offer(self.now, slot, &mut self.slab) {
@@ -202,6 +207,7 @@ impl<M: Machine> Network<M> {
                 if self.mediums[medium].free_at() <= self.now {
                     self.take_turn(medium);
                 }
+                self.links[id as usize].note_waiting();
             }
             Outcome::In if was_idle => {
                 let at = link.next_arrival();

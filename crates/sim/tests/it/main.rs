@@ -248,6 +248,37 @@ fn a_shared_medium_carries_one_packet_at_a_time() {
     assert!(network.census().is_conserved());
 }
 
+/// A medium of one station is a wire: packets that come as one is sent find as much room, and as much is seen to wait.
+#[test]
+fn a_medium_of_one_station_is_a_wire() {
+    for mbps in [1.0, 16.0] {
+        let run = |shared: bool| {
+            let mut network = Network::<FixedWindow>::new(1);
+            let limit = Limit { packets: 1, ..Limit::NONE };
+            let first = network.add_link(wire(16.0, Time::from_millis(1)));
+            let second = network.add_link(LinkSpec { limit, ..wire(8.0, Time::from_millis(1)) });
+            if shared {
+                network.add_medium(&[second]);
+            }
+            let route = network.add_route(&[first, second], RouteEnd::Sink);
+            let rate = Rate::from_mbps(mbps);
+            network.add_source(SourceSpec {
+                route,
+                rate,
+                size: 1500,
+                start: Time::ZERO,
+                stop: FOREVER,
+                on_off: None,
+            });
+            network.measure_link(second, true);
+            network.run_until(Time::from_secs(1));
+            let stats = network.read_link(second);
+            (stats.sent_packets, stats.drops.full, stats.queue_packet_ns, stats.queue_max_packets)
+        };
+        assert_eq!(run(true), run(false), "{mbps} Mb/s");
+    }
+}
+
 #[test]
 fn cross_traffic_keeps_its_rate_and_its_turns() {
     let mut network = Network::<FixedWindow>::new(1);
