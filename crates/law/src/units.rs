@@ -62,13 +62,17 @@ impl Rate {
     /// Nothing moves.
     pub const ZERO: Rate = Rate(0.0);
 
+    /// The slowest that a wire can be, 1 kbit/s: the largest packet with the most framing then takes as many of
+    /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units as 64 bits hold.
+    pub const SLOWEST_WIRE: Rate = Rate(125.0);
+
     /// Bits after the point of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
     pub const FRACTION_BITS: u32 = 24;
 
     /// Nanoseconds that a byte takes on a wire of this rate, in units of 2^-24 ns, so that both engines reckon the same
-    /// instants. Never zero; a rate below 100 bit/s counts as that, so that time can't overflow.
+    /// instants. Never zero; less than [`SLOWEST_WIRE`](Rate::SLOWEST_WIRE) counts as that, so that time can't overflow.
     pub fn ns_per_byte_fixed(self) -> u64 {
-        let rate = self.bytes_per_sec().max(12.5);
+        let rate = self.bytes_per_sec().max(Rate::SLOWEST_WIRE.bytes_per_sec());
         ((1e9 / rate * (1u64 << Rate::FRACTION_BITS) as f64 + 0.5) as u64).max(1)
     }
 
@@ -306,7 +310,8 @@ mod tests {
         let one = 1u64 << Rate::FRACTION_BITS;
         assert_eq!(Rate::from_mbps(8.0).ns_per_byte_fixed(), 1000 * one);
         assert_eq!(Rate::from_mbps(16_000.0).ns_per_byte_fixed(), one / 2);
-        assert_eq!(Rate::ZERO.ns_per_byte_fixed(), 80_000_000 * one);
+        assert_eq!(Rate::ZERO.ns_per_byte_fixed(), 8_000_000 * one);
+        assert!(Rate::ZERO.ns_per_byte_fixed().checked_mul(2 * u64::from(u16::MAX)).is_some());
         assert_eq!(Rate::from_bytes_per_sec(1e300).ns_per_byte_fixed(), 1);
     }
 

@@ -3,11 +3,14 @@
 use tollway_law::Time;
 
 /// An instant in 32 bits, in units of 64 ns, wrapping every 274.9 s: fine enough that a round-trip sample loses
-/// nothing a law could see (XCP wants a precise RTT), long enough for any round trip.
+/// nothing a law could see (XCP wants a precise RTT), long enough for round trips under [`REACH`](Stamp::REACH).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(pub u32);
 
 impl Stamp {
+    /// Up to so far apart it can be told which of two stamps is the later one: 137.4 s.
+    pub const REACH: Time = Time(1 << 37);
+
     /// The stamp of `now`.
     #[inline]
     pub fn at(now: Time) -> Stamp {

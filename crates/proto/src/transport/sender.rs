@@ -525,7 +525,7 @@ impl Sender {
         }
         let rtt = packet.sent_echo.elapsed(now);
         // A stamp from the future looks like one from long ago.
-        if rtt > MAX_RTT {
+        if rtt > Stamp::REACH {
             return None;
         }
         self.rtt.sample(rtt, &config.rto);
@@ -662,8 +662,6 @@ pub(super) fn whole(window: f64) -> u32 {
     (window as u32).clamp(1, MAX_WINDOW)
 }
 
-/// Half of what a stamp can tell: a longer sample is one from the future.
-const MAX_RTT: Time = Time::from_secs(137);
 /// A rate that has changed by no more than this part of it leaves the next packet's turn as it is.
 const SAME_TURN: f64 = 1.0 / 32.0;
 /// How late a paced packet may leave and still be counted as on time.

@@ -64,7 +64,9 @@ pub(crate) enum Kind {
     TimeOrNone,
     /// Bits a second, more than none.
     Rate,
-    /// The same, or `"all"`.
+    /// The same, as much as a wire has at least.
+    WireRate,
+    /// As `Rate`, or `"all"`.
     RateOrAll,
     /// A size in a range, bytes.
     Bytes { least: u64, most: u64 },

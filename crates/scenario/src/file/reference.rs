@@ -39,7 +39,12 @@ fn property(key: &'static Key) -> Value {
         Kind::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Kind::Number { least, most } => json!({ "type": "number", "minimum": least, "maximum": most }),
         Kind::Over { over, most } => json!({ "type": "number", "exclusiveMinimum": over, "maximum": most }),
-        Kind::Time { .. } | Kind::TimeOrNone | Kind::Rate | Kind::RateOrAll | Kind::Limit => {
+        Kind::Time { .. }
+        | Kind::TimeOrNone
+        | Kind::Rate
+        | Kind::WireRate
+        | Kind::RateOrAll
+        | Kind::Limit => {
             json!({ "type": "string" })
         }
         Kind::Bytes { least, most } => {
@@ -154,6 +159,7 @@ fn takes(kind: Kind) -> String {
         Kind::Time { .. } => "time".into(),
         Kind::TimeOrNone => "time or `\"none\"`".into(),
         Kind::Rate => "rate".into(),
+        Kind::WireRate => "rate from 1 kbps".into(),
         Kind::RateOrAll => "rate or `\"all\"`".into(),
         Kind::Bytes { least, most } if most >= 1 << 40 => format!("size from {least} B"),
         Kind::Bytes { least, most } => format!("size, {least} … {most} B"),

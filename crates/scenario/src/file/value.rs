@@ -65,7 +65,7 @@ impl Kind {
             Kind::Number { .. } | Kind::Over { .. } => "a number".into(),
             Kind::Time { .. } => "a time, such as \"250 ms\"".into(),
             Kind::TimeOrNone => "a time, such as \"250 ms\", or \"none\"".into(),
-            Kind::Rate => "a rate, such as \"10 Mbps\"".into(),
+            Kind::Rate | Kind::WireRate => "a rate, such as \"10 Mbps\"".into(),
             Kind::RateOrAll => "a rate, such as \"10 Mbps\", or \"all\"".into(),
             Kind::Bytes { .. } => "a size, such as \"1500 B\"".into(),
             Kind::Limit => "a limit: \"100 packets\", \"64 KiB\", \"2 BDP\" or \"unlimited\"".into(),
@@ -115,6 +115,10 @@ impl Kind {
                 _ => r.time(node, true).map(|t| Val::Time(Some(t))),
             },
             Kind::Rate => r.rate(node).map(|rate| Val::Rate(Some(rate))),
+            Kind::WireRate => match r.rate(node)? {
+                rate if rate < Rate::SLOWEST_WIRE => r.out_of_range(node, "1 kbps at least"),
+                rate => Some(Val::Rate(Some(rate))),
+            },
             Kind::RateOrAll => match &node.value {
                 Value::Text(t) if t.trim() == "all" => Some(Val::Rate(None)),
                 _ => r.rate(node).map(|rate| Val::Rate(Some(rate))),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 use tollway_law::sender::{CheatTimes, FcpTrick};
+use tollway_proto::Stamp;
 
 use super::{Pairs, Resolver};
 use crate::file::keys;
@@ -12,9 +13,9 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, LinkId, LinkLaw, LossDetection, NodeId,
-    OnLoss, Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick,
-    WindowGrowth, Workload, XcpSender,
+    Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, Link, LinkId, LinkLaw, LossDetection,
+    NodeId, OnLoss, Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId,
+    Trick, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -507,7 +508,9 @@ impl<'a> Resolver<'a> {
                     break;
                 }
                 next += 2;
-                if self.unheard(&request, &route, pair) {
+                if self.unheard(&request, &route, pair)
+                    || !one_way && self.too_far(&request, &route, &back, pair)
+                {
                     next += 2 * (request.pairs.count() as usize - k - 1);
                     break;
                 }
@@ -540,6 +543,31 @@ impl<'a> Resolver<'a> {
         self.mistakes
             .add(request.keys.at("law"), message, "nobody tells them")
             .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
+        true
+    }
+
+    /// Whether a round trip takes longer than a flow can time it.
+    fn too_far(
+        &mut self,
+        request: &Request<'a>,
+        route: &[LinkId],
+        back: &[LinkId],
+        (from, to): (NodeId, NodeId),
+    ) -> bool {
+        let rtt = round_trip(&self.plan.links, route, back);
+        if rtt < Stamp::REACH {
+            return false;
+        }
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let message = format!(
+            "from `{}` to `{}` and back takes {rtt}, more than a sender can time: at most {}",
+            name(from),
+            name(to),
+            Stamp::REACH
+        );
+        self.mistakes
+            .add(request.keys.at("to"), message, "too far away")
+            .help("shorten the `delay` of the links on the way");
         true
     }
 
@@ -637,7 +665,7 @@ fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
 impl Target {
     /// Hands pair `k` its routes.
     fn give(self, plan: &mut Plan, k: usize, route: Vec<LinkId>, back: Vec<LinkId>) {
-        let rtt = route::delay(&plan.links, &route).saturating_add(route::delay(&plan.links, &back));
+        let rtt = round_trip(&plan.links, &route, &back);
         match self {
             Target::Flows { first, each } => {
                 for flow in plan.flows.iter_mut().skip(first + k * each).take(each) {
@@ -653,6 +681,10 @@ impl Target {
             Target::Cbrs { first } => plan.cbrs[first + k].route = route,
         }
     }
+}
+
+fn round_trip(links: &[Link], route: &[LinkId], back: &[LinkId]) -> Time {
+    route::delay(links, route).saturating_add(route::delay(links, back))
 }
 
 /// A buffer in full packets: bytes of it hold payload, as TCP's buffers do; its BDP is that of the path, on the wire.

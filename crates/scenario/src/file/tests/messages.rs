@@ -41,6 +41,8 @@ answers! {
     duplicate_name: answer("[node.d]", "[node.r]");
     stop_before_start: answer("law = \"newreno\"", "law = \"newreno\"\nstart = \"5 s\"\nstop = { first = \"8 s\", last = \"2 s\" }");
     unreachable: answer("from = \"r\"\nto = \"d\"\nrate = \"10 Mbps\"", "from = \"r\"\nto = \"d\"\nduplex = false\nrate = \"10 Mbps\"");
+    too_far_away: answer("delay = \"10 ms\"", "delay = \"70 s\"");
+    too_slow: answer_to(&format!("{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\nrate = \"999 bps\"\n"), &["link.bottleneck.rate=900 bps"]);
     no_bdp: answer("delay = \"10 ms\"", "limit = \"1 BDP\"\n[node.e]\n[link.idle]\nfrom = \"r\"\nto = \"e\"\nrate = \"1 Mbps\"\nlimit = \"1 BDP\"");
     groups_do_not_pair: answer("[node.d]", "[node.d]\ncount = 3");
     several: answer_to(&BASE.replace("duration", "duratoin").replace("Mbps", "Mbsp").replace("\"newreno\"", "\"cubik\""), &[]);

@@ -38,13 +38,18 @@ pub(crate) static CHANGE: Section = Section {
         ),
         key(
             "rate",
-            Kind::Rate,
+            Kind::WireRate,
             Else(""),
             "The new rate; a link's law hears of it, unless it has a `capacity` of its own.",
         ),
         key("delay", TIME, Else(""), "The new delay, for packets that leave from now on."),
         key("loss", PROBABILITY, Else(""), "The new probability of loss."),
-        key("blackout", SPAN, Else(""), "So long everything put on the wire is lost."),
+        key(
+            "blackout",
+            SPAN,
+            Else(""),
+            "So long every packet that comes to the link is lost; those that wait there already still leave.",
+        ),
         key("capacity", Kind::Rate, Else(""), "What the law is told of its capacity."),
         key("limit", Kind::Limit, Else(""), "What the queue holds from now on."),
         key(

@@ -12,7 +12,7 @@ pub(crate) static TOPOLOGY: Section = Section {
     parts: &[&[
         key("file", Kind::Text, Must, "The GraphML file, relative to the scenario's folder."),
         key("fallback", Kind::Text, Else("none"), "Another such file, read if there is no `file`."),
-        key("rate", Kind::Rate, Else("every edge says its own"), "Rate of the edges that say none."),
+        key("rate", Kind::WireRate, Else("every edge says its own"), "Rate of the edges that say none."),
         key(
             "delay-per-km",
             TIME,
@@ -58,7 +58,12 @@ pub(crate) static NODE: Section = Section {
 pub(crate) static MEDIUM: Section = Section {
     header: "[medium.NAME]",
     says: "A half-duplex medium: the links that name it, both directions of each, take turns on one transmitter.",
-    parts: &[&[key("rate", Kind::Rate, Else("each link's own"), "Rate of the links on it that give none.")]],
+    parts: &[&[key(
+        "rate",
+        Kind::WireRate,
+        Else("each link's own"),
+        "Rate of the links on it that give none.",
+    )]],
 };
 
 /// `[class.NAME]`.
@@ -122,7 +127,7 @@ pub(crate) static LINK: Section = Section {
 const LINK_KEYS: &[Key] = &[
     key(
         "rate",
-        Kind::Rate,
+        Kind::WireRate,
         Else("the medium's, or the trace's mean"),
         "How fast packets are put on the wire.",
     ),
@@ -191,7 +196,7 @@ pub(crate) static REVERSE: Section = Section {
     says: "The way back. Without this table it has the link's rate, delay and framing, and a drop-tail queue that \
            holds everything.",
     parts: &[&[
-        key("rate", Kind::Rate, Else("the link's"), "How fast packets are put on the wire."),
+        key("rate", Kind::WireRate, Else("the link's"), "How fast packets are put on the wire."),
         key("trace", Kind::Text, Else("the link's"), "Instead of a rate, as for the link."),
         key("delay", Kind::Spread, Else("the link's"), "Propagation, one way."),
         key(
