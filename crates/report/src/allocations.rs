@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollway_scenario::file::Variant;
 use tollway_theory::{Aim, Solver, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
-use crate::deviation::{NoDeviation, aim, links_of, seconds};
+use crate::deviation::{NoDeviation, aim, links_of, seconds, xcp_gains};
 use crate::ideal::{Steady, steady};
 use crate::text::{Align, TextTable};
 
@@ -80,7 +80,8 @@ impl Allocations {
         let hierarchical = session_fair(network, &session).map_err(undefined)?.rates;
         let of_xcp = links_of(plan, network, Aim::XcpEquilibrium);
         let any_xcp = of_xcp.flows.iter().any(|flow| !flow.links.is_empty());
-        let xcp = xcp_equilibrium(if any_xcp { &of_xcp } else { network }).ok().map(|x| x.rates);
+        let xcp =
+            xcp_equilibrium(if any_xcp { &of_xcp } else { network }, &xcp_gains(plan)).ok().map(|x| x.rates);
         let (aim, aimed, allocation) = aim(plan, &steady)?;
         let bottlenecks = bottlenecks(&steady, &fair);
         let mbps = |bps: f64| bps * 1e-6;

@@ -7,9 +7,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
-use tollway_scenario::plan::{LinkLaw, Plan};
+use tollway_scenario::plan::{Link, LinkLaw, Plan};
 use tollway_scenario::tables::RunResult;
-use tollway_theory::{Aim, Allocation, Network, spend};
+use tollway_theory::{Aim, Allocation, Network, XcpGains, spend, xcp_equilibrium};
 
 use crate::data;
 use crate::ideal::{Steady, Undefined, steady};
@@ -206,12 +206,24 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
         // Other links say nothing to these senders: they may only carry what those of their own law let through.
         let own = links_of(plan, network, aim);
         let own = if aim == Aim::Proportional { spend(&own, &steady.owners)? } else { own };
-        aim.allocation(&own).map(|allocation| allocation.rates)
+        match aim {
+            Aim::XcpEquilibrium => xcp_equilibrium(&own, &xcp_gains(plan)).map(|x| x.rates),
+            _ => aim.allocation(&own).map(|allocation| allocation.rates),
+        }
     });
     let Ok((network, rates)) = allocated else { return fair() };
     let loads = network.loads(&rates);
     let overloaded = loads.iter().zip(&network.capacities).any(|(load, c)| *load > c * (1.0 + OVERLOAD));
     if overloaded { fair() } else { Ok((aim, true, Allocation { rates })) }
+}
+
+/// The constants of XCP's routers, for each link.
+pub(crate) fn xcp_gains(plan: &Plan) -> Vec<XcpGains> {
+    let gains = |link: &Link| match &link.law {
+        LinkLaw::Xcp(xcp) => XcpGains { alpha: xcp.alpha, gamma: xcp.gamma },
+        _ => XcpGains::default(),
+    };
+    plan.links.iter().map(gains).collect()
 }
 
 /// `network` with those links of the routes only whose law is the one that steers to `aim`, as it sees them.

@@ -13,8 +13,10 @@ use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 /// `None` for flows that end when their data do, and for all where the ideal isn't defined by the file alone: a
 /// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
 /// buffer holds back is given what the buffer lets through in a round trip without queues.
-pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
-    let none = || vec![None; plan.flows.len()];
+///
+/// For each flow there, and back if data go both ways.
+pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
+    let none = || vec![[None; 2]; plan.flows.len()];
     if plan.flows.is_empty() || undefined(plan).is_some() {
         return none();
     }
@@ -22,25 +24,27 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<Option<f64>> {
     if instants.len().saturating_mul(plan.flows.len()) > MOST_WORK {
         return none();
     }
-    let mut bits = vec![0.0; plan.flows.len()];
     let (mut state, mut filling) = (State::new(plan), MaxMin::default());
+    let mut bits = vec![0.0; state.ways.len()];
     for phase in instants.windows(2) {
         state.advance(plan, phase[0]);
-        let active: Vec<usize> = active(plan, phase[0], phase[1]).collect();
-        let flows: Vec<&Flow> = active.iter().map(|&i| &state.flows[i]).collect();
+        let active: Vec<usize> = state.active(plan, phase[0], phase[1]).collect();
+        let of: Vec<usize> = active.iter().map(|&w| state.ways[w].of).collect();
+        let flows: Vec<&Flow> = active.iter().map(|&w| &state.ways[w].flow).collect();
         let mut capacities = state.capacities(plan, phase[0]);
-        make_room_for_acks(plan, &active, &flows, &mut capacities, &mut filling);
+        make_room_for_acks(plan, &of, &flows, &mut capacities, &mut filling);
         let Ok(rates) = filling.rates(&capacities, &flows) else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
-        for (&i, rate) in active.iter().zip(rates) {
-            bits[i] += rate * seconds;
+        for (&w, rate) in active.iter().zip(rates) {
+            bits[w] += rate * seconds;
         }
     }
-    let mean = |i: usize| {
-        let seconds = end(plan, i).saturating_sub(begin(plan, i)).as_secs_f64();
-        (seconds > 0.0).then(|| bits[i] / seconds * 1e-6)
-    };
-    (0..plan.flows.len()).map(mean).collect()
+    let mut ideals = none();
+    for (way, bits) in state.ways.iter().zip(bits) {
+        let seconds = end(plan, way.of).saturating_sub(begin(plan, way.of)).as_secs_f64();
+        ideals[way.of][usize::from(way.back)] = (seconds > 0.0).then(|| bits / seconds * 1e-6);
+    }
+    ideals
 }
 
 /// Why no allocation follows from a file.
@@ -64,6 +68,9 @@ pub enum Undefined {
     /// There is no flow, or never one after the warm-up.
     #[error("no flow is there after the warm-up")]
     NoFlow,
+    /// There are flows only while a blackout stops one of them.
+    #[error("there is always a blackout on some flow's way")]
+    Dark,
 }
 
 fn undefined(plan: &Plan) -> Option<Undefined> {
@@ -142,21 +149,26 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
         return Err(why);
     }
     let instants = instants(plan);
-    let stretches = instants.windows(2).filter(|phase| active(plan, phase[0], phase[1]).next().is_some());
-    let longest = stretches.max_by_key(|phase| phase[1] - phase[0]).ok_or(Undefined::NoFlow)?;
     let mut state = State::new(plan);
+    let mut stretches = instants
+        .windows(2)
+        .filter(|phase| state.active(plan, phase[0], phase[1]).next().is_some())
+        .peekable();
+    stretches.peek().ok_or(Undefined::NoFlow)?;
+    let light = stretches.filter(|phase| {
+        let dark = dark(plan, phase[0]);
+        let stopped = |w: usize| state.ways[w].flow.links.iter().any(|l| dark.contains(l));
+        dark.is_empty() || !state.active(plan, phase[0], phase[1]).any(stopped)
+    });
+    let longest = light.max_by_key(|phase| phase[1] - phase[0]).ok_or(Undefined::Dark)?;
     state.advance(plan, longest[0]);
     let mut network = Network { capacities: state.capacities(plan, longest[0]), flows: Vec::new() };
     let mut lanes = Vec::new();
-    for i in active(plan, longest[0], longest[1]) {
-        let flow = &plan.flows[i];
-        lanes.push(Lane { name: flow.name.clone(), flow: i });
-        network.flows.push(state.flows[i].clone());
-        if plan.transports[flow.transport.0 as usize].both_ways {
-            let links = flow.path.back.iter().map(|link| link.0 as usize).collect();
-            lanes.push(Lane { name: format!("{}.reverse", flow.name), flow: i });
-            network.flows.push(Flow { links, ..state.flows[i] });
-        }
+    for way in state.active(plan, longest[0], longest[1]).map(|w| &state.ways[w]) {
+        let name = &plan.flows[way.of].name;
+        let name = if way.back { format!("{name}.reverse") } else { name.clone() };
+        lanes.push(Lane { name, flow: way.of });
+        network.flows.push(way.flow.clone());
     }
     let owners = state.owners(plan, &lanes);
     let flows: Vec<usize> = lanes.iter().map(|lane| lane.flow).collect();
@@ -230,9 +242,13 @@ fn end(plan: &Plan, i: usize) -> Time {
     plan.flows[i].stop.min(plan.duration)
 }
 
-/// The flows that are there from `from` until `until`.
-fn active(plan: &Plan, from: Time, until: Time) -> impl Iterator<Item = usize> + '_ {
-    (0..plan.flows.len()).filter(move |&i| begin(plan, i) <= from && until <= end(plan, i))
+/// The links that a blackout stops at `now`.
+fn dark(plan: &Plan, now: Time) -> Vec<usize> {
+    let stopped = plan.changes.iter().filter_map(|change| match change.what {
+        What::Blackout(link, until) if change.at <= now && now < until => Some(link.0 as usize),
+        _ => None,
+    });
+    stopped.collect()
 }
 
 /// When something comes, goes or changes, after the warm-up and up to the end.
@@ -242,6 +258,10 @@ fn instants(plan: &Plan) -> Vec<Time> {
     // What the file changes at the start or before the warm-up's end counts from the first phase on.
     let warmup = plan.measure.warmup;
     instants.extend(plan.changes.iter().map(|change| change.at.max(warmup)));
+    instants.extend(plan.changes.iter().filter_map(|change| match change.what {
+        What::Blackout(_, until) => Some(until.max(warmup)),
+        _ => None,
+    }));
     instants.extend(plan.cbrs.iter().flat_map(|cbr| [cbr.start.max(warmup), cbr.stop.max(warmup)]));
     instants.retain(|&at| at <= plan.duration);
     instants.sort_unstable();
@@ -249,11 +269,20 @@ fn instants(plan: &Plan) -> Vec<Time> {
     instants
 }
 
+/// A flow in one direction of data.
+struct Way {
+    /// Index into [`Plan::flows`].
+    of: usize,
+    back: bool,
+    /// As theory sees it: its links, its weight, and what its buffers let through.
+    flow: Flow,
+}
+
 /// What the file's changes have made of links and buffers.
 struct State<'a> {
     rates_bps: Vec<f64>,
-    /// The flows as theory sees them: their links, their weights, and what their buffers let through.
-    flows: Vec<Flow>,
+    /// Flow by flow, there and back.
+    ways: Vec<Way>,
     /// What flows without a host may spend, $/s; zero for other laws than FCP's.
     budgets: Vec<f64>,
     /// What hosts may spend, and how they divide it.
@@ -269,9 +298,10 @@ impl<'a> State<'a> {
         let flows = plan.flows.iter().map(|flow| (flow.transport, &flow.path));
         let chance = plan.workloads.iter().flat_map(|w| w.paths.iter().map(|path| (w.transport, path)));
         for (transport, path) in flows.chain(chance) {
-            for link in &path.route {
-                let packet = plan.transports[transport.0 as usize].packet_size;
-                size[link.0 as usize] = size[link.0 as usize].max(packet);
+            let transport = &plan.transports[transport.0 as usize];
+            let back = path.back.iter().filter(|_| transport.both_ways);
+            for link in path.route.iter().chain(back) {
+                size[link.0 as usize] = size[link.0 as usize].max(transport.packet_size);
             }
         }
         let part = plan.links.iter().zip(&size).map(|(link, &size)| {
@@ -280,7 +310,7 @@ impl<'a> State<'a> {
         });
         State {
             rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
-            flows: plan.flows.iter().map(|flow| seen(plan, flow)).collect(),
+            ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
             budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
             hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
             changes: &plan.changes,
@@ -296,7 +326,8 @@ impl<'a> State<'a> {
                 What::Rate(link, rate) => self.rates_bps[link.0 as usize] = rate.bps(),
                 What::ReceiveBuffer(flow, packets) => {
                     let of = &plan.flows[flow.0 as usize];
-                    self.flows[flow.0 as usize].demand = demand(plan, of, packets.min(of.send_buffer));
+                    let ways = self.ways.iter_mut().filter(|way| way.of == flow.0 as usize);
+                    ways.for_each(|way| way.flow.demand = demand(plan, of, packets.min(of.send_buffer)));
                 }
                 What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
@@ -304,6 +335,12 @@ impl<'a> State<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// The ways of flows that are there from `from` until `until`.
+    fn active(&self, plan: &Plan, from: Time, until: Time) -> impl Iterator<Item = usize> {
+        let ways = self.ways.iter().enumerate();
+        ways.filter(move |(_, way)| begin(plan, way.of) <= from && until <= end(plan, way.of)).map(|(w, _)| w)
     }
 
     /// Who spends what on `lanes`. A host's budget is for what it sends itself: the other direction of a flow has one of its own.
@@ -353,18 +390,24 @@ impl<'a> State<'a> {
                 capacities[link.0 as usize] -= cbr.rate.bps() * on * (1.0 + framing);
             }
         }
+        dark(plan, now).into_iter().for_each(|l| capacities[l] = 0.0);
         capacities.iter_mut().zip(&self.packets_part).for_each(|(c, part)| *c = c.max(0.0) * part);
         capacities
     }
 }
 
-/// A flow as theory sees it at the start.
-fn seen(plan: &Plan, flow: &plan::Flow) -> Flow {
-    Flow {
-        links: flow.path.route.iter().map(|link| link.0 as usize).collect(),
-        weight: plan.transports[flow.transport.0 as usize].weight,
-        demand: demand(plan, flow, flow.receive_buffer.min(flow.send_buffer)),
-    }
+/// A flow at the start: there, and back if it has data both ways.
+fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
+    let flow = &plan.flows[of];
+    let transport = &plan.transports[flow.transport.0 as usize];
+    let demand = demand(plan, flow, flow.receive_buffer.min(flow.send_buffer));
+    [(false, &flow.path.route), (true, &flow.path.back)]
+        .into_iter()
+        .filter(|(back, _)| !back || transport.both_ways)
+        .map(move |(back, links)| {
+            let links = links.iter().map(|link| link.0 as usize).collect();
+            Way { of, back, flow: Flow { links, weight: transport.weight, demand } }
+        })
 }
 
 /// What a window of so many packets lets through of a flow in a round trip without queues, bits a second.
@@ -395,9 +438,12 @@ const MOST_WORK: usize = 20_000_000;
 #[cfg(test)]
 mod tests {
     use tollway_scenario::file::Scenario;
+    use tollway_scenario::run::{Options, run};
+    use tollway_scenario::tables::Outputs;
     use tollway_theory::max_min;
 
     use super::*;
+    use crate::data;
 
     fn ideals(flows: &str) -> Vec<f64> {
         let text = format!(
@@ -407,7 +453,7 @@ mod tests {
         let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
         let plan = &scenario.variants()[0].plan;
         let of_steady = max_min(&steady(plan).unwrap().network).unwrap();
-        let ideals: Vec<f64> = ideal_mbps(plan).into_iter().flatten().collect();
+        let ideals: Vec<f64> = ideal_mbps(plan).into_iter().flatten().flatten().collect();
         assert!(ideals.iter().zip(of_steady).all(|(a, b)| (a - b * 1e-6).abs() < 1e-9));
         ideals
     }
@@ -460,5 +506,58 @@ mod tests {
         );
         let proportional = back(rates);
         assert!((proportional - (100.0 - 0.05 * 50.0 / 3.0)).abs() < 1e-3, "{proportional}");
+    }
+
+    #[test]
+    fn data_that_go_both_ways_share_the_way_back_with_others() {
+        let flow = |name: &str, from: &str, to: &str, more: &str| {
+            format!(
+                "flow.{name} = {{ from = \"{from}\", to = \"{to}\", law = \"newreno\", packet-size = \"1000 B\", ack-size = \"50 B\"{more} }}\n"
+            )
+        };
+        let text = [flow("f", "a", "b", ", both-ways = true"), flow("g", "b", "a", "")].concat();
+        // What g sends is acknowledged beside f's data; f acknowledges with its own.
+        let found = ideals(&text);
+        assert!(found.iter().zip([87.75, 45.0, 45.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn a_blackout_is_no_steady_state() {
+        let text = "name = \"t\"\nduration = \"10 s\"\nnode = { a = {}, b = {} }\n\
+             link.w = { from = \"a\", to = \"b\", rate = \"90 Mbps\", delay = \"5 ms\" }\n\
+             flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n\
+             change = [{ at = \"1 s\", link = \"w\", blackout = \"6 s\" }]\n";
+        let scenario = Scenario::parse::<&str>("", text, &[]).unwrap();
+        let plan = &scenario.variants()[0].plan;
+        let steady = steady(plan).unwrap();
+        assert_eq!((steady.from, steady.until), (Time::from_secs(7), Time::from_secs(10)));
+        assert!((ideal_mbps(plan)[0][0].unwrap() - 36.0).abs() < 1e-9);
+        let scenario = Scenario::parse("", text, &["change.0.at=0s", "change.0.blackout=10s"]).unwrap();
+        assert_eq!(super::steady(&scenario.variants()[0].plan), Err(Undefined::Dark));
+    }
+
+    /// Of a flow that was stopped what then still drains is delivered, but part of no rate; and of a run that was stopped there is no ideal.
+    #[test]
+    fn no_flow_has_more_than_there_is() {
+        let text = "name = \"t\"\nduration = \"30 s\"\nnode = { a = {}, b = {} }\n\
+             link.w = { from = \"a\", to = \"b\", rate = \"1 Mbps\", delay = \"10 ms\", limit = \"unlimited\" }\n\
+             flow.f = { from = \"a\", to = \"b\", law = \"newreno\", stop = \"10 s\" }\n";
+        let scenario = Scenario::parse::<&str>("", text, &[]).unwrap();
+        let plan = &scenario.variants()[0].plan;
+        let flow = |goes_on: &(dyn Fn(f64) -> bool + Sync)| {
+            let options = Options {
+                outputs: Outputs::memory(),
+                ideal_mbps: ideal_mbps(plan),
+                progress: Some(goes_on),
+                ..Options::default()
+            };
+            let summary = data::summary(&run(plan, &options).unwrap().result.summary, "flow");
+            ["rate_mbps", "share_of_ideal", "delivered_bytes"].map(|column| summary[0].get(column))
+        };
+        let [rate, share, delivered] = flow(&|_| true);
+        assert!((0.9..1.001).contains(&rate) && (0.9..1.001).contains(&share), "{rate} {share}");
+        assert!(delivered > 1.5e6, "{delivered}");
+        let [rate, share, _] = flow(&|share| share < 0.2);
+        assert!((0.9..1.001).contains(&rate) && share.is_nan(), "{rate} {share}");
     }
 }

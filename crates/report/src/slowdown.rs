@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use tollway_law::Time;
-use tollway_scenario::plan::{Data, Plan, Transport};
+use tollway_scenario::plan::{Cbr, Data, Plan, Transport};
 use tollway_scenario::run::arrivals;
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Job, completions};
@@ -31,9 +31,13 @@ pub struct Slowdown {
     pub median_large: f64,
 }
 
-/// One for each workload; nothing where the file changes links on its way, stops flows, or has more flows than theory follows.
+/// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, or has more flows than theory follows.
 pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
-    let stands_still = plan.changes.is_empty() && plan.media.is_empty() && plan.trees.is_empty();
+    let always = |cbr: &Cbr| cbr.start == Time::ZERO && cbr.stop >= plan.duration;
+    let stands_still = plan.changes.is_empty()
+        && plan.media.is_empty()
+        && plan.trees.is_empty()
+        && plan.cbrs.iter().all(always);
     let whole = |flow: &tollway_scenario::plan::Flow| flow.stop >= plan.duration;
     if plan.workloads.is_empty() || !stands_still || !plan.flows.iter().all(whole) {
         return Vec::new();
@@ -177,18 +181,26 @@ mod tests {
     }
 
     #[test]
-    fn links_that_change_have_no_such_ideal() {
-        let text = r#"
-            name = "w"
-            duration = "2 s"
-            node = { a = {}, b = {} }
-            link.l = { from = "a", to = "b", rate = "20 Mbps", delay = "5 ms" }
-            workload.w = { from = "a", to = "b", law = "cubic", arrivals = { poisson = 5 }, sizes = "20 kB" }
-            change = [{ at = "1 s", link = "l", rate = "10 Mbps" }]
-        "#;
-        let scenario = Scenario::parse::<&str>("w", text, &[]).unwrap();
-        let plan = &scenario.variants()[0].plan;
-        let result = run(plan, &Options { outputs: Outputs::memory(), ..Options::default() }).unwrap().result;
-        assert_eq!(slowdowns(plan, &result), []);
+    fn what_changes_on_the_way_has_no_such_ideal() {
+        for change in [
+            "change = [{ at = \"1 s\", link = \"l\", rate = \"10 Mbps\" }]",
+            "cbr.c = { from = \"a\", to = \"b\", rate = \"19 Mbps\", stop = \"1 s\" }",
+            "cbr.c = { from = \"a\", to = \"b\", rate = \"19 Mbps\", start = \"1 s\" }",
+        ] {
+            let text = format!(
+                r#"
+                name = "w"
+                duration = "2 s"
+                node = {{ a = {{}}, b = {{}} }}
+                link.l = {{ from = "a", to = "b", rate = "20 Mbps", delay = "5 ms" }}
+                workload.w = {{ from = "a", to = "b", law = "cubic", arrivals = {{ poisson = 5 }}, sizes = "20 kB" }}
+                {change}
+                "#
+            );
+            let scenario = Scenario::parse::<&str>("w", &text, &[]).unwrap();
+            let plan = &scenario.variants()[0].plan;
+            let options = Options { outputs: Outputs::memory(), ..Options::default() };
+            assert_eq!(slowdowns(plan, &run(plan, &options).unwrap().result), [], "{change}");
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Aim {
         }
     }
 
-    /// What it gives each flow of `network`.
+    /// What it gives each flow of `network`; XCP's routers have its own constants.
     ///
     /// # Errors
     /// As [`Network::check`].
@@ -58,7 +58,7 @@ impl Aim {
         match self {
             Aim::MaxMin => max_min(network),
             Aim::Proportional => proportional_rates(network).map(|(rates, _)| rates),
-            Aim::XcpEquilibrium => xcp_equilibrium(network).map(|x| x.rates),
+            Aim::XcpEquilibrium => xcp_equilibrium(network, &[]).map(|x| x.rates),
         }
         .map(|rates| Allocation { rates })
     }

@@ -46,8 +46,9 @@ pub fn completions(capacities: &[f64], jobs: &[Job]) -> Result<Vec<f64>, Network
         for i in (0..present.len()).rev() {
             let (job, left) = &mut present[i];
             *left -= rates[i] * span;
-            // What rounding leaves of a job that is done would take its rate less than a nanosecond.
-            if *left <= rates[i] * 1e-9 && *left < f64::INFINITY {
+            // What rounding leaves of a job that is done would take its rate less than a nanosecond, or, late, than the last bit of the time.
+            let done_now = *left <= rates[i] * 1e-9 || rates[i] > 0.0 && now + *left / rates[i] <= now;
+            if done_now && *left < f64::INFINITY {
                 done[*job] = now;
                 present.swap_remove(i);
                 flows.swap_remove(i);
@@ -68,6 +69,17 @@ mod tests {
 
     fn job(at: f64, amount: f64, links: &[usize]) -> Job {
         Job { at, amount, links: links.to_vec() }
+    }
+
+    /// After months the last bit of the time is more than a nanosecond.
+    #[test]
+    fn a_backlog_of_months_comes_to_an_end() {
+        let jobs: Vec<Job> = (0..25).map(|i| job(0.1 + 0.19 * f64::from(i), 8.2e12, &[0])).collect();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(completions(&[1e7], &jobs).unwrap()));
+        let done = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it comes to an end");
+        let last = done.iter().copied().fold(0.0, f64::max);
+        assert!((last / (0.1 + 25.0 * 8.2e5) - 1.0).abs() < 1e-9, "{last}");
     }
 
     #[test]

@@ -37,4 +37,4 @@ pub use newton::proportional_by_newton;
 pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};
 pub use session::{SessionFair, session_fair};
 pub use solver::{SolverError, proportional_by_solver};
-pub use xcp::{XcpEquilibrium, xcp_equilibrium, xcp_standing_queue};
+pub use xcp::{XcpEquilibrium, XcpGains, xcp_equilibrium, xcp_standing_queue};

@@ -55,11 +55,7 @@ impl MaxMin {
     ///
     /// # Errors
     /// As [`Network::check`].
-    pub fn rates(
-        &mut self,
-        capacities: &[f64],
-        flows: &[impl Borrow<Flow>],
-    ) -> Result<&[f64], NetworkError> {
+    pub fn rates(&mut self, capacities: &[f64], flows: &[impl Borrow<Flow>]) -> Result<&[f64], NetworkError> {
         network::check(capacities, flows)?;
         self.lay_out(capacities, flows);
         let MaxMin { links, rates, .. } = self;
@@ -141,9 +137,7 @@ impl MaxMin {
         let full = |&l: &usize| Reverse((Level(links[l].free / links[l].weight), Event::Full(l)));
         events.extend(crossed.iter().map(full));
         events.extend(flows.iter().map(Borrow::borrow).enumerate().filter_map(|(f, flow)| {
-            flow.demand
-                .is_finite()
-                .then(|| Reverse((Level(flow.demand / flow.weight), Event::Satisfied(f))))
+            flow.demand.is_finite().then(|| Reverse((Level(flow.demand / flow.weight), Event::Satisfied(f))))
         }));
         self.events = BinaryHeap::from(events);
     }

@@ -15,13 +15,30 @@ pub struct XcpEquilibrium {
     pub residual: f64,
 }
 
+/// A router's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct XcpGains {
+    /// α, the part of the spare capacity handed out an interval.
+    pub alpha: f64,
+    /// γ, the part of the traffic shuffled an interval.
+    pub gamma: f64,
+}
+
+impl Default for XcpGains {
+    /// XCP's own: 0.4 and 0.1.
+    fn default() -> XcpGains {
+        XcpGains { alpha: ALPHA, gamma: GAMMA }
+    }
+}
+
 /// The rates at which XCP's feedback comes to nothing, from a fluid model of its router with the queue left out.
 ///
 /// A link of capacity C with N flows and load y has F = α(C − y) to hand out and shuffles h = max(0, γy − |F|). It offers
 /// a flow of rate x the change (h + F⁺) ∕ N − (h + F⁻)·x ∕ y, and each flow follows the least offer of its route. On one
 /// bottleneck the resting point is max–min; where other flows of a link are held elsewhere the link stalls short of its
 /// capacity, at a utilisation of no less than α ∕ (α + γ) = 0.8 (the phenomenon is Low, Andrew & Wydrowski's,
-/// *Understanding XCP: equilibrium and fairness*, INFOCOM 2005; α = 0.4 and γ = 0.1 are XCP's own). Weights have no
+/// *Understanding XCP: equilibrium and fairness*, INFOCOM 2005; α = 0.4 and γ = 0.1 are XCP's own, which a link has that `gains`, one
+/// a link, don't reach to). Weights have no
 /// meaning here and are ignored; a demand caps its flow.
 ///
 /// **What an earlier link cut.** Where a packet comes with less than it is offered, the router draws the difference from what it has to take back
@@ -36,7 +53,7 @@ pub struct XcpEquilibrium {
 ///
 /// # Errors
 /// As [`Network::check`].
-pub fn xcp_equilibrium(network: &Network) -> Result<XcpEquilibrium, NetworkError> {
+pub fn xcp_equilibrium(network: &Network, gains: &[XcpGains]) -> Result<XcpEquilibrium, NetworkError> {
     network.check()?;
     let (classes, class_of) = classes(network);
     let mut count = vec![0.0; network.capacities.len()];
@@ -61,8 +78,9 @@ pub fn xcp_equilibrium(network: &Network) -> Result<XcpEquilibrium, NetworkError
         }
         for (l, offer) in offers.iter_mut().enumerate() {
             let (capacity, load) = (network.capacities[l], loads[l]);
-            let spare = ALPHA * (capacity - load);
-            let shuffled = (GAMMA * load - spare.abs()).max(0.0);
+            let XcpGains { alpha, gamma } = gains.get(l).copied().unwrap_or_default();
+            let spare = alpha * (capacity - load);
+            let shuffled = (gamma * load - spare.abs()).max(0.0);
             let taken = shuffled + (-spare).max(0.0);
             offer.tax = if load > 0.0 { taken / load } else { 0.0 };
             offer.gift = (shuffled + spare.max(0.0)) / count[l].max(1.0);
@@ -220,8 +238,8 @@ fn classes(network: &Network) -> (Vec<Class>, Vec<(usize, Option<usize>)>) {
 /// The queue in bytes that XCP keeps where the router believes in `configured` but the link moves `capacity`, both in
 /// bytes a second, with the flows' base RTT of `rtt_s` seconds.
 ///
-/// At rest α(C′ − C) = β·Q ∕ d, where the mean RTT d = rtt + Q ∕ C grows with the queue until the router's longest
-/// interval, 1 s in the draft, bounds it (draft-falk-xcp-spec-03; β = 0.226). 0 where nothing is overstated; NaN for
+/// At rest α(C′ − C) = β·Q ∕ d, where the mean RTT d = rtt + Q ∕ C grows with the queue up to the most that the router counts of a round
+/// trip, 1 s in the draft (draft-falk-xcp-spec-03; β = 0.226). 0 where nothing is overstated; NaN for
 /// a capacity that is not positive.
 pub fn xcp_standing_queue(capacity: f64, configured: f64, rtt_s: f64) -> f64 {
     if capacity.is_nan() || capacity <= 0.0 {
@@ -229,7 +247,7 @@ pub fn xcp_standing_queue(capacity: f64, configured: f64, rtt_s: f64) -> f64 {
     }
     let excess = ALPHA / BETA * (configured - capacity).max(0.0);
     let growing = if excess < capacity { excess * rtt_s / (1.0 - excess / capacity) } else { f64::INFINITY };
-    growing.min(excess * MAX_INTERVAL_S.max(rtt_s))
+    growing.min(excess * MAX_INTERVAL_S)
 }
 
 /// Part of the spare capacity handed out an interval.
@@ -238,7 +256,7 @@ const ALPHA: f64 = 0.4;
 const BETA: f64 = 0.226;
 /// Part of the traffic shuffled an interval.
 const GAMMA: f64 = 0.1;
-/// The router's longest control interval in seconds.
+/// The router's longest control interval in seconds, and what a longer round trip counts as.
 const MAX_INTERVAL_S: f64 = 1.0;
 /// Integration step in control intervals.
 const STEP: f64 = 0.02;
@@ -267,12 +285,18 @@ mod tests {
         for _ in 0..9 {
             n.flow([big, small]);
         }
-        let x = xcp_equilibrium(&n).unwrap();
+        let x = xcp_equilibrium(&n, &[]).unwrap();
         assert!((x.rates[0] - 71.87).abs() < 0.01, "{x:?}");
         assert!((max_min(&n).unwrap()[0] - 90.0).abs() < 1e-9);
         // The closed form: x = γy² ∕ (N(γy − α(C − y))).
-        let y: f64 = x.rates.iter().sum();
-        assert!((x.rates[0] - 0.1 * y * y / (10.0 * (0.1 * y - 0.4 * (100.0 - y)))).abs() < 1e-4);
+        for (alpha, gamma) in [(0.4, 0.1), (0.4, 0.4), (0.1, 0.1)] {
+            let x = xcp_equilibrium(&n, &[XcpGains { alpha, gamma }]).unwrap();
+            let y: f64 = x.rates.iter().sum();
+            let closed = gamma * y * y / (10.0 * (gamma * y - alpha * (100.0 - y)));
+            assert!((x.rates[0] - closed).abs() < 1e-4, "{alpha} {gamma}: {x:?}");
+            // Simulated, the others have 71.67, 43.42 and 43.11.
+            assert!((gamma / alpha < 0.9) || (x.rates[0] - 43.3).abs() < 0.5, "{x:?}");
+        }
     }
 
     /// ns-2.35 has 75.9 here, where without the residue rule it would be 71.87 as above.
@@ -284,7 +308,7 @@ mod tests {
         for _ in 0..9 {
             n.flow([small, big]);
         }
-        let x = xcp_equilibrium(&n).unwrap();
+        let x = xcp_equilibrium(&n, &[]).unwrap();
         assert!((x.rates[0] / 75.9 - 1.0).abs() < 0.01, "{x:?}");
         // The same if each is held by a link of its own.
         let mut n = Network::new();
@@ -294,7 +318,7 @@ mod tests {
             let own = n.link(10.0 / 9.0);
             n.flow([own, big]);
         }
-        let own = xcp_equilibrium(&n).unwrap();
+        let own = xcp_equilibrium(&n, &[]).unwrap();
         assert!((own.rates[0] / x.rates[0] - 1.0).abs() < 1e-3, "{own:?} {x:?}");
     }
 
@@ -312,7 +336,7 @@ mod tests {
         n.flow([up[1]]);
         n.flow([up[1], up[0]]);
         n.flow([up[1], up[0]]);
-        let x = xcp_equilibrium(&n).unwrap();
+        let x = xcp_equilibrium(&n, &[]).unwrap();
         for (flow, rate) in [(0, 11.97), (1, 8.95), (2, 10.02), (5, 4.86), (6, 4.86)] {
             assert!((x.rates[flow] / rate - 1.0).abs() < 0.02, "{flow} {x:?}");
         }
@@ -326,7 +350,7 @@ mod tests {
         n.flow([shared]);
         let limited = n.flow([shared]);
         n.flows[limited].demand = 2.0;
-        let x = xcp_equilibrium(&n).unwrap();
+        let x = xcp_equilibrium(&n, &[]).unwrap();
         assert_eq!(x.limiting, [Some(own), Some(shared), None]);
         assert!((x.rates[0] - 1.0).abs() < 1e-6 && (x.rates[2] - 2.0).abs() < 1e-6, "{x:?}");
     }
@@ -340,12 +364,12 @@ mod tests {
             let own = n.link(1.0);
             n.flow(if i % 2 == 0 { vec![own, shared] } else { vec![own, shared, far] });
         }
-        let x = xcp_equilibrium(&n).unwrap();
+        let x = xcp_equilibrium(&n, &[]).unwrap();
         let mut few = Network::new();
         let (shared, far) = (few.link(0.2), few.link(0.06));
         few.flow([shared]);
         few.flow([shared, far]);
-        let few_rates = xcp_equilibrium(&few).unwrap().rates;
+        let few_rates = xcp_equilibrium(&few, &[]).unwrap().rates;
         assert!(
             (x.rates[0] / few_rates[0] - 1.0).abs() < 1e-6 && (x.rates[1] / few_rates[1] - 1.0).abs() < 1e-6
         );
@@ -360,6 +384,8 @@ mod tests {
             let queue = xcp_standing_queue(1.25e6, configured * 1.25e5, 0.5);
             assert!((queue / bytes - 1.0).abs() < 1e-5, "{configured}: {queue}");
         }
+        // A round trip of 1.5 s counts as 1 s: simulated, 219 to 225 kB.
+        assert!((xcp_standing_queue(1.25e6, 1.375e6, 1.5) - 221_239.0).abs() < 1.0);
         assert_eq!(xcp_standing_queue(1.25e6, 1e6, 0.5), 0.0);
         assert!(xcp_standing_queue(0.0, 1e6, 0.5).is_nan());
     }
@@ -374,7 +400,7 @@ mod tests {
             for _ in 0..flows {
                 n.flow([l]);
             }
-            for rate in xcp_equilibrium(&n).unwrap().rates {
+            for rate in xcp_equilibrium(&n, &[]).unwrap().rates {
                 prop_assert!((rate * flows as f64 / capacity - 1.0).abs() < 1e-4);
             }
         }

@@ -1,5 +1,7 @@
 //! What the file says happens on the way, in order of time.
 
+use std::collections::BTreeMap;
+
 use tollway_law::link::AnyLink;
 use tollway_law::{Budget, Time};
 
@@ -13,6 +15,8 @@ pub(super) struct Agenda {
     /// By time, and in the file's order where times are equal.
     entries: Vec<(Time, Entry)>,
     at: usize,
+    /// Until when links are dark: blackouts may overlap.
+    dark: BTreeMap<LinkId, Time>,
 }
 
 #[derive(Clone, Copy)]
@@ -37,7 +41,7 @@ impl Agenda {
             entries.push((loss.until, Entry::LossEnds(i)));
         }
         entries.sort_by_key(|entry| entry.0);
-        Agenda { entries, at: 0 }
+        Agenda { entries, at: 0, dark: BTreeMap::new() }
     }
 
     /// When something changes next.
@@ -51,10 +55,18 @@ impl Agenda {
             let (_, entry) = self.entries[self.at];
             self.at += 1;
             match entry {
+                Entry::BlackoutEnds(link) if built.network.now() < self.dark[&link] => {}
                 Entry::BlackoutEnds(link) => built.network.set_blackout(built.links[link.0 as usize], false),
                 Entry::LossBegins(i) => built.set_loss(plan.losses[i].link, Some(i), Some(&plan.losses[i])),
                 Entry::LossEnds(i) => built.set_loss(plan.losses[i].link, Some(i), None),
-                Entry::Change(i) => apply(plan.changes[i].what, built, hosts),
+                Entry::Change(i) => {
+                    let what = plan.changes[i].what;
+                    if let What::Blackout(link, until) = what {
+                        let dark = self.dark.entry(link).or_default();
+                        *dark = until.max(*dark);
+                    }
+                    apply(what, built, hosts);
+                }
             }
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Meter {
     warmed: bool,
     last: Time,
     lanes: Vec<Lane>,
+    /// When which lane is stopped, the next one last.
+    stops: Vec<(Time, usize)>,
     /// Kept for its memory.
     readings: Vec<Reading>,
     /// The links that get rows.
@@ -33,7 +35,7 @@ pub(super) struct Meter {
     /// What each link had sent by the end of the warm-up.
     at_warmup: Vec<Sent>,
     lanes_of: BTreeMap<FlowId, Vec<usize>>,
-    ideal_mbps: Vec<Option<f64>>,
+    ideal_mbps: Vec<[Option<f64>; 2]>,
     workload_names: Vec<(String, &'static str)>,
 }
 
@@ -51,6 +53,8 @@ struct Lane {
     done: Option<Time>,
     last: Counters,
     at_warmup: Counters,
+    /// When it was stopped: what comes later was on its way, and is part of no rate.
+    at_stop: Option<Counters>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -180,9 +184,17 @@ impl Meter {
                     done: None,
                     last: Counters::default(),
                     at_warmup: Counters::default(),
+                    at_stop: None,
                 });
             }
         }
+        let mut stops: Vec<(Time, usize)> = lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.stop < plan.duration)
+            .map(|(i, lane)| (lane.stop, i))
+            .collect();
+        stops.sort_unstable_by(|a, b| b.cmp(a));
         let shown = shown_links(plan);
         let mut links = Vec::new();
         for (i, &shown) in shown.iter().enumerate() {
@@ -205,6 +217,7 @@ impl Meter {
             warmed: false,
             last: Time::ZERO,
             lanes,
+            stops,
             readings: Vec::with_capacity(READ_AHEAD),
             links,
             at_warmup: vec![Sent::default(); plan.links.len()],
@@ -218,7 +231,9 @@ impl Meter {
 
     /// When something has to be read next.
     pub(super) fn next(&self) -> Time {
-        if self.warmed { self.next_row } else { self.next_row.min(self.warmup) }
+        let stop = self.stops.last().map_or(Time::NEVER, |stop| stop.0);
+        let read = self.next_row.min(stop);
+        if self.warmed { read } else { read.min(self.warmup) }
     }
 
     /// Reads what is due.
@@ -233,6 +248,10 @@ impl Meter {
             self.rows(plan, built, now, watch)?;
             self.last = now;
             self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
+        }
+        while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
+            let lane = &mut self.lanes[lane];
+            lane.at_stop = Some(lane.counters(built));
         }
         if !self.warmed && now >= self.warmup {
             self.warmed = true;
@@ -427,8 +446,12 @@ impl Meter {
             let base = if self.warmed { lane.at_warmup } else { Counters::default() };
             let per_second =
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
-            let rate_mbps = per_second(counters.received, base.received);
-            let ideal_mbps = self.ideal_mbps.get(lane.plan_flow).copied().flatten();
+            let until = lane.at_stop.unwrap_or(counters);
+            let rate_mbps = per_second(until.received, base.received);
+            // Of a run that ended before its time it would be the ideal of another one.
+            let ideal_mbps =
+                self.ideal_mbps.get(lane.plan_flow).and_then(|ways| ways[usize::from(!lane.forward)]);
+            let ideal_mbps = ideal_mbps.filter(|_| end == plan.duration);
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = match flow.data {
@@ -450,7 +473,7 @@ impl Meter {
                 size_bytes: size,
                 sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),
                 delivered_bytes: counters.delivered,
-                goodput_mbps: per_second(counters.delivered, base.delivered),
+                goodput_mbps: per_second(until.delivered, base.delivered),
                 rate_mbps,
                 ideal_mbps,
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),

@@ -43,7 +43,7 @@ pub struct Options<'a> {
     /// Where the result tables go.
     pub outputs: Outputs,
     /// What an ideal allocation gives each of [`Plan::flows`], Mb/s; empty if nobody worked it out.
-    pub ideal_mbps: Vec<Option<f64>>,
+    pub ideal_mbps: Vec<[Option<f64>; 2]>,
     /// What the digest covers.
     pub digest: DigestMode,
     /// What crosses links, to a file; in the simulator.
@@ -232,10 +232,7 @@ fn drive<E: Engine>(
     cpu: fn() -> f64,
     drain: &mut dyn FnMut(&mut Built<E>) -> Result<(), RunError>,
 ) -> Result<Finished, RunError> {
-    let horizon = network.network.horizon();
-    if plan.duration > horizon {
-        return Err(RunError::TooLong { duration: plan.duration, horizon });
-    }
+    within_horizon(plan, network)?;
     let mut meter = measure::Meter::new(plan, network, options)?;
     let mut workloads = workload::Generator::new(plan);
     let mut hosts = hosts::Hosts::new(plan);
@@ -253,6 +250,7 @@ fn drive<E: Engine>(
     let mut stopped = false;
     if network.network.foresees() {
         workloads.arrive(plan, network, &mut hosts);
+        within_horizon(plan, network)?;
     }
     loop {
         let timers =
@@ -280,6 +278,7 @@ fn drive<E: Engine>(
         agenda.apply(plan, network, &mut hosts);
         policies.apply(plan, network, &workloads);
         workloads.arrive(plan, network, &mut hosts);
+        within_horizon(plan, network)?;
         hosts.tick(plan, network);
     }
     let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu() - cpu_before);
@@ -305,6 +304,15 @@ fn drive<E: Engine>(
         live: None,
     };
     Ok(Finished { result, run })
+}
+
+/// The more flows are there at once, the shorter is what an engine can tell apart: an event past it would never come.
+fn within_horizon<E: Engine>(plan: &Plan, network: &mut Built<E>) -> Result<(), RunError> {
+    let horizon = network.network.horizon();
+    if plan.duration > horizon {
+        return Err(RunError::TooLong { duration: plan.duration, horizon });
+    }
+    Ok(())
 }
 
 /// How often what a capture saw is written.

@@ -7,7 +7,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
-use tollway_scenario::run::{DigestMode, Finished};
+use tollway_law::Time;
+use tollway_scenario::run::{DigestMode, Finished, Options, RunError, run};
+
+use tollway_scenario::tables::Outputs;
 
 use crate::{finish, parse};
 
@@ -375,5 +378,47 @@ fn who_has_lost_data_at_its_end_does_not_take_its_leave() {
         let finished = finish(&parse(&text, &[]).variants()[0].plan, DigestMode::Results);
         let whole = finished_flows(&finished.result.summary);
         assert_eq!(whole.len(), 1, "{kb} kB without {blackout} ms at {at} ms");
+    }
+}
+
+/// Of two blackouts that overlap, each lasts as long as the file says: 6 s of 2 Mb/s in packets of 1500 bytes.
+#[test]
+fn the_end_of_a_blackout_ends_no_other() {
+    for (first, second) in [(2, 5), (6, 1)] {
+        let text = format!(
+            r#"
+            name = "dark"
+            duration = "10 s"
+            node = {{ a = {{}}, b = {{}} }}
+            link.w = {{ from = "a", to = "b", rate = "10 Mbps", delay = "1 ms" }}
+            cbr.c = {{ from = "a", to = "b", rate = "2 Mbps" }}
+            change = [
+                {{ at = "2 s", link = "w", blackout = "{first} s" }},
+                {{ at = "3 s", link = "w", blackout = "{second} s" }},
+            ]
+            "#
+        );
+        let finished = finish(&parse(&text, &[]).variants()[0].plan, DigestMode::Results);
+        let lost = finished.result.extra["lost.w"];
+        assert!((lost - 1000.0).abs() <= 1.0, "{lost} lost in {first} s from 2 s and {second} s from 3 s");
+    }
+}
+
+/// Flows that come on the way make an event a bit shorter each time that they double: what no longer fits is not left out in silence.
+#[test]
+fn flows_that_come_on_the_way_can_make_a_run_too_long() {
+    let text = r#"
+        name = "long"
+        duration = "20000000 s"
+        node = { a = {}, b = {} }
+        link.w = { from = "a", to = "b", rate = "100 Mbps", delay = "1 ms" }
+        workload.w = { from = "a", to = "b", law = "newreno", arrivals = { interval = "1 us" }, sizes = "1 MB", max-flows = 600 }
+        measure = { interval = "none" }
+    "#;
+    let parsed = parse(text, &[]);
+    let options = Options { outputs: Outputs::memory(), ..Options::default() };
+    match run(&parsed.variants()[0].plan, &options) {
+        Err(RunError::TooLong { horizon, .. }) => assert!(horizon < Time::from_secs(20_000_000)),
+        other => panic!("{other:?}"),
     }
 }
