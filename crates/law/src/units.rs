@@ -140,7 +140,7 @@ impl FromStr for Rate {
     type Err = UnitError;
 
     /// `"10 Mbps"`: a number and one of `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps` (also `Mbit/s`, `Mb/s`, `Mbit`), or
-    /// bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s`. Prefixes are decimal.
+    /// bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s` (also `MBps`). Prefixes are decimal.
     fn from_str(text: &str) -> Result<Rate, UnitError> {
         const UNITS: &[(&str, f64)] = &[
             ("bps", 1.0),
@@ -164,7 +164,9 @@ impl FromStr for Rate {
             ("Mbit", 1e6),
             ("Gbit", 1e9),
         ];
-        split_quantity(text, "a rate", "10 Mbps", UNITS).map(Rate::from_bps)
+        // Who writes one capital B means bytes, though case is else overlooked.
+        let bytes = text.trim_end().strip_suffix("Bps").map(|rest| format!("{rest}B/s"));
+        split_quantity(bytes.as_deref().unwrap_or(text), "a rate", "10 Mbps", UNITS).map(Rate::from_bps)
     }
 }
 
@@ -323,7 +325,9 @@ mod tests {
         assert_eq!("0".parse(), Ok(Time::ZERO));
         assert_eq!("64 KiB".parse(), Ok(Bytes(65536)));
         assert_eq!("1e3 B".parse(), Ok(Bytes(1000)));
-        assert_eq!("10 mbps".parse(), Ok(Rate::from_mbps(10.0)));
+        for bits in ["10 mbps", "10 MBPS", "1.25 MB/s", "1.25MBps", "1250 kBps "] {
+            assert_eq!(bits.parse(), Ok(Rate::from_mbps(10.0)), "{bits}");
+        }
     }
 
     #[test]
