@@ -1,5 +1,6 @@
 //! `tollway run`.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tollway_report::Overview;
+use tollway_report::folder::Folder;
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
@@ -79,10 +81,23 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
 
     let interrupted = terminal::interrupt_flag();
     let watching = Watching::start(args, &scenario, &interrupted)?;
+    let (csv, parquet) = (args.format.contains(&Format::Csv), args.format.contains(&Format::Parquet));
+    if let Some(out) = &args.out {
+        let removed = Folder::take(out, &scenario, csv, parquet)?.removed;
+        let folders: BTreeSet<_> = removed.iter().filter_map(|table| table.parent()).collect();
+        if !folders.is_empty() && !args.quiet && !args.json && !watching.has_terminal() {
+            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            eprintln!(
+                "note: removed {} tables that an earlier run left in {}",
+                removed.len(),
+                folders.join(", ")
+            );
+        }
+    }
     let session = Session {
         out: args.out.clone(),
-        csv: args.format.contains(&Format::Csv),
-        parquet: args.format.contains(&Format::Parquet),
+        csv,
+        parquet,
         jobs: args.jobs,
         engine: args.engine.into(),
         hosting,

@@ -161,6 +161,61 @@ fn compares_two_runs() {
     assert!(refuses(&dir, &["compare", "one", "three"]).contains("three has no result tables"));
 }
 
+/// A file gets variants, loses one and gets another, and goes to the same folder each time.
+#[test]
+fn a_run_leaves_no_tables_of_an_earlier_one() {
+    let dir = folder("again");
+    let plain = SCENARIO.split("[variant.newreno]").next().expect("a first part");
+    fs::write(dir.join("plain.toml"), plain).expect("written");
+    fs::write(dir.join("other.toml"), SCENARIO.replace("variant.newreno", "variant.reno")).expect("written");
+    let run = |file: &str, out: &str| {
+        let output = run_in(&dir, &["run", file, "--out", out]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    assert_eq!(run("plain.toml", "mine"), "");
+    assert_eq!(run("plain.toml", "mine"), "", "it leaves what it writes itself");
+    // Neither a person's files nor another run's are any of its business.
+    fs::write(dir.join("mine/notes.csv"), "precious").expect("written");
+    run("plain.toml", "mine/first");
+    run("s.toml", "mine/second");
+    run("plain.toml", "mine/second/xcp");
+    assert!(
+        run("plain.toml", "mine/second")
+            .contains("removed 10 tables that an earlier run left in mine/second/newreno\n")
+    );
+    assert!(dir.join("mine/second/xcp/summary.csv").is_file());
+    let said = run("s.toml", "mine");
+    assert!(said.contains("removed 10 tables that an earlier run left in mine\n"), "{said}");
+    for gone in ["summary.arrow", "flows.csv"] {
+        assert!(!dir.join("mine").join(gone).exists(), "{gone}");
+    }
+    fs::write(dir.join("mine/newreno/notes.csv"), "precious").expect("written");
+    assert!(run("other.toml", "mine").contains("left in mine/newreno\n"));
+    let there = |folder: &str| fs::read_dir(dir.join("mine").join(folder)).map_or(0, Iterator::count);
+    assert_eq!((there("newreno"), there("reno"), there("xcp")), (1, 10, 10));
+    run("s.toml", "mine");
+    assert!(!dir.join("mine/reno").exists(), "nothing else lay in it");
+    let said = text(&run_in(&dir, &["run", "s.toml", "--out", "mine", "--format", "arrow"]).stderr);
+    assert!(said.contains("removed 10 tables") && said.contains("mine/newreno, mine/xcp"), "{said}");
+    assert_eq!(
+        read(dir.join("mine/notes.csv")) + &read(dir.join("mine/newreno/notes.csv")),
+        "preciousprecious"
+    );
+    assert!(dir.join("mine/first/summary.csv").is_file());
+
+    for folder in ["mine/first", "mine/second"] {
+        fs::remove_dir_all(dir.join(folder)).expect("removed");
+    }
+    run("s.toml", "two");
+    let found = json(&succeeds(&dir, &["compare", "mine", "two", "--json"]));
+    assert_eq!(found["variants"].as_array().map(Vec::len), Some(2));
+    // One without variants beside them has nothing in common with them; the help names a folder that there is.
+    run("plain.toml", "plain");
+    let said = refuses(&dir, &["compare", "plain", "two"]);
+    assert!(said.contains("such as two/newreno"), "{said}");
+}
+
 #[test]
 fn theory_of_a_file_and_deviation_of_its_run() {
     let dir = folder("theory");

@@ -55,7 +55,7 @@ pub enum CompareError {
     },
     /// They have no variant in common.
     #[error("the two have no variant in common: {} has {a}, {} has {b}", a_path.display(), b_path.display())]
-    #[diagnostic(help("name the variants' own folders, such as {}", a_path.join(a.split(',').next().unwrap_or_default()).display()))]
+    #[diagnostic(help("name the variants' own folders, such as {}", a_variant(&[(a_path, a), (b_path, b)]).display()))]
     NothingCommon {
         /// The first folder.
         a_path: PathBuf,
@@ -92,7 +92,8 @@ impl Comparison {
                 if one.variant.is_empty() || other.variant.is_empty() { String::new() } else { variant };
             pairs.push(Pair::new(variant, a.remove(0), b.remove(0)));
         }
-        let known = |runs: &[RunResult]| runs.iter().map(|r| r.variant.clone()).collect::<Vec<_>>().join(",");
+        let name = |run: &RunResult| if run.variant.is_empty() { "none".into() } else { run.variant.clone() };
+        let known = |runs: &[RunResult]| runs.iter().map(name).collect::<Vec<_>>().join(",");
         let (a_known, b_known) = (known(&a), known(&b));
         for one in a {
             match b.iter().position(|other| other.variant == one.variant) {
@@ -345,6 +346,14 @@ fn rows(a: Vec<FlowInfo>, b: Vec<FlowInfo>) -> Vec<Row> {
         row.b = Some(info);
     }
     all.into_values().collect()
+}
+
+/// A variant's folder in one of these, each with its variants: some are a variant's themselves, or have none.
+fn a_variant(results: &[(&PathBuf, &String)]) -> PathBuf {
+    let first =
+        |(path, variants): &(&PathBuf, &String)| path.join(variants.split(',').next().unwrap_or_default());
+    let mut folders = results.iter().map(first).filter(|folder| folder.join("summary.arrow").is_file());
+    folders.next().unwrap_or_default()
 }
 
 /// The variants of a folder, or the one whose folder it is.

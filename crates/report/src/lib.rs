@@ -21,6 +21,7 @@ mod deviation;
 #[cfg(target_os = "linux")]
 pub mod exec;
 mod experiment;
+pub mod folder;
 mod gallery;
 pub mod grid;
 pub mod html;

@@ -1,0 +1,115 @@
+//! The folder that result tables are written to, with a record of what lies there.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use tollway_scenario::file::Scenario;
+use tollway_scenario::tables::{Table, TableError};
+
+use crate::session::SessionError;
+
+/// A folder made ready for a run's tables: those of an earlier run that this one won't write are gone, for whoever reads the
+/// folder would take them for this one's.
+#[derive(Debug)]
+pub struct Folder {
+    /// Tables that were removed.
+    pub removed: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// Makes `dir` ready for the tables of `scenario`. Nothing is removed but what the record names, which a run like the
+    /// earlier one would have overwritten.
+    ///
+    /// # Errors
+    /// Something cannot be created, written or removed.
+    pub fn take(dir: &Path, scenario: &Scenario, csv: bool, parquet: bool) -> Result<Folder, SessionError> {
+        let fail = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| TableError::Io { action, path, source }
+        };
+        std::fs::create_dir_all(dir).map_err(fail("create", dir))?;
+        let path = dir.join(RECORD);
+        let mut record = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(fail("create", &path))?;
+        let mut earlier = Vec::new();
+        record.read_to_end(&mut earlier).map_err(fail("read", &path))?;
+        let now: BTreeSet<String> = scenario
+            .variants()
+            .iter()
+            .flat_map(|variant| {
+                tables(["arrow"].into_iter().chain(csv.then_some("csv")).chain(parquet.then_some("parquet")))
+                    .map(|table| match variant.name.as_str() {
+                        "" => table,
+                        name => format!("{name}/{table}"),
+                    })
+            })
+            .collect();
+        let mut removed = Vec::new();
+        for line in String::from_utf8_lossy(&earlier).lines().filter(|line| is_table(line)) {
+            let table = dir.join(line);
+            // A folder with a record of its own was another run's to fill since.
+            let others = line.contains('/') && table.with_file_name(RECORD).exists();
+            if now.contains(line) || others || !table.is_file() {
+                continue;
+            }
+            std::fs::remove_file(&table).map_err(fail("remove", &table))?;
+            // A variant's folder in which nothing else lies; `dir` has its record.
+            let _ = table.parent().map(std::fs::remove_dir);
+            removed.push(table);
+        }
+        let text: String = now.iter().map(|table| format!("{table}\n")).collect();
+        let write = |record: &mut File| {
+            record.set_len(0)?;
+            record.rewind()?;
+            record.write_all(text.as_bytes())
+        };
+        write(&mut record).map_err(fail("write", &path))?;
+        Ok(Folder { removed })
+    }
+}
+
+/// The files' names of a run's tables.
+fn tables(endings: impl Iterator<Item = &'static str>) -> impl Iterator<Item = String> {
+    endings.flat_map(|ending| Table::ALL.map(|table| format!("{}.{ending}", table.name())))
+}
+
+/// Whether a line of a record names a table, in the folder or right beneath it: anybody can have written it.
+fn is_table(line: &str) -> bool {
+    let (variant, file) = line.rsplit_once('/').unwrap_or((".", line));
+    !["", ".."].contains(&variant)
+        && !variant.contains(['/', '\\'])
+        && tables(["arrow", "csv", "parquet"].into_iter()).any(|t| t == file)
+}
+
+/// The tables that the last run wrote, a line each.
+const RECORD: &str = ".tollway-tables";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_leads_nowhere_else() {
+        for line in ["flows.csv", "xcp/summary.arrow", "a.b/links.parquet"] {
+            assert!(is_table(line), "{line}");
+        }
+        for line in [
+            "",
+            "notes.txt",
+            "flows.csv.bak",
+            "../flows.csv",
+            "/flows.csv",
+            "a/b/flows.csv",
+            "/tmp/flows.csv",
+        ] {
+            assert!(!is_table(line), "{line}");
+        }
+    }
+}
