@@ -44,5 +44,12 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
     };
-    done.unwrap_or_else(|failure| failure.report())
+    let status = done.unwrap_or_else(|failure| failure.report());
+    match terminal::unsaid() {
+        Some(error) => {
+            eprintln!("error: cannot write to standard output: {error}");
+            if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
+        }
+        None => status,
+    }
 }

@@ -1,8 +1,8 @@
 //! The person at the terminal: width, progress, Ctrl-C.
 
-use std::io::{IsTerminal, Write};
-use std::sync::Arc;
+use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tollway_scenario::file::Variant;
@@ -18,18 +18,35 @@ pub(crate) fn error_handler() -> miette::MietteHandler {
     miette::MietteHandlerOpts::new().width(width()).context_lines(1).build()
 }
 
-/// Prints to standard output. A reader that has seen enough (`| head`) is no error, and what remains to be done is done.
+/// Prints to standard output. A reader that has seen enough (`| head`) is no error; any other is kept for the end
+/// ([`unsaid`]), and what remains to be done is done.
 pub(crate) fn say(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
-    let _ = write!(out, "{text}").and_then(|()| out.flush());
+    keep(write!(out, "{text}").and_then(|()| out.flush()));
 }
 
 /// Prints a value as JSON, like [`say`].
 pub(crate) fn say_json(value: &impl serde::Serialize) {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
-    let _ = written.and_then(|()| writeln!(out)).and_then(|()| out.flush());
+    keep(written.and_then(|()| writeln!(out)).and_then(|()| out.flush()));
 }
+
+/// The first error of standard output, if something was lost.
+pub(crate) fn unsaid() -> Option<&'static Error> {
+    UNSAID.get()
+}
+
+fn keep(written: Result<(), Error>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        // The first one tells enough.
+        let _ = UNSAID.set(error);
+    }
+}
+
+static UNSAID: OnceLock<Error> = OnceLock::new();
 
 /// Columns of the terminal, 100 if there is none.
 pub(crate) fn width() -> usize {

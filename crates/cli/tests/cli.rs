@@ -229,7 +229,21 @@ fn a_reader_that_leaves_is_no_error() {
         let mut said = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
         let status = child.wait().expect("it ends");
-        assert!(!said.contains("panicked") && status.code().is_some(), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked") && status.code() == Some(0), "{arguments:?}: {said}");
+    }
+}
+
+/// `tollway … > file` on a full disk: half a result is none.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let dir = small("full");
+    for arguments in [&["schema"][..], &["run", "s.toml"], &["run", "s.toml", "--json"]] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("it opens");
+        let output = tollway(arguments).current_dir(&dir).stdout(full).output().expect("the command starts");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert_eq!(said.matches("cannot write to standard output: No space left").count(), 1, "{said}");
     }
 }
 
