@@ -82,8 +82,9 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let interrupted = terminal::interrupt_flag();
     let watching = Watching::start(args, &scenario, &interrupted)?;
     let (csv, parquet) = (args.format.contains(&Format::Csv), args.format.contains(&Format::Parquet));
-    if let Some(out) = &args.out {
-        let removed = Folder::take(out, &scenario, csv, parquet)?.removed;
+    // Held until all is read back and drawn.
+    let folder = args.out.as_ref().map(|out| Folder::take(out, &scenario, csv, parquet)).transpose()?;
+    if let Some(Folder { removed, .. }) = &folder {
         let folders: BTreeSet<_> = removed.iter().filter_map(|table| table.parent()).collect();
         if !folders.is_empty() && !args.quiet && !args.json && !watching.has_terminal() {
             let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -123,6 +124,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         Some(out) => draw_runs(&plan.title, &plan.name, &runs, out)?,
         None => Vec::new(),
     };
+    drop(folder);
     if args.json {
         terminal::say_json(&Account {
             scenario: &scenario,

@@ -275,6 +275,37 @@ fn ctrl_c_ends_with_what_there_is() {
     assert_eq!(reader.map(|batch| batch.expect("a batch").num_rows()).sum::<usize>(), 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn two_runs_into_one_folder_are_one_too_many() {
+    let dir = small("two");
+    let first = tollway(&["run", "s.toml", "--set", "duration=100000s", "--out", "out"])
+        .current_dir(&dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    let size = || fs::metadata(dir.join("out/flows.csv")).map_or(0, |file| file.len());
+    for _ in 0..600 {
+        if size() > 100_000 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = size();
+    let second = run_in(&dir, &["run", "s.toml", "--out", "out"]);
+    let after = size();
+    let killed = Command::new("kill").args(["-INT", &first.id().to_string()]).status().expect("kill runs");
+    let ended = first.wait_with_output().expect("it ends").status.code();
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("`out` is being written by another tollway") && second.stdout.is_empty(), "{said}");
+    assert!(before > 100_000 && after >= before, "{before} {after}");
+    assert!(killed.success());
+    assert_eq!(ended, Some(130));
+    succeeds(&dir, &["run", "s.toml", "--out", "out"]);
+}
+
 #[test]
 fn what_this_build_leaves_out_is_said() {
     let dir = folder("watch");

@@ -5,17 +5,21 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tollway_scenario::file::Scenario;
 use tollway_scenario::tables::{Table, TableError};
 
 use crate::session::SessionError;
 
 /// A folder made ready for a run's tables: those of an earlier run that this one won't write are gone, for whoever reads the
-/// folder would take them for this one's.
+/// folder would take them for this one's. Until it is dropped, no other process takes it: tables are read back from it.
 #[derive(Debug)]
 pub struct Folder {
     /// Tables that were removed.
     pub removed: Vec<PathBuf>,
+    /// Locked for as long as it is open.
+    _record: File,
 }
 
 impl Folder {
@@ -23,7 +27,7 @@ impl Folder {
     /// earlier one would have overwritten.
     ///
     /// # Errors
-    /// Something cannot be created, written or removed.
+    /// Another process has it, or something cannot be created, written or removed.
     pub fn take(dir: &Path, scenario: &Scenario, csv: bool, parquet: bool) -> Result<Folder, SessionError> {
         let fail = |action, path: &Path| {
             let path = path.to_path_buf();
@@ -38,6 +42,10 @@ impl Folder {
             .truncate(false)
             .open(&path)
             .map_err(fail("create", &path))?;
+        // A file system that knows no locks has as many writers as it had.
+        if flock(&record, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(SessionError::Taken { dir: dir.into() });
+        }
         let mut earlier = Vec::new();
         record.read_to_end(&mut earlier).map_err(fail("read", &path))?;
         let now: BTreeSet<String> = scenario
@@ -71,7 +79,7 @@ impl Folder {
             record.write_all(text.as_bytes())
         };
         write(&mut record).map_err(fail("write", &path))?;
-        Ok(Folder { removed })
+        Ok(Folder { removed, _record: record })
     }
 }
 

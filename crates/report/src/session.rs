@@ -77,6 +77,12 @@ pub enum SessionError {
         /// Why.
         error: RunError,
     },
+    /// Another process writes its tables to the folder.
+    #[error("`{}` is being written by another tollway; name another `--out`", dir.display())]
+    Taken {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// Tables could not be read back.
     #[error(transparent)]
     Table(#[from] TableError),
