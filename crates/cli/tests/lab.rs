@@ -130,6 +130,20 @@ fn sweeps_as_arrow_and_what_is_refused() {
         assert!(said.contains(word), "{arguments:?}: {said}");
     }
     assert_eq!(read(dir.join("mine.csv")), "a,b\n");
+
+    // Nor is the other table written over: one that no sweep has left, or another sweep's.
+    fs::write(dir.join("a.links.csv"), "precious").expect("written");
+    let said = refuses(&dir, &["sweep", "s.toml", "--out", "a.csv"]);
+    assert!(said.contains("a.links.csv is there already"), "{said}");
+    assert_eq!(read(dir.join("a.links.csv")), "precious");
+    succeeds(&dir, &["sweep", "s.toml", "--out", "b.links.csv", "--quiet"]);
+    let flows = read(dir.join("b.links.csv"));
+    for _ in ["the journal is new", "it is not"] {
+        let said = refuses(&dir, &["sweep", "s.toml", "--out", "b.csv"]);
+        assert!(said.contains("b.links.csv.journal is of another sweep"), "{said}");
+        fs::copy(dir.join("b.links.csv.journal"), dir.join("b.csv.journal")).expect("copied");
+    }
+    assert_eq!(read(dir.join("b.links.csv")), flows);
 }
 
 #[test]

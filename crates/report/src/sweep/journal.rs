@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tollway_scenario::tables::RunResult;
 
-use super::{Point, SweepError};
+use super::{Point, SweepError, links_beside};
 use crate::data;
 
 /// The first line of a journal.
@@ -54,6 +54,13 @@ impl Done {
 
 type Key = (Vec<String>, u64, String);
 
+/// The journal of a table of flows, beside it.
+fn beside(flows: &Path) -> PathBuf {
+    let mut name = flows.file_name().unwrap_or_default().to_owned();
+    name.push(".journal");
+    flows.with_file_name(name)
+}
+
 /// The file, open for more.
 pub(super) struct Journal {
     path: PathBuf,
@@ -64,9 +71,7 @@ pub(super) struct Journal {
 impl Journal {
     /// Opens the journal of the table `out`, or begins one.
     pub(super) fn open(out: &Path, scenario: &str, vary: &[String]) -> Result<Journal, SweepError> {
-        let mut name = out.file_name().unwrap_or_default().to_owned();
-        name.push(".journal");
-        let path = out.with_file_name(name);
+        let (path, links) = (beside(out), links_beside(out));
         let fail = |action| {
             let path = path.clone();
             move |error| SweepError::Journal { action, path, error }
@@ -78,6 +83,10 @@ impl Journal {
         };
         let mut done = HashMap::new();
         let mut whole = String::new();
+        if beside(&links).exists() {
+            let why = format!("its flows' table is called as the links' of {}", out.display());
+            return Err(SweepError::Other { path: beside(&links), why });
+        }
         if path.exists() {
             let text = std::fs::read_to_string(&path).map_err(fail("read"))?;
             let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -105,8 +114,8 @@ impl Journal {
                 whole.push_str(line);
                 done.insert((run.values.clone(), run.seed, run.variant.clone()), run);
             }
-        } else if out.exists() {
-            return Err(SweepError::Exists { path: out.to_owned() });
+        } else if let Some(table) = [out, &links].into_iter().find(|table| table.exists()) {
+            return Err(SweepError::Exists { path: table.to_owned() });
         }
         if whole.is_empty() {
             if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {

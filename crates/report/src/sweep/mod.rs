@@ -80,9 +80,9 @@ pub enum SweepError {
         /// The path.
         path: PathBuf,
     },
-    /// There is a table already that no sweep's journal stands by.
+    /// There is a table already, of flows or links, that no sweep's journal stands by.
     #[error("{} is there already, and no sweep has left its journal beside it", path.display())]
-    #[diagnostic(help("remove it, or name another with `--out`"))]
+    #[diagnostic(help("remove it (of an old sweep, both tables), or name another with `--out`"))]
     Exists {
         /// The table.
         path: PathBuf,
