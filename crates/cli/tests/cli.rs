@@ -214,6 +214,16 @@ fn no_flow_is_a_run_too() {
     assert_eq!(json["packet_hops"], 0);
 }
 
+#[test]
+fn a_group_has_its_rows_once() {
+    let dir = small("both-ways");
+    let out = succeeds(&dir, &["run", "s.toml", "--set", "flow.f.both-ways=true", "--set", "flow.f.count=8"]);
+    for label in ["f least", "f median", "f greatest", "f.reverse least", "f.reverse greatest"] {
+        let rows = out.lines().filter(|line| line.trim_start().starts_with(label)).count();
+        assert_eq!(rows, 1, "{label}: {out}");
+    }
+}
+
 /// `tollway … | head -0`: the reader goes away before anything is written.
 #[test]
 fn a_reader_that_leaves_is_no_error() {

@@ -1,5 +1,6 @@
 //! The two tables that sum up a run: flows and links, variants side by side.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use tollway_scenario::tables::RunResult;
@@ -199,7 +200,7 @@ impl Label {
         match self {
             Label::One(name) => flows.iter().find(|f| f.name == *name).map(|f| f.get(column)),
             Label::Of(group, part) => {
-                let members = flows.iter().filter(|f| group_of(&f.name) == group);
+                let members = flows.iter().filter(|f| group_of(&f.name) == *group);
                 let mut values: Vec<f64> = members.map(|f| f.get(column)).filter(|v| !v.is_nan()).collect();
                 values.sort_by(f64::total_cmp);
                 let last = values.len().checked_sub(1)?;
@@ -231,7 +232,7 @@ impl std::fmt::Display for Label {
 /// One row a flow, or where there are more than a dozen, three a group.
 fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
     let mut names: Vec<&str> = Vec::new();
-    let mut known = std::collections::HashSet::new();
+    let mut known = HashSet::new();
     for flow in flows.iter().flatten() {
         if known.insert(flow.name.as_str()) {
             names.push(&flow.name);
@@ -240,11 +241,12 @@ fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
     if names.len() <= MOST_FLOWS && names.len() * flows.len() <= MOST_ROWS {
         return names.into_iter().map(|n| Label::One(n.to_string())).collect();
     }
-    let mut groups: Vec<&str> = names.iter().map(|n| group_of(n)).collect();
-    groups.dedup();
-    let of = |group: &str| {
-        if names.iter().filter(|n| group_of(n) == group).count() == 1 {
-            let one = names.iter().find(|n| group_of(n) == group).copied().unwrap_or(group);
+    let mut known = HashSet::new();
+    let groups: Vec<Cow<'_, str>> =
+        names.iter().map(|n| group_of(n)).filter(|group| known.insert(group.clone())).collect();
+    let of = |group: Cow<'_, str>| {
+        let mut members = names.iter().filter(|n| group_of(n) == group);
+        if let (Some(one), None) = (members.next(), members.next()) {
             return vec![Label::One(one.to_string())];
         }
         [0.0, 0.5, 1.0].map(|part| Label::Of(group.to_string(), part)).into_iter().collect()
@@ -252,11 +254,14 @@ fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
     groups.into_iter().flat_map(of).collect()
 }
 
-/// `f` for `f.12`, the name itself for anything without a number at its end.
-fn group_of(name: &str) -> &str {
-    match name.rsplit_once('.') {
-        Some((group, member)) if !member.is_empty() && member.bytes().all(|b| b.is_ascii_digit()) => group,
-        _ => name,
+/// `f` for `f.12`, `f.reverse` for its way back `f.12.reverse`, the name itself for anything without a number at its end.
+fn group_of(name: &str) -> Cow<'_, str> {
+    let (forth, back) = name.strip_suffix(".reverse").map_or((name, ""), |forth| (forth, ".reverse"));
+    match forth.rsplit_once('.') {
+        Some((group, member)) if !member.is_empty() && member.bytes().all(|b| b.is_ascii_digit()) => {
+            if back.is_empty() { group.into() } else { format!("{group}{back}").into() }
+        }
+        _ => name.into(),
     }
 }
 
