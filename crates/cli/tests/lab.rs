@@ -175,6 +175,22 @@ fn compares_two_runs() {
     assert!(refuses(&dir, &["compare", "one", "three"]).contains("three has no result tables"));
 }
 
+/// As many threads as there is to run, not as many as there may be: memory for so many more there is not.
+#[cfg(target_os = "linux")]
+#[test]
+fn jobs_are_no_more_than_runs() {
+    let dir = folder("jobs");
+    for command in ["run s.toml", "sweep s.toml", "verify --random 1"] {
+        let line = format!("ulimit -v 8000000 && exec \"$0\" {command} --jobs 10000");
+        let output = Command::new("sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_tollway")])
+            .current_dir(&dir)
+            .output()
+            .expect("a shell");
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", text(&output.stderr));
+    }
+}
+
 /// A file gets variants, loses one and gets another, and goes to the same folder each time.
 #[test]
 fn a_run_leaves_no_tables_of_an_earlier_one() {

@@ -107,7 +107,7 @@ impl Session {
     pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
         let variants = scenario.variants();
         let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(if self.engine == EngineKind::Live { 1 } else { self.jobs })
+            .num_threads(if self.engine == EngineKind::Live { 1 } else { self.jobs.min(variants.len()) })
             .build()
             .map_err(|e| SessionError::Threads { jobs: self.jobs, message: e.to_string() })?;
         let first_error = Mutex::new(None);

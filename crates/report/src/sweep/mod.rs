@@ -225,7 +225,7 @@ impl Sweep {
         let count = AtomicU64::new(before);
         progress(before, all);
         let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.jobs)
+            .num_threads(self.jobs.min(missing.len()))
             .build()
             .map_err(|e| SweepError::Threads(e.to_string()))?;
         let shared = Mutex::new((&mut journal, None));

@@ -147,7 +147,7 @@ impl Verify {
     /// A run fails or cannot be judged.
     pub fn run(&self, progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<Verified, VerifyError> {
         let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.jobs)
+            .num_threads(self.jobs.min(usize::try_from(self.networks).unwrap_or(usize::MAX)))
             .build()
             .map_err(|e| VerifyError::Threads { message: e.to_string() })?;
         let done = std::sync::atomic::AtomicU64::new(0);
