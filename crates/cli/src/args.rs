@@ -27,6 +27,9 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// Scenario files have no greater whole numbers.
+pub(crate) const MOST_SEED: u64 = i64::MAX as u64;
+
 const EXAMPLES: &str = "\
 Examples:
   tollway run scenarios/quickstart.toml                      # tables in the terminal
@@ -188,7 +191,7 @@ pub(crate) struct Run {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
     /// Draw every random choice from this seed instead of the file's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     pub(crate) seed: Option<u64>,
     /// Write result tables, a page and a picture to this folder.
     #[arg(long, value_name = "DIR")]
@@ -346,7 +349,7 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
     /// The first seed, instead of the scenario's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     pub(crate) seed: Option<u64>,
     /// Set a key otherwise than the file does, in every run. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -407,7 +410,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) random: u64,
     /// Seed of the first network; the next has the next number, and so on.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     pub(crate) seed: u64,
     /// The law of senders and links.
     #[arg(long, value_name = "NAME", default_value = "xcp")]

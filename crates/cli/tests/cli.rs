@@ -106,6 +106,13 @@ fn what_cannot_be_set_or_is_absurd() {
 }
 
 #[test]
+fn a_seed_is_a_whole_number_of_files() {
+    let said = fails("seed", SCENARIO, &["--seed", "9223372036854775808"], 2);
+    assert!(said.contains("--seed") && said.contains("9223372036854775807"), "{said}");
+    succeeds(&small("last-seed"), &["run", "s.toml", "--seed", "9223372036854775807"]);
+}
+
+#[test]
 fn a_run_beyond_the_horizon_says_so() {
     let more = ["--set", "duration=800000h", "--set", "flow.f.count=1000"];
     let said = fails("horizon", SCENARIO, &more, 2);

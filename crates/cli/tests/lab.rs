@@ -125,6 +125,12 @@ fn sweeps_as_arrow_and_what_is_refused() {
         (&["--out", "x.txt"], "`.csv` and `.arrow`"),
         (&["--out", "mine.csv"], "there already"),
         (&["--seeds", "0"], "seeds"),
+        (&["--seed", "18446744073709551615"], "not in 0..=9223372036854775807"),
+        (&["--seed", "9223372036854775807", "--seeds", "2"], "no 2 seeds from 9223372036854775807 on"),
+        (
+            &["--vary", "link.wire.rate=10Mbps", "--vary", "link.wire.rate=20Mbps,5Mbps"],
+            "`--vary link.wire.rate=20Mbps,5Mbps` varies nothing: another one has the key",
+        ),
     ] {
         let said = refuses(&dir, &[&["sweep", "s.toml"], arguments].concat());
         assert!(said.contains(word), "{arguments:?}: {said}");

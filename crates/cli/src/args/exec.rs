@@ -62,7 +62,7 @@ pub(crate) struct Over {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
     /// Draw every random choice from this seed.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=super::MOST_SEED))]
     pub(crate) seed: Option<u64>,
     /// Run this shell command at a node (`server` if none is named) meanwhile. May be given several times.
     #[arg(long, value_name = "[NODE=]COMMAND")]

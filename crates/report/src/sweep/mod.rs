@@ -73,6 +73,15 @@ pub enum SweepError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Seeds would go beyond the whole numbers that scenario files have.
+    #[error("there are no {seeds} seeds from {seed} on: the last is {}", i64::MAX)]
+    #[diagnostic(help("begin with a smaller `--seed`"))]
+    Seeds {
+        /// The first.
+        seed: u64,
+        /// How many.
+        seeds: u64,
+    },
     /// The table's name says no format.
     #[error("the ending of {} says no format", path.display())]
     #[diagnostic(help("there are {}", EXPORTS.map(|e| format!("`.{e}`")).join(" and ")))]
@@ -192,13 +201,22 @@ impl Sweep {
         if !self.out.extension().is_some_and(|e| EXPORTS.iter().any(|known| e == *known)) {
             return Err(SweepError::Ending { path: self.out.clone() });
         }
+        for (i, vary) in self.vary.iter().enumerate() {
+            if self.vary[..i].iter().any(|other| other.key == vary.key) {
+                let text = format!("{}={}", vary.key, vary.values.join(","));
+                return Err(SweepError::Vary { text, why: "another one has the key" });
+            }
+        }
         let first = self.scenario(&self.combinations()[0], None)?;
         let seed = first.variants()[0].plan.seed;
+        if seed.checked_add(self.seeds).is_none_or(|end| end > 1 << 63) {
+            return Err(SweepError::Seeds { seed, seeds: self.seeds });
+        }
         // Every point is checked before any is run.
         let mut points: Vec<(Point, u64)> = Vec::new();
         for values in self.combinations() {
             for i in 0..self.seeds {
-                let seed = seed.wrapping_add(i);
+                let seed = seed + i;
                 for variant in self.scenario(&values, Some(seed))?.variants() {
                     let point = Point { values: values.clone(), seed, variant: variant.name.clone() };
                     points.push((point, hash(&variant.plan)));
