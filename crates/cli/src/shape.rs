@@ -24,8 +24,15 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
         Some(ShapeCommand::Clear) => {
             // What programs in the kernel set first: it comes back for connections that call them.
             let programs = bpf::clear(&bpf::Config { everywhere: true, ..bpf::Config::default() });
-            let freed = shape::clear().map_err(refused)? + programs.map_or(0, |cleared| cleared.connections);
+            let (freed, left) = shape::clear().map_err(refused)?;
+            let freed = freed + programs.map_or(0, |cleared| cleared.connections);
             terminal::say(format_args!("{freed} connections are free again\n"));
+            if left > 0 {
+                return Err(Failure::run(miette!(
+                    help = "run it as root, or as the user whose they are",
+                    "{left} connections still have a pace set: their owners cannot be reached"
+                )));
+            }
             Ok(ExitCode::SUCCESS)
         }
         Some(ShapeCommand::Guard { bpf: true, everywhere }) => {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -51,17 +52,25 @@ impl Traffic {
 
     /// What the kernel lets each of the senders have, bytes a second.
     fn limits(&self) -> Vec<Option<u64>> {
-        let mut seen = Vec::new();
-        SockDiag::new().unwrap().connections(&mut seen).unwrap();
-        seen.iter().filter(|seen| seen.remote.port() == self.port).map(|seen| seen.limit).collect()
+        limits(self.port)
     }
 
     fn policies(&self, version: &str, mbps: u32) -> String {
-        format!(
-            "version = \"{version}\"\n[link]\nrate = \"{mbps} Mbps\"\n[aggregate.test]\nto = \"127.0.0.1\"\nto-port = {}\n",
-            self.port
-        )
+        policies(self.port, version, mbps)
     }
+}
+
+/// The limits of the connections to a port of this machine.
+fn limits(port: u16) -> Vec<Option<u64>> {
+    let mut seen = Vec::new();
+    SockDiag::new().unwrap().connections(&mut seen).unwrap();
+    seen.iter().filter(|seen| seen.remote.port() == port).map(|seen| seen.limit).collect()
+}
+
+fn policies(port: u16, version: &str, mbps: u32) -> String {
+    format!(
+        "version = \"{version}\"\n[link]\nrate = \"{mbps} Mbps\"\n[aggregate.test]\nto = \"127.0.0.1\"\nto-port = {port}\n"
+    )
 }
 
 impl Drop for Traffic {
@@ -80,10 +89,17 @@ struct Agent {
 
 impl Agent {
     fn start(folder: &Path, policies: &str) -> Agent {
+        Agent::start_after(":", folder, policies)
+    }
+
+    /// Starts one from a shell that has done something before.
+    fn start_after(first: &str, folder: &Path, policies: &str) -> Agent {
         let (policy, socket) = (folder.join("policies.toml"), folder.join("run/shape.sock"));
         fs::write(&policy, policies).unwrap();
         let words = ["shape", "--policy", policy.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
-        let process = tollway(&words).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollway")]);
+        let process = command.args(words).stderr(Stdio::null()).spawn().unwrap();
         Agent { process, policy, socket }
     }
 
@@ -202,6 +218,44 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     wait("an answer", || agent.status());
     agent.signal("KILL");
     wait("freedom", || (traffic.limits() == [None; 4]).then_some(()));
+}
+
+#[test]
+fn more_programs_than_descriptors_are_paced_and_free_again() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("owners");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    /// Ended with the test.
+    struct Owner(Child);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    // Each has a connection, and nothing to do with it.
+    let owners: Vec<_> = (0..100)
+        .map(|_| {
+            let connection = OwnedFd::from(TcpStream::connect(("127.0.0.1", port)).unwrap());
+            let owner = Command::new("sleep").arg("600").stdin(connection).spawn().unwrap();
+            (listener.accept().unwrap(), Owner(owner))
+        })
+        .collect();
+    // The guardian has no more of them.
+    let agent = Agent::start_after("ulimit -n 64", &folder, &policies(port, "a", 80));
+    wait("a limit for all", || {
+        let limits = limits(port);
+        (limits.len() == owners.len() && limits.iter().all(Option::is_some)).then_some(())
+    });
+    assert!(agent.status().is_some(), "there is a descriptor left to answer with");
+    agent.write(&policies(port, "b", 80));
+    wait("other policies", || agent.status().filter(|status| status["version"] == "b"));
+    agent.signal("KILL");
+    wait("freedom", || limits(port).iter().all(Option::is_none).then_some(()));
 }
 
 #[test]

@@ -75,11 +75,11 @@ impl Guardian {
         io::copy(&mut input, &mut io::sink()).map(drop)
     }
 
-    /// Waits on `input` for the agent's end, then frees what it has paced; answers how many. To be called before the first thread is started.
+    /// Waits on `input` for the agent's end, then frees what it has paced; answers what [`clear`] does. To be called before the first thread is started.
     ///
     /// # Errors
     /// The kernel can't be asked.
-    pub fn keep(mut input: impl Read) -> io::Result<usize> {
+    pub fn keep(mut input: impl Read) -> io::Result<(usize, usize)> {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
         let _ = give_up_rights(Needs::Sockets);
@@ -92,7 +92,7 @@ impl Guardian {
                 own => drop(paced.insert(cookie, Some(own).filter(|&own| own != u64::MAX))),
             }
         }
-        free(&paced)
+        each(|seen| paced.get(&seen.cookie).copied())
     }
 }
 
@@ -103,21 +103,16 @@ impl Drop for Guardian {
     }
 }
 
-/// Sets every connection of `paced` back to what its program had set; answers how many were.
-fn free(paced: &ByNumber<u64, Option<u64>>) -> io::Result<usize> {
-    each(|seen| paced.get(&seen.cookie).copied())
-}
-
-/// Sets every connection back that has a limit, whoever set it; answers how many had.
+/// Sets every connection back that has a limit, whoever set it; answers how many were, and how many could not be.
 ///
 /// # Errors
 /// The kernel can't be asked.
-pub fn clear() -> io::Result<usize> {
+pub fn clear() -> io::Result<(usize, usize)> {
     each(|seen| seen.limit.map(|_| None))
 }
 
 /// Sets every connection to what `own` says, until none differs or patience ends.
-fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<usize> {
+fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)> {
     let mut kernel = SockDiag::new()?;
     let until = Instant::now() + PATIENCE;
     let mut freed = 0;
@@ -133,7 +128,7 @@ fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<usize> {
             }
         }
         if left == 0 || Instant::now() >= until {
-            return Ok(freed);
+            return Ok((freed, left));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -144,3 +139,36 @@ const RECORD: usize = 16;
 const FREE: u64 = 0;
 /// A socket may be on its way from one process to another.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use socket2::{MsgHdr, SockRef};
+
+    use super::*;
+
+    #[test]
+    fn who_could_not_be_reached_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ends = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let set = |seen: &Seen| ((seen.local, seen.remote) == ends).then_some(Some(1_000_000));
+        assert_eq!(each(set).unwrap(), (1, 0));
+        // On its way from one process to another it is nobody's: a message with a control message of one descriptor (cmsg(3)).
+        let (sender, _receiver) = UnixDatagram::pair().unwrap();
+        let mut control = 20u64.to_ne_bytes().to_vec();
+        for word in [libc::SOL_SOCKET, libc::SCM_RIGHTS, client.as_raw_fd(), 0] {
+            control.extend(word.to_ne_bytes());
+        }
+        let bytes = [IoSlice::new(b"x")];
+        let message = MsgHdr::new().with_buffers(&bytes).with_control(&control);
+        SockRef::from(&sender).sendmsg(&message, 0).unwrap();
+        drop(client);
+        let free = |seen: &Seen| set(seen).map(|_| None);
+        assert_eq!(each(free).unwrap(), (0, 1));
+    }
+}

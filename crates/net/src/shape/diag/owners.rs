@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource};
 
 use super::cookie_of;
 use crate::shape::Seen;
@@ -22,7 +22,7 @@ pub(super) struct Owners {
     places: ByNumber<u32, Place>,
     /// The reverse: these numbers need not be read again.
     inodes: HashMap<Place, u32>,
-    /// Of processes that had any, the last found last: where the next one most likely is.
+    /// Of some processes that had any, the last found last: where the next one most likely is.
     processes: Vec<(i32, OwnedFd)>,
     /// Inodes that nobody seemed to have, and when to look again.
     missing: HashMap<u32, Instant>,
@@ -80,6 +80,8 @@ impl Owners {
         });
         match borrowed {
             Ok(socket) => work(socket.as_fd()),
+            // No descriptor is left for it, which says nothing of where it is.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => Err(error),
             Err(error) => {
                 // It may have it under another number, or somebody else may.
                 self.places.remove(&seen.inode);
@@ -98,6 +100,10 @@ impl Owners {
             Some(at) => at,
             None => {
                 let process = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+                // Policies and those who ask need descriptors too.
+                let half = rustix::process::getrlimit(Resource::Nofile).current.map(|most| most / 2);
+                let most = half.map_or(PROCESSES, |half| (half as usize).clamp(1, PROCESSES));
+                self.processes.drain(..(self.processes.len() + 1).saturating_sub(most));
                 let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
                 self.processes.push((pid, handle));
                 self.processes.len() - 1
@@ -156,6 +162,8 @@ fn socket_inode(link: &str) -> Option<u32> {
 
 /// When to look again for a socket that nobody seemed to have.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Processes that are kept at hand at most.
+const PROCESSES: usize = 256;
 
 #[cfg(test)]
 mod tests {
