@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,8 @@ impl Control {
     /// Opens the socket at `path`, in a folder that is made, and that nobody else may enter, if there is none.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]: another agent answers there. Or the folder is somebody else's, or can't be made.
+    /// [`io::ErrorKind::AddrInUse`]: another agent answers there. [`io::ErrorKind::AlreadyExists`]: something else is there, which stays. Or the
+    /// folder is somebody else's, or can't be made.
     pub fn open(path: &Path) -> io::Result<Control> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -27,6 +28,10 @@ impl Control {
                 let text = format!("others may write to `{}`", folder.display());
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
             }
+        }
+        if fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket()) {
+            let text = format!("`{}` is there already, and is no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         if UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -106,6 +111,12 @@ mod tests {
         // One that was killed leaves its socket.
         drop(UnixListener::bind(&path).unwrap());
         drop(Control::open(&path).unwrap());
-        fs::remove_dir(folder).unwrap();
+        // Somebody's file is not ours to take away.
+        fs::write(&path, "dear").unwrap();
+        let error = Control::open(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("shape.sock` is there already, and is no socket"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"dear");
+        fs::remove_dir_all(folder).unwrap();
     }
 }
