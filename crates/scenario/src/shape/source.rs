@@ -23,7 +23,7 @@ pub enum News {
     Policies(Box<Policies>),
     /// Something that is not: what was in force stays.
     Wrong(Box<PolicyError>),
-    /// The source itself can't be reached: what was in force stays.
+    /// The source itself can't be reached, or nothing is left in it: what was in force stays.
     Away(String),
 }
 
@@ -33,7 +33,10 @@ pub struct FileSource {
     path: PathBuf,
     /// What it was when it was read last.
     mark: Option<Mark>,
-    next: Instant,
+    /// What it is now, and since when.
+    now: (Option<Mark>, Instant),
+    /// Those in force are about somebody.
+    pacing: bool,
 }
 
 /// What of a file changes when it does: the length too, since a clock may be coarse, and the number, since editors write another file.
@@ -47,32 +50,35 @@ impl FileSource {
     pub fn open(path: &Path) -> Result<(FileSource, Policies), PolicyError> {
         let mark = mark(path).ok();
         let policies = Policies::load(path)?;
-        Ok((FileSource { path: path.to_owned(), mark, next: Instant::now() + LOOK }, policies))
+        let pacing = !policies.regime().tenants.is_empty();
+        Ok((FileSource { path: path.to_owned(), mark, now: (mark, Instant::now()), pacing }, policies))
     }
 }
 
 impl Source for FileSource {
     fn poll(&mut self) -> News {
-        let now = Instant::now();
-        if now < self.next {
-            return News::None;
+        let found = mark(&self.path);
+        let (new, now) = (found.as_ref().ok().copied(), Instant::now());
+        if new != self.now.0 {
+            self.now = (new, now);
         }
-        self.next = now + LOOK;
-        let new = match mark(&self.path) {
-            Ok(new) => Some(new),
-            // Between an editor's two steps there may be none.
-            Err(error) if self.mark.is_some() => {
-                self.mark = None;
-                return News::Away(format!("`{}` cannot be read: {error}", self.path.display()));
-            }
-            Err(_) => None,
-        };
-        if new.is_none() || new == self.mark {
+        if new == self.mark || now < self.now.1 + SETTLED {
             return News::None;
         }
         self.mark = new;
+        let path = self.path.display();
+        if let Err(error) = found {
+            return News::Away(format!("`{path}` cannot be read: {error}"));
+        }
         match Policies::load(&self.path) {
-            Ok(policies) => News::Policies(Box::new(policies)),
+            // As a shell leaves it that has opened it for what is going to be written.
+            Ok(policies) if self.pacing && policies.regime().tenants.is_empty() => News::Away(format!(
+                "`{path}` has no `[aggregate.NAME]` any more (to have nothing paced, end the agent)"
+            )),
+            Ok(policies) => {
+                self.pacing = !policies.regime().tenants.is_empty();
+                News::Policies(Box::new(policies))
+            }
             Err(error) => News::Wrong(Box::new(error)),
         }
     }
@@ -88,8 +94,8 @@ fn mark(path: &Path) -> std::io::Result<Mark> {
     Ok((meta.modified()?, meta.len(), meta.ino()))
 }
 
-/// How often a file is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long a file has to have been as it is: it may be written in several steps, and between an editor's two there may be none.
+const SETTLED: Duration = Duration::from_millis(25);
 
 #[cfg(test)]
 mod tests {
@@ -122,6 +128,35 @@ mod tests {
         assert!(matches!(await_news(&mut source), News::Away(_)));
         write("version = \"d\"\n[link]\nrate = \"100 Mbps\"\n[aggregate.all]\n");
         assert!(matches!(await_news(&mut source), News::Policies(_)));
+        // A shell's `>` empties it first; what is then written may say that nobody is to be paced no more.
+        for empty in ["", "version = \"e\"\n[link]\nrate = \"100 Mbps\"\n"] {
+            write(empty);
+            let News::Away(why) = await_news(&mut source) else { panic!("nothing is left") };
+            assert!(why.contains("end the agent"), "{why}");
+            assert!(matches!(source.poll(), News::None), "it is said once");
+        }
+        std::fs::remove_file(&path).unwrap();
+        // Policies that never meant anybody may go on so.
+        write("");
+        let (mut source, _) = FileSource::open(&path).unwrap();
+        write("version = \"f\"\n");
+        assert!(matches!(await_news(&mut source), News::Policies(_)));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_still_written_to_is_not_read() {
+        let path = std::env::temp_dir().join(format!("tollway-written-{}.toml", std::process::id()));
+        let whole = "[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n[aggregate.b]\nto-port = 80\n";
+        std::fs::write(&path, whole).unwrap();
+        let (mut source, _) = FileSource::open(&path).unwrap();
+        // As far as this each time, which is right for itself.
+        let half = whole.find("[aggregate.b]").unwrap();
+        std::fs::write(&path, &whole[..half]).unwrap();
+        assert!(matches!(source.poll(), News::None));
+        std::fs::write(&path, format!("{whole}# All of it.\n")).unwrap();
+        let News::Policies(policies) = await_news(&mut source) else { panic!("it is right") };
+        assert_eq!(policies.regime().tenants.len(), 2);
         std::fs::remove_file(&path).unwrap();
     }
 }
