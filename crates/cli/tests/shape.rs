@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tollway_law::Rate;
 use tollway_scenario::shape::{Kernel, Reach, SockDiag};
 
 mod common;
@@ -256,6 +257,56 @@ fn more_programs_than_descriptors_are_paced_and_free_again() {
     wait("other policies", || agent.status().filter(|status| status["version"] == "b"));
     agent.signal("KILL");
     wait("freedom", || limits(port).iter().all(Option::is_none).then_some(()));
+}
+
+/// Whether a process has come to its end.
+fn is_gone(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+#[test]
+fn a_pace_that_a_program_sets_while_it_is_paced_is_there_again_in_the_end() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("own");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // Some 10 MB/s, which is none of the paces below.
+    let share = || limits(port)[0].filter(|limit| (8_000_000..11_000_000).contains(limit));
+    let set = |pace: u64| {
+        let (mut kernel, mut seen) = (SockDiag::new().unwrap(), Vec::new());
+        kernel.connections(&mut seen).unwrap();
+        let ours = seen.iter().find(|seen| seen.remote.port() == port).unwrap();
+        kernel.pace(ours, Some(Rate::from_bytes_per_sec(pace as f64))).unwrap();
+    };
+    for (signal, own) in [("TERM", 20_000_000), ("KILL", 30_000_000)] {
+        let agent = Agent::start(&folder, &policies(port, "a", 80));
+        wait("a share", share);
+        set(own);
+        wait("a share in its stead", share);
+        // The guardian is told in the same tick.
+        wait("an answer", || agent.status());
+        let guardian = agent.guardian().unwrap();
+        agent.signal(signal);
+        wait("the guardian's end", || is_gone(guardian).then_some(()));
+        assert_eq!(limits(port), [Some(own)], "{signal}");
+    }
+
+    // What it sets once no policy means it any more stays as well.
+    let agent = Agent::start(&folder, &policies(port, "a", 80));
+    wait("a share", share);
+    agent.write(&policies(1, "b", 80));
+    wait("freedom", || (limits(port) == [Some(30_000_000)]).then_some(()));
+    wait("an answer", || agent.status());
+    set(9_000_000);
+    let guardian = agent.guardian().unwrap();
+    agent.signal("KILL");
+    wait("the guardian's end", || is_gone(guardian).then_some(()));
+    assert_eq!(limits(port), [Some(9_000_000)]);
 }
 
 #[test]

@@ -127,6 +127,7 @@ impl<K: Kernel> Agent<K> {
             // A program that sets a pace by itself means it.
             if seen.limit != open.set && open.round > 0 && seen.limit != open.seen.limit {
                 open.own = seen.limit;
+                self.kernel.owns(seen);
             }
             // What was sent is counted against the time in which it was: a long look may be interrupted.
             let (sent, span) = match open.round > 0 {

@@ -60,6 +60,9 @@ pub trait Kernel {
     /// beyond our rights. It is asked for again at the next tick.
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()>;
 
+    /// Hears that its program has set `connection`'s limit by itself: that is what it is to have in the end.
+    fn owns(&mut self, _connection: &Seen) {}
+
     /// All that this tick has to say is said.
     ///
     /// # Errors
@@ -84,6 +87,10 @@ impl<K: Kernel + ?Sized> Kernel for Box<K> {
 
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
         (**self).pace(connection, rate)
+    }
+
+    fn owns(&mut self, connection: &Seen) {
+        (**self).owns(connection);
     }
 
     fn settle(&mut self) -> io::Result<()> {

@@ -131,10 +131,21 @@ impl Kernel for SockDiag {
             self.tell(connection.cookie, Some(connection.limit))?;
         }
         self.owners.with(connection, |socket| set_pace(socket, value))?;
-        if rate.is_none() && self.paced.remove(&connection.cookie).is_some() {
+        // It has what it had: whatever its program sets from now on is to stay.
+        let own = self.paced.get(&connection.cookie).map(|own| own.unwrap_or(u64::MAX));
+        if own.is_some_and(|own| own == value || value == u64::MAX) {
+            self.paced.remove(&connection.cookie);
             self.tell(connection.cookie, None)?;
         }
         Ok(())
+    }
+
+    fn owns(&mut self, connection: &Seen) {
+        if let Some(own) = self.paced.get_mut(&connection.cookie) {
+            *own = connection.limit;
+            // Without the memory for another guardian now, it learns it in a second.
+            let _ = self.tell(connection.cookie, Some(connection.limit));
+        }
     }
 
     fn describe(&self) -> String {
