@@ -130,16 +130,23 @@ impl Count {
     }
 }
 
-/// Set once somebody has pressed Ctrl-C, or the system has asked the program to end. The second time ends it at once.
+/// Set once somebody has pressed Ctrl-C, or the system has asked the program to end. The second time ends it at once. Under nohup(1) a
+/// hang-up is neither.
 pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     // Without a handler Ctrl-C just ends the program.
-    let _ = ctrlc::set_handler(move || {
-        if set.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
+    let handle = move || {
+        ctrlc::set_handler(move || {
+            if set.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        })
+    };
+    #[cfg(target_os = "linux")]
+    let _ = tollway_scenario::exec::Signals::keep_ignored(handle);
+    #[cfg(not(target_os = "linux"))]
+    let _ = handle();
     flag
 }
 

@@ -266,9 +266,12 @@ fn what_cannot_be_printed_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_with_what_there_is() {
+fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {
     let dir = small("ctrl-c");
-    let child = tollway(&["run", "s.toml", "--set", "duration=100000s", "--out", "out"])
+    // As nohup(1) does.
+    let child = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tollway"), "run", "s.toml"])
+        .args(["--set", "duration=100000s", "--out", "out"])
         .current_dir(&dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -276,14 +279,24 @@ fn ctrl_c_ends_with_what_there_is() {
         .expect("the command starts");
     // Once rows are on disk the run is well under way.
     let rows = dir.join("out/flows.csv");
-    for _ in 0..600 {
-        if fs::metadata(&rows).is_ok_and(|file| file.len() > 100_000) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    let length = || fs::metadata(&rows).map_or(0, |file| file.len());
+    let grows_beyond = |bytes: u64| {
+        (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            length() > bytes
+        })
+    };
+    assert!(grows_beyond(100_000));
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+    };
+    if cfg!(target_os = "linux") {
+        signal("-HUP");
+        assert!(grows_beyond(length() + 1_000_000), "it goes on");
     }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-    assert!(killed.success());
+    // Not SIGINT, which a shell has ignored for what it starts in the background.
+    signal("-TERM");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("interrupted"));

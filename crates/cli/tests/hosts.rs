@@ -140,7 +140,7 @@ fn what_kill_9_leaves_clean_takes_away_and_ctrl_c_leaves_nothing() {
             let told = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(told.contains(&format!("removed network namespace tollway-{}.", child.id())), "{told}");
         } else {
-            let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+            let killed = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
             assert!(killed.unwrap().success());
             assert_eq!(child.wait().unwrap().code(), Some(130));
         }

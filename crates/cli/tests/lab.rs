@@ -345,7 +345,7 @@ fn an_interrupted_sweep_loses_nothing() {
     while lines() < 4 && started.elapsed().as_secs() < 60 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(interrupted.expect("kill").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let done = lines() - 1;

@@ -148,7 +148,7 @@ impl Nodes {
     }
 
     fn interrupt(process: &Process) {
-        let done = Command::new("kill").args(["-INT", &process.0.id().to_string()]).status();
+        let done = Command::new("kill").args(["-TERM", &process.0.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()));
     }
 }

@@ -310,6 +310,20 @@ fn a_pace_that_a_program_sets_while_it_is_paced_is_there_again_in_the_end() {
 }
 
 #[test]
+fn who_is_to_outlive_a_hang_up_does() {
+    let folder = folder("hang-up");
+    let mut agent = Agent::start_after("trap '' HUP", &folder, &policies(1, "a", 80));
+    wait("an answer", || agent.status());
+    agent.signal("HUP");
+    // A signal is taken between ticks, and so are answers.
+    for _ in 0..3 {
+        assert!(agent.status().is_some(), "it goes on");
+    }
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+}
+
+#[test]
 fn policies_are_checked_and_nobody_answering_is_said() {
     let folder = folder("checked");
     let file = folder.join("policies.toml");

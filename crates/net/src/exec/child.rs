@@ -123,19 +123,37 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Keeps interrupt, hang-up and termination from this thread and those it starts, and SIGCHLD for waking up.
+    /// Keeps interrupt, hang-up and termination from this thread and those it starts, and SIGCHLD for waking up. What is ignored, as under
+    /// nohup(1), is left alone: the kernel would hand it over once it is waited for.
     #[expect(unsafe_code, reason = "no safe wrapper of the calls on signal sets among our dependencies")]
     pub fn hold() -> Signals {
         // SAFETY: a zeroed set is a valid argument of sigemptyset, which makes it empty; the calls write to these two only.
         unsafe {
             let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigemptyset(&raw mut set);
+            let ignored = ignored();
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD] {
-                libc::sigaddset(&raw mut set, signal);
+                if !ignored.contains(&signal) {
+                    libc::sigaddset(&raw mut set, signal);
+                }
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             Signals { set, before }
         }
+    }
+
+    /// Has `work` set up its handlers, and goes on to ignore those of hang-up, interrupt and quit that were ignored before.
+    #[expect(unsafe_code, reason = "no safe wrapper of signal(2) among our dependencies")]
+    pub fn keep_ignored<T>(work: impl FnOnce() -> T) -> T {
+        let ignored = ignored();
+        let done = work();
+        for signal in ignored {
+            // SAFETY: to ignore a signal runs no code of ours.
+            unsafe {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
+        done
     }
 
     /// The signals that were held before, for programs.
@@ -177,6 +195,19 @@ impl Signals {
         };
         (number > 0).then_some((number, info.si_code))
     }
+}
+
+/// Which of hang-up, interrupt and quit whoever started us has had ignored: it wants us to stay.
+#[expect(unsafe_code, reason = "no safe wrapper of sigaction(2) among our dependencies")]
+fn ignored() -> Vec<i32> {
+    let is_ignored = |&signal: &i32| {
+        // SAFETY: without a new action the call only writes to `old`, of which all bits zero are a valid value.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+        }
+    };
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT].into_iter().filter(is_ignored).collect()
 }
 
 impl Drop for Signals {
