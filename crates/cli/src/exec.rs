@@ -51,14 +51,14 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         terminal::say_json(&account);
     } else if !over.quiet {
         // The program's output is its own: what is said of it goes to standard error.
-        eprint!("\n{}", account.to_text(terminal::width()));
-        drawn.iter().for_each(|path| eprintln!("wrote {}", path.display()));
+        terminal::tell(format_args!("\n{}", account.to_text(terminal::width()).trim_end()));
+        drawn.iter().for_each(|path| terminal::tell(format_args!("wrote {}", path.display())));
         if drawn.is_empty() {
-            eprintln!("`--out DIR` draws rates, queues and drops over time.");
+            terminal::tell("`--out DIR` draws rates, queues and drops over time.");
         }
     }
     if let Some(warning) = account.warning() {
-        eprintln!("{warning}");
+        terminal::tell(warning);
     }
     Ok(exit_code(&outcome))
 }
@@ -75,7 +75,7 @@ fn run(over: &Over, plan: &Plan, spec: &Spec) -> Result<Outcome, Failure> {
                         `ssh -L 8000:127.0.0.1:8000` leads there";
             Failure::input(miette!(help = help, "{error}"))
         })?;
-        eprintln!("view at {}", view.url());
+        terminal::tell(format_args!("view at {}", view.url()));
         return exec::run(spec, &signals, Some(panel)).map_err(not_set_up);
     }
     #[cfg(not(feature = "view"))]

@@ -44,11 +44,11 @@ impl Failure {
         match self.report.related() {
             Some(mistakes) => {
                 for mistake in mistakes {
-                    eprintln!("{}", Shown(mistake));
+                    terminal::tell(Shown(mistake));
                 }
-                eprintln!("{}", self.report);
+                terminal::tell(&self.report);
             }
-            None => eprintln!("{:?}", self.report),
+            None => terminal::tell(format_args!("{:?}", self.report)),
         }
         ExitCode::from(self.code)
     }

@@ -1,4 +1,6 @@
 //! The `tollway` command: arguments in, tables out. What it does lives in the crates under it.
+// They panic where nothing can be written: `terminal` has what goes on.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod compare;

@@ -61,7 +61,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         let reproduced = run_one(&scenario, experiment, args.jobs, &missing, Some(&tell))?;
         bars.clear();
         if interrupted.load(Ordering::Relaxed) {
-            eprintln!("interrupted: half a run shows nothing, so nothing is judged");
+            terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
             return Ok(ExitCode::from(130));
         }
         let drawn = reproduced.draw(&args.out)?;
@@ -97,7 +97,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     }
     if let Some(ledger) = ledger {
         let differences = ledger.compare(&all, args.names.is_empty() && args.engine == Engine::Sim);
-        differences.iter().for_each(|difference| eprintln!("{difference}"));
+        differences.iter().for_each(terminal::tell);
         return Ok(ExitCode::from(u8::from(!differences.is_empty())));
     }
     Ok(ExitCode::from(u8::from(all.unmet > 0)))
@@ -134,7 +134,7 @@ fn live(
         };
         bars.clear();
         if interrupted.load(Ordering::Relaxed) {
-            eprintln!("interrupted: half a run shows nothing, so nothing is judged");
+            terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
             return Ok(None);
         }
         if talk {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let plan = &scenario.variants()[0].plan;
     // With --json they are in the answer.
     if !args.quiet && !args.json {
-        scenario.notes().iter().for_each(|note| eprintln!("note: {note}"));
+        scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
     }
     if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
         return Err(Failure::input(miette::miette!(
@@ -159,9 +159,9 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     warn_if_late(&runs);
     let broken = runs.iter().filter_map(|ran| ran.info.live.as_ref()).flat_map(|live| &live.broken);
-    let broken = broken.inspect(|broken| eprintln!("error: {broken}")).count();
+    let broken = broken.inspect(|broken| terminal::tell(format_args!("error: {broken}"))).count();
     if interrupted.load(Ordering::Relaxed) {
-        eprintln!("interrupted: these are the results up to there");
+        terminal::tell("interrupted: these are the results up to there");
         return Ok(ExitCode::from(130));
     }
     Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -288,12 +288,12 @@ fn warn_if_late(runs: &[Ran]) {
         };
         let late = live.punctuality.departures.percentile(0.99);
         let drops = live.kernel_drops.unwrap_or(0);
-        eprintln!(
+        terminal::tell(format_args!(
             "WARNING: {name}this machine did not keep up: one departure in a hundred was {:.1} ms late or more, and the \
              kernel dropped {drops} datagrams; do not trust these results beyond that (slower links, fewer flows, a quieter \
              machine{} help)",
             late.as_millis_f64(),
             if live.real_time { "" } else { " or running as root, which gives real-time priority," },
-        );
+        ));
     }
 }

@@ -80,11 +80,11 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let mut audience = Audience::open(args)?;
     say_if_empty(agent.regime());
     if !args.json && !args.watch {
-        eprintln!(
+        terminal::tell(format_args!(
             "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
             agent.regime().version,
             path.display()
-        );
+        ));
     }
     let freed = shape::run(&mut agent, &signals, |agent, turn| {
         keeper.keep(agent, turn, audience.has_terminal());
@@ -94,7 +94,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     drop(audience);
     let freed = freed.map_err(refused)?;
     if !args.json {
-        eprintln!("{freed} connections are free again");
+        terminal::tell(format_args!("{freed} connections are free again"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,7 +116,7 @@ fn kernel(args: &Shape) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> 
             return Ok((Box::new(kernel), Some(guardian)));
         }
         Some(Err(error)) if args.backend == Backend::Bpf => return Err(no_bpf(error)),
-        Some(Err(error)) => eprintln!("note: {error}; inet_diag is used instead"),
+        Some(Err(error)) => terminal::tell(format_args!("note: {error}; inet_diag is used instead")),
         None => {}
     }
     if args.everywhere {
@@ -209,7 +209,7 @@ impl Keeper {
     fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) {
         let warning = agent.warning();
         if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
-            eprintln!("warning: {warning}");
+            terminal::tell(format_args!("warning: {warning}"));
         }
         self.warned = warning.is_some();
         match self.source.poll() {
@@ -218,11 +218,11 @@ impl Keeper {
                 self.trouble = None;
                 let regime = with_tick(*policies, self.tick);
                 if !quiet {
-                    eprintln!(
+                    terminal::tell(format_args!(
                         "policies {} are in force instead of {}",
                         regime.version,
                         agent.regime().version
-                    );
+                    ));
                 }
                 agent.install(turn.now, regime);
             }
@@ -231,13 +231,13 @@ impl Keeper {
                     error.mistakes().first().map_or_else(|| error.to_string(), |one| one.message.clone());
                 if !quiet {
                     Failure::from(*error).report();
-                    eprintln!("policies {} stay in force", agent.regime().version);
+                    terminal::tell(format_args!("policies {} stay in force", agent.regime().version));
                 }
                 self.trouble = Some(first);
             }
             News::Away(why) => {
                 if !quiet {
-                    eprintln!("{why}; policies {} stay in force", agent.regime().version);
+                    terminal::tell(format_args!("{why}; policies {} stay in force", agent.regime().version));
                 }
                 self.trouble = Some(why);
             }
@@ -280,7 +280,7 @@ impl Audience {
                         let help = "give an address of this machine and a free port; port 0 is any";
                         Failure::input(miette!(help = help, "{error}"))
                     })?;
-                    eprintln!("metrics at http://{}/metrics", served.address());
+                    terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
                     Some((latest, served))
                 }
             },
@@ -399,10 +399,10 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
 /// A link alone paces nobody, which is seldom meant.
 fn say_if_empty(regime: &Regime) {
     if regime.tenants.is_empty() {
-        eprintln!(
+        terminal::tell(format_args!(
             "note: policies {} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection",
             regime.version
-        );
+        ));
     }
 }
 
@@ -431,13 +431,13 @@ fn lacking(args: &Shape) -> Result<(), Failure> {
 fn say_reach(reach: Reach) {
     match reach {
         Reach::All => {}
-        Reach::User => eprintln!(
+        Reach::User => terminal::tell(
             "note: only connections of this user's processes can be paced; run as root, or give `tollway` CAP_SYS_PTRACE and \
-             CAP_DAC_READ_SEARCH, for everybody's"
+             CAP_DAC_READ_SEARCH, for everybody's",
         ),
-        Reach::Children => eprintln!(
+        Reach::Children => terminal::tell(
             "note: this system's Yama module lets no process reach another's sockets, so that nothing is paced; run as root, or \
-             give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`"
+             give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`",
         ),
     }
 }

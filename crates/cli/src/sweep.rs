@@ -38,7 +38,7 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
         ));
     }
     if interrupted.load(Ordering::Relaxed) {
-        eprintln!("interrupted: the tables hold what is done; the same command does the rest");
+        terminal::tell("interrupted: the tables hold what is done; the same command does the rest");
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)

@@ -25,6 +25,11 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     keep(write!(out, "{text}").and_then(|()| out.flush()));
 }
 
+/// Prints a line to standard error, like [`say`]: a log that nobody reads any more, or whose disk is full, ends nothing.
+pub(crate) fn tell(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Prints a value as JSON, like [`say`].
 pub(crate) fn say_json(value: &impl serde::Serialize) {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

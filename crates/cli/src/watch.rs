@@ -8,6 +8,8 @@ use tollway_scenario::file::Scenario;
 
 use crate::args::Run;
 use crate::fail::Failure;
+#[cfg(feature = "metrics")]
+use crate::terminal;
 
 /// What shows the runs; it stops when dropped.
 #[derive(Default)]
@@ -69,7 +71,7 @@ impl Watching {
                         let help = "give an address of this machine and a free port; port 0 is any";
                         Failure::input(miette::miette!(help = help, "{error}"))
                     })?;
-                    eprintln!("metrics at http://{}/metrics", metrics.address());
+                    terminal::tell(format_args!("metrics at http://{}/metrics", metrics.address()));
                     Some(metrics)
                 }
             },

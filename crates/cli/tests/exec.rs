@@ -6,7 +6,7 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -167,6 +167,16 @@ fn the_exit_status_is_the_program_s() {
     let output = tollway(&["exec", "--link", "10Mbsp", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("`10Mbsp`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_leaves_the_exit_status() {
+    if !namespaces() {
+        return;
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = tollway(&["exec", "--link", "10Mbps 1ms", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(command.stderr(full).status().unwrap().code(), Some(3));
 }
 
 #[test]

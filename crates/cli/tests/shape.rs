@@ -95,12 +95,16 @@ impl Agent {
 
     /// Starts one from a shell that has done something before.
     fn start_after(first: &str, folder: &Path, policies: &str) -> Agent {
+        Agent::start_telling(first, folder, policies, Stdio::null())
+    }
+
+    fn start_telling(first: &str, folder: &Path, policies: &str, log: Stdio) -> Agent {
         let (policy, socket) = (folder.join("policies.toml"), folder.join("run/shape.sock"));
         fs::write(&policy, policies).unwrap();
         let words = ["shape", "--policy", policy.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollway")]);
-        let process = command.args(words).stderr(Stdio::null()).spawn().unwrap();
+        let process = command.args(words).stderr(log).spawn().unwrap();
         Agent { process, policy, socket }
     }
 
@@ -319,6 +323,24 @@ fn who_is_to_outlive_a_hang_up_does() {
     for _ in 0..3 {
         assert!(agent.status().is_some(), "it goes on");
     }
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_no_pacing() {
+    let folder = folder("full");
+    let policies = |version: &str| {
+        format!("version = \"{version}\"\n[link]\nrate = \"1 Mbps\"\n[aggregate.none]\nto = \"192.0.2.1\"\n")
+    };
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut agent = Agent::start_telling(":", &folder, &policies("a"), full.into());
+    wait("an answer", || agent.status());
+    agent.write(&policies("b"));
+    wait("the new policies", || {
+        assert_eq!(agent.process.try_wait().unwrap(), None, "it goes on");
+        agent.status().filter(|status| status["version"] == "b")
+    });
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());
 }
