@@ -59,6 +59,7 @@ fn role() {
         "download" => programs::download(words[1], number(2)),
         "share" => programs::share(number(1) as u16, number(2) as usize, number(3)),
         "ping-pong" => programs::ping_pong(number(1) as u16, number(2) as u16),
+        "ports" => programs::ports(number(1) as u16, number(2)),
         "outside" => outside::host(),
         "shaped" => shaped::send(Path::new(words[1]), words[2].parse().unwrap()),
         "abroad" => outside::abroad(number(1) as u16),
@@ -296,6 +297,28 @@ fn mahimahi_s_shells_and_captures() {
     for name in ["exec.html", "exec.png", "links.csv", "flows.csv"] {
         assert!(fs::metadata(dir.join(name)).unwrap().len() > 100, "{name}");
     }
+}
+
+#[test]
+fn a_question_from_each_of_many_ports_is_answered() {
+    if !namespaces() {
+        return;
+    }
+    let (udp, says) = (serve_names(Ipv4Addr::LOCALHOST, 0), folder("ports").join("said"));
+    let me = std::env::current_exe().unwrap();
+    // Few descriptors: a relay that keeps one for each port has soon used all.
+    let script = "ulimit -Sn 128; exec \"$@\"";
+    let exec = ["exec", "-q", "--link", "1Gbps", "--publish", &format!("{udp}/udp"), "--"];
+    let status = Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_tollway")])
+        .args(exec)
+        .arg(me)
+        .args(["--exact", "role", "--nocapture"])
+        .env("EXEC_ROLE", format!("ports {udp} 300"))
+        .env("EXEC_SAYS", &says)
+        .status();
+    assert!(status.unwrap().success());
+    assert_eq!(fs::read_to_string(says).unwrap(), "answered=300");
 }
 
 #[test]

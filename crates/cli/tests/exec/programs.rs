@@ -189,15 +189,29 @@ pub(super) fn ping_pong(tcp: u16, udp: u16) -> String {
         assert_eq!(pong, [0x8a, 5, b'p', b'i', b'n', b'g', i]);
     });
     let dns = shortest(&mut |i| {
-        // A question for the address of `host.example`, recursion desired.
-        let head = [0, i, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        let query = [&head, &b"\x04host\x07example\x00\x00\x01\x00\x01"[..]].concat();
-        socket.send(&query).unwrap();
+        socket.send(&question(i)).unwrap();
         let mut answer = [0; 512];
         let len = socket.recv(&mut answer).unwrap();
         assert_eq!((&answer[..4], &answer[len - 4..len]), (&[0, i, 0x81, 0x80][..], &[127, 0, 0, 1][..]));
     });
     format!("websocket={web_socket}\ndns={dns}")
+}
+
+/// A question for the address of `host.example`, recursion desired.
+fn question(id: u8) -> Vec<u8> {
+    let head = [0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    [&head, &b"\x04host\x07example\x00\x00\x01\x00\x01"[..]].concat()
+}
+
+/// Asks so many questions, each from a port of its own.
+pub(super) fn ports(udp: u16, questions: u64) -> String {
+    let answered = (0..questions).take_while(|&i| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.send_to(&question(i as u8), ("server", udp)).unwrap();
+        socket.recv(&mut [0; 512]).is_ok()
+    });
+    format!("answered={}", answered.count())
 }
 
 #[test]

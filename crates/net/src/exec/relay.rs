@@ -3,7 +3,6 @@
 //! A relay ends a connection and opens another, over the host's own loopback. So what crosses the emulated links is the
 //! kernel's TCP between the program and the relay, whose round trip is that of the links.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -94,47 +93,77 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream) {
 
 /// Passes datagrams, with a socket towards the host for each peer, so that answers find back.
 fn relay_datagrams(inner: &UdpSocket, host: u16) -> io::Result<()> {
-    struct Peer {
-        addr: SocketAddr,
-        socket: UdpSocket,
-        used: Instant,
-    }
     inner.set_nonblocking(true)?;
-    let mut peers: Vec<Peer> = Vec::new();
-    let mut known: HashMap<SocketAddr, usize> = HashMap::new();
+    let mut peers = Peers { host, list: Vec::new() };
     let mut buffer = vec![0u8; CHUNK];
     loop {
         let mut fds = vec![PollFd::new(inner, PollFlags::IN)];
-        fds.extend(peers.iter().map(|peer| PollFd::new(&peer.socket, PollFlags::IN)));
+        fds.extend(peers.list.iter().map(|peer| PollFd::new(&peer.socket, PollFlags::IN)));
         match rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (peer, _) in peers.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+        for (peer, _) in peers.list.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
             while let Ok(len) = peer.socket.recv(&mut buffer) {
                 peer.used = Instant::now();
                 let _ = inner.send_to(&buffer[..len], peer.addr);
             }
         }
         while let Ok((len, addr)) = inner.recv_from(&mut buffer) {
-            let at = match known.get(&addr) {
-                Some(&at) => at,
-                None => {
-                    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-                    socket.connect((Ipv4Addr::LOCALHOST, host))?;
-                    socket.set_nonblocking(true)?;
-                    peers.push(Peer { addr, socket, used: Instant::now() });
-                    known.insert(addr, peers.len() - 1);
-                    peers.len() - 1
-                }
-            };
-            peers[at].used = Instant::now();
-            let _ = peers[at].socket.send(&buffer[..len]);
+            // A datagram may get lost, and the next one fare better.
+            if let Ok(socket) = peers.socket(addr) {
+                let _ = socket.send(&buffer[..len]);
+            }
         }
-        if peers.iter().any(|peer| peer.used.elapsed() > FORGOTTEN) {
-            peers.retain(|peer| peer.used.elapsed() <= FORGOTTEN);
-            known = peers.iter().enumerate().map(|(i, peer)| (peer.addr, i)).collect();
+        peers.list.retain(|peer| peer.used.elapsed() <= FORGOTTEN);
+    }
+}
+
+/// Who has sent datagrams, and a socket towards the host for each.
+struct Peers {
+    host: u16,
+    list: Vec<Peer>,
+}
+
+struct Peer {
+    addr: SocketAddr,
+    socket: UdpSocket,
+    used: Instant,
+}
+
+impl Peers {
+    /// The socket for what `addr` sends. Resolvers ask each question from another port: when there are too many, or no more
+    /// descriptors, the peer that has been silent for longest gives its place.
+    fn socket(&mut self, addr: SocketAddr) -> io::Result<&UdpSocket> {
+        let at = match self.list.iter().position(|peer| peer.addr == addr) {
+            Some(at) => at,
+            None => {
+                if self.list.len() >= PEERS {
+                    self.forget_one();
+                }
+                let socket = self.open().or_else(|_| {
+                    self.forget_one();
+                    self.open()
+                })?;
+                self.list.push(Peer { addr, socket, used: Instant::now() });
+                self.list.len() - 1
+            }
+        };
+        self.list[at].used = Instant::now();
+        Ok(&self.list[at].socket)
+    }
+
+    fn open(&self) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect((Ipv4Addr::LOCALHOST, self.host))?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    fn forget_one(&mut self) {
+        if let Some((oldest, _)) = self.list.iter().enumerate().min_by_key(|(_, peer)| peer.used) {
+            self.list.swap_remove(oldest);
         }
     }
 }
@@ -143,3 +172,23 @@ fn relay_datagrams(inner: &UdpSocket, host: u16) -> io::Result<()> {
 const CHUNK: usize = 1 << 16;
 /// A peer that has been silent for so long gets another socket.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Peers with a socket at a time.
+const PEERS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_few_and_who_asks_again_keeps_its_socket() {
+        let mut peers = Peers { host: 9, list: Vec::new() };
+        let mut port =
+            |peer| peers.socket(([10, 77, 0, 1], peer).into()).unwrap().local_addr().unwrap().port();
+        let first = port(1);
+        for peer in 2..=2 * PEERS as u16 {
+            port(peer);
+            assert_eq!(port(1), first);
+        }
+        assert_eq!(peers.list.len(), PEERS);
+    }
+}
