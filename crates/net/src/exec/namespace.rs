@@ -176,7 +176,7 @@ fn lay_over(target: &str, text: &str) -> io::Result<()> {
     Ok(bound?)
 }
 
-/// Ports of IPv4 on which somebody listens for TCP connections, by `/proc/net/tcp`: those on any address or on loopback.
+/// Ports on which somebody listens for TCP connections, by `/proc/net/tcp` or `tcp6`: those on any address or on loopback.
 pub(crate) fn listening(table: &str) -> Vec<u16> {
     let mut ports: Vec<u16> = table
         .lines()
@@ -184,13 +184,21 @@ pub(crate) fn listening(table: &str) -> Vec<u16> {
             let mut fields = line.split_whitespace();
             let (address, port) = fields.nth(1)?.split_once(':')?;
             let state = fields.nth(1)?;
-            let local = address == "00000000" || address.ends_with("7F");
-            (state == LISTEN && local).then(|| u16::from_str_radix(port, 16).ok()).flatten()
+            (state == LISTEN && is_local(address)).then(|| u16::from_str_radix(port, 16).ok()).flatten()
         })
         .collect();
     ports.sort_unstable();
     ports.dedup();
     ports
+}
+
+/// Whether an address, as these tables have it, is any or loopback's, where a relay finds who listens. They have words of four bytes, in the machine's
+/// order.
+fn is_local(address: &str) -> bool {
+    let ipv4 = address.strip_prefix(MAPPED).unwrap_or(address);
+    ipv4.bytes().all(|digit| digit == b'0')
+        || address == LOOPBACK
+        || (ipv4.len() == 8 && ipv4.ends_with("7F"))
 }
 
 /// How long a process has waited for a processor (`/proc/PID/schedstat`); nothing if the system doesn't tell.
@@ -281,6 +289,9 @@ const LISTEN: &str = "0A";
 /// The same with the peer that it has not, by either version of IP, and a bound socket in `/proc/net/udp` likewise.
 const LISTENING: &str = ":0000 0A ";
 const UNCONNECTED: &str = ":0000 07 ";
+/// `::1`, and how an address of IPv4 begins in IPv6's form, in `/proc/net/tcp6`.
+const LOOPBACK: &str = "00000000000000000000000001000000";
+const MAPPED: &str = "0000000000000000FFFF0000";
 
 #[cfg(test)]
 mod tests {
@@ -294,6 +305,13 @@ mod tests {
             2: 0200A8C0:0051 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 2 1 0 100 0 0 10 0\n\
             3: 0100007F:1F91 0100007F:0050 01 00000000:00000000 00:00000000 00000000     0        0 3 1 0 100 0 0 10 0\n";
         assert_eq!(listening(table), [80, 8080]);
+        let table = "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when\n\
+            0: 00000000000000000000000000000000:4706 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000\n\
+            1: 00000000000000000000000001000000:4707 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000\n\
+            2: 0000000000000000FFFF00000100007F:4708 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000\n\
+            3: 0000000000000000FFFF00000200A8C0:4709 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000\n\
+            4: 000080FE00000000FF0001020300007F:470A 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000\n";
+        assert_eq!(listening(table), [0x4706, 0x4707, 0x4708]);
         assert!(listening("nonsense\n: : :").is_empty());
     }
 }
