@@ -32,10 +32,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     let plan = &variant.plan;
     let spec = spec(over, plan, program)?;
     if over.view.is_some() && cfg!(not(feature = "view")) {
-        return Err(Failure::input(miette!(
-            help = "build it with `--features view`, or leave the option out",
-            "this build of tollway has no `--view`"
-        )));
+        return Err(Failure::not_built("view"));
     }
     let privilege = Privilege::acquire().map_err(not_set_up)?;
     let outcome = run(over, plan, &spec)?;

@@ -32,6 +32,14 @@ impl Failure {
         Failure { report: report.into(), code: 1 }
     }
 
+    /// An option for which this build has no part.
+    pub(crate) fn not_built(feature: &str) -> Failure {
+        Failure::input(miette::miette!(
+            help = format!("build it with `--features {feature}`, or leave the option out"),
+            "this build of tollway has no `--{feature}`"
+        ))
+    }
+
     /// Ends with another exit status.
     #[cfg(target_os = "linux")]
     pub(crate) fn with_code(report: impl Into<Report>, code: u8) -> Failure {
@@ -119,5 +127,16 @@ impl From<CompareError> for Failure {
             CompareError::Plot(_) => Failure::run(error),
             _ => Failure::input(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_built_names_its_feature() {
+        let help = Failure::not_built("watch").report.help().unwrap().to_string();
+        assert_eq!(help, "build it with `--features watch`, or leave the option out");
     }
 }

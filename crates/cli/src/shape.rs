@@ -413,10 +413,7 @@ fn lacking(args: &Shape) -> Result<(), Failure> {
         ("metrics", args.metrics.is_some(), cfg!(feature = "metrics")),
     ] {
         if wanted && !has {
-            return Err(Failure::input(miette!(
-                help = "build it with `--features {feature}`, or leave the option out",
-                "this build of tollway has no `--{feature}`"
-            )));
+            return Err(Failure::not_built(feature));
         }
     }
     if args.watch && !io::stderr().is_terminal() {

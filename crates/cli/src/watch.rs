@@ -37,10 +37,7 @@ impl Watching {
             ("metrics", args.metrics.is_some() && cfg!(not(feature = "metrics"))),
         ];
         if let Some((feature, _)) = lacking.into_iter().find(|(_, lacking)| *lacking) {
-            return Err(Failure::input(miette::miette!(
-                help = "build it with `--features {feature}`, or leave the option out",
-                "this build of tollway has no `--{feature}`"
-            )));
+            return Err(Failure::not_built(feature));
         }
         let variants = scenario.variants();
         if variants.iter().any(|variant| variant.plan.measure.interval.is_none()) {
