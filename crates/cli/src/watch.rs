@@ -47,7 +47,7 @@ impl Watching {
             )));
         }
         let runs =
-            variants.iter().map(|variant| (variant.name.as_str(), variant.plan.duration.as_secs_f64()));
+            variants.iter().map(|variant| (variant.name.as_str(), variant.plan.duration.nearest_secs()));
         Watching::open(Arc::new(Scene::new(runs)), args, &variants[0].plan.title, interrupted)
     }
 

@@ -45,9 +45,15 @@ impl Time {
         Time((s * 1e9 + 0.5) as u64)
     }
 
-    /// In seconds.
+    /// In seconds, for reckoning: one multiplication, which may be off by the last bit (60 s gives 60.00000000000001). What is written, or
+    /// compared to what was, is [`Time::nearest_secs`].
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-9
+    }
+
+    /// In seconds, for tables and readers: the nearest number there is, so that a tenth of a second prints as 0.1.
+    pub fn nearest_secs(self) -> f64 {
+        self.0 as f64 / 1e9
     }
 
     /// In milliseconds.
@@ -142,5 +148,19 @@ impl FromStr for Time {
             &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
         let ns = split_quantity(text, "a time", "250 ms", UNITS)?;
         Ok(Time(libm::round(ns) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_seconds_print_as_they_are_written() {
+        for tenths in 1..=600 {
+            assert_eq!(Time::from_millis(100 * tenths).nearest_secs(), tenths as f64 / 10.0);
+        }
+        // Which is what sets them apart.
+        assert_ne!(Time::from_secs(60).as_secs_f64(), 60.0);
     }
 }

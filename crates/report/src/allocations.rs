@@ -97,8 +97,8 @@ impl Allocations {
         });
         Ok(Allocations {
             variant: variant.name.clone(),
-            from_s: steady.from.as_secs_f64(),
-            until_s: steady.until.as_secs_f64(),
+            from_s: steady.from.nearest_secs(),
+            until_s: steady.until.nearest_secs(),
             aim: aimed.then_some(aim),
             solver: solver.name(),
             flows: flows.collect(),

@@ -92,9 +92,9 @@ impl Deviation {
     /// There is nothing to compare, see [`NoDeviation`].
     pub fn of(plan: &Plan, result: &RunResult) -> Result<Deviation, NoDeviation> {
         let steady = steady(plan)?;
-        let (from, until) = (steady.from.as_secs_f64(), steady.until.as_secs_f64());
+        let (from, until) = (steady.from.nearest_secs(), steady.until.nearest_secs());
         let mut window = (0.5 * (from + until), until);
-        let interval = plan.measure.interval.map_or(0.0, |interval| interval.as_secs_f64());
+        let interval = plan.measure.interval.map_or(0.0, |interval| interval.nearest_secs());
         let mut rates = mean_rates(&result.flows, interval, window);
         let whole =
             steady.from <= plan.measure.warmup.max(first_start(plan)) && steady.until == plan.duration;

@@ -157,7 +157,7 @@ struct Fared {
 
 impl Fared {
     fn of_simulator(variant: &Variant, ran: &Ran) -> Fared {
-        let from = variant.plan.measure.warmup.as_secs_f64();
+        let from = variant.plan.measure.warmup.nearest_secs();
         let rates =
             data::summary(&ran.result.summary, "flow").iter().map(|flow| flow.get("goodput_mbps")).collect();
         let windows = data::series(&ran.result.flows, "cwnd_packets");
@@ -180,7 +180,7 @@ impl Fared {
             _ => 0.0,
         };
         let windows = |samples: Vec<Sample>| -> Vec<(f64, f64)> {
-            samples.iter().map(|sample| (sample.at.as_secs_f64(), f64::from(sample.window))).collect()
+            samples.iter().map(|sample| (sample.at.nearest_secs(), f64::from(sample.window))).collect()
         };
         Fared {
             rates: outcome.flows.iter().map(|samples| rate(after(samples))).collect(),

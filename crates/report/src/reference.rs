@@ -16,13 +16,13 @@ pub(crate) fn deviation(
     folder: &Path,
 ) -> Result<Vec<(String, f64)>, String> {
     let file = m.reference.as_deref().ok_or("the claim names no `reference` file")?;
-    let span = m.span.map(|s| s.as_secs_f64()).filter(|s| *s > 0.0).ok_or("the claim gives no `span`")?;
-    let skip = m.skip_after_start.map_or(0.0, |t| t.as_secs_f64());
+    let span = m.span.map(|s| s.nearest_secs()).filter(|s| *s > 0.0).ok_or("the claim gives no `span`")?;
+    let skip = m.skip_after_start.map_or(0.0, |t| t.nearest_secs());
     let path = folder.join(file);
     let references = read(&path)?;
     let ours = data::series(&run.flows, "rate_mbps");
-    let from = m.from.map_or(0.0, |t| t.as_secs_f64());
-    let until = m.until.map_or(f64::INFINITY, |t| t.as_secs_f64()).min(data::duration(run));
+    let from = m.from.map_or(0.0, |t| t.nearest_secs());
+    let until = m.until.map_or(f64::INFINITY, |t| t.nearest_secs()).min(data::duration(run));
 
     let mut worst = Vec::new();
     for flow in flows {

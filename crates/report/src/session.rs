@@ -219,7 +219,7 @@ impl Serialize for Account<'_> {
         map.serialize_entry("seed", &plan.seed)?;
         let live = runs.iter().any(|ran| ran.info.live.is_some());
         map.serialize_entry("engine", if live { EngineKind::Live.name() } else { EngineKind::Sim.name() })?;
-        map.serialize_entry("duration_s", &plan.duration.as_secs_f64())?;
+        map.serialize_entry("duration_s", &plan.duration.nearest_secs())?;
         map.serialize_entry("notes", self.scenario.notes())?;
         map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
         map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
@@ -284,7 +284,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
             json!({
                 "variant": ran.result.variant,
                 "seed": ran.seed,
-                "duration_s": ran.info.duration.as_secs_f64(),
+                "duration_s": ran.info.duration.nearest_secs(),
                 "stopped": ran.info.stopped,
                 "events": ran.info.events,
                 "packet_hops": ran.info.packet_hops,

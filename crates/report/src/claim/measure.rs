@@ -76,23 +76,23 @@ impl<'a> Bench<'a> {
 
     /// Where to measure.
     fn windows(&self) -> Result<Vec<Window>, String> {
-        let end = self.m.until.map_or(self.duration, |t| t.as_secs_f64().min(self.duration));
+        let end = self.m.until.map_or(self.duration, |t| t.nearest_secs().min(self.duration));
         let phases = match &self.m.phases {
             Phases::At(times) => {
-                let times: Vec<f64> = times.iter().map(|t| t.as_secs_f64()).collect();
+                let times: Vec<f64> = times.iter().map(|t| t.nearest_secs()).collect();
                 times.windows(2).map(|w| Window { from: w[0], until: w[1] }).collect()
             }
             Phases::Automatic(true) => self.automatic_phases(),
             _ => {
                 let half = if self.m.metric.is_of_whole_run() { 0.0 } else { end / 2.0 };
-                let from = self.m.from.map_or(half, |t| t.as_secs_f64());
+                let from = self.m.from.map_or(half, |t| t.nearest_secs());
                 return self.cut(Window { from, until: end });
             }
         };
         let last_halves = phases
             .iter()
             .map(|p: &Window| Window { from: (p.from + p.until) / 2.0, until: p.until })
-            .filter(|w| w.until <= end + 1e-9 && self.m.from.is_none_or(|t| t.as_secs_f64() <= w.from));
+            .filter(|w| w.until <= end + 1e-9 && self.m.from.is_none_or(|t| t.nearest_secs() <= w.from));
         let windows: Vec<Window> =
             last_halves.map(|w| self.cut(w)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         if windows.is_empty() { Err("the run has no phase to measure in".into()) } else { Ok(windows) }
@@ -121,7 +121,7 @@ impl<'a> Bench<'a> {
             ));
         }
         let slides = matches!(self.m.metric, Metric::SteadyPart | Metric::PriceSwing);
-        let Some(span) = self.m.span.map(|s| s.as_secs_f64()).filter(|s| *s > 0.0 && !slides) else {
+        let Some(span) = self.m.span.map(|s| s.nearest_secs()).filter(|s| *s > 0.0 && !slides) else {
             return Ok(vec![window]);
         };
         // A last piece that is not whole is left out, unless it is the only one.
@@ -214,7 +214,7 @@ impl<'a> Bench<'a> {
 
     /// The length of a moving window.
     fn span(&self) -> Result<f64, String> {
-        let span = self.m.span.map(|span| span.as_secs_f64()).filter(|span| *span > 0.0);
+        let span = self.m.span.map(|span| span.nearest_secs()).filter(|span| *span > 0.0);
         span.ok_or_else(|| format!("the claim gives no `span` for `{}`", self.m.metric.name()))
     }
 
@@ -343,8 +343,8 @@ impl<'a> Bench<'a> {
                 Ok(vec![Sample { label: String::new(), value: finished as f64 }])
             }
             _ => {
-                let from = self.m.from.map_or(0.0, |t| t.as_secs_f64());
-                let until = self.m.until.map_or(f64::INFINITY, |t| t.as_secs_f64());
+                let from = self.m.from.map_or(0.0, |t| t.nearest_secs());
+                let until = self.m.until.map_or(f64::INFINITY, |t| t.nearest_secs());
                 let finished: Vec<Sample> = all
                     .filter(|f| !f.get("fct_s").is_nan() && f.start() >= from && f.start() <= until)
                     .filter(|f| self.m.max_size.is_none_or(|most| f.get("size_bytes") <= most.get() as f64))
@@ -367,8 +367,8 @@ impl<'a> Bench<'a> {
     }
 
     fn time_to_reach(&self) -> Result<Sample, String> {
-        let from = self.m.from.map_or(0.0, |t| t.as_secs_f64());
-        let until = self.m.until.map_or(f64::INFINITY, |t| t.as_secs_f64());
+        let from = self.m.from.map_or(0.0, |t| t.nearest_secs());
+        let until = self.m.until.map_or(f64::INFINITY, |t| t.nearest_secs());
         let fraction = self.m.fraction.unwrap_or(0.0);
         let series = match &self.m.link {
             Some(pattern) if self.m.flows.is_none() => data::series(&self.run.links, "utilisation")
@@ -382,7 +382,7 @@ impl<'a> Bench<'a> {
                 total
             }
         };
-        let span = self.m.span.map_or(0.0, |s| s.as_secs_f64());
+        let span = self.m.span.map_or(0.0, |s| s.nearest_secs());
         for (time, value) in series.within(Window { from, until }) {
             let value = if span > 0.0 {
                 if time - span < from - 1e-9 {

@@ -137,7 +137,7 @@ impl<'a> Account<'a> {
         for link in self.links() {
             let (mut rate, mut queue, mut drop) = (Vec::new(), Vec::new(), Vec::new());
             for (from, until, past, now) in link.intervals() {
-                let at = (from + until).as_secs_f64() / 2.0;
+                let at = (from + until).nearest_secs() / 2.0;
                 let span = until.saturating_sub(from).as_secs_f64();
                 rate.push((at, (now.sent_bytes - past.sent_bytes) as f64 * 8e-6 / span));
                 // What is queued takes so long to send.
@@ -158,7 +158,7 @@ impl<'a> Account<'a> {
             (self.name(&flow.tuple), points.collect())
         };
         let flows = self.flows().iter().take(DRAWN).map(flow).collect();
-        let until = self.outcome.record.elapsed.as_secs_f64();
+        let until = self.outcome.record.elapsed.nearest_secs();
         Figure {
             title: self.command(),
             subtitle: self.spec.mesh.nodes.join(", "),
@@ -180,7 +180,7 @@ impl<'a> Account<'a> {
                 let span = until.saturating_sub(from);
                 text += &format!(
                     "{},{},{:.6},{:.1},{},{},{},{},{},{},{}\n",
-                    until.as_secs_f64(),
+                    until.nearest_secs(),
                     link.name,
                     (now.sent_bytes - past.sent_bytes) as f64 * 8e-6 / span.as_secs_f64(),
                     now.queue_byte_ns as f64 / span.0 as f64,
@@ -310,7 +310,7 @@ impl Serialize for Account<'_> {
             "exit_status": exit,
             "signal": signal,
             "timed_out": self.outcome.ended == Ended::TimedOut,
-            "duration_s": record.elapsed.as_secs_f64(),
+            "duration_s": record.elapsed.nearest_secs(),
             "nodes": self.spec.mesh.nodes.iter().zip(0..).map(|(name, node)| json!({"name": name, "address": address(node).to_string()})).collect::<Vec<_>>(),
             "published": self.outcome.published.iter().map(|p| json!({"node": self.spec.mesh.nodes[p.node as usize], "port": p.port, "host_port": p.host, "protocol": if p.udp { "udp" } else { "tcp" }})).collect::<Vec<_>>(),
             "links": links,
@@ -343,7 +343,7 @@ impl Account<'_> {
             "packets": flow.packets, "bytes": flow.bytes,
             "delivered_packets": flow.delivered, "delivered_bytes": flow.delivered_bytes, "payload_bytes": flow.payload_bytes,
             "lost_packets": lost(flow), "marks": flow.marks, "in_flight": flow.in_flight,
-            "first_s": flow.first.as_secs_f64(), "last_s": flow.last.as_secs_f64(),
+            "first_s": flow.first.nearest_secs(), "last_s": flow.last.nearest_secs(),
             "rate_mbps": flow_rate(flow),
             "delay_mean_ms": delay_mean(flow), "delay_min_ms": (flow.delivered > 0).then(|| flow.delay_min.as_millis_f64()),
             "delay_max_ms": flow.delay_max.as_millis_f64(),

@@ -219,7 +219,7 @@ impl Desk {
         });
         let moment = |moment: &Moment| {
             json!({
-                "t": moment.until.as_secs_f64(),
+                "t": moment.until.nearest_secs(),
                 "links": moment.links.iter().map(link_json).collect::<Vec<_>>(),
                 "flows": moment.flows.iter().map(|flow| self.flow_json(flow)).collect::<Vec<_>>(),
             })

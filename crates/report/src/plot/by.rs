@@ -32,7 +32,7 @@ pub(super) fn row(spec: &PlotSpec, by: &str, runs: &[RunResult]) -> Row {
 }
 
 fn seconds(time: Option<tollway_law::Time>, otherwise: f64) -> f64 {
-    time.map_or(otherwise, |time| time.as_secs_f64())
+    time.map_or(otherwise, |time| time.nearest_secs())
 }
 
 /// Pieces of a range, equally long on its scale.

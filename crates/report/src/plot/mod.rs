@@ -224,9 +224,9 @@ impl Row {
             runs.iter().filter(|r| data::glob(wanted, &r.variant).is_some()).collect();
         let mut row = Row { title: spec.title.clone(), x_title: "time (s)".into(), ..Row::default() };
         let several = runs.len() > 1;
-        let from = spec.from.map_or(0.0, |t| t.as_secs_f64());
+        let from = spec.from.map_or(0.0, |t| t.nearest_secs());
         let end = runs.iter().map(|r| data::duration(r)).fold(0.0, f64::max);
-        let until = spec.until.map_or(end, |t| t.as_secs_f64());
+        let until = spec.until.map_or(end, |t| t.nearest_secs());
 
         let mut panels: Vec<(String, Vec<Line>)> = Vec::new();
         for run in &runs {
@@ -311,7 +311,7 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
         let mut points: Vec<(f64, f64)> =
             s.times.iter().copied().zip(s.values.iter().copied()).filter_map(inside).collect();
         if let Some(span) = spec.mean_over {
-            curve::smooth(&mut points, span.as_secs_f64());
+            curve::smooth(&mut points, span.nearest_secs());
         }
         (s.name, points)
     });
@@ -323,7 +323,7 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
         for s in crate::reference::read(&file).unwrap_or_default() {
             let mut points: Vec<(f64, f64)> = s.times.into_iter().zip(s.values).collect();
             if let Some(span) = spec.mean_over {
-                curve::smooth(&mut points, span.as_secs_f64());
+                curve::smooth(&mut points, span.nearest_secs());
             }
             points.retain(|(t, _)| *t >= from - 1e-9 && *t <= until + 1e-9);
             curve::dash(&mut points, (until - from) / DASHES);

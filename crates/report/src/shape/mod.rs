@@ -145,7 +145,7 @@ impl Serialize for Standing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let status = &self.status;
         json!({
-            "time_s": self.turn.now.as_secs_f64(),
+            "time_s": self.turn.now.nearest_secs(),
             "version": status.version,
             "source": self.source,
             "trouble": self.trouble,

@@ -360,7 +360,7 @@ impl<E: Engine> Built<E> {
                 && let Some(found) = account.accusation()
             {
                 let offence = found.offence.name();
-                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.as_secs_f64());
+                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
                 extra.insert(format!("over-budget.{name}"), account.dropped() as f64);
             }
             if let Some(border) = self.network.border(id) {
@@ -370,7 +370,7 @@ impl<E: Engine> Built<E> {
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
             if let Some(found) = self.network.balance(id) {
                 let (name, offence) = (&flow.name, found.offence.name());
-                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.as_secs_f64());
+                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
             }
         }
     }
@@ -384,7 +384,7 @@ impl<E: Engine> Built<E> {
             let Some(meter) = self.network.meter(id) else { continue };
             let Some(accusation) = meter.accusation() else { continue };
             let (name, offence) = (&flow.name, accusation.offence.name());
-            extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.as_secs_f64());
+            extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.nearest_secs());
             extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
         }
     }

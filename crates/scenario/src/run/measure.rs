@@ -285,7 +285,7 @@ impl Meter {
         let variant = plan.variant.as_deref().unwrap_or_default();
         let span = now - self.last;
         let seconds = span.as_secs_f64();
-        let time_s = now.as_secs_f64();
+        let time_s = now.nearest_secs();
         for first in (0..self.lanes.len()).step_by(READ_AHEAD) {
             let lanes = &mut self.lanes[first..];
             self.readings.clear();
@@ -365,7 +365,7 @@ impl Meter {
             }
             for control in built.network.take_control(built.links[i]) {
                 self.writer.control(&ControlRow {
-                    time_s: control.ends.as_secs_f64(),
+                    time_s: control.ends.nearest_secs(),
                     link: &plan.links[i].name,
                     interval_ms: control.ends.saturating_sub(control.begins).as_millis_f64(),
                     feedback_mbps: control.feedback * 8e-6,
@@ -403,7 +403,7 @@ impl Meter {
             Some(outside) => Counters::outside(outside),
         };
         let until = done.unwrap_or(built.network.now());
-        let seconds = until.saturating_sub(running.start).as_secs_f64();
+        let seconds = until.saturating_sub(running.start).nearest_secs();
         let per_second = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
         let (workload, law) = &self.workload_names[running.workload];
         let name = format!("{workload}.{}", running.number + 1);
@@ -412,8 +412,8 @@ impl Meter {
         self.writer.flow_summary(&FlowSummary {
             flow: &name,
             law,
-            start_s: running.start.as_secs_f64(),
-            finish_s: done.map(Time::as_secs_f64),
+            start_s: running.start.nearest_secs(),
+            finish_s: done.map(Time::nearest_secs),
             fct_s: done.map(|_| seconds),
             size_bytes: Some(running.size),
             sent_bytes: outside.map_or(client.stats().bytes_sent, |outside| outside.sent),
@@ -462,13 +462,13 @@ impl Meter {
             self.writer.flow_summary(&FlowSummary {
                 flow: &lane.name,
                 law: sender_name(&plan.transports[flow.transport.0 as usize].law),
-                start_s: lane.start.as_secs_f64(),
-                finish_s: (last < end).then(|| last.as_secs_f64()),
+                start_s: lane.start.nearest_secs(),
+                finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     Data::Endless => None,
                     // One that was stopped on the way ended without completing.
                     _ if counters.delivered < size.unwrap_or(0) => None,
-                    _ => lane.done.map(|done| done.saturating_sub(lane.start).as_secs_f64()),
+                    _ => lane.done.map(|done| done.saturating_sub(lane.start).nearest_secs()),
                 },
                 size_bytes: size,
                 sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),

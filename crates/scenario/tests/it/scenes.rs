@@ -153,6 +153,18 @@ fn table(all: &[Outcome]) -> String {
     text
 }
 
+#[test]
+fn times_are_written_as_people_write_them() {
+    let sets = ["duration=60s", "measure.interval=100ms", "flow.f.start=0.3s", "link.*.rate=1Mbps"];
+    let scenario = parse(&scene("changes"), &sets);
+    let result = finish(&scenario.variants()[0].plan, DigestMode::Results).result;
+    let mut times = numbers(&result.links, "time_s");
+    times.dedup();
+    let tenths: Vec<_> = (1..=600).map(|k| Some(f64::from(k) / 10.0)).collect();
+    assert_eq!(times, tenths);
+    assert!(numbers(&result.summary, "start_s").iter().all(|&start| start == Some(0.3)));
+}
+
 macro_rules! scenes {
     ($($function:ident = $name:literal, |$all:ident| $check:block)*) => {
         $(#[test]
