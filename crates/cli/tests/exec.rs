@@ -256,6 +256,27 @@ fn servers_run_at_their_nodes_and_end_with_the_run() {
 }
 
 #[test]
+fn what_servers_and_the_program_leave_running_ends_with_the_run() {
+    if !namespaces() {
+        return;
+    }
+    let dir = folder("left");
+    let left = |name: &str| format!("sleep 600 & echo $! > {}", dir.join(name).display());
+    // Whose shell ends at once, and who is a session of its own.
+    let server = left("server");
+    let program = left("program").replace("sleep", "setsid sleep");
+    let mut command =
+        tollway(&["exec", "--link", "10Mbps 1ms", "-q", "--serve", &server, "--", "sh", "-c", &program]);
+    assert!(command.status().unwrap().success());
+    for name in ["server", "program"] {
+        let pid = fs::read_to_string(dir.join(name)).unwrap();
+        let stat = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
+        // Whoever has it now may not have asked after it yet.
+        assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")), "{name}");
+    }
+}
+
+#[test]
 fn mahimahi_s_shells_and_captures() {
     if !namespaces() {
         return;

@@ -4,10 +4,14 @@
 //! stay is what those programs have started themselves. All of it carries the run's mark in its environment.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::namespace::{self, Namespace};
 
 /// The mark that programs of this process's runs carry: who it is, for as long as anybody may ask.
 pub(crate) fn mark() -> String {
@@ -25,8 +29,7 @@ pub(crate) fn file(what: &str) -> PathBuf {
 /// Ends every process that belongs to a run whose `tollway` is gone, and removes its files; answers who was ended.
 pub fn clean() -> Vec<(u32, String)> {
     let mut ended = Vec::new();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+    for pid in processes() {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         if !mark_in(&environment).is_some_and(is_over) {
             continue;
@@ -48,6 +51,46 @@ pub fn clean() -> Vec<(u32, String)> {
         }
     }
     ended
+}
+
+/// Ends whoever is still in one of these namespaces, where a run is over: what a server or the program has left running, which may have a process
+/// group of its own. What is about to end by itself is left the time.
+pub(crate) fn empty(namespaces: &[Namespace]) {
+    let homes: Vec<_> = namespaces.iter().filter_map(|namespace| namespace.identity().ok()).collect();
+    for (signal, millis) in [(None, 200), (Some(Signal::TERM), 300), (Some(Signal::KILL), 1000)] {
+        let (mut told, until) = (false, Instant::now() + Duration::from_millis(millis));
+        loop {
+            let inside = inside(&homes);
+            if inside.is_empty() {
+                return;
+            }
+            // Once is enough to be asked; what is killed may have started another meanwhile.
+            for process in inside.iter().filter(|_| !told || signal == Some(Signal::KILL)) {
+                let _ = signal.map(|signal| rustix::process::pidfd_send_signal(process, signal));
+            }
+            told = true;
+            if Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The processes in these namespaces, this one left out.
+fn inside(homes: &[(u64, u64)]) -> Vec<OwnedFd> {
+    let process = |pid: u32| {
+        // Held first, so that the number is no other's afterwards. What has ended is in no namespace any more.
+        let held = rustix::process::pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
+        let home = namespace::identity(&fs::metadata(format!("/proc/{pid}/ns/net")).ok()?);
+        homes.contains(&home).then_some(held)
+    };
+    processes().filter(|&pid| pid != std::process::id()).filter_map(process).collect()
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The run that a process's environment says it belongs to.

@@ -125,6 +125,7 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let tap = tap.map_err(problem("write the capture"))?;
     let emulated = Emulated::start(&spec.mesh, spec.train, |bridge| bridge.watched(tap, panel))?;
     let driven = drive(spec, &emulated.namespaces, &names, signals);
+    clean::empty(&emulated.namespaces);
     let recorded = emulated.finish();
     let (ended, published) = driven?;
     let (record, kernel_drops, tap) = recorded?;

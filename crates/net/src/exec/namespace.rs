@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -86,6 +87,11 @@ impl Namespace {
         self.file.as_fd()
     }
 
+    /// What distinguishes it from others.
+    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+        self.file.metadata().map(|file| identity(&file))
+    }
+
     /// Moves the calling thread there.
     pub(crate) fn enter(&self) -> io::Result<()> {
         let kind = Some(LinkNameSpaceType::Network);
@@ -146,6 +152,11 @@ impl Namespace {
             }
         })
     }
+}
+
+/// What distinguishes a namespace from others, by a file that stands for it.
+pub(super) fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// Gives the calling thread, and what it starts, a view of the file system in which `names` resolve, and others if a `resolver`
