@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     let status = done.unwrap_or_else(|failure| failure.report());
     match terminal::unsaid() {
         Some(error) => {
-            eprintln!("error: cannot write to standard output: {error}");
+            terminal::tell(format_args!("error: cannot write to standard output: {error}"));
             if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
         }
         None => status,

@@ -88,11 +88,11 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         let folders: BTreeSet<_> = removed.iter().filter_map(|table| table.parent()).collect();
         if !folders.is_empty() && !args.quiet && !args.json && !watching.has_terminal() {
             let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            eprintln!(
+            terminal::tell(format_args!(
                 "note: removed {} tables that an earlier run left in {}",
                 removed.len(),
                 folders.join(", ")
-            );
+            ));
         }
     }
     let session = Session {

@@ -136,9 +136,8 @@ impl MaxMin {
         events.clear();
         let full = |&l: &usize| Reverse((Level(links[l].free / links[l].weight), Event::Full(l)));
         events.extend(crossed.iter().map(full));
-        events.extend(flows.iter().map(Borrow::borrow).enumerate().filter_map(|(f, flow)| {
-            flow.demand.is_finite().then(|| Reverse((Level(flow.demand / flow.weight), Event::Satisfied(f))))
-        }));
+        let asks = flows.iter().map(Borrow::borrow).enumerate().filter(|(_, flow)| flow.demand.is_finite());
+        events.extend(asks.map(|(f, flow)| Reverse((Level(flow.demand / flow.weight), Event::Satisfied(f)))));
         self.events = BinaryHeap::from(events);
     }
 }
