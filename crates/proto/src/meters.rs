@@ -329,3 +329,39 @@ impl Meters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_over_a_number_starts_with_a_clean_sheet() {
+        let mut meters = Meters::default();
+        let posts = [Duty::Windows, Duty::Balance].map(|duty| meters.add_post(MeterConfig::default(), duty));
+        meters.announce(3, 1500);
+        let flags = Flags::DATA.with(Flags::TOLLED);
+        for post in posts {
+            let mut packet = Packet { flow: 3, size: 1500, flags, ..Packet::default() };
+            meters.on_entry(Time::from_secs(1), post, (Time(1), Time(1)), &mut packet);
+        }
+        assert!(meters.of(3).is_some() && meters.payers[3].is_some());
+        meters.announce(3, 1500);
+        assert!(meters.of(3).is_none() && meters.payers[3].is_none());
+    }
+
+    #[test]
+    fn what_is_sent_again_is_no_news_of_what_is_paid() {
+        let mut meters = Meters::default();
+        let post = meters.add_post(MeterConfig::default(), Duty::Balance);
+        meters.announce(0, 1500);
+        // A packet each millisecond that pays what links ask; every other one is a repair, which paid the price of long ago.
+        for ms in 0..20_000 {
+            let (seq, stake) = if ms % 2 == 0 { (1000 + ms, 1e-8) } else { (ms, 1e-10) };
+            let toll = Toll { due: 1e-8, rtt: 0.1, stake, ..Toll::default() };
+            let flags = Flags::DATA.with(Flags::TOLLED);
+            let mut packet = Packet { toll, seq, size: 1500, flags, ..Packet::default() };
+            meters.on_entry(Time::from_millis(ms.into()), post, (Time(1), Time(1)), &mut packet);
+        }
+        assert_eq!(meters.balance(0), None);
+    }
+}

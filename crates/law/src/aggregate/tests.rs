@@ -229,3 +229,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_is_unknown_or_gone_is_not_in_the_mean_of_round_trips() {
+    let mut aggregate = aggregate(Scheme::Common, 8000, 1000.0);
+    let seats: Vec<Seat> = (0..4).map(|_| aggregate.join(Time::ZERO)).collect();
+    for (&seat, ms) in seats.iter().zip([100, 300, 800]) {
+        aggregate.set_rtt(seat, Time::from_millis(ms), Time::from_millis(ms));
+    }
+    // Of the fourth nothing is known: the mean is 400 ms.
+    assert_eq!(aggregate.growth(seats[2]), 4.0);
+    aggregate.leave(Time::from_secs(1), seats[2]);
+    // 200 ms.
+    assert_eq!([0, 1, 3].map(|at| aggregate.growth(seats[at])), [0.25, 2.25, 1.0]);
+}

@@ -254,4 +254,23 @@ mod tests {
         strategy.divide(Time::from_secs(100), Budget::per_sec(2.0), &mut flows);
         assert_eq!(strategy.phase, Phase::Fresh);
     }
+
+    #[test]
+    fn max_throughput_wakes_when_a_price_falls_as_well() {
+        let mut strategy = MaxThroughput::default();
+        let mut flows = settle(&mut strategy, 300);
+        assert_eq!(strategy.phase, Phase::Rest);
+        flows[0].price = flows[0].price.map(|price| Price::per_byte(price.get() / 2.0));
+        strategy.divide(Time::from_secs(100), Budget::per_sec(2.0), &mut flows);
+        assert_eq!(strategy.phase, Phase::Fresh);
+    }
+
+    #[test]
+    fn equal_throughput_starts_a_new_flow_with_an_equal_part() {
+        let mut strategy = EqualThroughput::default();
+        let mut flows = settle(&mut strategy, 60);
+        flows.push(Share::new(2));
+        strategy.divide(Time::from_secs(100), Budget::per_sec(2.0), &mut flows);
+        assert!((flows[2].budget.get() - 2.0 / 3.0).abs() < 1e-9, "{:?}", flows[2].budget);
+    }
 }

@@ -239,4 +239,14 @@ mod tests {
         // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d = 50 ms.
         assert!((-20_000.0..=0.0).contains(&before), "{before}");
     }
+
+    #[test]
+    fn framing_is_part_of_what_left() {
+        let overhead = Bytes(300);
+        let config = XcpConfig { capacity: CapacityFrom::Departures, overhead, ..Default::default() };
+        let AnyLink::Measured(mut router) = config.build(Rate::from_mbps(1.0)) else { panic!("no meter") };
+        // 1800 bytes on the wire a millisecond.
+        let found = drain(&mut router, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 5);
+        assert!((found / 14.4 - 1.0).abs() < 0.01, "{found}");
+    }
 }

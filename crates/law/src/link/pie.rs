@@ -318,4 +318,22 @@ mod tests {
             prop_assert_eq!(late.burst_left, timely.burst_left);
         }
     }
+
+    #[test]
+    fn small_probabilities_move_by_small_steps() {
+        for (p, scale) in
+            [(5e-7, 2048.0), (5e-6, 512.0), (5e-5, 128.0), (5e-4, 32.0), (5e-3, 8.0), (5e-2, 2.0)]
+        {
+            let mut law = PieConfig::default().build();
+            // Twice the target, and staying there.
+            (law.probability, law.delay, law.delay_before) = (p, 0.03, 0.03);
+            law.update();
+            assert!(((law.probability() - p) * scale / (0.125 * 0.015) - 1.0).abs() < 1e-6, "{p}");
+        }
+        // Under half of the target it decays besides, by a fiftieth.
+        let mut law = PieConfig::default().build();
+        (law.probability, law.delay, law.delay_before) = (0.3, 0.005, 0.005);
+        law.update();
+        assert!((law.probability() - (0.3 - 0.125 * 0.01) * 0.98).abs() < 1e-12, "{}", law.probability());
+    }
 }

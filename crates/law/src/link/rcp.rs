@@ -243,4 +243,16 @@ mod tests {
         law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
         assert_eq!(toll.due, 5.0);
     }
+
+    #[test]
+    fn the_mean_round_trip_falls_more_slowly_than_it_rises() {
+        for (rtt, gain) in [(0.4, 0.05), (0.05, 0.2 * 0.25 * 0.05)] {
+            let config = RcpConfig { initial_rate: 0.2, ..RcpConfig::default() };
+            let mut law = config.build(Rate::from_bytes_per_sec(1e6));
+            let toll = Toll { rtt: rtt as f32, ..Toll::default() };
+            law.on_arrival(Time::from_millis(5), passing(5000, 0), &toll);
+            law.catch_up(Time::from_millis(10));
+            assert!((law.avg_rtt() - (0.2 + gain * (rtt - 0.2))).abs() < 1e-8, "{rtt}: {}", law.avg_rtt());
+        }
+    }
 }

@@ -340,4 +340,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn an_idle_link_forgets_at_the_rate_that_it_is_told() {
+        let average = |mbps: f64| {
+            let mut red = RedConfig::default().build(Rate::from_mbps(8.0));
+            red.set_capacity(Time::ZERO, Rate::from_mbps(mbps));
+            (red.average, red.idle_since) = (10.0, Some(0));
+            red.on_arrival(Time::from_secs(1), passing(0), &Toll::default());
+            red.average()
+        };
+        // A thousand packets' time, or a hundred's; then the one that came.
+        assert!((average(8.0) - 10.0 * libm::pow(0.998, 1001.0)).abs() < 1e-9);
+        assert!((average(0.8) - 10.0 * libm::pow(0.998, 101.0)).abs() < 1e-9);
+    }
 }

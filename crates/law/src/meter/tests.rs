@@ -175,3 +175,15 @@ fn wild_words_and_lost_timestamps_do_no_harm() {
         assert!(bench.meter.allotment().is_finite() && bench.meter.rtt().is_finite());
     }
 }
+
+#[test]
+fn who_is_held_and_leaves_its_allotment_unused_keeps_half_of_the_rest() {
+    let mut bench = Bench::settled(MeterConfig::default());
+    bench.run(Habit { window: 40, stated_window: 40.0, ..HONEST }, 30);
+    let before = bench.meter.allotment();
+    assert!(bench.meter.accusation().is_some() && before > 19.0);
+    // Each round trip counts with the one before it: the first that ends still has the twenty.
+    bench.run(Habit { window: 5, ..HONEST }, 3);
+    let rest = before - 5.0;
+    assert!((bench.meter.allotment() - (5.0 + rest / 2.0)).abs() < 1.0, "{}", bench.meter.allotment());
+}

@@ -286,4 +286,37 @@ mod tests {
         law.on_ack(&flight(later, 700), &acked(1));
         assert!(law.window() - before < 1.0, "{} {before}", law.window());
     }
+
+    #[test]
+    fn a_repeated_timeout_keeps_the_threshold() {
+        let mut law = CubicConfig { initial_window: 100.0, ..Default::default() }.build();
+        law.on_timeout(&flight(Time::from_secs(1), 100), true);
+        law.on_timeout(&flight(Time::from_secs(3), 1), false);
+        assert_eq!((law.window(), law.ssthresh()), (1.0, 70.0));
+    }
+
+    #[test]
+    fn a_loss_in_a_window_reduced_for_a_mark_does_not_reduce_again() {
+        let now = Time::from_secs(1);
+        let mut law = CubicConfig { initial_window: 100.0, ..Default::default() }.build();
+        law.on_ack(&flight(now, 100), &Acked { marked: true, ..acked(1) });
+        law.on_loss(&flight(now + Time::from_millis(50), 70));
+        assert_eq!((law.window(), law.w_max), (70.0, 100.0));
+    }
+
+    #[test]
+    fn beyond_the_old_window_the_estimate_of_reno_grows_as_reno_does() {
+        let mut law = CubicConfig { initial_window: 20.0, ..Default::default() }.build();
+        law.on_loss(&flight(Time::from_secs(1), 20));
+        law.on_recovered(&flight(Time::from_secs(1), 14));
+        // On a path of 1 ms the curve is flat: 12 round trips back to 20, then one segment each.
+        let mut now = Time::from_secs(1);
+        for _ in 0..32 {
+            for _ in 0..law.window() as u32 {
+                law.on_ack(&Flight { srtt: Time::from_millis(1), ..flight(now, 20) }, &acked(1));
+            }
+            now += Time::from_millis(1);
+        }
+        assert!((38.0..41.0).contains(&law.window()), "{}", law.window());
+    }
 }

@@ -476,3 +476,17 @@ fn one_that_is_new_has_what_its_window_lets_it_and_no_more_than_its_part() {
         assert!((member.limit.mbps() - 30.0).abs() < 0.1 || share == 10.0, "{member:?}");
     }
 }
+
+#[test]
+fn a_debt_is_paid_with_half_of_the_rate_and_no_more() {
+    let contract = Contract {
+        rate: Some(Rate::from_bytes_per_sec(1e6)),
+        depth: Some(crate::Bytes(2_000_000)),
+        ..Contract::default()
+    };
+    let mut pool = pool::Pool::new(&contract);
+    for (sent, ceiling) in [(2_300_000, 0.7e6), (300_000, 0.5e6), (9_000_000, 0.5e6)] {
+        pool.advance(0.0, sent, 0);
+        assert!((pool.ceiling(0.03) - ceiling).abs() < 1.0, "{}", pool.ceiling(0.03));
+    }
+}

@@ -195,4 +195,19 @@ mod tests {
         let told: Vec<_> = (1..=3).flat_map(|gate| hear(&mut middle, gate, &ack(1, 1e-18))).collect();
         assert!(told[0].1.toll.echo <= 1.0001e-18);
     }
+
+    #[test]
+    fn a_mark_goes_up_once() {
+        let mut middle = Branch::new(2);
+        let mut marked = ack(1, 1e-18);
+        marked.flags.set(Flags::ECE);
+        hear(&mut middle, 1, &marked);
+        let mut told = Vec::new();
+        for n in 1..4 {
+            told.extend(hear(&mut middle, 1, &ack(n, 1e-18)));
+            told.extend(hear(&mut middle, 2, &ack(n, 1e-18)));
+        }
+        let marks: Vec<bool> = told.iter().map(|up| up.1.flags.has(Flags::ECE)).collect();
+        assert_eq!(marks.iter().filter(|&&mark| mark).count(), 1, "{marks:?}");
+    }
 }

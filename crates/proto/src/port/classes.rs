@@ -186,11 +186,11 @@ impl<H: Copy + Default> ClassQueues<H> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollway_law::link::{AnyLink, DropTail};
+    use tollway_law::link::{AnyLink, DropTail, StepConfig};
 
     use super::super::{Port, Queues};
     use super::*;
-    use crate::Packet;
+    use crate::{Flags, Packet};
 
     struct Packets(Vec<Packet>);
 
@@ -277,5 +277,44 @@ mod tests {
                 prop_assert_eq!(here.len() + ended.len(), pool.0.len());
             }
         }
+    }
+
+    #[test]
+    fn a_queue_that_had_nothing_is_owed_nothing() {
+        let (mut port, mut pool) = (port([1.0, 1.0, 1.0]), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 0, 1000, 100);
+        bytes_of(&mut port, &mut pool, 50);
+        // The second comes when the first has had fifty turns: from now on they take turns.
+        fill(&mut port, &mut pool, 1, 1000, 50);
+        assert_eq!(bytes_of(&mut port, &mut pool, 20), [10_000, 10_000, 0]);
+    }
+
+    #[test]
+    fn how_long_packets_waited_is_known_by_queue() {
+        let (mut port, mut pool) = (port([1.0, 1.0, 1.0]), Packets(Vec::new()));
+        fill(&mut port, &mut pool, 0, 1000, 3);
+        fill(&mut port, &mut pool, 1, 1000, 2);
+        bytes_of(&mut port, &mut pool, 5);
+        let waits: Vec<_> = port.waits().map(|waits| (waits.nanos, waits.packets)).collect();
+        assert_eq!(waits[..3], [(3, 3), (2, 2), (0, 0)]);
+    }
+
+    #[test]
+    fn a_law_is_told_of_a_queue_without_its_head_when_a_packet_comes() {
+        let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
+        config.queue_of[1] = 1;
+        let step = StepConfig { threshold: 1.0, ..StepConfig::default() };
+        let law = AnyLink::Step(Box::new(step.build()));
+        let limit = Limit { packets: 1000, bytes: u64::MAX };
+        let mut port = Port::with_queues(law, limit, Queues::ByClass(config));
+        let mut pool = Packets(Vec::new());
+        let mut offer = |class| {
+            pool.0.push(Packet { flow: class, size: 1000, flags: Flags::ECT, ..Packet::default() });
+            let handle = pool.0.len() as u32 - 1;
+            port.offer(Time(1), handle, &mut pool, |_, _| {}) == Offered::Marked
+        };
+        // Of the other queue it hears nothing.
+        let marked = [0, 0, 0, 1, 1, 0].map(&mut offer);
+        assert_eq!(marked, [false, false, false, false, false, true]);
     }
 }

@@ -7,7 +7,7 @@ mod ways;
 
 use fixed_window::FixedWindow;
 use proptest::prelude::*;
-use tollway_law::link::{AnyLink, CodelConfig, DropTail};
+use tollway_law::link::{AnyLink, CodelConfig, DropTail, RedConfig, StepConfig};
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit, Queues};
 use tollway_proto::{Encoding, Flags};
@@ -390,4 +390,146 @@ proptest! {
         let sigma = (n * probability * (1.0 - probability)).sqrt();
         prop_assert!((lost - n * probability).abs() < 5.0 * sigma + 1.0);
     }
+}
+
+#[test]
+fn a_change_of_rate_keeps_count_of_the_time_the_transmitter_is_busy() {
+    let mut pair = Pair::new(wire(8.0, Time::from_millis(10)), wire(8.0, Time::ZERO));
+    pair.flow(2, Time::ZERO);
+    // The first packet takes 0.5 + 2 ms, the second 3 ms.
+    pair.network.run_until(Time::from_micros(500));
+    pair.network.set_rate(pair.there, Rate::from_mbps(4.0));
+    for (at, busy) in [(5_000, 5_000_000), (12_000, 5_500_000)] {
+        pair.network.run_until(Time::from_micros(at));
+        assert_eq!(pair.network.read_link(pair.there).busy_ns, busy, "at {at} us");
+    }
+}
+
+#[test]
+fn what_waits_when_the_figures_are_read_is_the_first_of_the_next() {
+    // Of ten at once 9, 8, … wait, one fewer each millisecond.
+    let mut pair = Pair::new(wire(12.0, Time::from_millis(50)), wire(12.0, Time::ZERO));
+    pair.network.measure_link(pair.there, true);
+    pair.flow(10, Time::ZERO);
+    for (ms, most) in [(2, 9), (5, 7), (9, 4), (20, 0)] {
+        pair.network.run_until(Time::from_millis(ms));
+        let stats = pair.network.read_link(pair.there);
+        assert_eq!(
+            (stats.queue_max_packets, stats.queue_max_bytes),
+            (most, u64::from(most) * 1500),
+            "{ms} ms"
+        );
+    }
+}
+
+#[test]
+fn what_a_law_drops_or_marks_on_arrival_counts_as_that() {
+    let red = RedConfig { min_threshold: 0.0, max_threshold: 0.0, ..RedConfig::default() };
+    let law = AnyLink::Red(Box::new(red.build(Rate::from_mbps(12.0))));
+    let mut pair = Pair::new(LinkSpec { law, ..wire(12.0, Time::ZERO) }, wire(12.0, Time::ZERO));
+    pair.flow(5, Time::ZERO);
+    pair.network.run_until(Time::from_secs(1));
+    let drops = pair.network.read_link(pair.there).drops;
+    assert_eq!((drops.law, drops.full, drops.total()), (5, 0, 5));
+
+    let step = StepConfig { threshold: 1.0, ..StepConfig::default() };
+    let law = AnyLink::Step(Box::new(step.build()));
+    let mut pair = Pair::new(LinkSpec { law, ..wire(12.0, Time::from_millis(50)) }, wire(12.0, Time::ZERO));
+    let mut flow = pair.spec(10, Time::ZERO);
+    flow.client.flags = Flags::ECT;
+    pair.network.add_flow(flow);
+    pair.network.run_until(Time::from_millis(20));
+    // The first leaves at once; of the others the third and those behind it find more than one waiting.
+    assert_eq!(pair.network.read_link(pair.there).marks, 7);
+}
+
+#[test]
+fn a_change_of_delay_is_for_what_departs_from_then_on() {
+    let mut pair = Pair::new(wire(12.0, Time::from_millis(10)), wire(12.0, Time::ZERO));
+    let flow = pair.flow(5, Time::ZERO);
+    // Three have left, or are leaving, when the delay doubles: they arrive after 11, 12 and 13 ms, the others after 24 and 25.
+    pair.network.run_until(Time::from_micros(2_500));
+    pair.network.set_delay(pair.there, Time::from_millis(20));
+    for (at, received) in [(13_001, 3), (24_000, 3), (24_001, 4), (25_001, 5)] {
+        pair.network.run_until(Time::from_micros(at));
+        assert_eq!(pair.network.server(flow).received, received, "at {at} us");
+    }
+}
+
+#[test]
+fn losses_strike_those_who_are_meant_where_they_are_meant() {
+    for place in [Place::Before, Place::After] {
+        for (only, received, lost) in [(Direction::Data, 0, [4, 0]), (Direction::Acks, 4, [0, 4])] {
+            let mut pair = Pair::new(wire(10.0, Time::ZERO), wire(10.0, Time::ZERO));
+            for link in [pair.there, pair.back] {
+                pair.network.set_losses(link, vec![LossSpec { place, only, probability: 1.0 }]);
+            }
+            let flow = pair.flow(4, Time::ZERO);
+            pair.network.run_until(Time::from_secs(1));
+            assert_eq!(pair.network.server(flow).received, received, "{only:?}");
+            let drops = [pair.there, pair.back].map(|link| pair.network.read_link(link).drops);
+            assert_eq!(drops.map(|drops| drops.total()), lost, "{only:?}");
+            let here = drops.map(|d| if place == Place::Before { d.before } else { d.after });
+            assert_eq!(here, lost, "{place:?}");
+        }
+        // Nobody is meant who goes the other way.
+        let mut pair = Pair::new(wire(10.0, Time::ZERO), wire(10.0, Time::ZERO));
+        for (link, only) in [(pair.there, Direction::Acks), (pair.back, Direction::Data)] {
+            pair.network.set_losses(link, vec![LossSpec { place, only, probability: 1.0 }]);
+        }
+        let flow = pair.flow(4, Time::ZERO);
+        pair.network.run_until(Time::from_secs(1));
+        assert!(pair.network.client(flow).acked > 4);
+    }
+}
+
+#[test]
+fn a_blackout_is_before_the_queue_and_spares_what_is_on_its_way() {
+    let mut pair = Pair::new(wire(12.0, Time::from_millis(10)), wire(12.0, Time::ZERO));
+    let flow = pair.flow(5, Time::ZERO);
+    let late = pair.flow(3, Time::from_millis(2));
+    pair.network.run_until(Time::from_millis(1));
+    pair.network.set_blackout(pair.there, true);
+    pair.network.run_until(Time::from_millis(16));
+    assert_eq!((pair.network.server(flow).received, pair.network.server(late).received), (5, 0));
+    let drops = pair.network.read_link(pair.there).drops;
+    // Those that were acknowledged at 11 to 15 ms let five more leave.
+    assert_eq!((drops.before, drops.total()), (8, 8));
+}
+
+#[test]
+fn a_packet_that_a_change_of_rate_slows_keeps_its_medium() {
+    let mut network = Network::<FixedWindow>::new(1);
+    let links = [8.0, 8.0].map(|mbps| network.add_link(wire(mbps, Time::ZERO)));
+    network.add_medium(&links);
+    let routes = links.map(|link| network.add_route(&[link], RouteEnd::Sink));
+    let source = |route, start, size| SourceSpec {
+        route,
+        rate: Rate::from_bps(8e3),
+        size,
+        start,
+        stop: FOREVER,
+        on_off: None,
+    };
+    network.add_source(source(routes[0], Time::ZERO, 1500));
+    let other = network.add_source(source(routes[1], Time::from_millis(1), 1000));
+    // The first packet takes 0.5 + 2 ms; then it is the other's turn, for 1 ms.
+    network.run_until(Time::from_micros(500));
+    network.set_rate(links[0], Rate::from_mbps(4.0));
+    network.run_until(Time::from_micros(3_500));
+    assert_eq!(network.read_source(other).arrived_packets, 0);
+    network.run_until(Time::from_micros(3_501));
+    assert_eq!(network.read_source(other).arrived_packets, 1);
+}
+
+#[test]
+fn a_flow_stops_when_it_is_told_to() {
+    let mut pair = Pair::new(wire(10.0, Time::from_millis(5)), wire(10.0, Time::from_millis(5)));
+    let spec = FlowSpec { stop: Time::from_millis(100), ..pair.spec(3, Time::ZERO) };
+    let flow = pair.network.add_flow(spec);
+    pair.network.run_until(Time::from_millis(101));
+    let sent = pair.network.client(flow).sent;
+    assert!(sent > 10);
+    pair.network.run_until(Time::from_secs(1));
+    assert_eq!(pair.network.client(flow).sent, sent);
 }

@@ -125,5 +125,8 @@ fn a_busy_link_has_the_mean_rate() {
     let arrived = network.read_source(source).arrived_bytes as f64;
     let expected = trace.mean_rate().bytes_in(end);
     assert!((arrived / expected - 1.0).abs() < 1e-3, "{arrived} {expected}");
+    // Something always waits for the next opportunity.
+    let busy = network.read_link(link).busy_ns;
+    assert!((19_990_000_000..=20_000_000_000).contains(&busy), "{busy}");
     assert!(network.census().is_conserved());
 }

@@ -187,4 +187,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_is_asked_before_the_border_buys_nothing_beyond_it() {
+        let mut border = Exchange::new(ExchangeRate::Weight(1.0));
+        // Three quarters of what is paid go to links before it: a packet each millisecond, 0.15 $/s beyond.
+        for i in 1..1000 {
+            border.on_data(Time::from_millis(i), 1500, &mut Toll { due: 3e-7, ..packet(4e-7, 0.0) });
+        }
+        assert!((border.factor() * 0.15 - 1.0).abs() < 0.02, "{}", border.factor());
+    }
 }

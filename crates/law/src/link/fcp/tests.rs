@@ -373,3 +373,62 @@ fn a_newton_step_is_of_the_link_s_own_price_beside_other_classes_too() {
     let without = mostly_paid_elsewhere(law(0.0).with_classes(&classes));
     assert!(without[2000].0 < 1e-3 * mostly_paid_elsewhere(law(0.5))[2000].0);
 }
+
+#[test]
+fn a_price_follows_the_capacity_that_it_is_told() {
+    let price = |then: f64| {
+        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+        law.set_capacity(Time::ZERO, Rate::from_bytes_per_sec(then * MBPS_100));
+        for i in 0..1000 {
+            law.engine.history = History::new(100_000_000, 1e-7);
+            law.on_arrival(Time::from_millis(i), passing(10_000, 0), &toll(0.1, 1e-7, 0.0));
+        }
+        law.price().get() * MBPS_100
+    };
+    // A dollar a second comes in.
+    for (then, due) in [(1.0, 1.0), (0.5, 2.0), (2.0, 0.5)] {
+        assert!((price(then) / due - 1.0).abs() < 1e-2, "{then}: {}", price(then));
+    }
+}
+
+#[test]
+fn a_newton_step_counts_what_pays_nothing() {
+    // Nine tenths of the link pay, acknowledgements are the last: it is full, and there is nothing to correct.
+    let config = FcpConfig { newton: 0.5, ..FcpConfig::default() };
+    let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
+    for i in 0..2000 {
+        let now = f64::from(i) * 1e-3;
+        law.engine.history = History::new(100_000_000, 1e-7);
+        pass(&mut law, now, 11_250, toll(0.1, 1e-7, 0.0));
+        let plain = Passing { kind: Kind::Plain, ..passing(1250, 0) };
+        law.on_arrival(Time::from_secs_f64(now), plain, &Toll::default());
+    }
+    assert!((law.price().get() / 9e-8 - 1.0).abs() < 0.02, "{:?}", law.price());
+}
+
+#[test]
+fn deadlines_are_promised_no_more_than_their_share() {
+    let granted = |part: f64| {
+        let classes = [Class::Standard, Class::Deadline { share: 0.25 }];
+        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
+        let packet = Passing { class: 1, ..passing(1500, 0) };
+        let mut asks = toll(0.1, 0.0, part * MBPS_100 * 0.1 / 1500.0);
+        law.on_arrival(Time::from_millis(1), packet, &asks);
+        law.on_departure(Time::from_millis(1), packet, &mut asks);
+        asks.due <= Price::MIN.get()
+    };
+    assert!(granted(0.24) && !granted(0.26));
+}
+
+#[test]
+fn a_dollar_at_four_times_the_price_counts_for_a_quarter() {
+    let classes = [Class::Standard, Class::Priority { times: 4.0 }];
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
+    // It is asked for 4e-7, and at its least rate can pay 2e-7: as much as 5e-8 of the link's own price.
+    for i in 0..1000 {
+        law.engine.history = History::new(100_000_000, 1e-7);
+        let packet = Passing { class: 1, ..passing(10_000, 0) };
+        law.on_arrival(Time::from_millis(i), packet, &toll(0.1, 2e-7, 0.0));
+    }
+    assert!((law.income() / 0.5 - 1.0).abs() < 1e-2, "{}", law.income());
+}

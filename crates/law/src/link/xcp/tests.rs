@@ -511,3 +511,45 @@ proptest! {
         }
     }
 }
+
+/// 10 packets of `size`, one each 10 ms from 1 ms on, with a round trip of 0.2 s, and the end of the interval at 100 ms.
+fn ten(config: &XcpConfig, size: u32, rate: f64) -> Xcp<f64> {
+    let mut router = Xcp::<f64>::new(config, Rate::from_bytes_per_sec(rate));
+    run(&mut router, &pass((0..10).map(|k| arrival((1 + k * 10) * MS, size, 0.2, 0.02, ALL)).collect(), 1e9));
+    router
+}
+
+#[test]
+fn traffic_is_over_the_interval_or_over_the_mean_round_trip() {
+    for (form, y) in [(Form::Throughput, 100e3), (Form::Window, 50e3)] {
+        let mut router = ten(&XcpConfig { form, ..aligned(100) }, 1000, 1e6);
+        router.on_arrival(Time(101 * MS), told_nothing(), &Toll::default());
+        assert!((router.feedback() - 0.4 * (1e6 - y)).abs() < 1.0, "{form:?}: {}", router.feedback());
+    }
+}
+
+#[test]
+fn a_change_of_capacity_leaves_the_intervals_before_it_alone() {
+    let mut router = ten(&aligned(100), 1000, 1e6);
+    router.set_capacity(Time(150 * MS), Rate::from_bytes_per_sec(2e6));
+    assert!((router.feedback() - 360e3).abs() < 1.0, "{}", router.feedback());
+}
+
+#[test]
+fn no_interval_is_shorter_than_the_shortest() {
+    let config = XcpConfig { min_interval: Time::from_millis(10), ..aligned(100) };
+    let mut router = Xcp::<f64>::new(&config, Rate::from_bytes_per_sec(1e6));
+    run(&mut router, &pass((1..100).map(|k| arrival(k * MS, 1000, 0.001, 0.001, ALL)).collect(), 1e9));
+    router.on_arrival(Time(101 * MS), told_nothing(), &Toll::default());
+    assert_eq!(router.interval(), (Time(100 * MS), Time(110 * MS)));
+}
+
+#[test]
+fn what_is_taken_back_counts_framing_as_what_came_does() {
+    // 170 kB/s of packets and 30 kB/s of framing into 100 kB/s: 0.4 · 100 kB/s are taken back, all of it.
+    let config = XcpConfig { overhead: Bytes(300), gamma: 0.0, ..aligned(100) };
+    let mut router = ten(&config, 1700, 1e5);
+    let events = pass((0..10).map(|k| arrival((101 + k * 10) * MS, 1700, 0.2, 0.02, ALL)).collect(), 1e9);
+    let taken: f64 = run(&mut router, &events).iter().map(|told| told.1).sum();
+    assert!((taken + 0.4 * 1e5).abs() < 1.0, "{taken}");
+}

@@ -367,3 +367,51 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn less_is_announced_four_times_as_fast_as_more() {
+    for (budget, preload) in [(0.9, -0.4), (1.1, 0.1)] {
+        let mut path = Path::open(FcpConfig::default());
+        path.run(1.0, |_| false);
+        path.law.set_budget(Budget::per_sec(budget));
+        let mut toll = Toll::default();
+        path.law.write_toll(&flight(path.now, 0), &mut toll);
+        assert!((f64::from(toll.offer) / preload - 1.0).abs() < 1e-3, "{budget}: {}", toll.offer);
+    }
+}
+
+#[test]
+fn a_timeout_gives_nobody_more_than_it_spent() {
+    let mut law = opened();
+    law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
+    // Of the ten packets a round trip that it announced it has taken back nine.
+    law.spending /= 10.0;
+    let before = law.spending();
+    law.on_timeout(&flight(RTT * 5, 1), true);
+    assert_eq!((law.spending(), law.committed()), (before, before));
+}
+
+#[test]
+fn a_rate_that_falls_leaves_the_window_for_a_round_trip() {
+    let mut peak = Peak::default();
+    peak.note(&flight(RTT, 0), 15e6);
+    // A new turn begins with the price risen: what is on its way, 1000 segments, must not stop the sender.
+    peak.note(&flight(RTT * 2, 0), 15e3);
+    assert!((peak.segments - 2000.0).abs() < 1e-6, "{}", peak.segments);
+    peak.note(&flight(RTT * 3, 0), 15e3);
+    assert_eq!(peak.segments, LEAST_WINDOW);
+}
+
+#[test]
+fn the_least_refusal_is_heard() {
+    let mut law = FcpConfig { deadline: Some(Rate::from_mbps(30.0)), ..FcpConfig::default() }.build();
+    law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
+    let told = |law: &mut Fcp, ms, echo| {
+        let heard = flight(Time::from_millis(ms), 0);
+        law.on_ack(&heard, &Acked { rtt: Some(RTT), echo: Some(echo), ..acked(1) });
+        law.refused()
+    };
+    assert_eq!(told(&mut law, 100, 1e-18), None);
+    // What a link says on which nothing else is scarce: four times the least price.
+    assert_eq!(told(&mut law, 200, 4e-18), Some(Time::from_millis(200)));
+}

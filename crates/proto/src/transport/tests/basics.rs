@@ -1,11 +1,11 @@
 //! Opening, sending, closing.
 
-use tollway_law::Time;
 use tollway_law::sender::{NewRenoConfig, XcpConfig};
+use tollway_law::{Time, Toll};
 
 use super::super::{Config, Event, State, WindowGrowth};
 use super::pair::{CLIENT, Pair, SERVER};
-use crate::Flags;
+use crate::{Flags, Packet, SackRanges};
 
 const LONG: Time = Time::from_secs(600);
 
@@ -221,4 +221,54 @@ fn tolls_go_out_and_their_sum_comes_back() {
     let echoed: f32 = sent.iter().filter(|s| s.2.flags.has(Flags::ECHO)).map(|s| s.2.toll.echo).sum();
     assert!(asked > 0.0);
     assert_eq!(asked as f32, echoed);
+}
+
+#[test]
+fn a_fin_is_acknowledged_at_once() {
+    let delayed_ack = Some(Time::from_millis(500));
+    let mut pair = Pair::new(&Config { delayed_ack, handshake: false, ..Config::default() });
+    pair.open();
+    pair.client().write_frame(1460 * 2);
+    pair.client().finish();
+    assert!(pair.drive(LONG));
+    let last = pair.sent.last().map(|s| (s.0, s.1));
+    assert_eq!(last, Some((Time::from_secs(1) + Time::from_millis(50), SERVER)));
+}
+
+#[test]
+fn a_window_once_advertised_is_not_taken_back() {
+    let mut pair = Pair::new(&Config { receive_buffer: 16 * 1460, handshake: false, ..Config::default() });
+    pair.open();
+    pair.client().write_unlimited();
+    pair.drive(Time::from_millis(1010));
+    pair.server().set_receive_buffer(4);
+    pair.drive(Time::from_secs(1));
+    let edges: Vec<u32> = pair.sent.iter().filter(|s| s.1 == SERVER).map(|s| s.2.ack + s.2.window).collect();
+    assert!(edges.windows(2).all(|two| two[0] <= two[1]), "{edges:?}");
+    assert_eq!(pair.client().outstanding(), 4, "but it shrinks as segments come");
+}
+
+#[test]
+fn a_window_that_grows_by_feedback_keeps_what_is_no_whole_segment() {
+    let config = Config {
+        window_growth: WindowGrowth::Feedback { initial: 4 },
+        handshake: false,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(&config);
+    let now = pair.now;
+    let (mut out, mut sack) = (Packet::default(), SackRanges::EMPTY);
+    let windows = [0, 1, 2, 3].map(|seq| {
+        let flags = Flags::DATA.with(Flags::TOLLED);
+        // Half of a segment a round trip more.
+        let toll = Toll { due: 7500.0, rtt: 0.1, ..Toll::default() };
+        pair.server().handle_packet(
+            now,
+            &Packet { seq, size: 1500, flags, toll, ..Packet::default() },
+            &sack,
+        );
+        assert!(pair.server().poll_transmit(now, &mut out, &mut sack));
+        out.window
+    });
+    assert_eq!(windows, [4, 5, 5, 6]);
 }

@@ -179,3 +179,45 @@ fn data_beyond_the_window_is_not_kept() {
     (0..9).rev().for_each(|seq| end.handle_packet(now, &data(seq), &SackRanges::EMPTY));
     assert_eq!(end.stats().segments_delivered, 10);
 }
+
+#[test]
+fn what_was_reported_received_and_is_missing_after_all_is_sent_again() {
+    let (mut end, now) = sender();
+    let (mut out, mut sack) = (Packet::default(), SackRanges::EMPTY);
+    let ack = |flags, ack| Packet { flags, ack, window: 1000, size: 40, ..Packet::default() };
+    sack.push(1, 3);
+    end.handle_packet(now, &ack(Flags::ACK.with(Flags::SACK), 0), &sack);
+    // It has dropped them (RFC 2018 § 8).
+    end.handle_packet(now, &ack(Flags::ACK, 1), &SackRanges::EMPTY);
+    while end.poll_transmit(now, &mut out, &mut sack) {}
+    let then = end.poll_timeout();
+    end.handle_timeout(then);
+    assert!(end.poll_transmit(then, &mut out, &mut sack));
+    assert_eq!(out.seq, 1);
+}
+
+#[test]
+fn what_an_overtaken_acknowledgement_says_still_holds() {
+    let config = Arc::new(Config { handshake: false, ..Config::default() });
+    for (law, flags, before, after) in [
+        (XcpConfig::default().build().into(), Flags::ECHO, 2.0, 3.0),
+        // Half of the eight in flight.
+        (NewRenoConfig::default().build().into(), Flags::ECE, 12.0, 4.0),
+    ] {
+        let mut end = Connection::client(&config, law, 0);
+        let (sent, now) = (Time::from_secs(1), Time::from_millis(1100));
+        end.open(sent);
+        end.write_unlimited();
+        let (mut out, mut sack) = (Packet::default(), SackRanges::EMPTY);
+        while end.poll_transmit(sent, &mut out, &mut sack) {}
+        let stamped = Flags::ACK.with(Flags::STAMP_ECHO);
+        let mut ack =
+            Packet { flags: stamped, ack: 2, window: 1000, sent_echo: Stamp::at(sent), ..Packet::default() };
+        end.handle_packet(now, &ack, &SackRanges::EMPTY);
+        assert_eq!(end.cwnd(), before);
+        // 15 000 B/s for 0.1 s are a segment.
+        (ack.ack, ack.flags, ack.toll.echo) = (1, stamped.with(flags), 15_000.0);
+        end.handle_packet(now, &ack, &SackRanges::EMPTY);
+        assert!((end.cwnd() - after).abs() < 1e-6, "{}", end.cwnd());
+    }
+}

@@ -311,3 +311,30 @@ fn duplicates_are_heeded_however_long_nothing_was_lost() {
         assert_eq!((stats.retransmissions, stats.fast_recoveries, stats.timeouts), (1, 1, 0), "{sent}");
     }
 }
+
+#[test]
+fn a_timeout_that_was_due_is_not_taken_for_one_too_early() {
+    let pair = transfer(&Config::default(), 20.0, 60, &[20, 20]);
+    let stats = pair.ends[CLIENT].stats();
+    assert_eq!((stats.timeouts, stats.spurious_timeouts), (1, 0));
+}
+
+#[test]
+fn a_tail_probe_leaves_a_lone_segment_the_time_that_its_acknowledgement_may_wait() {
+    let config = Config {
+        detection: Detection::Rack { tail_probe: true },
+        delayed_ack: Some(Time::from_millis(150)),
+        handshake: false,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(&config);
+    pair.open();
+    // Two at a time are acknowledged at once, after 100 ms; a single one 150 ms later, past two round trips.
+    pair.client().write_frame(2 * 1460);
+    pair.drive(Time::from_secs(1));
+    pair.client().write_frame(100);
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.client().srtt(), Time::from_micros(118_750));
+    let stats = pair.client().stats();
+    assert_eq!((stats.tail_probes, stats.retransmissions), (0, 0));
+}
