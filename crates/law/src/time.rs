@@ -56,9 +56,9 @@ impl Time {
         self.0 as f64 / 1e9
     }
 
-    /// In milliseconds.
+    /// In milliseconds, which are for readers only: the nearest number there is.
     pub fn as_millis_f64(self) -> f64 {
-        self.0 as f64 * 1e-6
+        self.0 as f64 / 1e6
     }
 
     /// In nanoseconds.
@@ -159,6 +159,9 @@ mod tests {
     fn the_nearest_seconds_print_as_they_are_written() {
         for tenths in 1..=600 {
             assert_eq!(Time::from_millis(100 * tenths).nearest_secs(), tenths as f64 / 10.0);
+        }
+        for tenths in 1..=2000 {
+            assert_eq!(Time::from_micros(100 * tenths).as_millis_f64(), tenths as f64 / 10.0);
         }
         // Which is what sets them apart.
         assert_ne!(Time::from_secs(60).as_secs_f64(), 60.0);

@@ -17,11 +17,11 @@ pub struct Job {
 /// never ends, or whose links carry nothing. In the same unit of time as [`Job::at`].
 ///
 /// Between two arrivals or departures all rates stand still (processor sharing over a network: Massoulié & Roberts, *Bandwidth
-/// sharing and admission control for elastic traffic*, 2000); at each of them [`max_min()`] is worked out anew. The time is that of as many
+/// sharing and admission control for elastic traffic*, 2000); at each of them [`max_min()`](crate::max_min()) is worked out anew. The time is that of as many
 /// allocations as there are arrivals and departures, each among the jobs present.
 ///
 /// # Errors
-/// As [`Network::check`]; a job without links is one of its flows without bound.
+/// As [`Network::check`](crate::Network::check); a job without links is one of its flows without bound.
 pub fn completions(capacities: &[f64], jobs: &[Job]) -> Result<Vec<f64>, NetworkError> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by(|&a, &b| jobs[a].at.total_cmp(&jobs[b].at));
