@@ -325,7 +325,7 @@ fn two_runs_into_one_folder_are_one_too_many() {
     let before = size();
     let second = run_in(&dir, &["run", "s.toml", "--out", "out"]);
     let after = size();
-    let killed = Command::new("kill").args(["-INT", &first.id().to_string()]).status().expect("kill runs");
+    let killed = Command::new("kill").args(["-TERM", &first.id().to_string()]).status().expect("kill runs");
     let ended = first.wait_with_output().expect("it ends").status.code();
     let said = text(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{said}");
