@@ -104,7 +104,7 @@ impl Bbr {
     }
 
     /// § 5.5.10.3: once a round with losses, while not probing.
-    fn adapt_lower_bounds(&mut self) {
+    pub(super) fn adapt_lower_bounds(&mut self) {
         let probing = matches!(self.phase, Phase::Startup | Phase::Refill | Phase::Up);
         if probing || !self.loss_in_round {
             return;

@@ -202,6 +202,64 @@ fn the_first_pace_is_that_of_the_initial_window() {
     assert!((rate.bytes_per_sec() - 2.77 * 10.0 * 1500.0 / 0.1).abs() < 1.0);
 }
 
+/// An acknowledgement of one segment after which nothing else has changed.
+const ONE: Delivery = Delivery {
+    delivered: 1000,
+    newly_acked: 1,
+    newly_lost: 0,
+    rtt: None,
+    rate: 0.0,
+    over: 1,
+    before: 900,
+    tx_in_flight: 10,
+    lost: 0,
+    app_limited: false,
+    recovering: false,
+};
+
+#[test]
+fn a_round_trip_that_has_grown_is_believed_after_ten_seconds() {
+    let mut law = BbrConfig::default().build();
+    // The shortest since 1 s is forgotten in favour of the shortest that was found when it was last looked for, at 7 s.
+    for (s, rtt, min) in [(1, 50, 50), (5, 80, 50), (7, 80, 50), (11, 90, 50), (12, 90, 80)] {
+        let delivery = Delivery { rtt: Some(Time::from_millis(rtt)), ..ONE };
+        law.update_min_rtt(&flight(Time::from_secs(s), 10), &delivery);
+        assert_eq!(law.min_rtt, Time::from_millis(min), "at {s} s");
+    }
+}
+
+#[test]
+fn rates_that_the_application_limits_count_only_where_they_are_higher() {
+    let mut law = BbrConfig::default().build();
+    law.max_bw = [100.0, 0.0];
+    for (rate, app_limited, newest) in [(60.0, true, 0.0), (60.0, false, 60.0), (120.0, true, 120.0)] {
+        law.note_signals(&flight(Time::from_secs(1), 10), &Delivery { rate, app_limited, ..ONE });
+        assert_eq!(law.max_bw[1], newest, "{rate} {app_limited}");
+    }
+}
+
+#[test]
+fn losses_lower_the_short_term_bounds_to_seven_tenths_a_round_or_to_what_came() {
+    let mut law = BbrConfig::default().build();
+    (law.phase, law.window, law.max_bw) = (Phase::Cruise, 100.0, [1000.0, 0.0]);
+    for (came, rate, segments) in [(0.1, 700.0, 70.0), (0.1, 490.0, 49.0), (0.9, 900.0, 90.0)] {
+        (law.bw_latest, law.inflight_latest, law.loss_in_round) = (came * 1000.0, came * 100.0, true);
+        law.adapt_lower_bounds();
+        assert!((law.bw_shortterm - rate).abs() < 1e-9 && (law.inflight_shortterm - segments).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn cruising_leaves_others_headroom_and_probing_does_not() {
+    let mut law = BbrConfig::default().build();
+    (law.bw, law.min_rtt, law.full_bw_reached) = (1000.0, RTT, true);
+    for (phase, window) in [(Phase::Cruise, 85.0), (Phase::Down, 100.0), (Phase::Refill, 100.0)] {
+        (law.phase, law.window, law.inflight_longterm) = (phase, 150.0, 100.0);
+        law.set_window(&ONE);
+        assert_eq!(law.window, window, "{phase:?}");
+    }
+}
+
 proptest! {
     /// Whatever a transport says, window and pace are numbers to go by.
     #[test]
