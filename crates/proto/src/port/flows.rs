@@ -312,15 +312,19 @@ mod tests {
 
     #[test]
     fn the_fattest_queue_makes_room_from_its_head() {
-        let (mut port, mut pool) = (port(100, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 1, 1500, 90);
-        fill(&mut port, &mut pool, 2, 100, 10);
-        let handle = pool.add(2, 100);
-        let mut dropped = Vec::new();
-        port.offer(Time(1), handle, &mut pool, |_, h| dropped.push(h));
-        // Half of ninety, the oldest.
-        assert_eq!(dropped, (0..45).collect::<Vec<_>>());
-        assert_eq!((port.packets(), port.bytes()), (56, 45 * 1500 + 1100));
+        // Half of its packets, the oldest, but 64 at most; by bytes, however many packets others have.
+        for (large, small, leave) in [(90, 10, 45), (30, 70, 15), (200, 10, 64)] {
+            let law = AnyLink::DropTail(DropTail);
+            let (mut port, mut pool) = (port(large + small, law), Packets(Vec::new()));
+            fill(&mut port, &mut pool, 1, 1500, large);
+            fill(&mut port, &mut pool, 2, 100, small);
+            let handle = pool.add(2, 100);
+            let mut dropped = Vec::new();
+            port.offer(Time(1), handle, &mut pool, |_, h| dropped.push(h));
+            assert_eq!(dropped, (0..leave).collect::<Vec<_>>());
+            let bytes = u64::from(large - leave) * 1500 + u64::from(small + 1) * 100;
+            assert_eq!((port.packets(), port.bytes()), (large + small + 1 - leave, bytes));
+        }
     }
 
     proptest! {

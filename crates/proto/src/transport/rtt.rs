@@ -91,6 +91,8 @@ mod tests {
         // SRTT = 110, RTTVAR = 3/4·50 + 1/4·80 = 57.5 ms.
         assert_eq!((rtt.srtt(), rtt.rto(&config)), (Time::from_millis(110), Time::from_millis(340)));
         assert_eq!(rtt.min, Time::from_millis(100));
+        rtt.sample(Time::from_secs(100), &config);
+        assert_eq!(rtt.rto(&config), config.max);
     }
 
     #[test]
