@@ -86,13 +86,13 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
             path.display()
         ));
     }
-    let freed = shape::run(&mut agent, &signals, |agent, turn| {
+    // The terminal is as it was before more is said.
+    let freed = shape::run(&mut agent, &signals, move |agent, turn| {
         keeper.keep(agent, turn, audience.has_terminal());
         control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
         audience.show(turn, || keeper.standing(agent, turn))
-    });
-    drop(audience);
-    let freed = freed.map_err(refused)?;
+    })
+    .map_err(refused)?;
     if !args.json {
         terminal::tell(format_args!("{freed} connections are free again"));
     }
