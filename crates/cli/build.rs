@@ -1,5 +1,5 @@
-//! Has the command's relocations packed where this machine's C library can read them so: three quarters of a megabyte less
-//! are read at every start, and stay in memory.
+//! Has the command's relocations packed where this machine's C library can read them so: half a megabyte less
+//! is read at every start, and stays in memory.
 
 use std::process::Command;
 
