@@ -446,11 +446,15 @@ mod tests {
     use crate::data;
 
     fn ideals(flows: &str) -> Vec<f64> {
+        ideals_with(flows, &[])
+    }
+
+    fn ideals_with(flows: &str, sets: &[&str]) -> Vec<f64> {
         let text = format!(
             "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}} }}\n\
              link.w = {{ from = \"a\", to = \"b\", rate = \"90 Mbps\", delay = \"5 ms\" }}\n{flows}"
         );
-        let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        let scenario = Scenario::parse("", &text, sets).unwrap();
         let plan = &scenario.variants()[0].plan;
         let of_steady = max_min(&steady(plan).unwrap().network).unwrap();
         let ideals: Vec<f64> = ideal_mbps(plan).into_iter().flatten().flatten().collect();
@@ -519,6 +523,9 @@ mod tests {
         // What g sends is acknowledged beside f's data; f acknowledges with its own.
         let found = ideals(&text);
         assert!(found.iter().zip([87.75, 45.0, 45.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+        // Framing leaves four fifths of either way.
+        let found = ideals_with(&flow("f", "a", "b", ", both-ways = true"), &["link.w.overhead=250B"]);
+        assert!(found.len() == 2 && found.iter().all(|mbps| (mbps - 72.0).abs() < 1e-9), "{found:?}");
     }
 
     #[test]
