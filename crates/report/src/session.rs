@@ -108,7 +108,8 @@ impl Session {
         let variants = scenario.variants();
         let run = |(i, variant)| self.run_one(i, variant, variants.len(), progress);
         let live = self.engine == EngineKind::Live;
-        let threads = if live { 1 } else { self.jobs.min(variants.len()) };
+        // Zero, as many as there are processors, is for the pool to count.
+        let threads = if live || variants.len() == 1 { 1 } else { self.jobs.min(variants.len()) };
         if threads == 1 && !live {
             // Here, where what reading the file has left free serves the run: another thread has memory of its own.
             return variants.iter().enumerate().map(run).collect();
