@@ -219,7 +219,7 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
 
 /// The constants of XCP's routers, for each link.
 pub(crate) fn xcp_gains(plan: &Plan) -> Vec<XcpGains> {
-    let gains = |link: &Link| match &link.law {
+    let gains = |link: &Link| match &*link.law {
         LinkLaw::Xcp(xcp) => XcpGains { alpha: xcp.alpha, gamma: xcp.gamma },
         _ => XcpGains::default(),
     };
@@ -230,7 +230,7 @@ pub(crate) fn xcp_gains(plan: &Plan) -> Vec<XcpGains> {
 pub(crate) fn links_of(plan: &Plan, network: &Network, aim: Aim) -> Network {
     let mut network = network.clone();
     for flow in &mut network.flows {
-        flow.links.retain(|&l| match plan.links[l].law {
+        flow.links.retain(|&l| match *plan.links[l].law {
             LinkLaw::Xcp(_) => aim == Aim::XcpEquilibrium,
             LinkLaw::Fcp(_) => aim == Aim::Proportional,
             LinkLaw::Rcp(_) => aim == Aim::MaxMin,
@@ -242,7 +242,7 @@ pub(crate) fn links_of(plan: &Plan, network: &Network, aim: Aim) -> Network {
         }
     }
     for (capacity, link) in network.capacities.iter_mut().zip(&plan.links) {
-        if let LinkLaw::Rcp(rcp) = link.law {
+        if let LinkLaw::Rcp(rcp) = *link.law {
             *capacity *= rcp.gamma;
         }
     }

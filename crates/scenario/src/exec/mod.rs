@@ -110,7 +110,7 @@ pub fn route(mesh: &MeshSpec, from: u32, to: u32) -> Vec<usize> {
 /// at most 0.2 ms to serialise.
 pub fn longest_train(plan: &Plan) -> u32 {
     let whole = plan.links.iter().all(|link| {
-        link.law == LinkLaw::DropTail
+        *link.law == LinkLaw::DropTail
             && link.loss == 0.0
             && link.trace.is_none()
             && link.limit.packets == u32::MAX

@@ -285,8 +285,8 @@ mod tests {
         let text = two_nodes("20Mbps 40ms fq_codel codel.target=9ms loss=1%", Some("5Mbps fifo"), 3).unwrap();
         let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
         let [down, up] = &scenario.variants()[0].plan.links[..] else { panic!("{text}") };
-        assert!(matches!(&down.law, LinkLaw::FqCodel(codel, _) if codel.target == Time::from_millis(9)));
-        assert_eq!((&up.law, up.rate.mbps(), up.loss), (&LinkLaw::DropTail, 5.0, 0.01));
+        assert!(matches!(&*down.law, LinkLaw::FqCodel(codel, _) if codel.target == Time::from_millis(9)));
+        assert_eq!((&*up.law, up.rate.mbps(), up.loss), (&LinkLaw::DropTail, 5.0, 0.01));
         assert_eq!((down.delay, up.delay, scenario.variants()[0].plan.seed), (up.delay, down.delay, 3));
     }
 

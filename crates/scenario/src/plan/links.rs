@@ -29,8 +29,8 @@ pub struct Link {
     pub limit: Limit,
     /// The capacity that the link's law believes in.
     pub capacity: Rate,
-    /// The link's law.
-    pub law: LinkLaw,
+    /// The link's law; links of one section share it, unless its thresholds are parts of their limits.
+    pub law: Arc<LinkLaw>,
     /// The half-duplex medium that it shares.
     pub medium: Option<MediumId>,
     /// Probability that a packet is lost on the wire.

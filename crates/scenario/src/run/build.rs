@@ -394,7 +394,7 @@ impl<E: Engine> Built<E> {
 /// speaks XCP, which a host knows.
 pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     let count = |route: &[plan::LinkId]| {
-        let silent = |link: &&plan::LinkId| !matches!(plan.links[link.0 as usize].law, LinkLaw::Xcp(_));
+        let silent = |link: &&plan::LinkId| !matches!(*plan.links[link.0 as usize].law, LinkLaw::Xcp(_));
         let own = usize::from(route.first().is_some_and(|link| silent(&link)));
         u8::try_from(route.len() - own).unwrap_or(u8::MAX)
     };
@@ -407,7 +407,7 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
 }
 
 pub(super) fn queues(plan: &Plan, index: usize) -> Queues {
-    match plan.links[index].law {
+    match *plan.links[index].law {
         LinkLaw::FqCodel(_, config) => {
             Queues::ByFlow(FlowQueuesConfig { salt: port_seed(plan, index), ..config })
         }

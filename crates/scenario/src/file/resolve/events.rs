@@ -101,7 +101,7 @@ impl<'a> Resolver<'a> {
                     "loss" => Some(What::Loss(link, change.number(key))),
                     "blackout" => change.time(key).map(|d| What::Blackout(link, at.saturating_add(d))),
                     "capacity" => change.rate(key).map(|r| What::Capacity(link, r)),
-                    "price-error" => match self.plan.links[link.0 as usize].law {
+                    "price-error" => match *self.plan.links[link.0 as usize].law {
                         LinkLaw::Fcp(_) => Some(What::PriceError(link, change.number(key))),
                         _ => {
                             let message = "a price is stated by the law `fcp` only";
@@ -121,7 +121,7 @@ impl<'a> Resolver<'a> {
                 let Link { rate, capacity, ref law, .. } = self.plan.links[link.0 as usize];
                 if let What::Rate(link, new) = what
                     && capacity == rate
-                    && *law != LinkLaw::DropTail
+                    && **law != LinkLaw::DropTail
                     && !change.has("capacity")
                 {
                     self.plan.changes.push(Change { at, what: What::Capacity(link, new) });

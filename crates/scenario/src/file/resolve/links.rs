@@ -203,12 +203,13 @@ impl<'a> Resolver<'a> {
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
-        let (there_law, back_law) = (there.law(&self.plan.classes), back.law(&self.plan.classes));
+        let there_law = Arc::new(there.law(&self.plan.classes));
+        let back_law = Arc::new(back.law(&self.plan.classes));
         for k in 0..pairs.count() {
             let (from, to) = pairs.of(k);
             let name_k = if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() };
             let id = self.plan.links.len() as u32;
-            let mut make = |side: &Side<'_>, law: &LinkLaw, direction, full: String| {
+            let mut make = |side: &Side<'_>, law: &Arc<LinkLaw>, direction, full: String| {
                 let (from, to, twin) = match direction {
                     Direction::Forward => (from, to, duplex.then_some(LinkId(id + 1))),
                     Direction::Reverse => (to, from, Some(LinkId(id))),
@@ -379,18 +380,20 @@ impl<'a> Resolver<'a> {
                 let Some(limit) = self.limit(id, spec, rate, ports.limit_at) else { break };
                 self.plan.links[id.0 as usize].limit = limit;
                 let Some(keys) = ports.thresholds else { continue };
-                match self.plan.links[id.0 as usize].law {
-                    LinkLaw::Red(mut law) => {
-                        let Some((min, max)) = self.thresholds(&keys, limit) else { break };
-                        (law.min_threshold, law.max_threshold) = (min, max);
-                        self.plan.links[id.0 as usize].law = LinkLaw::Red(law);
+                let law = match *self.plan.links[id.0 as usize].law {
+                    LinkLaw::Red(law) => {
+                        let Some((min_threshold, max_threshold)) = self.thresholds(&keys, limit) else {
+                            break;
+                        };
+                        LinkLaw::Red(Red { min_threshold, max_threshold, ..law })
                     }
                     LinkLaw::Step(_) => {
                         let Some(k) = self.threshold(&keys, "threshold", limit) else { break };
-                        self.plan.links[id.0 as usize].law = LinkLaw::Step(k);
+                        LinkLaw::Step(k)
                     }
-                    _ => {}
-                }
+                    _ => continue,
+                };
+                self.plan.links[id.0 as usize].law = Arc::new(law);
             }
         }
     }

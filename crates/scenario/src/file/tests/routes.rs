@@ -1,5 +1,7 @@
 //! Routes against a search that is plain and slow.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
@@ -22,7 +24,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         overhead: 0,
         limit: Limit::NONE,
         capacity: Rate::from_mbps(1.0),
-        law: LinkLaw::DropTail,
+        law: Arc::new(LinkLaw::DropTail),
         medium: None,
         loss: 0.0,
         meter: None,
