@@ -97,6 +97,8 @@ Examples:
       Runs all of a paper's: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\"}],
       \"met\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with a program that
       is not installed.
+  tollway reproduce fcp/mixed --seeds 6
+      Whether that was chance: asks each claim of six seeds, and says with which it isn't met.
 
 Experiments are scenario files with claims and plots: papers/PAPER/FIGURE.toml.
 
@@ -326,6 +328,10 @@ pub(crate) struct Reproduce {
     /// What a node is, with --engine live: a socket on loopback, or a network namespace with veth pairs for links.
     #[arg(long, value_enum, default_value_t = Hosts::Loopback, value_name = "HOSTS")]
     pub(crate) hosts: Hosts,
+    /// How many seeds each claim is asked of, from the experiment's own on: it is met if it is with each. Figures are of the
+    /// first.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "check_unmet")]
+    pub(crate) seeds: u64,
     /// Print only totals and what is unmet.
     #[arg(long, short)]
     pub(crate) quiet: bool,

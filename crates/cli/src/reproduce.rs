@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 
 use tollway_report::agreement;
 use tollway_report::claim::{Ledger, Report};
-use tollway_report::reproduce::{Found, ReproduceError, list, read, reproduce as run_one, select};
+use tollway_report::reproduce::{
+    Found, ReproduceError, Reproduced, list, read, read_later, reproduce as run_one, select,
+};
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::Hosting;
@@ -25,6 +27,13 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
         return Err(crate::run::needs_live());
     }
+    if args.seeds > 1 && args.engine == Engine::Live {
+        let error = miette::miette!(
+            help = "leave out `--seeds`, or `--engine live`",
+            "`--seeds` is for the simulator: real packets have chance of their own"
+        );
+        return Err(Failure::input(error));
+    }
     let read_ledger = |path: &Path| Ledger::read(path).map_err(|e| Failure::input(miette::miette!("{e}")));
     let ledger = args.check_unmet.as_deref().map(read_ledger).transpose()?;
     #[cfg(target_os = "linux")]
@@ -37,7 +46,6 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         }
     }
     let missing = missing_peers();
-    let interrupted = terminal::interrupt_flag();
     let mut all = Report::default();
     let mut gallery = Gallery::default();
     let talk = !args.json && !args.quiet;
@@ -45,25 +53,17 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         if talk && args.engine == Engine::Sim {
             say(format_args!("{}\n", found.name));
         }
-        let (scenario, experiment) = read(&found)?;
         if args.engine == Engine::Live {
+            let (scenario, experiment) = read(&found)?;
             match live(&found, &scenario, &experiment, &args.hosts.into(), talk)? {
                 Some(report) => all.extend(report),
                 None => return Ok(ExitCode::from(130)),
             }
             continue;
         }
-        let bars = Bars::new(&found.name, scenario.variants(), talk);
-        let tell = |i: usize, share: f64| {
-            bars.set(i, share);
-            !interrupted.load(Ordering::Relaxed)
-        };
-        let reproduced = run_one(&scenario, experiment, args.jobs, &missing, Some(&tell))?;
-        bars.clear();
-        if interrupted.load(Ordering::Relaxed) {
-            terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
+        let Some(reproduced) = simulated(&found, args, &missing, talk)? else {
             return Ok(ExitCode::from(130));
-        }
+        };
         let drawn = reproduced.draw(&args.out)?;
         reproduced.hang(&mut gallery);
         if talk {
@@ -80,6 +80,8 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     }
     if args.json {
         say(format_args!("{}\n", all.to_json()));
+    } else if args.quiet && all.unmet > 0 {
+        say(all.unmet_to_table(terminal::width()));
     } else {
         say(format_args!("{}\n", all.totals()));
     }
@@ -101,6 +103,40 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(u8::from(!differences.is_empty())));
     }
     Ok(ExitCode::from(u8::from(all.unmet > 0)))
+}
+
+/// An experiment with each of the seeds asked for, judged together; `None` if Ctrl-C ended them. Its runs are those of the first.
+fn simulated(
+    found: &Found,
+    args: &Reproduce,
+    missing: &[String],
+    talk: bool,
+) -> Result<Option<Reproduced>, Failure> {
+    let interrupted = terminal::interrupt_flag();
+    let mut first: Option<Reproduced> = None;
+    let mut reports = Vec::new();
+    for later in 0..args.seeds {
+        let (scenario, experiment) = read_later(found, later)?;
+        let seed = scenario.variants()[0].plan.seed;
+        let what = if later == 0 { found.name.clone() } else { format!("{}, seed {seed}", found.name) };
+        let bars = Bars::new(&what, scenario.variants(), talk);
+        let tell = |i: usize, share: f64| {
+            bars.set(i, share);
+            !interrupted.load(Ordering::Relaxed)
+        };
+        let mut reproduced = run_one(&scenario, experiment, args.jobs, missing, Some(&tell))?;
+        bars.clear();
+        if interrupted.load(Ordering::Relaxed) {
+            terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
+            return Ok(None);
+        }
+        reports.push((seed, std::mem::take(&mut reproduced.report)));
+        first.get_or_insert(reproduced);
+    }
+    Ok(first.map(|first| match <[_; 1]>::try_from(reports) {
+        Ok([(_, report)]) => Reproduced { report, ..first },
+        Err(reports) => Reproduced { report: Report::over_seeds(reports), ..first },
+    }))
 }
 
 /// An experiment's live parts, held against the simulator; `None` if Ctrl-C ended them.

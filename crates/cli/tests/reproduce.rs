@@ -93,6 +93,55 @@ fn more_than_one_experiment_makes_a_gallery_with_the_reasons_of_unmet_claims() {
 }
 
 #[test]
+fn a_claim_is_asked_of_several_seeds_and_met_if_it_is_with_each() {
+    let resent = |most: u64| {
+        let claim =
+            format!("[[claim]]\nid = \"toy.resent\"\nmetric = \"retransmissions\"\nat-most = {most}\n");
+        format!("seed = 4\n{SCENARIO}{claim}")
+            .replace("law = \"xcp\"\n\n[flow", "law = \"xcp\"\nloss = 0.02\n\n[flow")
+    };
+    let papers = Papers::new("seeds", "");
+    let asked = |most: u64, args: &[&str]| {
+        std::fs::write(papers.0.join("papers/toy/one.toml"), resent(most)).unwrap();
+        papers.reproduce(&[&["toy/one", "--seeds", "4"], args].concat())
+    };
+    let claim = json(&asked(0, &["--json"]))["claims"][0].clone();
+    let measured: Vec<u64> = (0..4)
+        .map(|k| {
+            let of_seed = &claim["seeds"][k];
+            assert_eq!((&of_seed["seed"], &of_seed["status"]), (&(4 + k).into(), &"unmet".into()));
+            of_seed["measured"].as_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    let (least, most) = (*measured.iter().min().unwrap(), *measured.iter().max().unwrap());
+    assert!(least < most, "with every seed the same: {measured:?}");
+
+    let all = asked(most, &["--json"]);
+    assert_eq!((all.status.code(), &json(&all)["met"]), (Some(0), &1.into()));
+    let some = asked(most - 1, &["--quiet"]);
+    assert_eq!(some.status.code(), Some(1));
+    let worst = measured.iter().filter(|&&m| m == most).count();
+    let said = String::from_utf8_lossy(&some.stdout).into_owned();
+    assert!(
+        said.contains(&format!("UNMET with {worst} of 4 seeds")) && said.contains("0 met, 1 unmet"),
+        "{said}"
+    );
+    // What it is with one seed is what it is with that one among others.
+    std::fs::write(papers.0.join("papers/toy/one.toml"), resent(0)).unwrap();
+    let alone = json(&papers.reproduce(&["toy/one", "--json"]));
+    assert_eq!(alone["claims"][0]["measured"], measured[0].to_string());
+
+    let live = papers.reproduce(&["--seeds", "2", "--engine", "live"]);
+    assert_eq!(live.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&live.stderr).contains("leave out `--seeds`"));
+    let scenario = resent(0).replace("seed = 4", "seed = 9223372036854775806");
+    std::fs::write(papers.0.join("papers/toy/one.toml"), scenario).unwrap();
+    let beyond = papers.reproduce(&["--seeds", "3"]);
+    assert_eq!(beyond.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&beyond.stderr).contains("has no seed 2 on from its own"));
+}
+
+#[test]
 fn bad_input_exits_with_2_and_says_what_was_meant() {
     let papers = Papers::new("bad", &BUSY.replace("utilisation", "utilization"));
     let output = papers.reproduce(&["toy/one"]);

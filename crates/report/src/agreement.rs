@@ -149,6 +149,7 @@ pub fn agree(
             expected,
             measured: outcome.measured,
             source: source.clone(),
+            seeds: Vec::new(),
         };
         let rates = format!("each flow's mean rate within {} % of the simulator's", comparison.rate_percent);
         let queues = format!(

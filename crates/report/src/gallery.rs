@@ -156,14 +156,14 @@ impl Entry {
 fn claims(report: &Report) -> String {
     let mut html = "<table>\n<thead><tr><th>claim</th><th>expected</th><th>measured</th><th>status</th></tr></thead>\n<tbody>\n".to_owned();
     for claim in &report.claims {
-        let word = claim.status.word();
         html.push_str(&format!(
-            "<tr><td>{}<br><small>{}</small></td><td>{}</td><td>{}</td><td data-status=\"{}\">{word}</td></tr>\n",
+            "<tr><td>{}<br><small>{}</small></td><td>{}</td><td>{}</td><td data-status=\"{}\">{}</td></tr>\n",
             escape(&claim.says),
             escape(&claim.id),
             escape(&claim.expected),
             escape(&claim.measured),
-            word.to_lowercase(),
+            claim.status.word().to_lowercase(),
+            claim.status_text(),
         ));
     }
     html.push_str("</tbody>\n</table>\n");
@@ -183,6 +183,7 @@ mod tests {
             expected: "1".into(),
             measured: "2".into(),
             source: String::new(),
+            seeds: Vec::new(),
         }
     }
 

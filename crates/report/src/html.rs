@@ -88,7 +88,7 @@ fn claims_table(report: &Report) -> TextTable {
     let columns = [("claim", Left), ("says", Left), ("expected", Left), ("measured", Left), ("status", Left)];
     let mut table = TextTable::new(&columns);
     for c in &report.claims {
-        table.row([c.id.as_str(), &c.says, &c.expected, &c.measured, c.status.word()]);
+        table.row([c.id.as_str(), &c.says, &c.expected, &c.measured, &c.status_text()]);
     }
     table
 }

@@ -57,6 +57,7 @@ pub fn agree(
                     expected,
                     measured: outcome.measured,
                     source: experiment.source.clone(),
+                    seeds: Vec::new(),
                 });
             };
         let near = |kernel: f64, sim: f64, percent: f64| (kernel - sim).abs() <= sim * percent / 100.0;

@@ -75,6 +75,15 @@ pub enum ReproduceError {
     #[error("none of these experiments has a part that runs live")]
     #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
     NothingLive,
+    /// Seeds end somewhere.
+    #[error("`{name}` has no seed {later} on from its own: the last is {}", i64::MAX)]
+    #[diagnostic(help("ask for fewer `--seeds`, or give the experiment a smaller `seed`"))]
+    Seed {
+        /// The experiment.
+        name: String,
+        /// How far on from its own.
+        later: u64,
+    },
     /// The kernel's TCP could not be run beside it.
     #[error("live claim `{claim}`: {message}")]
     Kernel {
@@ -160,7 +169,30 @@ pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceEr
 /// # Errors
 /// The file cannot be read, or something in it is wrong.
 pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
-    let scenario = Scenario::load::<&str>(&found.path, &[])?;
+    read_with(found, &[])
+}
+
+/// The same experiment `later` seeds on from its own: chance falls otherwise, and random networks are others.
+///
+/// # Errors
+/// As [`read`], or there is no such seed.
+pub fn read_later(found: &Found, later: u64) -> Result<(Scenario, Experiment), ReproduceError> {
+    let (scenario, _) = read(found)?;
+    let no_seed = || ReproduceError::Seed { name: found.name.clone(), later };
+    let moved = |seed: u64, by: u64| {
+        seed.checked_add(by).filter(|&seed| i64::try_from(seed).is_ok()).ok_or_else(no_seed)
+    };
+    let seed = moved(scenario.variants()[0].plan.seed, later)?;
+    let (scenario, mut experiment) = read_with(found, &[format!("seed={seed}")])?;
+    for random in &mut experiment.random {
+        // Each of its networks has a seed of its own.
+        random.seed = moved(random.seed, later.checked_mul(random.networks).ok_or_else(no_seed)?)?;
+    }
+    Ok((scenario, experiment))
+}
+
+fn read_with(found: &Found, sets: &[String]) -> Result<(Scenario, Experiment), ReproduceError> {
+    let scenario = Scenario::load(&found.path, sets)?;
     let mut experiment = Experiment::parse(scenario.text(), &found.path)?;
     experiment.cells = Cells::of(&scenario);
     Ok((scenario, experiment))

@@ -150,6 +150,7 @@ fn unmeasured(claim: &Claim, context: &Context) -> Verdict {
         expected: claim.bounds.iter().map(|b| expected(b, claim, None)).collect::<Vec<_>>().join(" and "),
         measured: needed.map_or(String::new(), |n| format!("needs {n}, which is not installed")),
         source: claim.source.clone().unwrap_or_else(|| context.source.clone()),
+        seeds: Vec::new(),
     }
 }
 

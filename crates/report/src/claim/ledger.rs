@@ -113,6 +113,7 @@ mod tests {
             expected: String::new(),
             measured: String::new(),
             source: String::new(),
+            seeds: Vec::new(),
         };
         let report = Report::new(vec![
             verdict("a", Status::Met),

@@ -45,7 +45,7 @@ pub use bound::{Bound, Distance, Side};
 pub use check::{Context, check};
 pub use ledger::{Ledger, LedgerEntry, LedgerError};
 pub use metric::{Measurement, Metric, Over, Phases, metrics_markdown};
-pub use verdict::{Report, Status, Verdict};
+pub use verdict::{OfSeed, Report, Status, Verdict};
 
 pub(crate) use check::mean_value;
 pub(crate) use verdict::number;

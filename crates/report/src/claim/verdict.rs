@@ -43,10 +43,39 @@ pub struct Verdict {
     pub measured: String,
     /// Where the claim comes from.
     pub source: String,
+    /// With which seeds it holds, if it was asked of several ([`Report::over_seeds`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<OfSeed>,
+}
+
+/// A claim's outcome with one of several seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OfSeed {
+    /// The scenario's seed.
+    pub seed: u64,
+    /// Whether the claim holds with it.
+    pub status: Status,
+    /// What was measured.
+    pub measured: String,
+}
+
+impl Verdict {
+    /// `met`, `UNMET`, or with which of several seeds it is unmet: `UNMET with 2 of 6 seeds: 3, 5`.
+    pub fn status_text(&self) -> String {
+        let unmet = self.seeds.iter().filter(|of| of.status == Status::Unmet);
+        let unmet: Vec<String> = unmet.map(|of| of.seed.to_string()).collect();
+        match unmet.len() {
+            0 => self.status.word().to_owned(),
+            n => {
+                format!("{} with {n} of {} seeds: {}", self.status.word(), self.seeds.len(), unmet.join(", "))
+            }
+        }
+    }
 }
 
 /// The outcome of all claims of one or more experiments. As JSON:
-/// `{"claims": [{"id", "status", "expected", "measured", "source"}], "met": n, "unmet": n, "skipped": n}`.
+/// `{"claims": [{"id", "status", "expected", "measured", "source"}], "met": n, "unmet": n, "skipped": n}`; over several seeds
+/// each claim has `"seeds": [{"seed", "status", "measured"}]` too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// One verdict a claim, in the order of the files.
@@ -65,6 +94,26 @@ impl Report {
         let count = |status| claims.iter().filter(|c| c.status == status).count();
         let (met, unmet, skipped) = (count(Status::Met), count(Status::Unmet), count(Status::Skipped));
         Report { claims, met, unmet, skipped }
+    }
+
+    /// One experiment's outcome with several seeds, the first its own. A claim is met if it is with every seed; what is shown as
+    /// measured is with the first seed that it is not met with, else with the first of all.
+    pub fn over_seeds(reports: Vec<(u64, Report)>) -> Report {
+        let mut verdicts: Vec<Verdict> = Vec::new();
+        for (seed, report) in reports {
+            for claim in report.claims {
+                let of_seed = OfSeed { seed, status: claim.status, measured: claim.measured.clone() };
+                // A pattern's claims depend on the variants that there are, not on the seed: but who knows.
+                let at = verdicts.iter().position(|known| known.id == claim.id).unwrap_or(verdicts.len());
+                if at == verdicts.len() {
+                    verdicts.push(claim);
+                } else if claim.status == Status::Unmet && verdicts[at].status != Status::Unmet {
+                    verdicts[at] = Verdict { seeds: std::mem::take(&mut verdicts[at].seeds), ..claim };
+                }
+                verdicts[at].seeds.push(of_seed);
+            }
+        }
+        Report::new(verdicts)
     }
 
     /// Adds another experiment's outcome.
@@ -90,9 +139,15 @@ impl Report {
             ("status", Align::Left),
         ]);
         for c in &self.claims {
-            table.row([c.id.as_str(), &c.expected, &c.measured, c.status.word()]);
+            table.row([c.id.as_str(), &c.expected, &c.measured, &c.status_text()]);
         }
         format!("{}{}\n", table.print(width), self.totals())
+    }
+
+    /// As [`to_table`](Report::to_table), of what is unmet only.
+    pub fn unmet_to_table(&self, width: usize) -> String {
+        let unmet = self.claims.iter().filter(|c| c.status == Status::Unmet).cloned().collect();
+        Report { claims: unmet, ..*self }.to_table(width)
     }
 
     /// `5 met, 1 unmet, 2 skipped`.
@@ -133,6 +188,35 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn over_seeds_one_failure_is_shown_and_counts() {
+        let report = |a: (Status, &str), b: Status| {
+            let verdict = |id: &str, status, measured: &str| Verdict {
+                id: id.into(),
+                says: String::new(),
+                status,
+                expected: "≥ 3".into(),
+                measured: measured.into(),
+                source: String::new(),
+                seeds: Vec::new(),
+            };
+            Report::new(vec![verdict("a", a.0, a.1), verdict("b", b, "")])
+        };
+        use Status::{Met, Skipped, Unmet};
+        let all = Report::over_seeds(vec![
+            (7, report((Met, "5"), Skipped)),
+            (8, report((Unmet, "2"), Skipped)),
+            (9, report((Met, "4"), Skipped)),
+            (10, report((Unmet, "1"), Skipped)),
+        ]);
+        assert_eq!((all.met, all.unmet, all.skipped), (0, 1, 1));
+        assert_eq!((all.claims[0].status, all.claims[0].measured.as_str()), (Unmet, "2"));
+        assert_eq!(all.claims[0].status_text(), "UNMET with 2 of 4 seeds: 8, 10");
+        assert_eq!(all.claims[1].status_text(), "skipped");
+        let measured: Vec<&str> = all.claims[0].seeds.iter().map(|of| of.measured.as_str()).collect();
+        assert_eq!(measured, ["5", "2", "4", "1"]);
+    }
 
     #[test]
     fn numbers_have_four_digits() {
