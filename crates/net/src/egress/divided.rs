@@ -30,6 +30,8 @@ struct Writer {
     /// Since the last tick: bytes, whether it had to wait for its share, and for how long for what it writes to.
     sent: u64,
     waited: bool,
+    /// Until when it waits for its share: ticks may be shorter than that.
+    waits: Time,
     held: Time,
     /// It waits for what it writes to.
     held_since: Option<Time>,
@@ -74,6 +76,7 @@ impl Divided {
             filled: self.last,
             sent: 0,
             waited: false,
+            waits: Time::ZERO,
             held: Time::ZERO,
             held_since: None,
             counted: None,
@@ -107,12 +110,14 @@ impl Divided {
         }
         let least = len.min(QUANTUM) as f64;
         if writer.tokens >= least {
+            writer.waits = Time::ZERO;
             return May::Write(len.min(writer.tokens as usize));
         }
         writer.waited = true;
         let until = now + writer.limit.time_for((least - writer.tokens) as u64 + 1).min(TICK);
         // Its share may be another by then.
-        May::Wait(until.min(tick_ends).max(now + Time::from_micros(1)))
+        writer.waits = until.min(tick_ends).max(now + Time::from_micros(1));
+        May::Wait(writer.waits)
     }
 
     /// It has written.
@@ -178,7 +183,7 @@ impl Writer {
             span,
             sent: self.sent,
             by_receiver: self.held,
-            backlog: self.waited,
+            backlog: self.waited || now < self.waits,
             window_open: true,
             own: any,
             limit: if span > Time::ZERO { self.limit } else { any },

@@ -89,6 +89,30 @@ async fn what_one_leaves_the_other_has_until_it_is_wanted_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_wants_more_however_many_come_and_go() {
+    let egress = Egress::new(Rate::from_mbps(8.0));
+    let (one, other) = (greedy(sink(&egress, 1.0)), greedy(sink(&egress, 3.0)));
+    let mut modest = sink(&egress, 6.0);
+    tokio::spawn(async move {
+        loop {
+            modest.write_all(&[0; 100]).await.unwrap();
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let brief = egress.clone();
+    tokio::spawn(async move {
+        loop {
+            // Each has the rate divided anew, long before the others' waits are over.
+            sink(&brief, 0.001).write_all(&[0; 1]).await.unwrap();
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    sleep(Duration::from_secs(1)).await;
+    let [a, b] = rates([&one.0, &other.0], Duration::from_secs(5)).await;
+    assert!(a + b > 0.98 && near(b / a, 3.0, 0.02), "{a} {b}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_held_by_its_receiver_lends() {
     let egress = egress();
     let (near_end, mut far_end): (DuplexStream, DuplexStream) = tokio::io::duplex(1 << 15);
