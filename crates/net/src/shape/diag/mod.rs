@@ -233,6 +233,29 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_under_the_number_of_one_that_is_elsewhere_now_is_found() {
+        let mut kernel = SockDiag::new().unwrap();
+        let (client, _server, first) = connection(&mut kernel);
+        // The first has another number from here on, and the second takes its own.
+        let number = OwnedFd::from(client);
+        let _elsewhere = number.try_clone().unwrap();
+        let (second, _other, _) = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            (client, server, ())
+        };
+        let mut place = std::mem::ManuallyDrop::new(number);
+        rustix::io::dup2(&second, &mut place).unwrap();
+        let moved = TcpStream::from(std::mem::ManuallyDrop::into_inner(place));
+        drop(second);
+        let seen = look(&mut kernel, &moved).expect("it is listed");
+        assert_ne!(seen.cookie, first.cookie);
+        kernel.pace(&seen, Some(Rate::from_mbps(8.0))).unwrap();
+        assert_eq!(look(&mut kernel, &moved).unwrap().limit, Some(1_000_000));
+    }
+
+    #[test]
     fn a_number_given_out_anew_is_not_taken_for_the_socket_it_was() {
         let mut kernel = SockDiag::new().unwrap();
         let (client, server, seen) = connection(&mut kernel);

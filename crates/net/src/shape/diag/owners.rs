@@ -26,6 +26,8 @@ pub(super) struct Owners {
     processes: Vec<(i32, OwnedFd)>,
     /// Inodes that nobody seemed to have, and when to look again.
     missing: HashMap<u32, Instant>,
+    /// When to look next at numbers that are known, too.
+    thorough: Option<Instant>,
 }
 
 impl Owners {
@@ -46,14 +48,13 @@ impl Owners {
         }
         let there: HashSet<u32> = seen.iter().map(|seen| seen.inode).collect();
         for known in self.processes.iter().rev().map(|(pid, _)| *pid).collect::<Vec<_>>() {
-            self.look_into(known, &there, &mut wanted);
+            self.look_into(known, Some(&there), &mut wanted);
         }
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-            if wanted.is_empty() {
-                break;
-            }
-            self.look_into(pid, &there, &mut wanted);
+        self.look_everywhere(Some(&there), &mut wanted);
+        if !wanted.is_empty() && self.thorough.is_none_or(|at| at <= now) {
+            self.thorough = Some(now + AGAIN);
+            wanted.extend(self.missing.keys().filter(|inode| there.contains(inode)));
+            self.look_everywhere(None, &mut wanted);
         }
         for inode in wanted {
             self.missing.insert(inode, now + AGAIN);
@@ -117,16 +118,27 @@ impl Owners {
         Ok(got?)
     }
 
-    /// Reads which sockets a process has open, as far as that isn't known.
-    fn look_into(&mut self, pid: i32, there: &HashSet<u32>, wanted: &mut HashSet<u32>) {
+    /// The same of all processes.
+    fn look_everywhere(&mut self, there: Option<&HashSet<u32>>, wanted: &mut HashSet<u32>) {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            if wanted.is_empty() {
+                break;
+            }
+            self.look_into(pid, there, wanted);
+        }
+    }
+
+    /// Reads which sockets a process has open: all, or those whose numbers were not those of sockets that are `there`.
+    fn look_into(&mut self, pid: i32, there: Option<&HashSet<u32>>, wanted: &mut HashSet<u32>) {
         let folder = format!("/proc/{pid}/fd");
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
             let place = (pid, number);
-            // One that is still listed is still there; what else had the number may be something else by now.
-            if self.inodes.get(&place).is_some_and(|inode| there.contains(inode)) {
+            // One that is still listed most likely is where it was; what else had the number may be something else by now.
+            if there.is_some_and(|there| self.inodes.get(&place).is_some_and(|inode| there.contains(inode))) {
                 continue;
             }
             let Some(inode) = fs::read_link(entry.path()).ok().and_then(|link| socket_inode(link.to_str()?))
