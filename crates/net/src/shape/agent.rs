@@ -53,6 +53,17 @@ struct Open {
     denied: bool,
 }
 
+impl Open {
+    /// A program that has set a pace by itself since the last look means it; answers whether it has.
+    fn takes_own(&mut self, seen: &Seen) -> bool {
+        let by_itself = seen.limit != self.set && seen.limit != self.seen.limit;
+        if by_itself {
+            self.own = seen.limit;
+        }
+        by_itself
+    }
+}
+
 impl<K: Kernel> Agent<K> {
     /// An agent that has looked at nothing yet.
     pub fn new(now: Time, kernel: K, regime: Regime) -> Agent<K> {
@@ -124,9 +135,7 @@ impl<K: Kernel> Agent<K> {
                 own: seen.limit,
                 denied: false,
             });
-            // A program that sets a pace by itself means it.
-            if seen.limit != open.set && open.round > 0 && seen.limit != open.seen.limit {
-                open.own = seen.limit;
+            if open.takes_own(seen) {
                 self.kernel.owns(seen);
             }
             // What was sent is counted against the time in which it was: a long look may be interrupted.
@@ -228,6 +237,9 @@ impl<K: Kernel> Agent<K> {
         let mut freed = 0;
         for seen in &self.seen {
             if let Some(open) = self.open.get_mut(&seen.cookie).filter(|open| open.set.is_some()) {
+                if open.takes_own(seen) {
+                    self.kernel.owns(seen);
+                }
                 let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
                 if self.kernel.pace(seen, own).is_ok() {
                     open.set = None;
