@@ -157,7 +157,7 @@ fn filter(keys: &Reader<'_>, users: &str, mistakes: &mut Mistakes) -> Filter {
         cgroups: each(
             keys,
             "cgroup",
-            |text| text.starts_with(['/', '*']).then(|| text.to_owned()),
+            |text| text.starts_with(['/', '*']).then(|| group(text).to_owned()),
             CGROUP,
             mistakes,
         ),
@@ -191,6 +191,14 @@ fn each<T>(
         }
     }
     all
+}
+
+/// A control group's path, which people may end as that of a folder.
+fn group(text: &str) -> &str {
+    match text.trim_end_matches('/') {
+        "" => "/",
+        path => path,
+    }
 }
 
 fn ports(text: &str) -> Option<(u16, u16)> {
@@ -313,6 +321,8 @@ mod tests {
         assert_eq!(class("192.0.2.1:8050", 33), Some(0));
         assert_eq!(class("198.51.100.7:443", 0), Some(1));
         assert_eq!(class("192.0.2.1:443", 1000), Some(2));
+        // Paths of control groups may end as folders' do.
+        assert_eq!(["/a/b/", "/", "//", "*/b"].map(group), ["/a/b", "/", "/", "*/b"]);
         // A version of which nothing is said changes with the text.
         let versions = ["1 Mbps", "2 Mbps"].map(|rate| {
             let text = format!("[link]\nrate = \"{rate}\"");

@@ -167,7 +167,7 @@ fn bits(address: IpAddr) -> u128 {
 
 /// Whether a control group is one that `pattern` means, or below it.
 fn in_group(pattern: &str, path: &str) -> Option<u32> {
-    let above = path.match_indices('/').map(|(at, _)| &path[..at]).filter(|path| !path.is_empty());
+    let above = path.match_indices('/').map(|(at, _)| &path[..at.max(1)]);
     above.chain([path]).filter_map(|path| named(pattern, path)).max()
 }
 
@@ -258,6 +258,7 @@ mod tests {
         assert_eq!(score(group("/system.slice")), Some(2));
         assert_eq!(score(group("/system.slice/docker-*")), Some(1));
         assert_eq!(score(group("/system")), None);
+        assert_eq!(score(group("/")), Some(2), "it is above all");
         assert_eq!(score(container("0123456789ab")), Some(2));
         assert_eq!(score(container("0123456789")), None);
         assert_eq!(score(container("0123*")), Some(1));
