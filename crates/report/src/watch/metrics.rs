@@ -53,8 +53,9 @@ impl Metrics {
             .spawn(move || {
                 for request in answering.incoming_requests() {
                     // Whoever hangs up before the answer has no use for it.
-                    let _ = match request.url() {
-                        "/metrics" => request.respond(answer(&registry)),
+                    let path = request.url().split('?').next();
+                    let _ = match path {
+                        Some("/metrics") => request.respond(answer(&registry)),
                         _ => request.respond(Response::from_string("see /metrics\n").with_status_code(404)),
                     };
                 }
