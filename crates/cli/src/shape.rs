@@ -1,5 +1,6 @@
 //! `tollway shape`: this machine's connections, paced.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -66,13 +67,18 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
             "an agent runs already: it answers at `{}`",
             socket.display()
         )),
+        io::ErrorKind::TimedOut => Failure::run(miette!(
+            help = "see what holds the process `tollway shape guard` up",
+            "cannot take over at `{}`: {error}",
+            socket.display()
+        )),
         _ => Failure::run(miette!(
             help = "give a path in a folder of your own with `--socket`",
             "cannot open `{}`: {error}",
             socket.display()
         )),
     })?;
-    let (kernel, _guardian) = kernel(args)?;
+    let (kernel, _guardian) = kernel(args, control.claim())?;
     // A store is watched by a thread, which is to have no more rights than this one has left.
     let (source, policies) = opened.map_or_else(|| open(&path, &args.store), Ok)?;
     let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
@@ -100,11 +106,11 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
 }
 
 /// What sees and paces connections, and who frees them when we can't; all rights that neither needs are given up.
-fn kernel(args: &Shape) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
+fn kernel(args: &Shape, claim: &File) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
     let guard = |more: &[&str]| {
         let itself = std::env::current_exe()?;
         let words = ["shape", "guard"].iter().chain(more).map(Into::into);
-        Guardian::start(&std::iter::once(itself.into()).chain(words).collect::<Vec<_>>())
+        Guardian::start(&std::iter::once(itself.into()).chain(words).collect::<Vec<_>>(), claim)
     };
     let config = bpf::Config { everywhere: args.everywhere, ..bpf::Config::default() };
     match (args.backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {

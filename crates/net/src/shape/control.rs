@@ -1,25 +1,29 @@
 //! Where an agent can be asked how it stands: a Unix socket that only its own user may open.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// The agent's end.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
     path: PathBuf,
+    claim: File,
 }
 
 impl Control {
     /// Opens the socket at `path`, in a folder that is made, and that nobody else may enter, if there is none.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]: another agent answers there. [`io::ErrorKind::AlreadyExists`]: something else is there, which stays. Or the
-    /// folder is somebody else's, or can't be made.
+    /// [`io::ErrorKind::AddrInUse`]: another agent answers there. [`io::ErrorKind::AlreadyExists`]: something else is there, which stays.
+    /// [`io::ErrorKind::TimedOut`]: an agent has ended there, and its guardian has not. Or the folder is somebody else's, or can't be made.
     pub fn open(path: &Path) -> io::Result<Control> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -33,6 +37,7 @@ impl Control {
             let text = format!("`{}` is there already, and is no socket", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
+        let claim = claim(path)?;
         if UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -40,15 +45,20 @@ impl Control {
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        Ok(Control { listener, path: path.to_owned() })
+        Ok(Control { listener, path: path.to_owned(), claim })
+    }
+
+    /// What keeps others from this place until the last process that has it open has ended: the agent, or its [`Guardian`](super::Guardian).
+    pub fn claim(&self) -> &File {
+        &self.claim
     }
 
     /// Answers those that have asked; never waits.
     pub fn answer(&self, mut text: impl FnMut() -> String) {
         while let Ok((mut stream, _)) = self.listener.accept() {
             let text = text();
-            // Who asks and doesn't read must not hold the agent.
-            std::thread::spawn(move || {
+            // Who asks and doesn't read must not hold the agent; nor must it end because there is no thread to be had.
+            let _ = std::thread::Builder::new().spawn(move || {
                 let _ = stream.set_nonblocking(false);
                 let _ = stream.set_write_timeout(Some(Duration::from_secs(5)));
                 let _ = stream.write_all(text.as_bytes());
@@ -62,6 +72,32 @@ impl Drop for Control {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+/// Takes the place at `path`, as soon as nobody has it any more. What an agent that was killed had paced has to be free before another looks: it would take
+/// those paces for the programs' own, and keep to them for good.
+fn claim(path: &Path) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(name)?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if UnixStream::connect(path).is_ok() => {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::WOULDBLOCK) => {
+                let text = "the guardian of an agent that has ended is still at work";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// For so long a guardian is waited for: longer than it tries.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks the agent at `path`.
 ///
@@ -110,7 +146,18 @@ mod tests {
         assert!(ask(&path).is_err());
         // One that was killed leaves its socket.
         drop(UnixListener::bind(&path).unwrap());
-        drop(Control::open(&path).unwrap());
+        let control = Control::open(&path).unwrap();
+        // Another waits until its guardian has ended, too.
+        let guardian = control.claim().try_clone().unwrap();
+        drop(control);
+        let next = std::thread::spawn({
+            let path = path.clone();
+            move || Control::open(&path).unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!next.is_finished());
+        drop(guardian);
+        drop(next.join().unwrap());
         // Somebody's file is not ours to take away.
         fs::write(&path, "dear").unwrap();
         let error = Control::open(&path).unwrap_err();

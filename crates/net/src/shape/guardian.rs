@@ -3,6 +3,7 @@
 //! The agent writes down a pipe what it paces, before it does. However it ends, by a signal or a fault of its own, the kernel closes
 //! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -21,21 +22,24 @@ pub struct Guardian {
     program: Vec<std::ffi::OsString>,
     child: Child,
     pipe: ChildStdin,
+    claim: File,
 }
 
 impl Guardian {
-    /// Starts `program`, which has to call [`keep`](Guardian::keep) and nothing else.
+    /// Starts `program`, which has to call [`keep`](Guardian::keep) and nothing else. It holds the agent's place (`claim`, of
+    /// [`Control`](super::Control)) as long as it runs.
     ///
     /// # Errors
     /// It can't be started.
-    pub fn start(program: &[std::ffi::OsString]) -> io::Result<Guardian> {
+    pub fn start(program: &[std::ffi::OsString], claim: &File) -> io::Result<Guardian> {
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
-        // A group of its own: what is typed at the agent's terminal is not for it.
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let (held, claim) = (claim.try_clone()?, claim.try_clone()?);
+        // It writes nothing: there it holds the place. And a group of its own: what is typed at the agent's terminal is not for it.
+        command.args(arguments).stdin(Stdio::piped()).stdout(held).process_group(0);
         let mut child = command.spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Guardian { program: program.to_vec(), child, pipe })
+        Ok(Guardian { program: program.to_vec(), child, pipe, claim })
     }
 
     /// The number of its process.
@@ -60,7 +64,7 @@ impl Guardian {
     /// The guardian is gone: another takes its place, and learns all there is.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
         let _ = self.child.wait();
-        *self = Guardian::start(&self.program)?;
+        *self = Guardian::start(&self.program, &self.claim)?;
         paced.iter().try_for_each(|(&cookie, &own)| self.tell(cookie, Some(own)))
     }
 
