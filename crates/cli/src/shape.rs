@@ -1,7 +1,7 @@
 //! `tollway shape`: this machine's connections, paced.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use tollway_scenario::shape::{
 
 use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
 use crate::fail::Failure;
+use crate::outlet::Outlet;
 use crate::terminal;
 
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
@@ -262,7 +263,7 @@ impl Keeper {
 
 /// Who looks on: the terminal, a reader of JSON, Prometheus.
 struct Audience {
-    json: bool,
+    json: Option<Outlet<String>>,
     next: Time,
     #[cfg(feature = "metrics")]
     metrics: Option<(tollway_report::shape::metrics::Latest, tollway_report::watch::metrics::Metrics)>,
@@ -273,7 +274,11 @@ struct Audience {
 impl Audience {
     fn open(args: &Shape) -> Result<Audience, Failure> {
         Ok(Audience {
-            json: args.json,
+            json: args
+                .json
+                .then(|| Outlet::open(|line: String| write_line(&line)))
+                .transpose()
+                .map_err(refused)?,
             next: Time::ZERO,
             #[cfg(feature = "metrics")]
             metrics: match args.metrics {
@@ -320,22 +325,18 @@ impl Audience {
         let metrics = self.metrics.is_some();
         #[cfg(not(feature = "metrics"))]
         let metrics = false;
-        if !self.json && !metrics && !self.has_terminal() {
+        if self.json.is_none() && !metrics && !self.has_terminal() {
             return Then::Go;
         }
         let standing = standing();
         #[cfg(feature = "watch")]
-        if let Some(screen) = &mut self.screen {
-            screen.draw(&standing);
+        if let Some(screen) = &self.screen {
+            screen.draw(standing.clone());
         }
-        if self.json {
-            use std::io::Write;
-            let line = serde_json::to_string(&standing).unwrap_or_default();
-            let mut out = io::stdout().lock();
-            if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-                // Nobody reads any more.
-                return Then::Stop;
-            }
+        if let Some(json) = &self.json
+            && !json.show(serde_json::to_string(&standing).unwrap_or_default())
+        {
+            return Then::Stop;
         }
         #[cfg(feature = "metrics")]
         if let Some((latest, _)) = &self.metrics {
@@ -343,6 +344,12 @@ impl Audience {
         }
         Then::Go
     }
+}
+
+/// Writes a line to standard output; answers whether somebody reads it.
+fn write_line(line: &str) -> bool {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
 }
 
 /// Looks for a second and sets nothing.
@@ -487,7 +494,7 @@ impl From<PolicyError> for Failure {
 
 #[cfg(feature = "watch")]
 mod screen {
-    use std::io::{Stderr, stderr};
+    use std::io::stderr;
     use std::time::Duration;
 
     use miette::miette;
@@ -502,10 +509,11 @@ mod screen {
     use tollway_report::shape::screen::draw;
 
     use crate::fail::Failure;
+    use crate::outlet::Outlet;
 
     /// The terminal, given back when dropped.
     pub(super) struct Screen {
-        terminal: Terminal<CrosstermBackend<Stderr>>,
+        outlet: Outlet<(Standing, u16)>,
         scroll: u16,
     }
 
@@ -516,16 +524,22 @@ mod screen {
             };
             enable_raw_mode().map_err(refused)?;
             let opened = execute!(stderr(), EnterAlternateScreen)
-                .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
+                .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
+                .and_then(|mut terminal| {
+                    Outlet::open(move |(standing, scroll): (Standing, u16)| {
+                        // A terminal that has gone away is no reason to stop pacing.
+                        let _ = terminal.draw(|frame| draw(frame, &standing, scroll));
+                        true
+                    })
+                });
             if opened.is_err() {
                 let _ = disable_raw_mode();
             }
-            Ok(Screen { terminal: opened.map_err(refused)?, scroll: 0 })
+            Ok(Screen { outlet: opened.map_err(refused)?, scroll: 0 })
         }
 
-        pub(super) fn draw(&mut self, standing: &Standing) {
-            // A terminal that has gone away is no reason to stop pacing.
-            let _ = self.terminal.draw(|frame| draw(frame, standing, self.scroll));
+        pub(super) fn draw(&self, standing: Standing) {
+            self.outlet.show((standing, self.scroll));
         }
 
         /// Takes the keys that were pressed; answers whether they mean the end.
@@ -546,7 +560,10 @@ mod screen {
 
     impl Drop for Screen {
         fn drop(&mut self) {
-            let _ = execute!(stderr(), LeaveAlternateScreen);
+            // One that takes nothing now would not take that either.
+            if self.outlet.end() {
+                let _ = execute!(stderr(), LeaveAlternateScreen);
+            }
             let _ = disable_raw_mode();
         }
     }
