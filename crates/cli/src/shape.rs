@@ -56,9 +56,12 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let tick = args.tick.as_deref().map(tick).transpose()?;
     // Before any thread is started, as is what follows.
     let signals = Signals::hold();
-    let opened = if is_store(&path) { None } else { Some(open(&path, &args.store)?) };
+    let open = || open(&path, &args.store, &signals);
+    let opened = if is_store(&path) { None } else { open()? };
     if args.dry_run {
-        let (source, policies) = opened.map_or_else(|| open(&path, &args.store), Ok)?;
+        let Some((source, policies)) = opened.map_or_else(open, |opened| Ok(Some(opened)))? else {
+            return Ok(ExitCode::SUCCESS);
+        };
         return dry_run(args, with_tick(policies, tick), &*source, &signals);
     }
     let socket = args.socket.clone().unwrap_or_else(shape::default_path);
@@ -81,7 +84,9 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     })?;
     let (kernel, _guardian) = kernel(args, control.claim())?;
     // A store is watched by a thread, which is to have no more rights than this one has left.
-    let (source, policies) = opened.map_or_else(|| open(&path, &args.store), Ok)?;
+    let Some((source, policies)) = opened.map_or_else(open, |opened| Ok(Some(opened)))? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
     let mut keeper = Keeper { source, tick, trouble: None, warned: false };
     let mut audience = Audience::open(args)?;
@@ -142,8 +147,11 @@ fn is_store(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("etcd://") || path.starts_with("etcds://"))
 }
 
-/// Reads policies from a file, or from a store, and watches either.
-fn open(path: &Path, access: &StoreAccess) -> Result<(Box<dyn Source>, Policies), Failure> {
+/// Policies, and where they come from.
+type Opened = (Box<dyn Source>, Policies);
+
+/// Reads policies from a file, or from a store, and watches either. There are none if a signal ends the wait for a store.
+fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<Opened>, Failure> {
     if !is_store(path) {
         if access.is_given() {
             return Err(Failure::input(miette!(
@@ -154,7 +162,7 @@ fn open(path: &Path, access: &StoreAccess) -> Result<(Box<dyn Source>, Policies)
             )));
         }
         let (source, policies) = FileSource::open(path)?;
-        return Ok((Box::new(source), policies));
+        return Ok(Some((Box::new(source), policies)));
     }
     let tls = path.to_str().is_some_and(|path| path.starts_with("etcds://"));
     if tls != access.store_ca.is_some() {
@@ -172,10 +180,13 @@ fn open(path: &Path, access: &StoreAccess) -> Result<(Box<dyn Source>, Policies)
     }
     #[cfg(feature = "etcd")]
     {
-        let (source, policies) =
-            shape::EtcdSource::open(path.to_str().unwrap_or_default(), read_access(access)?)?;
-        Ok((Box::new(source), policies))
+        let address = path.to_str().unwrap_or_default();
+        let say = |why: &str| terminal::tell(why);
+        let opened = shape::EtcdSource::open(address, read_access(access)?, say, || signals.is_there())?;
+        Ok(opened.map(|(source, policies)| -> Opened { (Box::new(source), policies) }))
     }
+    #[cfg(not(feature = "etcd"))]
+    let _ = signals;
     #[cfg(not(feature = "etcd"))]
     Err(Failure::input(miette!(
         help = "build it with `--features etcd`, or give a file",

@@ -171,6 +171,11 @@ impl Signals {
         Signal::from_named_raw(number)
     }
 
+    /// Whether somebody wants this process to end, who is answered once.
+    pub fn is_there(&self) -> bool {
+        self.sleep(Duration::ZERO)
+    }
+
     /// Sleeps for `span`; answers whether somebody wants this process to end, and then at once.
     pub(crate) fn sleep(&self, span: Duration) -> bool {
         let until = Instant::now() + span;

@@ -27,6 +27,30 @@ pub enum News {
     Away(String),
 }
 
+/// Whether the policies in force are about somebody. None that mean nobody take their place: so a shell leaves a file that it has opened for what
+/// is going to be written, and a store is between two keys.
+#[derive(Debug, Default)]
+pub(super) struct Pacing(bool);
+
+impl Pacing {
+    /// What holds first may be about nobody.
+    pub(super) fn begin(policies: &Policies) -> Pacing {
+        Pacing(!policies.regime().tenants.is_empty())
+    }
+
+    /// What becomes of policies that are good, of the source called so.
+    pub(super) fn news(&mut self, source: &str, policies: Policies) -> News {
+        let about = !policies.regime().tenants.is_empty();
+        if self.0 && !about {
+            return News::Away(format!(
+                "`{source}` has no `[aggregate.NAME]` any more (to have nothing paced, end the agent)"
+            ));
+        }
+        self.0 = about;
+        News::Policies(Box::new(policies))
+    }
+}
+
 /// A file that is watched.
 #[derive(Debug)]
 pub struct FileSource {
@@ -35,8 +59,7 @@ pub struct FileSource {
     mark: Option<Mark>,
     /// What it is now, and since when.
     now: (Option<Mark>, Instant),
-    /// Those in force are about somebody.
-    pacing: bool,
+    pacing: Pacing,
 }
 
 /// What of a file changes when it does: the length too, since a clock may be coarse, and the number, since editors write another file.
@@ -50,7 +73,7 @@ impl FileSource {
     pub fn open(path: &Path) -> Result<(FileSource, Policies), PolicyError> {
         let mark = mark(path).ok();
         let policies = Policies::load(path)?;
-        let pacing = !policies.regime().tenants.is_empty();
+        let pacing = Pacing::begin(&policies);
         Ok((FileSource { path: path.to_owned(), mark, now: (mark, Instant::now()), pacing }, policies))
     }
 }
@@ -66,19 +89,12 @@ impl Source for FileSource {
             return News::None;
         }
         self.mark = new;
-        let path = self.path.display();
+        let path = self.describe();
         if let Err(error) = found {
             return News::Away(format!("`{path}` cannot be read: {error}"));
         }
         match Policies::load(&self.path) {
-            // As a shell leaves it that has opened it for what is going to be written.
-            Ok(policies) if self.pacing && policies.regime().tenants.is_empty() => News::Away(format!(
-                "`{path}` has no `[aggregate.NAME]` any more (to have nothing paced, end the agent)"
-            )),
-            Ok(policies) => {
-                self.pacing = !policies.regime().tenants.is_empty();
-                News::Policies(Box::new(policies))
-            }
+            Ok(policies) => self.pacing.news(&path, policies),
             Err(error) => News::Wrong(Box::new(error)),
         }
     }

@@ -41,12 +41,7 @@ pub(super) fn read_range(text: &str) -> Option<(u64, Keys)> {
     let revision = number(&answer["header"]["revision"])?;
     let empty = Vec::new();
     let rows = answer["kvs"].as_array().unwrap_or(&empty);
-    Some((
-        revision,
-        rows.iter()
-            .map(|row| Some((text_of(&row["key"])?, bytes_of(&row["value"]))))
-            .collect::<Option<_>>()?,
-    ))
+    Some((revision, rows.iter().map(|row| (text_of(&row["key"]), bytes_of(&row["value"]))).collect()))
 }
 
 /// What a watch says.
@@ -79,7 +74,7 @@ pub(super) fn read_watch(line: &str, keys: &mut Keys) -> Option<Said> {
     let empty = Vec::new();
     let events = result["events"].as_array().unwrap_or(&empty);
     for event in events {
-        let key = text_of(&event["kv"]["key"])?;
+        let key = text_of(&event["kv"]["key"]);
         match event["type"].as_str() {
             Some("DELETE") => drop(keys.remove(&key)),
             _ => drop(keys.insert(key, bytes_of(&event["kv"]["value"]))),
@@ -111,8 +106,9 @@ fn bytes_of(value: &Value) -> Vec<u8> {
     value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default()
 }
 
-fn text_of(value: &Value) -> Option<String> {
-    String::from_utf8(bytes_of(value)).ok()
+/// Keys may be any bytes, and others' may be among those that are asked for.
+fn text_of(value: &Value) -> String {
+    String::from_utf8_lossy(&bytes_of(value)).into_owned()
 }
 
 fn encode(text: &str) -> String {
@@ -147,11 +143,14 @@ mod tests {
     fn a_range_is_all_keys_with_the_prefix() {
         let said: Value = serde_json::from_str(&range("/tollway")).unwrap();
         assert_eq!(
-            (text_of(&said["key"]).unwrap(), text_of(&said["range_end"]).unwrap()),
+            (text_of(&said["key"]), text_of(&said["range_end"])),
             ("/tollway".into(), "/tollwaz".into())
         );
         let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"L2E=","value":"eA==","mod_revision":"5"},{"key":"L2I="}],"count":"2"}"#;
         assert_eq!(read_range(answer), Some((7, keys(&[("/a", "x"), ("/b", "")]))));
+        // A key may be any bytes: what is no text in it, such as 0xff, is another character here.
+        let bytes = r#"{"header":{"revision":"7"},"kvs":[{"key":"L2H/","value":"eA=="}]}"#;
+        assert_eq!(read_range(bytes), Some((7, keys(&[("/a\u{fffd}", "x")]))));
         assert_eq!(read_range(r#"{"header":{"revision":"1"}}"#), Some((1, Keys::new())));
         assert_eq!(read_range("{}"), None);
     }
@@ -164,6 +163,9 @@ mod tests {
         let line = r#"{"result":{"header":{"revision":"8"},"events":[{"kv":{"key":"L2E=","value":"eg=="}},{"type":"DELETE","kv":{"key":"L2I="}}]}}"#;
         assert_eq!(read_watch(line, &mut held), Some(Said::Changed(8)));
         assert_eq!(held, keys(&[("/a", "z")]));
+        let bytes =
+            r#"{"result":{"header":{"revision":"9"},"events":[{"type":"DELETE","kv":{"key":"L2H/"}}]}}"#;
+        assert_eq!(read_watch(bytes, &mut held), Some(Said::Changed(9)));
         let forgotten =
             r#"{"result":{"header":{"revision":"9"},"created":true,"canceled":true,"compact_revision":"8"}}"#;
         assert_eq!(read_watch(forgotten, &mut held), Some(Said::Forgotten));

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tollway_net::shape::etcd::{Access, Address, Event, Keys, Store};
 
+use super::source::Pacing;
 use super::{News, Policies, PolicyError, Source};
 use crate::file::matches;
 
@@ -24,19 +25,26 @@ use crate::file::matches;
 pub struct EtcdSource {
     store: Store,
     host: String,
-    /// What was read last: another revision may say the same.
-    last: String,
+    /// What was read last, or why it could not be: another revision may say the same.
+    last: Option<Result<String, String>>,
     away: bool,
+    pacing: Pacing,
 }
 
 impl EtcdSource {
-    /// Watches the store at `etcd://HOST:PORT/PREFIX`, or `etcds://…` by TLS, and reads what it holds for this host.
+    /// Watches the store at `etcd://HOST:PORT/PREFIX`, or `etcds://…` by TLS, and reads what it holds for this host. Where that takes a while, `say` hears
+    /// why, once, and `ends` is asked now and then whether nobody wants it any more; then there is none.
     ///
     /// # Errors
     /// It isn't there within ten seconds, or doesn't let us in; or what it holds is wrong.
-    pub fn open(address: &str, access: Access) -> Result<(EtcdSource, Policies), PolicyError> {
+    pub fn open(
+        address: &str,
+        access: Access,
+        say: impl FnMut(&str),
+        ends: impl FnMut() -> bool,
+    ) -> Result<Option<(EtcdSource, Policies)>, PolicyError> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        EtcdSource::open_as(address, access, host.trim(), Duration::from_secs(10))
+        EtcdSource::open_as(address, access, host.trim(), Duration::from_secs(10), say, ends)
     }
 
     fn open_as(
@@ -44,21 +52,31 @@ impl EtcdSource {
         access: Access,
         host: &str,
         most: Duration,
-    ) -> Result<(EtcdSource, Policies), PolicyError> {
+        mut say: impl FnMut(&str),
+        mut ends: impl FnMut() -> bool,
+    ) -> Result<Option<(EtcdSource, Policies)>, PolicyError> {
         let unreadable = |kind, why: String| PolicyError::unreadable(address, io::Error::new(kind, why));
         let at = Address::parse(address).map_err(|why| unreadable(io::ErrorKind::InvalidInput, why))?;
         let store = Store::open(at, access).map_err(|error| PolicyError::unreadable(address, error))?;
-        let mut source = EtcdSource { store, host: host.to_owned(), last: String::new(), away: false };
-        let (until, mut why) = (Instant::now() + most, "it does not answer".to_owned());
-        while let Some(event) = source.store.wait(until.saturating_duration_since(Instant::now())) {
-            if let Event::Away(said) = event {
-                why = said;
-                continue;
+        let mut source =
+            EtcdSource { store, host: host.to_owned(), last: None, away: false, pacing: Pacing::default() };
+        let (begin, mut why, mut said) = (Instant::now(), "it does not answer".to_owned(), false);
+        while begin.elapsed() < most {
+            match source.store.wait(LOOK) {
+                None => {}
+                Some(Event::Away(reason)) => why = reason,
+                Some(event) => match source.read(event) {
+                    News::Policies(policies) => return Ok(Some((source, *policies))),
+                    News::Wrong(error) => return Err(*error),
+                    News::Away(_) | News::None => {}
+                },
             }
-            match source.read(event) {
-                News::Policies(policies) => return Ok((source, *policies)),
-                News::Wrong(error) => return Err(*error),
-                News::Away(_) | News::None => {}
+            if ends() {
+                return Ok(None);
+            }
+            if !said && begin.elapsed() >= LOOK {
+                said = true;
+                say(&format!("`{address}` cannot be read: {why}; trying for {} s", most.as_secs()));
             }
         }
         Err(unreadable(io::ErrorKind::TimedOut, format!("{why} (tried for {} s)", most.as_secs())))
@@ -76,18 +94,19 @@ impl EtcdSource {
         };
         let back = std::mem::take(&mut self.away);
         let name = format!("{}, revision {revision}", self.describe());
-        let text = match translate(&self.store.address().prefix, &self.host, &keys) {
+        let read = translate(&self.store.address().prefix, &self.host, &keys);
+        if self.last.as_ref() == Some(&read) && !back {
+            return News::None;
+        }
+        self.last = Some(read.clone());
+        let text = match read {
             Ok(text) => text,
             Err(why) => return News::Wrong(Box::new(PolicyError::unreadable(&name, io::Error::other(why)))),
         };
-        if text == self.last && !back {
-            return News::None;
-        }
-        self.last.clone_from(&text);
         let version =
             if names_version(&text) { String::new() } else { format!("version = \"revision {revision}\"\n") };
         match Policies::parse(&name, &(version + &text)) {
-            Ok(policies) => News::Policies(Box::new(policies)),
+            Ok(policies) => self.pacing.news(&name, policies),
             Err(error) => News::Wrong(Box::new(error)),
         }
     }
@@ -163,8 +182,10 @@ fn quoted(part: &str) -> String {
     quoted + "\""
 }
 
-/// Whether a file's first keys have a version among them.
+/// Whether a file's first keys have a version among them. One that is no TOML is refused whatever it has.
 fn names_version(text: &str) -> bool {
-    let head = text.lines().map(str::trim_start).take_while(|line| !line.starts_with('['));
-    head.filter_map(|line| line.strip_prefix("version")).any(|rest| rest.trim_start().starts_with('='))
+    toml::from_str::<toml::Table>(text).is_ok_and(|tables| tables.contains_key("version"))
 }
+
+/// How often it is asked, while a store is not there, whether to go on.
+const LOOK: Duration = Duration::from_millis(200);

@@ -57,8 +57,12 @@ fn names_are_quoted_where_toml_wants_it() {
 
 #[test]
 fn a_version_is_the_stores_unless_the_policies_name_one() {
-    assert!(names_version("# mine\n version = \"x\"\n[link]\n"));
-    assert!(!names_version("versions = 1\n[link]\nversion = \"x\"\n"));
+    for named in ["# mine\n version = \"x\"\n[link]\n", "\"version\" = \"x\"\n"] {
+        assert!(names_version(named), "{named}");
+    }
+    for other in ["versions = 1\n[link]\nversion = \"x\"\n", "text = \"\"\"\nversion = 1\n\"\"\"\n"] {
+        assert!(!names_version(other), "{other}");
+    }
 }
 
 proptest! {
@@ -79,7 +83,11 @@ proptest! {
 fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
     let Some(mut etcd) = Etcd::start() else { return };
     let address = format!("etcd://127.0.0.1:{}/tollway", etcd.port);
-    let open = |most| EtcdSource::open_as(&address, Access::default(), "web-1", Duration::from_secs(most));
+    let open = |most| {
+        let most = Duration::from_secs(most);
+        let opened = EtcdSource::open_as(&address, Access::default(), "web-1", most, |_| {}, || false);
+        opened.map(|opened| opened.expect("nobody ended it"))
+    };
     let error = open(5).unwrap_err();
     assert!(
         error.to_string().contains("there is nothing under `/tollway` for this host, `web-1`"),
@@ -100,15 +108,40 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
         panic!("another value is meant for this host")
     };
     assert_eq!(third.regime().tenants.len(), 1);
+    // As a store is between two keys, or as somebody empties it: nobody is set free by that. What was there before ends it.
+    for key in ["/tollway/@web-*/aggregate/web", "/tollway/aggregate/web"] {
+        etcd.delete(key);
+    }
+    let News::Wrong(_) = await_news(&mut source) else { panic!("the other value counts again") };
+    let News::Away(why) = await_news(&mut source) else { panic!("only the link is left") };
+    assert!(why.contains("has no `[aggregate.NAME]` any more"), "{why}");
+    etcd.delete("/tollway/link");
+    let News::Wrong(error) = await_news(&mut source) else { panic!("nothing is left") };
+    assert!(error.to_string().contains("there is nothing"), "{error}");
+    etcd.put("/tollway/other/x", "");
+    etcd.delete("/tollway/other/x");
+    etcd.put("/tollway", "version = \"whole\"\nlink.rate = \"100 Mbps\"\naggregate.web.from-port = 8443");
+    let mut last = await_news(&mut source);
+    while let News::Wrong(_) = last {
+        last = await_news(&mut source);
+    }
+    let News::Policies(whole) = last else { panic!("it is there again") };
+    assert_eq!(whole.regime().version, "whole");
+    etcd.delete("/tollway");
+    assert!(matches!(await_news(&mut source), News::Wrong(_)));
+    etcd.put("/tollway", "version = \"whole\"\nlink.rate = \"100 Mbps\"\naggregate.web.from-port = 8443");
+    let News::Policies(_) = await_news(&mut source) else {
+        panic!("the same again is in force, and said so")
+    };
     // What is for others, or as it was, is no news.
     etcd.put("/tollway/@db-*/aggregate/db", "nonsense");
-    etcd.put("/tollway/link", "rate = \"100 Mbps\"");
+    etcd.put("/tollway", "version = \"whole\"\nlink.rate = \"100 Mbps\"\naggregate.web.from-port = 8443");
 
     etcd.kill();
     let News::Away(why) = await_news(&mut source) else { panic!("it is gone") };
     assert!(why.starts_with(&format!("`{address}` cannot be read: ")), "{why}");
     etcd.again();
-    etcd.put("/tollway/link", "rate = \"50 Mbps\"");
+    etcd.put("/tollway", "link.rate = \"50 Mbps\"\naggregate.web.from-port = 8443");
     loop {
         let News::Policies(last) = await_news(&mut source) else { panic!("it is back") };
         if last.regime().link.rate == Some("50 Mbps".parse().unwrap()) {
@@ -119,12 +152,19 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
 
 #[test]
 fn a_store_that_is_not_there_is_said_to_be_away() {
-    let error =
-        EtcdSource::open_as("etcd://127.0.0.1:1/tollway", Access::default(), "a", Duration::from_millis(500))
-            .unwrap_err();
+    let mut heard = Vec::new();
+    let mut open = |address, most, ends: &dyn Fn() -> bool| {
+        let say = |why: &str| heard.push(why.to_owned());
+        EtcdSource::open_as(address, Access::default(), "a", Duration::from_millis(most), say, ends)
+    };
+    let error = open("etcd://127.0.0.1:1/tollway", 900, &|| false).unwrap_err();
     let said = error.to_string();
     assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
-    let error = EtcdSource::open_as("etcd://127.0.0.1", Access::default(), "a", Duration::ZERO).unwrap_err();
+    let begin = Instant::now();
+    assert!(open("etcd://127.0.0.1:1/tollway", 60_000, &|| true).unwrap().is_none());
+    assert!(begin.elapsed() < Duration::from_secs(30), "who wants it no more need not wait");
+    let error = open("etcd://127.0.0.1", 0, &|| false).unwrap_err();
+    assert!(heard.len() == 1 && heard[0].contains("refused"), "{heard:?}");
     assert!(error.to_string().contains("has no prefix"), "{error}");
 }
 
@@ -174,6 +214,10 @@ impl Etcd {
         while !self.control(&["put", "--", key, value]) {
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    fn delete(&self, key: &str) {
+        assert!(self.control(&["del", "--", key]));
     }
 
     fn control(&self, words: &[&str]) -> bool {
