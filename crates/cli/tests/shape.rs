@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -99,12 +100,23 @@ impl Agent {
     }
 
     fn start_telling(first: &str, folder: &Path, policies: &str, log: Stdio) -> Agent {
+        Agent::start_with(first, folder, policies, &[], Stdio::inherit(), log)
+    }
+
+    fn start_with(
+        first: &str,
+        folder: &Path,
+        policies: &str,
+        more: &[&str],
+        out: Stdio,
+        log: Stdio,
+    ) -> Agent {
         let (policy, socket) = (folder.join("policies.toml"), folder.join("run/shape.sock"));
         fs::write(&policy, policies).unwrap();
         let words = ["shape", "--policy", policy.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollway")]);
-        let process = command.args(words).stderr(log).spawn().unwrap();
+        let process = command.args(words).args(more).stdout(out).stderr(log).spawn().unwrap();
         Agent { process, policy, socket }
     }
 
@@ -343,6 +355,79 @@ fn a_log_that_cannot_be_written_stops_no_pacing() {
     });
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_reader_that_takes_nothing_stops_no_pacing() {
+    let folder = folder("stalled");
+    let policies = |version: &str| {
+        format!("version = \"{version}\"\n[link]\nrate = \"1 Mbps\"\n[aggregate.none]\nto = \"192.0.2.1\"\n")
+    };
+    let (mut full, _reader) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b' '; 1 << 12]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let (out, log) = (OwnedFd::from(full).into(), Stdio::null());
+    let mut agent = Agent::start_with(":", &folder, &policies("a"), &["--json"], out, log);
+    wait("an answer", || agent.status());
+    std::thread::sleep(Duration::from_millis(1500));
+    agent.write(&policies("b"));
+    wait("the new policies", || agent.status().filter(|status| status["version"] == "b"));
+    agent.signal("TERM");
+    assert!(wait("the end", || agent.process.try_wait().unwrap()).success());
+}
+
+/// Or it would take what the dead one has left for the programs' own, for as long as they last.
+#[test]
+fn an_agent_begins_once_all_is_free_that_one_before_had_paced() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("successor");
+    let traffic = Traffic::start(1);
+    let mut first = Agent::start(&folder, &traffic.policies("a", 8));
+    wait("a pace", || traffic.limits()[0]);
+    // The guardian holds the place, however the agent ends.
+    let guardian = first.guardian().unwrap();
+    let held = fs::read_link(format!("/proc/{guardian}/fd/1")).unwrap();
+    assert_eq!(held, folder.join("run/shape.sock.lock"));
+    first.signal("KILL");
+    first.process.wait().unwrap();
+    wait("the guardian's end", || is_gone(guardian).then_some(()));
+    // In its stead, and for as long as is good for a test:
+    let mut holder = Command::new("flock").arg(&held).args(["sleep", "1"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut second = Agent::start(&folder, &traffic.policies("b", 80));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(second.status().is_none());
+    holder.wait().unwrap();
+    wait("an answer", || second.status());
+    wait("another pace", || traffic.limits()[0].filter(|&limit| limit > 8_000_000));
+    second.signal("TERM");
+    assert!(second.process.wait().unwrap().success());
+    assert_eq!(traffic.limits(), [None]);
+}
+
+#[test]
+fn a_store_that_is_away_is_said_at_once_and_need_not_be_waited_for() {
+    if !cfg!(feature = "etcd") {
+        eprintln!("SKIPPED: built without the feature `etcd`");
+        return;
+    }
+    let socket = folder("away").join("run/shape.sock");
+    let words = ["shape", "--policy", "etcd://127.0.0.1:1/t", "--socket", socket.to_str().unwrap()];
+    let mut agent = tollway(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 512];
+    let len = agent.stderr.take().unwrap().read(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said[..len]);
+    assert!(
+        said.contains("`etcd://127.0.0.1:1/t` cannot be read") && said.contains("trying for 10 s"),
+        "{said}"
+    );
+    assert_eq!(agent.try_wait().unwrap(), None, "it goes on");
+    signal(agent.id(), "TERM");
+    assert!(agent.wait().unwrap().success());
 }
 
 #[test]
