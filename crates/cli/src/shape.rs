@@ -100,9 +100,11 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     }
     // The terminal is as it was before more is said.
     let freed = shape::run(&mut agent, &signals, move |agent, turn| {
-        keeper.keep(agent, turn, audience.has_terminal());
+        // Of what was divided at this tick: other policies are in force from the next one on, and so that is at once.
         control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
-        audience.show(turn, || keeper.standing(agent, turn))
+        let then = audience.show(turn, || keeper.standing(agent, turn));
+        let new = keeper.keep(agent, turn, audience.has_terminal());
+        if new && then == Then::Go { Then::Hurry } else { then }
     })
     .map_err(refused)?;
     if !args.json {
@@ -224,7 +226,8 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) {
+    /// Answers whether there are others from now on.
+    fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) -> bool {
         let warning = agent.warning();
         if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
             terminal::tell(format_args!("warning: {warning}"));
@@ -243,6 +246,7 @@ impl Keeper {
                     ));
                 }
                 agent.install(turn.now, regime);
+                return true;
             }
             News::Wrong(error) => {
                 let first =
@@ -260,6 +264,7 @@ impl Keeper {
                 self.trouble = Some(why);
             }
         }
+        false
     }
 
     fn standing<K: Kernel>(&self, agent: &Agent<K>, turn: Turn) -> Standing {

@@ -197,6 +197,10 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     assert_eq!((&status["version"], &status["tenants"][0]["connections"]), (&"a".into(), &4.into()));
 
     agent.write(&traffic.policies("b", 40));
+    // Who is told of a version is told what each has under it.
+    let status = wait("another version", || agent.status().filter(|status| status["version"] == "b"));
+    let share = status["tenants"][0]["share_mbps"].as_f64().unwrap();
+    assert!((35.0..=40.01).contains(&share), "{status}");
     wait("10 Mb/s each", || even(10.0));
     agent.write(&traffic.policies("c", 160).replace("Mbps", "Mbqs"));
     let status = wait("trouble", || agent.status().filter(|status| !status["trouble"].is_null()));

@@ -26,6 +26,8 @@ pub struct Turn {
 pub enum Then {
     /// Go on.
     Go,
+    /// The same, with the next tick at once: something else is to hold.
+    Hurry,
     /// Free all connections and end.
     Stop,
 }
@@ -63,7 +65,7 @@ pub fn run<K: Kernel>(
         if then == Then::Stop {
             break Ok(());
         }
-        due = (due + tick).max(clock.now());
+        due = if then == Then::Hurry { clock.now() } else { (due + tick).max(clock.now()) };
         let pause = due.saturating_sub(clock.now());
         if signals.sleep(Duration::from_nanos(pause.0)) {
             break Ok(());
