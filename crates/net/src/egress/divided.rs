@@ -65,6 +65,8 @@ impl Divided {
     /// A new writer's number.
     pub(super) fn join(&mut self, class: u32, weight: f64) -> u64 {
         assert!(class < self.classes, "there are {} classes, and no class {class}", self.classes);
+        // It would be everybody's.
+        assert!(weight.is_finite(), "{weight} is no weight");
         let number = self.next;
         self.next += 1;
         let writer = Writer {

@@ -61,6 +61,9 @@ impl Egress {
     }
 
     /// A writer with a share by its weight among all; of the first class.
+    ///
+    /// # Panics
+    /// The weight is no number.
     pub fn writer<W>(&self, weight: f64, inner: W) -> Paced<W> {
         self.writer_of(0, weight, inner)
     }
@@ -68,7 +71,7 @@ impl Egress {
     /// A writer with a share of its class, which is counted through tenant by tenant.
     ///
     /// # Panics
-    /// There are not so many classes.
+    /// There are not so many classes, or the weight is no number.
     pub fn writer_of<W>(&self, class: u32, weight: f64, inner: W) -> Paced<W> {
         let number = self.divided().join(class, weight);
         Paced { inner, egress: self.clone(), number, sleep: None }

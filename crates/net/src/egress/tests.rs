@@ -164,6 +164,12 @@ async fn one_that_has_nothing_to_write_needs_nobody() {
 }
 
 #[test]
+#[should_panic(expected = "NaN is no weight")]
+fn a_weight_is_a_number() {
+    egress().writer(f64::NAN, tokio::io::sink());
+}
+
+#[test]
 #[should_panic(expected = "there are 1 classes, and no class 1")]
 fn a_class_that_is_not_there_is_a_mistake() {
     egress().writer_of(1, 1.0, tokio::io::sink());
