@@ -334,6 +334,24 @@ fn what_a_program_had_set_is_never_exceeded_and_comes_back() {
     assert_eq!(world.table.mbps(1), Some(8.0));
 }
 
+/// The kernel lists its table piece by piece, and what is next to one that closes meanwhile is left out now and then.
+#[test]
+fn one_that_a_look_has_left_out_is_known_again() {
+    let mut world = World::new(regime("1", 100.0, &[1.0]));
+    (1..=4).for_each(|port| world.table.add(port, ALL));
+    world.run(Time::from_secs(1));
+    let left_out = world.table.0.borrow_mut().remove(0);
+    world.run(TICK);
+    let others = world.agent.status();
+    assert_eq!((others.connections.len(), others.tenants[0].connections), (3, 3));
+    world.table.0.borrow_mut().insert(0, left_out);
+    world.run(TICK * 2);
+    world.table.0.borrow_mut().truncate(1);
+    world.run(Time::from_secs(2));
+    assert!(world.table.mbps(1).unwrap() > 90.0, "it has all that there is: {:?}", world.table.mbps(1));
+    assert_eq!((world.agent.release().unwrap(), world.table.mbps(1)), (1, None));
+}
+
 /// Ten thousand that send all they can when the agent begins: each has its part at once, and keeps it.
 #[test]
 fn ten_thousand_have_equal_parts_in_two_ticks_and_keep_them() {
