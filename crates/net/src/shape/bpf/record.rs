@@ -80,7 +80,8 @@ impl Raw {
             for (into, word) in bytes.chunks_exact_mut(4).zip(six) {
                 into.copy_from_slice(&word.to_ne_bytes());
             }
-            IpAddr::V6(Ipv6Addr::from(bytes))
+            // What an IPv6 socket calls an IPv4 address is one.
+            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
         };
         let local = address(self.local4, [self.local6a, self.local6b, self.local6c, self.local6d]);
         let remote = address(self.remote4, [self.remote6a, self.remote6b, self.remote6c, self.remote6d]);

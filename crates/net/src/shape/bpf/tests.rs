@@ -73,6 +73,23 @@ fn who_was_open_before_is_met_and_who_closes_is_forgotten() {
 }
 
 #[test]
+fn what_an_ipv6_socket_calls_an_ipv4_address_is_one() {
+    let word = u32::from_ne_bytes;
+    let record = Raw {
+        family: libc::AF_INET6 as u16,
+        local6c: word([0, 0, 0xff, 0xff]),
+        local6d: word([10, 0, 0, 1]),
+        local_port: 443,
+        ..Raw::default()
+    };
+    let seen = record.read(1, Time::ZERO, Time::ZERO, u64::MAX);
+    assert_eq!(
+        (seen.local.to_string().as_str(), seen.remote.to_string().as_str()),
+        ("10.0.0.1:443", "[::]:0")
+    );
+}
+
+#[test]
 fn more_connections_than_there_is_room_for_are_said() {
     in_room("full", |config| {
         let mut bpf = Bpf::start(&Config { connections: 4, ..config.clone() }).unwrap();
