@@ -232,6 +232,20 @@ impl<K: Kernel> Agent<K> {
     /// # Errors
     /// The kernel can't be asked who is still there.
     pub fn release(&mut self) -> io::Result<usize> {
+        let mut freed = self.release_seen()?;
+        // A look may leave out one that is there.
+        loop {
+            match self.release_seen()? {
+                0 => break,
+                more => freed += more,
+            }
+        }
+        self.kernel.settle()?;
+        Ok(freed)
+    }
+
+    /// The same of those that one look shows.
+    fn release_seen(&mut self) -> io::Result<usize> {
         self.seen.clear();
         self.kernel.connections(&mut self.seen)?;
         let mut freed = 0;
@@ -247,7 +261,6 @@ impl<K: Kernel> Agent<K> {
                 }
             }
         }
-        self.kernel.settle()?;
         Ok(freed)
     }
 

@@ -120,10 +120,11 @@ fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)
     let mut kernel = SockDiag::new()?;
     let until = Instant::now() + PATIENCE;
     let mut freed = 0;
+    let mut look = 0;
     loop {
         let mut seen = Vec::new();
         kernel.connections(&mut seen)?;
-        let mut left = 0;
+        let (mut left, before) = (0, freed);
         for seen in &seen {
             let Some(own) = own(seen).filter(|own| *own != seen.limit) else { continue };
             match kernel.pace(seen, own.map(|own| Rate::from_bytes_per_sec(own as f64))) {
@@ -131,10 +132,14 @@ fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)
                 Err(_) => left += usize::from(seen.inode != 0),
             }
         }
-        if left == 0 || Instant::now() >= until {
+        // A look may leave out one that is there: the second or a later one finds nothing to do.
+        if (left == 0 && freed == before && look > 0) || Instant::now() >= until {
             return Ok((freed, left));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        look += 1;
+        if left > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
