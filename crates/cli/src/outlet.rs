@@ -27,18 +27,20 @@ impl<T: Send + 'static> Outlet<T> {
         let next = self.next.as_ref();
         next.is_some_and(|next| !matches!(next.try_send(thing), Err(TrySendError::Disconnected(_))))
     }
+}
 
+impl<T> Outlet<T> {
     /// Lets the last one be shown to its end, if that is soon; answers whether it is.
     pub(crate) fn end(&mut self) -> bool {
-        self.next = None;
-        self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected)
+        // It has been waited for once.
+        let patience = self.next.take().map_or(Duration::ZERO, |_| PATIENCE);
+        self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
 impl<T> Drop for Outlet<T> {
     fn drop(&mut self) {
-        self.next = None;
-        let _ = self.ended.recv_timeout(PATIENCE);
+        let _ = self.end();
     }
 }
 
