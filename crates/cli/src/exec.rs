@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use miette::miette;
 use tollway_law::Time;
-use tollway_report::exec::Account;
 #[cfg(feature = "view")]
 use tollway_report::exec::view::View;
+use tollway_report::exec::{Account, TABLES};
+use tollway_report::folder::Folder;
 use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Publish, Signals, Spec};
 use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;
@@ -35,6 +36,16 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         return Err(Failure::not_built("view"));
     }
     let privilege = Privilege::acquire().map_err(not_set_up)?;
+    // Before the program runs: it should not have run for nothing.
+    let tables = TABLES.map(str::to_owned).into();
+    let folder = over.out.as_ref().map(|out| Folder::take(out, &tables)).transpose();
+    let folder = folder.map_err(|error| Failure::with_code(miette!("{error}"), FAILED))?;
+    if let Some(note) = folder.as_ref().and_then(Folder::note)
+        && !over.quiet
+        && !over.json
+    {
+        terminal::tell(note);
+    }
     let outcome = run(over, plan, &spec)?;
 
     let account = Account::new(plan, &spec, &outcome, privilege);
@@ -44,6 +55,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         }
         None => Vec::new(),
     };
+    drop(folder);
     if over.json {
         terminal::say_json(&account);
     } else if !over.quiet {

@@ -1,6 +1,5 @@
 //! `tollway run`.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tollway_report::Overview;
-use tollway_report::folder::Folder;
+use tollway_report::folder::{Folder, tables_of};
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
@@ -83,17 +82,14 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let watching = Watching::start(args, &scenario, &interrupted)?;
     let (csv, parquet) = (args.format.contains(&Format::Csv), args.format.contains(&Format::Parquet));
     // Held until all is read back and drawn.
-    let folder = args.out.as_ref().map(|out| Folder::take(out, &scenario, csv, parquet)).transpose()?;
-    if let Some(Folder { removed, .. }) = &folder {
-        let folders: BTreeSet<_> = removed.iter().filter_map(|table| table.parent()).collect();
-        if !folders.is_empty() && !args.quiet && !args.json && !watching.has_terminal() {
-            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            terminal::tell(format_args!(
-                "note: removed {} tables that an earlier run left in {}",
-                removed.len(),
-                folders.join(", ")
-            ));
-        }
+    let written = tables_of(&scenario, csv, parquet);
+    let folder = args.out.as_ref().map(|out| Folder::take(out, &written)).transpose()?;
+    if let Some(note) = folder.as_ref().and_then(Folder::note)
+        && !args.quiet
+        && !args.json
+        && !watching.has_terminal()
+    {
+        terminal::tell(note);
     }
     let session = Session {
         out: args.out.clone(),

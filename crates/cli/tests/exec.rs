@@ -299,6 +299,11 @@ fn mahimahi_s_shells_and_captures() {
         "--out",
         dir.to_str().unwrap(),
     ];
+    // What an earlier run left there, and what is nobody's.
+    for name in ["summary.csv", "links.arrow", "links.csv", "mine.csv"] {
+        fs::write(dir.join(name), "old").unwrap();
+    }
+    fs::write(dir.join(".tollway-tables"), "links.arrow\nlinks.csv\nsummary.csv\n").unwrap();
     let ran = exec("mahimahi-role", &network, &format!("ping-pong {tcp} {udp}"));
     assert!(ran.said["websocket"] >= 20.0 && ran.said["dns"] >= 20.0, "{:?}", ran.said);
     // As many packets as flows saw at the program, sent and received.
@@ -318,6 +323,17 @@ fn mahimahi_s_shells_and_captures() {
     for name in ["exec.html", "exec.png", "links.csv", "flows.csv"] {
         assert!(fs::metadata(dir.join(name)).unwrap().len() > 100, "{name}");
     }
+    assert_eq!(fs::read_to_string(dir.join(".tollway-tables")).unwrap(), "flows.csv\nlinks.csv\n");
+    let left = ["summary.csv", "links.arrow", "mine.csv"].map(|name| dir.join(name).exists());
+    assert_eq!(left, [false, false, true]);
+    // While another run writes there, nothing runs.
+    let second =
+        tollway(&["exec", "--link", "1Gbps", "--out", dir.to_str().unwrap(), "--", "echo", "it ran"]);
+    let mut locked = Command::new("flock");
+    locked.arg(dir.join(".tollway-tables")).arg(second.get_program()).args(second.get_args());
+    let refused = locked.output().unwrap();
+    assert!(text(&refused.stderr).contains("is being written by another tollway"), "{refused:?}");
+    assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(125), String::new()));
 }
 
 #[test]

@@ -13,7 +13,8 @@ use tollway_scenario::tables::{Table, TableError};
 use crate::session::SessionError;
 
 /// A folder made ready for a run's tables: those of an earlier run that this one won't write are gone, for whoever reads the
-/// folder would take them for this one's. Until it is dropped, no other process takes it: tables are read back from it.
+/// folder would take them for this one's. Until it is dropped, no other process takes it: tables are read back from it. A run is
+/// one of `tollway run`, or of a program over a network (`tollway exec`).
 #[derive(Debug)]
 pub struct Folder {
     /// Tables that were removed.
@@ -23,12 +24,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes `dir` ready for the tables of `scenario`. Nothing is removed but what the record names, which a run like the
-    /// earlier one would have overwritten.
+    /// Makes `dir` ready for `tables`, named as [`tables_of`] does. Nothing is removed but what the record names, which a run
+    /// like the earlier one would have overwritten.
     ///
     /// # Errors
     /// Another process has it, or something cannot be created, written or removed.
-    pub fn take(dir: &Path, scenario: &Scenario, csv: bool, parquet: bool) -> Result<Folder, SessionError> {
+    pub fn take(dir: &Path, tables: &BTreeSet<String>) -> Result<Folder, SessionError> {
         let fail = |action, path: &Path| {
             let path = path.to_path_buf();
             move |source| TableError::Io { action, path, source }
@@ -48,23 +49,12 @@ impl Folder {
         }
         let mut earlier = Vec::new();
         record.read_to_end(&mut earlier).map_err(fail("read", &path))?;
-        let now: BTreeSet<String> = scenario
-            .variants()
-            .iter()
-            .flat_map(|variant| {
-                tables(["arrow"].into_iter().chain(csv.then_some("csv")).chain(parquet.then_some("parquet")))
-                    .map(|table| match variant.name.as_str() {
-                        "" => table,
-                        name => format!("{name}/{table}"),
-                    })
-            })
-            .collect();
         let mut removed = Vec::new();
         for line in String::from_utf8_lossy(&earlier).lines().filter(|line| is_table(line)) {
             let table = dir.join(line);
             // A folder with a record of its own was another run's to fill since.
             let others = line.contains('/') && table.with_file_name(RECORD).exists();
-            if now.contains(line) || others || !table.is_file() {
+            if tables.contains(line) || others || !table.is_file() {
                 continue;
             }
             std::fs::remove_file(&table).map_err(fail("remove", &table))?;
@@ -72,7 +62,7 @@ impl Folder {
             let _ = table.parent().map(std::fs::remove_dir);
             removed.push(table);
         }
-        let text: String = now.iter().map(|table| format!("{table}\n")).collect();
+        let text: String = tables.iter().map(|table| format!("{table}\n")).collect();
         let write = |record: &mut File| {
             record.set_len(0)?;
             record.rewind()?;
@@ -81,6 +71,33 @@ impl Folder {
         write(&mut record).map_err(fail("write", &path))?;
         Ok(Folder { removed, _record: record })
     }
+
+    /// What to tell whoever had tables there; `None` if none were removed.
+    pub fn note(&self) -> Option<String> {
+        let folders: BTreeSet<_> = self.removed.iter().filter_map(|table| table.parent()).collect();
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        (!folders.is_empty()).then(|| {
+            format!(
+                "note: removed {} tables that an earlier run left in {}",
+                self.removed.len(),
+                folders.join(", ")
+            )
+        })
+    }
+}
+
+/// The tables that a run of `scenario` writes, as paths in its folder.
+pub fn tables_of(scenario: &Scenario, csv: bool, parquet: bool) -> BTreeSet<String> {
+    let endings = || ["arrow"].into_iter().chain(csv.then_some("csv")).chain(parquet.then_some("parquet"));
+    let variants = scenario.variants().iter();
+    variants
+        .flat_map(|variant| {
+            tables(endings()).map(|table| match variant.name.as_str() {
+                "" => table,
+                name => format!("{name}/{table}"),
+            })
+        })
+        .collect()
 }
 
 /// The files' names of a run's tables.

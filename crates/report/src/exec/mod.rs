@@ -122,7 +122,7 @@ impl<'a> Account<'a> {
         Page { figure: &figure, runs: &[], claims: None }.write(&html)?;
         write_png(&figure, &png)?;
         let mut written = vec![html, png];
-        for (name, text) in [("links.csv", self.links_csv()), ("flows.csv", self.flows_csv())] {
+        for (name, text) in TABLES.into_iter().zip([self.links_csv(), self.flows_csv()]) {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|e| failed(&path, e))?;
             written.push(path);
@@ -415,6 +415,8 @@ fn delay_mean(flow: &FlowRecord) -> Option<f64> {
     (flow.delivered > 0).then(|| flow.delay_sum.as_millis_f64() / flow.delivered as f64)
 }
 
+/// The tables that [`Account::draw`] writes.
+pub const TABLES: [&str; 2] = ["links.csv", "flows.csv"];
 /// A packet later than this counts as late, and this share of late ones is too many.
 const LATE: Time = Time::from_millis(1);
 const TOO_MANY: f64 = 0.01;
