@@ -101,7 +101,7 @@ impl From<ReproduceError> for Failure {
 impl From<VerifyError> for Failure {
     fn from(error: VerifyError) -> Failure {
         match error {
-            VerifyError::Law { .. } => Failure::input(error),
+            VerifyError::Law { .. } | VerifyError::Seeds(_) => Failure::input(error),
             _ => Failure::run(error),
         }
     }

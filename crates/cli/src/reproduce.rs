@@ -49,7 +49,10 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     let mut all = Report::default();
     let mut gallery = Gallery::default();
     let talk = !args.json && !args.quiet;
-    for found in select(&args.papers, &args.names)? {
+    let selected = select(&args.papers, &args.names)?;
+    // A slip in the last one is told before the first one has run for minutes; and let go, for some networks are large.
+    selected.iter().try_for_each(|found| read(found).map(drop))?;
+    for found in selected {
         if talk && args.engine == Engine::Sim {
             say(format_args!("{}\n", found.name));
         }

@@ -16,7 +16,7 @@ pub(crate) fn verify(args: &args::Verify) -> Result<ExitCode, Failure> {
             |e: std::io::Error| Failure::run(miette::miette!("cannot write to {}: {e}", dir.display()));
         std::fs::create_dir_all(dir).map_err(fail)?;
         for i in 0..args.random {
-            let seed = args.seed.wrapping_add(i);
+            let seed = args.seed + i;
             std::fs::write(dir.join(format!("{seed}.toml")), scenario_text(verify.law, seed))
                 .map_err(fail)?;
         }

@@ -324,6 +324,10 @@ fn verifies_and_keeps_networks() {
     assert_eq!((&priced["aim"], &priced["tolerance"]), (&"proportional".into(), &0.03.into()));
     let refused = refuses(&dir, &["verify", "--law", "reno"]);
     assert!(refused.contains("laws that can be verified: `xcp`, `fcp`, `rcp`"), "{refused}");
+    let last = i64::MAX.to_string();
+    let refused = refuses(&dir, &["verify", "--random", "2", "--seed", &last, "--keep", "beyond"]);
+    assert!(refused.contains("there are no 2 seeds from 9223372036854775807 on"), "{refused}");
+    assert!(!dir.join("beyond").exists());
 }
 
 /// Ctrl-C leaves a table of what is done, and the same command does the rest.

@@ -150,6 +150,13 @@ fn bad_input_exits_with_2_and_says_what_was_meant() {
     let output = papers.reproduce(&["toi"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `toy`"));
+    // It is said before the first of several has run.
+    let (wrong, right) = (papers.0.join("papers/toy/two.toml"), papers.0.join("papers/toy/one.toml"));
+    std::fs::rename(&right, wrong).unwrap();
+    std::fs::write(right, format!("{SCENARIO}{BUSY}")).unwrap();
+    let output = papers.reproduce(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty() && !papers.0.join("out").exists());
     let output = tollway(&["reproduce", "--papers", "/no/such/folder"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -12,7 +12,7 @@ use crate::data;
 use crate::deviation::Aims;
 use crate::grid::Cells;
 use crate::plot::{PlotSpec, is_plottable, plottable};
-use crate::verify::RandomNetworks;
+use crate::verify::{RandomNetworks, Verify};
 
 /// What an experiment file adds to its scenario. The scenario itself is read from the same text by
 /// `tollway-scenario`.
@@ -74,11 +74,19 @@ impl Experiment {
             name: file.name,
             title: file.title,
             source: file.source,
-            random: file.random,
             live: file.live,
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
         };
+        for random in file.random {
+            let span = random.span();
+            let random = random.into_inner();
+            if let Err(wrong) = Verify::law(&random.law, random.networks, random.seed, 1) {
+                let help = wrong.help().map(|help| help.to_string());
+                return Err(error(wrong.to_string(), Some(span), help));
+            }
+            experiment.random.push(random);
+        }
         let axes: Vec<&str> = file.grid.keys().map(String::as_str).collect();
         for plot in file.plot {
             let span = plot.span();
@@ -146,7 +154,7 @@ struct File {
     #[serde(default)]
     plot: Vec<Spanned<PlotSpec>>,
     #[serde(default)]
-    random: Vec<RandomNetworks>,
+    random: Vec<Spanned<RandomNetworks>>,
     #[serde(default)]
     live: Vec<Comparison>,
 }
@@ -419,6 +427,17 @@ mod tests {
         );
         let twice = "[[claim]]\nid = \"a\"\nmetric = \"rate\"\nequals = 1\n".repeat(2);
         assert!(parse(&twice).unwrap_err().0.message.contains("two claims"));
+    }
+
+    #[test]
+    fn random_networks_must_be_there() {
+        let random = |law: &str, seed: u64| {
+            parse(&format!("[[random]]\nlaw = \"{law}\"\nnetworks = 2\nseed = {seed}\n")).map_err(|e| e.0)
+        };
+        assert_eq!(random("fcp", 7).unwrap().random[0].seed, 7);
+        let wrong = random("cubic", 7).unwrap_err();
+        assert!(wrong.at.is_some() && wrong.help.unwrap().contains("`fcp`"), "{}", wrong.message);
+        assert!(random("fcp", i64::MAX as u64).unwrap_err().message.contains("there are no 2 seeds"));
     }
 
     #[test]

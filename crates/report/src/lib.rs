@@ -32,6 +32,7 @@ mod overview;
 pub mod plot;
 mod reference;
 pub mod reproduce;
+pub mod seeds;
 pub mod session;
 #[cfg(target_os = "linux")]
 pub mod shape;

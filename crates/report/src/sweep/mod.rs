@@ -18,6 +18,7 @@ use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{EXPORTS, Outputs, Table, TableError, export};
 
+use crate::seeds::{NoSeeds, seeds};
 use journal::{Done, Journal};
 
 /// A key and the values it takes: `link.bottleneck.rate=10Mbps,20Mbps`.
@@ -73,15 +74,10 @@ pub enum SweepError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Seeds would go beyond the whole numbers that scenario files have.
-    #[error("there are no {seeds} seeds from {seed} on: the last is {}", i64::MAX)]
-    #[diagnostic(help("begin with a smaller `--seed`"))]
-    Seeds {
-        /// The first.
-        seed: u64,
-        /// How many.
-        seeds: u64,
-    },
+    /// There are not so many seeds.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Seeds(#[from] NoSeeds),
     /// The table's name says no format.
     #[error("the ending of {} says no format", path.display())]
     #[diagnostic(help("there are {}", EXPORTS.map(|e| format!("`.{e}`")).join(" and ")))]
@@ -208,15 +204,11 @@ impl Sweep {
             }
         }
         let first = self.scenario(&self.combinations()[0], None)?;
-        let seed = first.variants()[0].plan.seed;
-        if seed.checked_add(self.seeds).is_none_or(|end| end > 1 << 63) {
-            return Err(SweepError::Seeds { seed, seeds: self.seeds });
-        }
+        let seeds = seeds(first.variants()[0].plan.seed, self.seeds)?;
         // Every point is checked before any is run.
         let mut points: Vec<(Point, u64)> = Vec::new();
         for values in self.combinations() {
-            for i in 0..self.seeds {
-                let seed = seed + i;
+            for seed in seeds.clone() {
                 for variant in self.scenario(&values, Some(seed))?.variants() {
                     let point = Point { values: values.clone(), seed, variant: variant.name.clone() };
                     points.push((point, hash(&variant.plan)));

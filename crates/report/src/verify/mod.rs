@@ -19,6 +19,7 @@ use tollway_theory::{AIMS, Aim};
 use crate::data::{self, Window};
 use crate::deviation::{Deviation, FlowDeviation, NoDeviation};
 use crate::ideal::{Steady, steady};
+use crate::seeds::{NoSeeds, seeds};
 use crate::text::{Align, TextTable};
 
 pub use draw::scenario_text;
@@ -97,6 +98,10 @@ pub enum VerifyError {
         /// What was asked for.
         law: String,
     },
+    /// There are not so many networks.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Seeds(#[from] NoSeeds),
     /// A network's run failed.
     #[error("network {seed}: {error}")]
     Run {
@@ -133,8 +138,9 @@ impl Verify {
     /// Verifies `law`, a word of scenario files.
     ///
     /// # Errors
-    /// [`VerifyError::Law`]: it aims at nothing known.
+    /// [`VerifyError::Law`]: it aims at nothing known. [`VerifyError::Seeds`].
     pub fn law(law: &str, networks: u64, seed: u64, jobs: usize) -> Result<Verify, VerifyError> {
+        seeds(seed, networks)?;
         match AIMS.iter().find(|(name, _)| *name == law) {
             Some(&(law, aim)) => Ok(Verify { law, aim, networks, seed, jobs }),
             None => Err(VerifyError::Law { law: law.into() }),
@@ -156,7 +162,7 @@ impl Verify {
             if !go_on(done.load(std::sync::atomic::Ordering::Relaxed)) {
                 return None;
             }
-            let seed = self.seed.wrapping_add(i);
+            let seed = self.seed + i;
             let case = judge(self.aim, seed, &scenario_text(self.law, seed));
             go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
             Some(case)
@@ -422,6 +428,14 @@ mod tests {
             .replace("law = \"xcp\"", "law = \"newreno\"");
         let problems = judge(Aim::XcpEquilibrium, 1, &other).unwrap().problems.join("; ");
         assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
+    }
+
+    #[test]
+    fn networks_end_where_seeds_do() {
+        let last = i64::MAX as u64;
+        let verified = Verify::law("xcp", 1, last, 1).unwrap().run(&|_| true).unwrap();
+        assert_eq!(verified.cases[0].seed, last);
+        assert!(matches!(Verify::law("xcp", 2, last, 1), Err(VerifyError::Seeds(_))));
     }
 
     #[test]
