@@ -87,6 +87,14 @@ fn a_sweep_goes_on_where_it_was() {
     assert!(said.contains("16 of 16 runs, 7 of them from before"), "{said}");
     assert_eq!(read(dir.join("part.csv")), whole);
     assert_eq!(read(dir.join("part.links.csv")), read(dir.join("whole.links.csv")));
+    // What was cut in the middle of a character is cut short all the same, and what is whole stays as it lies.
+    let mut bytes = fs::read(&journal).expect("a journal");
+    let whole_bytes = bytes.clone();
+    bytes.extend("{\"values\":[\"ü".as_bytes());
+    bytes.pop();
+    fs::write(&journal, bytes).expect("written");
+    assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
+    assert_eq!(fs::read(&journal).expect("a journal"), whole_bytes);
     // Everything is done: nothing runs, and the table stays.
     assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
     assert_eq!(read(dir.join("part.csv")), whole);
@@ -349,6 +357,9 @@ fn an_interrupted_sweep_loses_nothing() {
     while lines() < 4 && started.elapsed().as_secs() < 60 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+    // Meanwhile nobody else may run the same.
+    let said = refuses(&dir, &arguments);
+    assert!(said.contains("sweep.csv.journal is being written by another sweep"), "{said}");
     let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(interrupted.expect("kill").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tollway_scenario::tables::RunResult;
@@ -61,7 +63,7 @@ fn beside(flows: &Path) -> PathBuf {
     flows.with_file_name(name)
 }
 
-/// The file, open for more.
+/// The file, open for more, and locked for as long as it is.
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
@@ -81,51 +83,57 @@ impl Journal {
             scenario: scenario.into(),
             vary: vary.to_vec(),
         };
-        let mut done = HashMap::new();
-        let mut whole = String::new();
         if beside(&links).exists() {
             let why = format!("its flows' table is called as the links' of {}", out.display());
             return Err(SweepError::Other { path: beside(&links), why });
         }
-        if path.exists() {
-            let text = std::fs::read_to_string(&path).map_err(fail("read"))?;
-            let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-            let first = lines.next().unwrap_or_default();
-            let other = |why: String| SweepError::Other { path: path.clone(), why };
-            if !first.is_empty() {
-                let found: Head = serde_json::from_str(first)
-                    .map_err(|_| other("its first line is none of a journal".into()))?;
-                if found != head {
-                    let says = |h: &Head| {
-                        format!(
-                            "Tollway {}, scenario {}, varying {}",
-                            h.tollway_sweep,
-                            h.scenario,
-                            h.vary.join(" ")
-                        )
-                    };
-                    return Err(other(format!("{}; this is {}", says(&found), says(&head))));
-                }
-                whole.push_str(first);
-            }
-            for line in lines {
-                // Half a line, or one that a full disk cut short, is a run that is not done.
-                let Ok(run) = serde_json::from_str::<Done>(line) else { continue };
-                whole.push_str(line);
-                done.insert((run.values.clone(), run.seed, run.variant.clone()), run);
-            }
-        } else if let Some(table) = [out, &links].into_iter().find(|table| table.exists()) {
+        if !path.exists()
+            && let Some(table) = [out, &links].into_iter().find(|table| table.exists())
+        {
             return Err(SweepError::Exists { path: table.to_owned() });
         }
-        if whole.is_empty() {
-            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder).map_err(fail("write"))?;
-            }
-            whole = serde_json::to_string(&head).unwrap_or_default() + "\n";
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(fail("write"))?;
         }
-        // What was cut short goes.
-        std::fs::write(&path, &whole).map_err(fail("write"))?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(fail("write"))?;
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(fail("write"))?;
+        // Two at once would each run all, and move one table over the other's. A file system that knows no locks has as many
+        // writers as it had.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(SweepError::Taken { path });
+        }
+        // Bytes, for what was cut short may end within a character.
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(fail("read"))?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let mut lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n');
+        let other = |why: String| SweepError::Other { path: path.clone(), why };
+        if let Some(first) = lines.next() {
+            let found: Head = serde_json::from_slice(first)
+                .map_err(|_| other("its first line is none of a journal".into()))?;
+            if found != head {
+                let says = |h: &Head| {
+                    format!(
+                        "Tollway {}, scenario {}, varying {}",
+                        h.tollway_sweep,
+                        h.scenario,
+                        h.vary.join(" ")
+                    )
+                };
+                return Err(other(format!("{}; this is {}", says(&found), says(&head))));
+            }
+        }
+        // Half a line, or one that a full disk cut short, is a run that is not done.
+        let runs = lines.filter_map(|line| serde_json::from_slice::<Done>(line).ok());
+        let done = runs.map(|run| ((run.values.clone(), run.seed, run.variant.clone()), run)).collect();
+        // What is whole stays as it lies: written anew, it would be lost to whatever comes between.
+        if whole < bytes.len() {
+            file.set_len(whole as u64).map_err(fail("write"))?;
+        }
+        if whole == 0 {
+            let head = serde_json::to_string(&head).unwrap_or_default() + "\n";
+            file.write_all(head.as_bytes()).map_err(fail("write"))?;
+        }
         Ok(Journal { path, file, done })
     }
 

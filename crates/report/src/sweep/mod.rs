@@ -101,6 +101,13 @@ pub enum SweepError {
         /// What differs.
         why: String,
     },
+    /// Another process adds to the journal.
+    #[error("{} is being written by another sweep", path.display())]
+    #[diagnostic(help("let it end, or name another table with `--out`"))]
+    Taken {
+        /// The journal.
+        path: PathBuf,
+    },
     /// The scenario is wrong, at some point of the sweep.
     #[error(transparent)]
     #[diagnostic(transparent)]
