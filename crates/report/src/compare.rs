@@ -299,7 +299,7 @@ impl Pair {
         let mut links: Vec<&Row> = self.links.iter().collect();
         let waits = |row: &Row| {
             let mean = |info: &Option<FlowInfo>| info.as_ref().map_or(0.0, |i| i.get("queue_mean_bytes"));
-            mean(&row.a).max(mean(&row.b))
+            mean(&row.a).max(mean(&row.b)).max(0.0)
         };
         links.sort_by(|x, y| waits(y).total_cmp(&waits(x)));
         let busy = |info: &Option<FlowInfo>| info.as_ref().is_some_and(|i| i.get("utilisation") >= 0.5);
@@ -335,14 +335,16 @@ fn signed_text(value: f64, decimals: usize) -> String {
 
 /// By name, those of either.
 fn rows(a: Vec<FlowInfo>, b: Vec<FlowInfo>) -> Vec<Row> {
-    let mut all: std::collections::BTreeMap<Vec<(String, u64)>, Row> = Default::default();
+    // `f1` and `f01` stand at one place, and are two.
+    let key = |name: &str| (natural(name), name.to_owned());
+    let mut all: std::collections::BTreeMap<(Vec<(String, u64)>, String), Row> = Default::default();
     let blank = |name: &str| Row { name: name.to_owned(), a: None, b: None };
     for info in a {
-        let row = all.entry(natural(&info.name)).or_insert_with(|| blank(&info.name));
+        let row = all.entry(key(&info.name)).or_insert_with(|| blank(&info.name));
         row.a = Some(info);
     }
     for info in b {
-        let row = all.entry(natural(&info.name)).or_insert_with(|| blank(&info.name));
+        let row = all.entry(key(&info.name)).or_insert_with(|| blank(&info.name));
         row.b = Some(info);
     }
     all.into_values().collect()
@@ -410,5 +412,15 @@ mod tests {
         assert_eq!(of("out/a", "out/b"), ("a".into(), "b".into()));
         assert_eq!(of("old/x", "new/x"), ("old/x".into(), "new/x".into()));
         assert_eq!(of("x", "x"), ("A".into(), "B".into()));
+    }
+
+    #[test]
+    fn flows_that_differ_in_leading_zeros_are_two() {
+        let infos =
+            |names: [&str; 3]| names.map(|name| FlowInfo { name: name.into(), ..FlowInfo::default() });
+        let rows = rows(infos(["f1", "f01", "f2"]).into(), infos(["f01", "f1", "f10"]).into());
+        let rows: Vec<_> = rows.iter().map(|r| (r.name.as_str(), r.a.is_some(), r.b.is_some())).collect();
+        let both = |name| (name, true, true);
+        assert_eq!(rows, [both("f01"), both("f1"), ("f2", true, false), ("f10", false, true)]);
     }
 }
