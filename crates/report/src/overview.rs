@@ -139,7 +139,9 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
     let mut load: HashMap<&str, f64> = HashMap::new();
     for link in links.iter().flatten() {
         let dropped = f64::from(u8::from(link.get("drops") > 0.0));
-        let score = link.get("utilisation") + link.get("queue_mean_packets") + dropped;
+        // A large network's unshared links have no queue that was watched.
+        let queue = Some(link.get("queue_mean_packets")).filter(|queue| !queue.is_nan());
+        let score = link.get("utilisation") + queue.unwrap_or(0.0) + dropped;
         let best = load.entry(&link.name).or_insert(0.0);
         *best = best.max(score);
     }

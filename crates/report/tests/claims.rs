@@ -65,12 +65,7 @@ fn two_flows() -> RunResult {
         ..FlowSummary::default()
     })
     .unwrap();
-    let b = LinkSummary {
-        link: "b",
-        capacity_mbps: Some(10.0),
-        limit_bytes: Some(4000),
-        ..LinkSummary::default()
-    };
+    let b = LinkSummary { link: "b", capacity_mbps: 10.0, limit_bytes: Some(4000), ..LinkSummary::default() };
     w.link_summary(&b).unwrap();
     w.finish("").unwrap()
 }

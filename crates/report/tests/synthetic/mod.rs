@@ -93,12 +93,12 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
     };
     let link = LinkSummary {
         link: "bottleneck",
-        capacity_mbps: Some(10.0),
+        capacity_mbps: 10.0,
         utilisation: 0.995,
-        queue_mean_bytes: mean * 1500.0,
-        queue_max_bytes: max * 1500.0,
-        queue_mean_packets: mean,
-        queue_max_packets: max,
+        queue_mean_bytes: Some(mean * 1500.0),
+        queue_max_bytes: Some(max * 1500.0),
+        queue_mean_packets: Some(mean),
+        queue_max_packets: Some(max),
         limit_bytes: Some(125_000),
         drops,
         marks: 0,

@@ -493,26 +493,30 @@ impl Meter {
             if !built.network.has_link(built.links[i]) {
                 continue;
             }
-            let mut meter = meters.next_if(|meter| meter.link == i).unwrap_or_default();
             let stats = built.network.read_link(built.links[i]);
-            meter.note(&stats);
+            // Nobody has watched the queues of the others: what they held is not known.
+            let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
+                meter.note(&stats);
+                meter
+            });
+            let queue = |of: fn(&LinkMeter) -> f64| meter.as_ref().map(of);
             self.digest.word(stats.sent_bytes);
             self.digest.word(stats.drops.total());
             let link = &plan.links[i];
             let span = (measured.0 as f64).max(1.0);
             self.writer.link_summary(&LinkSummary {
                 link: &link.name,
-                capacity_mbps: Some(link.rate.mbps()),
+                capacity_mbps: link.rate.mbps(),
                 utilisation: utilisation(
                     link,
                     at_warmup,
                     Sent::of(&stats),
                     (end.saturating_sub(measured), end),
                 ),
-                queue_mean_bytes: meter.byte_ns as f64 / span,
-                queue_max_bytes: meter.max_bytes as f64,
-                queue_mean_packets: meter.packet_ns as f64 / span,
-                queue_max_packets: f64::from(meter.max_packets),
+                queue_mean_bytes: queue(|meter| meter.byte_ns as f64).map(|sum| sum / span),
+                queue_max_bytes: queue(|meter| meter.max_bytes as f64),
+                queue_mean_packets: queue(|meter| meter.packet_ns as f64).map(|sum| sum / span),
+                queue_max_packets: queue(|meter| f64::from(meter.max_packets)),
                 limit_bytes: limit_bytes(plan, i),
                 drops: stats.drops.queue(),
                 marks: stats.marks,

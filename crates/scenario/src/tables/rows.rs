@@ -114,18 +114,18 @@ pub struct FlowSummary<'a> {
 pub struct LinkSummary<'a> {
     /// The link's name; the other direction ends in `.reverse`.
     pub link: &'a str,
-    /// Capacity in Mb/s, `None` where there is no single one.
-    pub capacity_mbps: Option<f64>,
+    /// Its rate in Mb/s: the first, if that changes on the way.
+    pub capacity_mbps: f64,
     /// Part of the capacity used after warm-up, 0 to 1.
     pub utilisation: f64,
-    /// Mean over time of the bytes queued, after warm-up.
-    pub queue_mean_bytes: f64,
+    /// Mean over time of the bytes queued, after warm-up; `None`, as the next three, where the queue was not watched.
+    pub queue_mean_bytes: Option<f64>,
     /// Most bytes queued.
-    pub queue_max_bytes: f64,
+    pub queue_max_bytes: Option<f64>,
     /// Mean over time of the packets queued, after warm-up.
-    pub queue_mean_packets: f64,
+    pub queue_mean_packets: Option<f64>,
     /// Most packets queued.
-    pub queue_max_packets: f64,
+    pub queue_max_packets: Option<f64>,
     /// What the queue can hold, in bytes.
     pub limit_bytes: Option<u64>,
     /// Packets dropped.

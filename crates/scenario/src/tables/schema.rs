@@ -202,12 +202,15 @@ const SUMMARY: &[ColumnSpec] = &[
 
 const LINK_SUMMARY: &[ColumnSpec] = &[
     text("link", "the link; its other direction ends in `.reverse`"),
-    maybe(number("capacity_mbps", "capacity; null where it has no single one")),
+    number("capacity_mbps", "its rate: the first, if that changes on the way; a recording's mean"),
     number("utilisation", "part of the capacity used after warm-up"),
-    number("queue_mean_bytes", "mean over time of the bytes queued"),
-    number("queue_max_bytes", "most bytes queued"),
-    number("queue_mean_packets", "mean over time of the packets queued"),
-    number("queue_max_packets", "most packets queued"),
+    maybe(number(
+        "queue_mean_bytes",
+        "mean over time of the bytes queued; null for links that `links` leaves out",
+    )),
+    maybe(number("queue_max_bytes", "most bytes queued; null likewise")),
+    maybe(number("queue_mean_packets", "mean over time of the packets queued; null likewise")),
+    maybe(number("queue_max_packets", "most packets queued; null likewise")),
     maybe(count("limit_bytes", "what the queue can hold; null if it has no limit in bytes")),
     count("drops", "packets dropped, warm-up included"),
     count("marks", "packets marked, warm-up included"),

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod captures;
+mod crowds;
 mod determinism;
 mod effects;
 mod faults;
