@@ -138,19 +138,32 @@ pub(crate) fn plot(row: &Row) -> Value {
             let points = curve.decimated(COLUMNS / count, row.x.from, row.x.until);
             let (r, g, b) = PALETTE[curve.colour % PALETTE.len()];
             // One entry in the legend for a name, however many panels it is in.
+            // A point alone makes no line.
+            let lone = lone(&points);
+            let marked = curve.dotted || lone.contains(&true);
             let first = named.get_mut(curve.colour).is_some_and(|n| !std::mem::replace(n, true));
             data.push(json!({
-                "type": "scatter", "mode": if curve.dotted { "lines+markers" } else { "lines" }, "name": curve.name, "legendgroup": curve.name,
+                "type": "scatter", "mode": if marked { "lines+markers" } else { "lines" }, "name": curve.name, "legendgroup": curve.name,
                 "showlegend": first && row.legend.len() > 1, "xaxis": format!("x{suffix}"), "yaxis": format!("y{suffix}"),
                 "line": {"color": format!("rgb({r},{g},{b})"), "width": 1.6},
                 "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),
                 "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
                 "hovertemplate": "%{y:.4~g}",
             }));
+            if let Some(trace) = data.last_mut().filter(|_| marked && !curve.dotted) {
+                let sizes: Vec<u32> = lone.iter().map(|lone| if *lone { DOT } else { 0 }).collect();
+                trace["marker"] = json!({"size": sizes});
+            }
         }
     }
     layout.insert("annotations".into(), notes.into());
     json!({"data": data, "layout": layout})
+}
+
+/// Which points have no neighbour that a line could lead to.
+fn lone(points: &[(f64, f64)]) -> Vec<bool> {
+    let there = |i: Option<usize>| i.and_then(|i| points.get(i)).is_some_and(|p| p.1.is_finite());
+    (0..points.len()).map(|i| there(Some(i)) && !there(i.checked_sub(1)) && !there(Some(i + 1))).collect()
 }
 
 /// Six significant digits: a page is for eyes, the tables keep every bit. What is not a number becomes a gap.
@@ -176,6 +189,9 @@ fn plotting_script() -> String {
 /// How many columns of pixels a plot is expected to have, for thinning out long series.
 const COLUMNS: usize = 1200;
 
+/// How large a point is that no line leads to.
+const DOT: u32 = 5;
+
 /// Nothing from the network, not even from the page's own server.
 const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
@@ -192,6 +208,14 @@ mod tests {
         let script = plotting_script();
         assert!(script.contains("plotly.js v") && !script.contains("MathJax ="));
         assert_eq!(script.matches("<script").count(), 1 + script.matches("\"<script").count());
+    }
+
+    #[test]
+    fn points_without_neighbours_stand_out() {
+        let gap = f64::NAN;
+        let of = |values: &[f64]| lone(&values.iter().map(|v| (0.0, *v)).collect::<Vec<_>>());
+        assert_eq!(of(&[1.0]), [true]);
+        assert_eq!(of(&[1.0, 2.0, gap, 3.0, gap]), [false, false, false, true, false]);
     }
 
     #[test]

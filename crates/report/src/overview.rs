@@ -85,6 +85,10 @@ impl Sheet {
 
     /// A row for each name and variant.
     fn beneath(&self) -> TextTable {
+        // One run without a name has nothing to stand beneath.
+        if self.variants.iter().all(String::is_empty) {
+            return self.beside();
+        }
         let mut head = vec![(self.of, Align::Left), ("variant", Align::Left)];
         head.extend(self.columns.iter().map(|c| (*c, Align::Right)));
         let mut table = TextTable::new(&head);

@@ -110,8 +110,9 @@ struct Canvas<'a, 'b> {
 impl Canvas<'_, '_> {
     fn figure(&self, figure: &Figure, layout: &Layout) -> Result<(), String> {
         self.area.fill(&WHITE).map_err(|e| e.to_string())?;
-        self.text(&figure.title, (MARGIN, 22), 21, INK, HPos::Left)?;
-        self.text(&figure.subtitle, (MARGIN, 46), 13, MUTED, HPos::Left)?;
+        let whole = layout.width - 2 * MARGIN;
+        self.text(&self.fitted(&figure.title, 21, whole), (MARGIN, 22), 21, INK, HPos::Left)?;
+        self.text(&self.fitted(&figure.subtitle, 13, whole), (MARGIN, 46), 13, MUTED, HPos::Left)?;
         let inner = layout.width - 2 * MARGIN + BLOCK_GAP;
         let block = inner / layout.abreast as i32;
         // One width for the labels of all scales: panels beneath each other line up.
@@ -127,8 +128,9 @@ impl Canvas<'_, '_> {
 
     /// A row's title, legend and panels, from (x, y) on, `width` wide, `labels` of it for those of the scale.
     fn row(&self, row: &Row, (x, y): (i32, i32), width: i32, labels: i32) -> Result<(), String> {
-        self.text(&row.title, (x, y + 8), 15, INK, HPos::Left)?;
-        let title_end = x + self.text_width(&row.title, 15) + 24;
+        let title = self.fitted(&row.title, 15, width);
+        self.text(&title, (x, y + 8), 15, INK, HPos::Left)?;
+        let title_end = x + self.text_width(&title, 15) + 24;
         // A legend that does not fit beside the title gets a line of its own.
         let beside = title_end + self.legend_width(row) <= x + width;
         let (legend_y, legend_left, extra) = if beside { (y + 8, title_end, 0) } else { (y + 30, x, 20) };
@@ -142,7 +144,8 @@ impl Canvas<'_, '_> {
             let left = x + labels + i as i32 * (panel + PANEL_GAP);
             let frame = Frame { left, right: left + panel, top, bottom };
             if several {
-                self.text(&p.label, ((frame.left + frame.right) / 2, top - 11), 13, MUTED, HPos::Center)?;
+                let label = self.fitted(&p.label, 13, panel);
+                self.text(&label, ((frame.left + frame.right) / 2, top - 11), 13, MUTED, HPos::Center)?;
             }
             self.grid(row, &frame, i == 0)?;
             // The first curve last: it is what the eye looks for, and it shall not be covered.
@@ -192,7 +195,8 @@ impl Canvas<'_, '_> {
             if line.len() > 1 {
                 self.curve_line(&line, colour(curve.colour))?;
             }
-            for dot in line.iter().filter(|_| curve.dotted) {
+            // A point alone makes no line.
+            for dot in line.iter().filter(|_| curve.dotted || line.len() == 1) {
                 let dot = Circle::new(scaled(*dot), DOT, colour(curve.colour).filled());
                 self.area.draw(&dot).map_err(|e| e.to_string())?;
             }
@@ -206,14 +210,18 @@ impl Canvas<'_, '_> {
             return Ok(());
         }
         let width = |name: &str| self.text_width(name, 12) + LEGEND_STROKE + LEGEND_GAP;
-        let mut shown = row.legend.len();
-        let total = |n: usize| row.legend[..n].iter().map(|(name, _)| width(name)).sum::<i32>();
-        while shown > 1 && right - total(shown) - if shown < row.legend.len() { 60 } else { 0 } < left {
+        // One must fit, and beside it how many are hidden.
+        let room = right - left - LEGEND_STROKE - LEGEND_GAP - 60;
+        let legend: Vec<(String, usize)> =
+            row.legend.iter().map(|(name, index)| (self.fitted(name, 12, room), *index)).collect();
+        let mut shown = legend.len();
+        let total = |n: usize| legend[..n].iter().map(|(name, _)| width(name)).sum::<i32>();
+        while shown > 1 && right - total(shown) - if shown < legend.len() { 60 } else { 0 } < left {
             shown -= 1;
         }
-        let hidden = row.legend.len() - shown;
+        let hidden = legend.len() - shown;
         let mut x = right - total(shown) + LEGEND_GAP - if hidden > 0 { 60 } else { 0 };
-        for (name, index) in &row.legend[..shown] {
+        for (name, index) in &legend[..shown] {
             self.line(&[(x as f64, y as f64), (x as f64 + 16.0, y as f64)], colour(*index), 3)?;
             self.text(name, (x + LEGEND_STROKE, y), 12, INK, HPos::Left)?;
             x += width(name);
@@ -259,6 +267,18 @@ impl Canvas<'_, '_> {
         // The middle of a line of text lies above that of its letters, which have more below their tops than above.
         let at = scaled((f64::from(at.0), f64::from(at.1) + f64::from(size) * 0.14));
         self.area.draw(&Text::new(text.to_string(), at, style)).map_err(|e| e.to_string())
+    }
+
+    /// `text`, or as much of its beginning as is no wider than `room`.
+    fn fitted(&self, text: &str, size: i32, room: i32) -> String {
+        if self.text_width(text, size) <= room {
+            return text.to_owned();
+        }
+        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        let cut = |n: usize| format!("{}…", text[..ends[n]].trim_end());
+        let fits =
+            (0..ends.len()).collect::<Vec<_>>().partition_point(|n| self.text_width(&cut(*n), size) <= room);
+        cut(fits.saturating_sub(1))
     }
 
     fn text_width(&self, text: &str, size: i32) -> i32 {
@@ -316,3 +336,40 @@ const LEGEND_GAP: i32 = 14;
 const CURVE_WIDTH: u32 = 6;
 /// The radius of a marked point, likewise.
 const DOT: i32 = 11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::Row;
+
+    /// How many pixels of `part` (of the width) are not white.
+    fn inked(figure: &Figure, name: &str, part: std::ops::Range<f64>) -> usize {
+        let path = std::env::temp_dir().join(format!("tollway-png-{name}-{}.png", std::process::id()));
+        write_png(figure, &path).expect("a picture");
+        let file = std::io::BufReader::new(File::open(&path).expect("a picture"));
+        let mut reader = png::Decoder::new(file).read_info().expect("a picture");
+        let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];
+        let width = reader.next_frame(&mut pixels).expect("pixels").width as usize;
+        let _ = std::fs::remove_file(path);
+        let within = |i: usize| part.contains(&((i % width) as f64 / width as f64));
+        pixels.chunks_exact(3).enumerate().filter(|(i, pixel)| within(*i) && pixel != &[255; 3]).count()
+    }
+
+    fn figure(title: &str, points: Vec<(f64, f64)>) -> Figure {
+        let lines = vec![("one".to_owned(), points), ("f".repeat(300), vec![(0.0, 1.0), (1.0, 1.0)])];
+        let row = Row::of_lines("Rate", lines, 1.0);
+        Figure { title: title.into(), subtitle: String::new(), rows: vec![row] }
+    }
+
+    #[test]
+    fn a_point_alone_is_seen_and_no_text_leaves_its_place() {
+        let title = "a title ".repeat(60);
+        let (nothing, point) = (figure(&title, vec![]), figure(&title, vec![(0.5, 0.5)]));
+        let [before, after] = [&nothing, &point].map(|figure| inked(figure, "alone", 0.0..1.0));
+        assert!(after > before, "{before} {after}");
+        // The margins, but for the middle of the scale's labels.
+        for margin in [0.0..0.02, 0.985..1.0] {
+            assert_eq!(inked(&point, "margin", margin), 0);
+        }
+    }
+}
