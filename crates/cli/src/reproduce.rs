@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tollway_report::agreement;
 use tollway_report::claim::{Ledger, Report};
 use tollway_report::reproduce::{
-    Found, ReproduceError, Reproduced, list, read, read_later, reproduce as run_one, select,
+    Found, ReproduceError, Reproduced, check_all, list, read, read_later, reproduce as run_one, select,
 };
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
@@ -50,8 +50,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     let mut gallery = Gallery::default();
     let talk = !args.json && !args.quiet;
     let selected = select(&args.papers, &args.names)?;
-    // A slip in the last one is told before the first one has run for minutes; and let go, for some networks are large.
-    selected.iter().try_for_each(|found| read(found).map(drop))?;
+    check_all(&selected)?;
     for found in selected {
         if talk && args.engine == Engine::Sim {
             say(format_args!("{}\n", found.name));

@@ -157,6 +157,11 @@ fn bad_input_exits_with_2_and_says_what_was_meant() {
     let output = papers.reproduce(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty() && !papers.0.join("out").exists());
+    // And so is that one figure would be drawn over the other.
+    std::fs::write(papers.0.join("papers/toy/two.toml"), format!("{SCENARIO}{IDLE}")).unwrap();
+    let output = papers.reproduce(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("are both called `toy/one`"));
     let output = tollway(&["reproduce", "--papers", "/no/such/folder"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -1,5 +1,6 @@
 //! Papers' experiments: found by name, run, held against their claims, drawn.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tollway_proto::encoding::{SelfCheck, self_check};
@@ -91,6 +92,17 @@ pub enum ReproduceError {
         claim: String,
         /// Why.
         message: String,
+    },
+    /// Two experiments would draw one figure.
+    #[error("{} and {} are both called `{name}`", one.display(), other.display())]
+    #[diagnostic(help("each has its own `name`, after which its figure is called"))]
+    SameName {
+        /// Their name.
+        name: String,
+        /// The first file.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
     },
     /// A run failed.
     #[error(transparent)]
@@ -196,6 +208,22 @@ fn read_with(found: &Found, sets: &[String]) -> Result<(Scenario, Experiment), R
     let mut experiment = Experiment::parse(scenario.text(), &found.path)?;
     experiment.cells = Cells::of(&scenario);
     Ok((scenario, experiment))
+}
+
+/// Reads each to see whether it is right, and whether no two would draw one figure: what is wrong with the last shall be told before
+/// the first has run for minutes. Nothing is kept, for some networks are large.
+///
+/// # Errors
+/// As [`read`]; or [`ReproduceError::SameName`].
+pub fn check_all(selected: &[Found]) -> Result<(), ReproduceError> {
+    let mut drawn: BTreeMap<String, &Path> = BTreeMap::new();
+    for found in selected {
+        let name = read(found)?.1.name;
+        if let Some(one) = drawn.insert(file_name(&name), &found.path) {
+            return Err(ReproduceError::SameName { name, one: one.into(), other: found.path.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// Runs an experiment and holds it against its claims. `missing` names the peer programs that are not installed.
