@@ -190,7 +190,7 @@ fn plotting_script() -> String {
 const COLUMNS: usize = 1200;
 
 /// How large a point is that no line leads to.
-const DOT: u32 = 5;
+const DOT: u32 = 8;
 
 /// Nothing from the network, not even from the page's own server.
 const POLICY: &str =

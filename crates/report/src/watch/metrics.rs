@@ -199,7 +199,7 @@ const MBPS: f64 = 1e6 / 8.0;
 
 const FLOW_GAUGES: [Gauge<FlowScene>; 6] = [
     ("tollway_flow_rate", "Wire bytes that arrived", In::BytesPerSecond, |flow| Some(flow.rate_mbps * MBPS)),
-    ("tollway_flow_goodput", "Payload that arrived for the first time", In::BytesPerSecond, |flow| {
+    ("tollway_flow_goodput", "Payload handed over in order", In::BytesPerSecond, |flow| {
         Some(flow.goodput_mbps * MBPS)
     }),
     ("tollway_flow_rtt", "Smoothed round-trip time", In::Seconds, |flow| flow.rtt_ms.map(|ms| ms * 1e-3)),

@@ -12,7 +12,7 @@ pub struct FlowRow<'a> {
     pub flow: &'a str,
     /// Wire bytes that arrived at the destination, in Mb/s.
     pub rate_mbps: f64,
-    /// Payload that arrived for the first time, in Mb/s.
+    /// Payload handed over in order, in Mb/s.
     pub goodput_mbps: f64,
     /// Congestion window at the end of the interval, in packets.
     pub cwnd_packets: f64,
@@ -93,7 +93,7 @@ pub struct FlowSummary<'a> {
     pub size_bytes: Option<u64>,
     /// Wire bytes sent, retransmissions included.
     pub sent_bytes: u64,
-    /// Payload that arrived for the first time, in bytes.
+    /// Payload handed over in order, in bytes.
     pub delivered_bytes: u64,
     /// Mean goodput in Mb/s from warm-up, or its start if that is later, to its end.
     pub goodput_mbps: f64,
