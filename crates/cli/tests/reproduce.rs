@@ -138,7 +138,7 @@ fn a_claim_is_asked_of_several_seeds_and_met_if_it_is_with_each() {
     std::fs::write(papers.0.join("papers/toy/one.toml"), scenario).unwrap();
     let beyond = papers.reproduce(&["--seeds", "3"]);
     assert_eq!(beyond.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&beyond.stderr).contains("has no seed 2 on from its own"));
+    assert!(String::from_utf8_lossy(&beyond.stderr).contains("there are no 3 seeds from"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::gallery::Gallery;
 use crate::grid::Cells;
 use crate::html::Page;
 use crate::plot::{Figure, PlotError, write_png};
+use crate::seeds::{NoSeeds, seeds};
 use crate::session::{Progress, Ran, Session, SessionError};
 use crate::verify::{Verify, VerifyError};
 
@@ -76,15 +77,10 @@ pub enum ReproduceError {
     #[error("none of these experiments has a part that runs live")]
     #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
     NothingLive,
-    /// Seeds end somewhere.
-    #[error("`{name}` has no seed {later} on from its own: the last is {}", i64::MAX)]
-    #[diagnostic(help("ask for fewer `--seeds`, or give the experiment a smaller `seed`"))]
-    Seed {
-        /// The experiment.
-        name: String,
-        /// How far on from its own.
-        later: u64,
-    },
+    /// It can't be asked of so many seeds.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Seeds(#[from] NoSeeds),
     /// The kernel's TCP could not be run beside it.
     #[error("live claim `{claim}`: {message}")]
     Kernel {
@@ -190,15 +186,12 @@ pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
 /// As [`read`], or there is no such seed.
 pub fn read_later(found: &Found, later: u64) -> Result<(Scenario, Experiment), ReproduceError> {
     let (scenario, _) = read(found)?;
-    let no_seed = || ReproduceError::Seed { name: found.name.clone(), later };
-    let moved = |seed: u64, by: u64| {
-        seed.checked_add(by).filter(|&seed| i64::try_from(seed).is_ok()).ok_or_else(no_seed)
-    };
+    let moved = |seed, by: u64| seeds(seed, by.saturating_add(1)).map(|all| all.end - 1);
     let seed = moved(scenario.variants()[0].plan.seed, later)?;
     let (scenario, mut experiment) = read_with(found, &[format!("seed={seed}")])?;
     for random in &mut experiment.random {
         // Each of its networks has a seed of its own.
-        random.seed = moved(random.seed, later.checked_mul(random.networks).ok_or_else(no_seed)?)?;
+        random.seed = moved(random.seed, later.saturating_mul(random.networks))?;
     }
     Ok((scenario, experiment))
 }
