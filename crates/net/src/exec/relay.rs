@@ -3,12 +3,15 @@
 //! A relay ends a connection and opens another, over the host's own loopback. So what crosses the emulated links is the
 //! kernel's TCP between the program and the relay, whose round trip is that of the links.
 
+use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::namespace::Namespace;
 
@@ -36,10 +39,20 @@ pub(crate) fn start(namespace: &Namespace, address: Ipv4Addr, publish: Publish) 
             let _ = relay_datagrams(&socket, publish.host);
         })?;
     } else {
-        let listener = namespace.within(|| TcpListener::bind(at))?;
+        let listener = namespace.within(|| listen(at.into()))?;
         thread.spawn(move || accept(&listener, publish.host))?;
     }
     Ok(())
+}
+
+/// A listener with room for many who come at once.
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    // The system gives what it allows (`net.core.somaxconn`).
+    socket.listen(c_int::MAX)?;
+    Ok(socket.into())
 }
 
 fn accept(listener: &TcpListener, host: u16) {
@@ -49,10 +62,15 @@ fn accept(listener: &TcpListener, host: u16) {
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        let spawned = std::thread::Builder::new().spawn(move || match connect(host) {
-            Ok(outer) => relay_stream(&inner, &outer),
-            // Nobody there: whoever asked is to hear that at once.
-            Err(_) => drop(SockRef::from(&inner).set_linger(Some(Duration::ZERO))),
+        // Nobody there, or no thread to be had: whoever asked is to hear that at once.
+        let _ = lingers_not(&inner);
+        let spawned = std::thread::Builder::new().name("tollway-relay".into()).spawn(move || {
+            if let Ok(outer) = connect(host)
+                && SockRef::from(&inner).set_linger(None).is_ok()
+            {
+                // What can't be relayed any further is over.
+                let _ = relay_stream(&[inner, outer]);
+            }
         });
         drop(spawned);
     }
@@ -63,32 +81,127 @@ fn connect(host: u16) -> io::Result<TcpStream> {
         .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, host)))
 }
 
-/// Passes bytes both ways until both are done.
-fn relay_stream(inner: &TcpStream, outer: &TcpStream) {
-    let _ = (inner.set_nodelay(true), outer.set_nodelay(true));
-    std::thread::scope(|scope| {
-        scope.spawn(|| pass(inner, outer));
-        pass(outer, inner);
-    });
-}
-
-fn pass(mut from: &TcpStream, mut to: &TcpStream) {
-    let mut buffer = vec![0u8; CHUNK];
+/// Passes bytes both ways until both are done. Where one stream is broken off so is the other: a part is not to pass for the whole.
+fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
+    for stream in streams {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+    }
+    let mut ways = [Way::new(), Way::new()];
     loop {
-        match from.read(&mut buffer) {
-            Ok(0) => {
-                let _ = to.shutdown(Shutdown::Write);
-                return;
-            }
-            Ok(len) if to.write_all(&buffer[..len]).is_ok() => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // One side broke off: so does the other.
-            Ok(_) | Err(_) => {
-                let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-                return;
+        for from in [0, 1] {
+            let broken = match ways[from].pass(&streams[from], &streams[1 - from]) {
+                Ok(()) => continue,
+                Err(Broken::Source) => from,
+                Err(Broken::Sink) => 1 - from,
+            };
+            return ways[broken].break_off(&streams[broken], &streams[1 - broken]);
+        }
+        if ways.iter().all(|way| way.over) {
+            return Ok(());
+        }
+        // Who has said everything, and waits for the rest of the answer, may still go.
+        let waits = [0, 1].map(|at| ways[at].over && !ways[1 - at].over);
+        let mut fds = Vec::with_capacity(2);
+        for at in [0, 1] {
+            let mut events = PollFlags::empty();
+            events.set(PollFlags::IN, !ways[at].over && ways[at].left.is_empty());
+            events.set(PollFlags::OUT, !ways[1 - at].left.is_empty());
+            if waits[at] || !events.is_empty() {
+                fds.push((at, PollFd::new(&streams[at], events)));
             }
         }
+        let (of, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = fds.into_iter().unzip();
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP);
+        if let Some((&at, _)) = of.iter().zip(&fds).find(|&(&at, fd)| waits[at] && gone(fd)) {
+            return ways[at].break_off(&streams[at], &streams[1 - at]);
+        }
     }
+}
+
+/// Bytes on their way from one stream to another.
+struct Way {
+    buffer: Vec<u8>,
+    /// Of the buffer, what is still to be written.
+    left: Range<usize>,
+    /// The end was read, and passed on.
+    over: bool,
+}
+
+/// Which end of a way was broken off.
+enum Broken {
+    Source,
+    Sink,
+}
+
+impl Way {
+    fn new() -> Way {
+        Way { buffer: vec![0; CHUNK], left: 0..0, over: false }
+    }
+
+    /// Passes on what there is, and for which there is room.
+    fn pass(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> Result<(), Broken> {
+        for _ in 0..TURN {
+            if self.over {
+                break;
+            }
+            if self.left.is_empty() {
+                match from.read(&mut self.buffer) {
+                    Ok(0) => {
+                        // One that is broken is noticed by what comes of it.
+                        let _ = to.shutdown(Shutdown::Write);
+                        self.over = true;
+                    }
+                    Ok(len) => self.left = 0..len,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Err(Broken::Source),
+                }
+                continue;
+            }
+            match to.write(&self.buffer[self.left.clone()]) {
+                Ok(len) => self.left.start += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Broken::Sink),
+            }
+        }
+        Ok(())
+    }
+
+    /// Breaks off the stream `to`, as `from` was: once it has got what came of that before.
+    fn break_off(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+        to.set_nonblocking(false)?;
+        loop {
+            to.write_all(&self.buffer[self.left.clone()])?;
+            match from.read(&mut self.buffer) {
+                Ok(len @ 1..) => self.left = 0..len,
+                _ => break,
+            }
+        }
+        while unsent(to)? > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        lingers_not(to)
+    }
+}
+
+/// Has a stream say, when it is closed, that it was broken off.
+fn lingers_not(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(Some(Duration::ZERO))
+}
+
+/// Bytes that were written and that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
+#[expect(unsafe_code, reason = "no safe wrapper of SIOCOUTQ among our dependencies")]
+fn unsent(stream: &TcpStream) -> io::Result<i32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes a number to `bytes`, and keeps nothing.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes) }
 }
 
 /// Passes datagrams, with a socket towards the host for each peer, so that answers find back.
@@ -170,6 +283,8 @@ impl Peers {
 
 /// Bytes passed on at a time; the largest datagram fits.
 const CHUNK: usize = 1 << 16;
+/// Reads and writes one way before the other has its turn.
+const TURN: usize = 32;
 /// A peer that has been silent for so long gets another socket.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// Peers with a socket at a time.
@@ -178,6 +293,92 @@ const PEERS: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A stream's two ends.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, listener.accept().unwrap().0)
+    }
+
+    /// What `talk` makes of a client and a server with a relay between.
+    fn relayed(talk: impl FnOnce(TcpStream, TcpStream)) {
+        let ((client, inner), (server, outer)) = (pair(), pair());
+        let relay = std::thread::spawn(move || drop(relay_stream(&[inner, outer])));
+        talk(client, server);
+        relay.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_is_passed_on_as_an_end_and_the_answer_to_it_too() {
+        relayed(|mut client, mut server| {
+            // More than a relay and its sockets hold.
+            let request = vec![7; 20 << 20];
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    client.write_all(&request).unwrap();
+                    client.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut read = Vec::new();
+                server.read_to_end(&mut read).unwrap();
+                assert!(read == request);
+            });
+            server.write_all(b"answer").unwrap();
+            drop(server);
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "answer");
+        });
+    }
+
+    #[test]
+    fn who_breaks_off_breaks_off_the_other_after_what_was_said() {
+        for half_closed in [false, true] {
+            relayed(|mut client, mut server| {
+                if half_closed {
+                    client.shutdown(Shutdown::Write).unwrap();
+                    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+                }
+                server.write_all(&[7; 5000]).unwrap();
+                // Both halves of a connection fare alike.
+                std::thread::sleep(Duration::from_millis(50));
+                lingers_not(&server).unwrap();
+                drop(server);
+                let (mut read, mut buffer) = (0, [0; 1000]);
+                let error = loop {
+                    match client.read(&mut buffer) {
+                        Ok(0) => panic!("a part passes for the whole"),
+                        Ok(len) => read += len,
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!((read, error.kind()), (5000, io::ErrorKind::ConnectionReset));
+            });
+        }
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_and_goes_is_not_waited_for() {
+        relayed(|client, mut server| {
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(server.read(&mut [0]).unwrap(), 0);
+            lingers_not(&client).unwrap();
+            drop(client);
+            // Whoever has read an end is told by what it writes next; the kernel knows before.
+            let mut fds = [PollFd::new(&server, PollFlags::empty())];
+            let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+            assert_eq!(rustix::event::poll(&mut fds, Some(&most)).unwrap(), 1);
+            assert!(server.write_all(b"more").is_err());
+        });
+    }
+
+    #[test]
+    fn many_may_come_at_once() {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let come = |_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
+        assert_eq!((0..400).map_while(come).collect::<Vec<_>>().len(), 400);
+    }
 
     #[test]
     fn peers_are_few_and_who_asks_again_keeps_its_socket() {
