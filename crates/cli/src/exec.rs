@@ -252,6 +252,7 @@ fn not_set_up(error: Error) -> Failure {
     let code = match &error {
         Error::Program { source, .. } if source.kind() == std::io::ErrorKind::NotFound => NOT_FOUND,
         Error::Program { .. } => NOT_RUNNABLE,
+        Error::Interrupted { signal } => by_signal(*signal),
         _ => FAILED,
     };
     Failure::with_code(miette!("{error}"), code)
@@ -261,9 +262,13 @@ fn not_set_up(error: Error) -> Failure {
 fn exit_code(outcome: &Outcome) -> ExitCode {
     ExitCode::from(match outcome.ended {
         Ended::Exited(code) => code as u8,
-        Ended::Signalled(signal) => 128u8.wrapping_add(signal as u8),
+        Ended::Signalled(signal) => by_signal(signal),
         Ended::TimedOut => TIMED_OUT,
     })
+}
+
+fn by_signal(signal: i32) -> u8 {
+    128u8.wrapping_add(signal as u8)
 }
 
 /// As with `timeout`, `env` and their like.

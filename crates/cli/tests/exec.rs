@@ -171,6 +171,96 @@ fn the_exit_status_is_the_program_s() {
 }
 
 #[test]
+fn the_exit_status_is_known_where_nobody_waits_for_children() {
+    if !namespaces() {
+        return;
+    }
+    let ignored = Command::new("env").args(["--ignore-signal=CHLD", "true"]).status();
+    if !ignored.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: this env(1) ignores no signals");
+        return;
+    }
+    let exec = ["exec", "--link", "10Mbps 1ms", "-q", "--", "sh", "-c", "exit 7"];
+    let mut command = Command::new("env");
+    command.arg("--ignore-signal=CHLD").arg(env!("CARGO_BIN_EXE_tollway")).args(exec);
+    assert_eq!(command.status().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_run_within_a_run_has_names_and_no_disk_is_needed() {
+    if !namespaces() {
+        return;
+    }
+    let me = env!("CARGO_BIN_EXE_tollway");
+    let inner = [me, "exec", "--link", "10Mbps 1ms", "-q", "--", "getent", "hosts", "server"];
+    let mut command = tollway(&[&["exec", "--link", "10Mbps 1ms", "-q", "--"], &inner[..]].concat());
+    let output = command.env("TMPDIR", "/nowhere").output().unwrap();
+    assert!(text(&output.stdout).starts_with("10.77.0.2 "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn without_the_device_of_interfaces_what_is_missing_is_named() {
+    if !namespaces() {
+        return;
+    }
+    let script = "mount -t tmpfs none /dev/net || exit 77; exec \"$@\"";
+    let exec = [env!("CARGO_BIN_EXE_tollway"), "exec", "--link", "10Mbps 1ms", "--", "true"];
+    let output = Command::new("unshare").args(["-rm", "sh", "-c", script, "sh"]).args(exec).output();
+    match output {
+        Ok(output) if !matches!(output.status.code(), Some(1 | 77)) => {
+            assert_eq!(output.status.code(), Some(125));
+            assert!(text(&output.stderr).contains("/dev/net/tun"), "{}", text(&output.stderr));
+        }
+        _ => eprintln!("SKIPPED: no mounts of one's own here"),
+    }
+}
+
+#[test]
+fn a_signal_that_comes_before_the_program_ends_the_run() {
+    if !namespaces() {
+        return;
+    }
+    let ready = folder("early").join("ready");
+    // A server that never listens is waited for for five seconds.
+    let server = format!("touch {}; sleep 600", ready.display());
+    let begin = std::time::Instant::now();
+    let exec = ["exec", "--link", "10Mbps", "--serve", &server, "--", "echo", "started"];
+    let mut command = tollway(&exec);
+    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn();
+    let child = child.unwrap();
+    while !ready.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(128 + 15), ""));
+    assert!(text(&output.stderr).contains("before the program was started"), "{}", text(&output.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(5) || programs::overloaded());
+}
+
+#[test]
+fn the_terminal_s_interrupt_reaches_a_program_that_has_a_session_of_its_own() {
+    if !namespaces() {
+        return;
+    }
+    let ready = folder("terminal").join("ready");
+    let program = format!("setsid sh -c 'touch {}; sleep 20'", ready.display());
+    let exec = format!("{} exec -q --link 10Mbps -- {program}", env!("CARGO_BIN_EXE_tollway"));
+    let mut command = Command::new("script");
+    command.args(["-qec", &exec, "/dev/null"]).stdin(std::process::Stdio::piped());
+    let Ok(mut child) = command.stdout(std::process::Stdio::null()).spawn() else {
+        eprintln!("SKIPPED: `script` is not installed");
+        return;
+    };
+    while !ready.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut keys = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut keys, b"\x03").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
+}
+
+#[test]
 fn a_log_that_cannot_be_written_leaves_the_exit_status() {
     if !namespaces() {
         return;
@@ -344,7 +434,7 @@ fn a_question_from_each_of_many_ports_is_answered() {
     let (udp, says) = (serve_names(Ipv4Addr::LOCALHOST, 0), folder("ports").join("said"));
     let me = std::env::current_exe().unwrap();
     // Few descriptors: a relay that keeps one for each port has soon used all.
-    let script = "ulimit -Sn 128; exec \"$@\"";
+    let script = "ulimit -n 128; exec \"$@\"";
     let exec = ["exec", "-q", "--link", "1Gbps", "--publish", &format!("{udp}/udp"), "--"];
     let status = Command::new("sh")
         .args(["-c", script, "sh", env!("CARGO_BIN_EXE_tollway")])

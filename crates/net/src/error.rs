@@ -156,6 +156,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A signal came before the program was started.
+    #[error("ended by signal {signal} before the program was started")]
+    Interrupted {
+        /// Its number.
+        signal: i32,
+    },
     /// A port of a node could not be opened.
     #[error("cannot publish port {port} at `{node}`: {source}")]
     Publish {

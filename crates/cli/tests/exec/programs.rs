@@ -91,7 +91,7 @@ fn again(what: &str, mut run: impl FnMut() -> Ran, wrong: impl Fn(&Ran) -> Optio
 }
 
 /// Whether twice as many threads want to run as there are processors.
-fn overloaded() -> bool {
+pub(super) fn overloaded() -> bool {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
     load > 2.0 * std::thread::available_parallelism().map_or(1, usize::from) as f64

@@ -5,12 +5,15 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getpgrp};
 
 use super::namespace::{self, Namespace};
+use super::problem;
+use crate::error::Error;
 
 /// A program that runs in a namespace.
 #[derive(Debug)]
@@ -23,26 +26,29 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` in `namespace`, where `names` resolve, and others by `resolver`. It is killed should this process die first.
+    /// Starts `command`, called `name`, in `namespace`, where `names` resolve, and others by `resolver`. It is killed should this process die first.
     pub(crate) fn start(
         namespace: &Namespace,
         names: &[(String, Ipv4Addr)],
         resolver: Option<Ipv4Addr>,
+        name: &str,
         mut command: Command,
         signals: &Signals,
-    ) -> io::Result<Running> {
-        let (started, starting) = mpsc::channel::<io::Result<(Pid, OwnedFd)>>();
+    ) -> Result<Running, Error> {
+        let (started, starting) = mpsc::channel::<Result<(Pid, OwnedFd), Error>>();
         let (ended, done) = mpsc::channel();
-        let (namespace, names) = (namespace.again()?, names.to_vec());
+        let namespace = namespace.again().map_err(problem("copy a descriptor"))?;
+        let (names, program) = (names.to_vec(), name.to_owned());
         prepare(&mut command, signals.before());
         // The thread lives as long as the program: it is the thread's death that the kernel tells the program of.
-        std::thread::Builder::new().name("tollway-program".into()).spawn(move || {
-            let mut spawn = || -> io::Result<_> {
-                namespace.enter()?;
-                namespace::resolve_names(&names, resolver)?;
-                let child = command.spawn()?;
+        let keep = std::thread::Builder::new().name("tollway-program".into()).spawn(move || {
+            let spawn = || {
+                namespace.enter().map_err(problem("enter a network namespace"))?;
+                namespace::resolve_names(&names, resolver).map_err(problem("give a program its names"))?;
+                let child = command.spawn().map_err(|source| Error::Program { program, source })?;
                 let pid = Pid::from_child(&child);
-                Ok((child, pid, rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+                let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+                Ok((child, pid, handle.map_err(|error| problem("hold a program")(error.into()))?))
             };
             match spawn() {
                 Err(error) => drop(started.send(Err(error))),
@@ -51,8 +57,10 @@ impl Running {
                     let _ = ended.send(child.wait());
                 }
             }
-        })?;
-        let (pid, handle) = starting.recv().map_err(io::Error::other)??;
+        });
+        keep.map_err(problem("start a thread"))?;
+        let broke_off = |_| problem("start a thread")(io::Error::other("it broke off"));
+        let (pid, handle) = starting.recv().map_err(broke_off)??;
         Ok(Running { pid, handle, done, ended: None })
     }
 
@@ -96,24 +104,41 @@ impl Running {
     }
 }
 
-/// Has the kernel kill the program when the thread that starts it dies, and gives it the signals that are held from us.
+/// Has the kernel kill the program when the thread that starts it dies, and gives it the signals that are held from us, and as many descriptors
+/// as there were before [`many_descriptors`].
 #[expect(
     unsafe_code,
     reason = "the standard library has no safe way to make system calls between fork and exec"
 )]
 pub(crate) fn prepare(command: &mut Command, mask: libc::sigset_t) {
+    let descriptors = DESCRIPTORS.get();
     let ask = move || {
+        if let Some(limit) = descriptors {
+            rustix::process::setrlimit(Resource::Nofile, *limit)?;
+        }
         // SAFETY: `mask` is what pthread_sigmask wrote, and the call may be made after fork.
         unsafe {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
         }
         Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
     };
-    // SAFETY: the closure makes two system calls, takes no lock and allocates nothing.
+    // SAFETY: the closure makes system calls, takes no lock and allocates nothing.
     unsafe {
         command.pre_exec(ask);
     }
 }
+
+/// Lets this process have as many descriptors as the system lets it: each node has some, and each connection that is relayed.
+pub(crate) fn many_descriptors() {
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let most = Rlimit { current: before.maximum, maximum: before.maximum };
+    if before != most && rustix::process::setrlimit(Resource::Nofile, most).is_ok() {
+        let _ = DESCRIPTORS.set(before);
+    }
+}
+
+/// How many descriptors programs are to have, if not as many as we.
+static DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
 
 /// Signals that would end this process wait here instead, as long as this lives, to be handed on to the program of a
 /// [run](super::run). To be held before any thread is started: others would still be ended.
@@ -138,6 +163,8 @@ impl Signals {
                 }
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+            // Where whoever started us has it ignored, the kernel keeps no child's exit status.
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             Signals { set, before }
         }
     }
@@ -161,19 +188,21 @@ impl Signals {
         self.before
     }
 
-    /// Waits for a signal for at most `most`. A signal that the terminal sent has reached the program by itself, since both are in
-    /// its foreground: such a one is not answered.
-    pub(crate) fn wait(&self, most: Duration) -> Option<Signal> {
+    /// Waits for a signal for `program` for at most `most`. One that the terminal sent has reached a program in its foreground by itself, as which
+    /// we are of its process group: such a one is not answered.
+    pub(crate) fn wait(&self, program: &Running, most: Duration) -> Option<Signal> {
         let (number, code) = self.take(most)?;
-        if number == libc::SIGCHLD || code == libc::SI_KERNEL {
+        let with_us = || rustix::process::getpgid(Some(program.pid)).is_ok_and(|group| group == getpgrp());
+        if number == libc::SIGCHLD || (code == libc::SI_KERNEL && with_us()) {
             return None;
         }
         Signal::from_named_raw(number)
     }
 
-    /// Whether somebody wants this process to end, who is answered once.
-    pub fn is_there(&self) -> bool {
-        self.sleep(Duration::ZERO)
+    /// The signal that has come already and wants this process to end, if there is one; it is answered once.
+    pub fn has_come(&self) -> Option<i32> {
+        let taken = std::iter::from_fn(|| self.take(Duration::ZERO));
+        taken.map(|(number, _)| number).find(|&number| number != libc::SIGCHLD)
     }
 
     /// Sleeps for `span`; answers whether somebody wants this process to end, and then at once.

@@ -119,6 +119,7 @@ pub struct Outcome {
 /// # Errors
 /// The network can't be set up ([`Error::Namespace`]), or the program not be started ([`Error::Program`]).
 pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outcome, Error> {
+    child::many_descriptors();
     let named = spec.mesh.nodes.iter().cloned().zip(0..).chain(spec.aliases.iter().cloned());
     let names: Vec<(String, Ipv4Addr)> = named.map(|(name, node)| (name, address(node))).collect();
     let tap = spec.capture.as_deref().map(|path| capture::Tap::new(path, spec.node)).transpose();
@@ -198,29 +199,37 @@ fn drive(
     let outside = spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let mut servers = Servers(Vec::new());
+    let mut interrupted = signals.has_come();
     for (node, text) in &spec.servers {
         let mut command = Command::new("sh");
         command.arg("-c").arg(text).env(clean::MARK, clean::mark()).stdin(Stdio::null()).process_group(0);
-        aside(&mut command).map_err(|source| Error::Program { program: text.clone(), source })?;
+        aside(&mut command)?;
         let namespace = &namespaces[*node as usize];
         let before = namespace.serving().unwrap_or_default();
-        let started = Running::start(namespace, names, resolver, command, signals);
-        let mut server = started.map_err(|source| Error::Program { program: text.clone(), source })?;
+        let mut server = Running::start(namespace, names, resolver, text, command, signals)?;
         let process = server.pid;
-        let _ = namespace.await_server(before, process, SERVING, || server.ended().is_some());
+        let _ = namespace.await_server(before, process, SERVING, || {
+            interrupted = interrupted.or_else(|| signals.has_come());
+            server.ended().is_some() || interrupted.is_some()
+        });
         servers.0.push(server);
+        if let Some(signal) = interrupted {
+            return Err(Error::Interrupted { signal });
+        }
     }
     let published = publish(spec, namespaces)?;
+    if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
+        return Err(Error::Interrupted { signal });
+    }
 
     let name = spec.program[0].to_string_lossy().into_owned();
     let mut command = Command::new(&spec.program[0]);
     command.args(&spec.program[1..]).env(clean::MARK, clean::mark());
-    let failed = |source| Error::Program { program: name.clone(), source };
     if spec.stdout_aside {
-        aside(&mut command).map_err(failed)?;
+        aside(&mut command)?;
     }
     let namespace = &namespaces[spec.node as usize];
-    let mut program = Running::start(namespace, names, resolver, command, signals).map_err(failed)?;
+    let mut program = Running::start(namespace, names, resolver, &name, command, signals)?;
     Ok((await_program(&mut program, spec.timeout, signals), published))
 }
 
@@ -272,7 +281,7 @@ fn await_program(program: &mut Running, timeout: Option<Duration>, signals: &Sig
             patience = Some(Instant::now() + PATIENCE);
         }
         let left = patience.map_or(TICK, |until| until.saturating_duration_since(Instant::now()));
-        if let Some(signal) = signals.wait(left.min(TICK)) {
+        if let Some(signal) = signals.wait(program, left.min(TICK)) {
             program.signal(signal);
         }
     }
@@ -286,8 +295,9 @@ fn ended(status: ExitStatus) -> Ended {
 }
 
 /// Lets a program write to our standard error instead of our standard output.
-fn aside(command: &mut Command) -> io::Result<()> {
-    command.stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
+fn aside(command: &mut Command) -> Result<(), Error> {
+    let ours = std::io::stderr().as_fd().try_clone_to_owned().map_err(problem("copy a descriptor"))?;
+    command.stdout(ours);
     Ok(())
 }
 

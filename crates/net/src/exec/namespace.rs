@@ -3,17 +3,16 @@
 //! An ordinary user gets them inside a user namespace, where the kernel allows that; root needs none.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::mount::MountPropagationFlags;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use super::clean;
 use super::tun::{Tun, TunSpec};
 use crate::error::Error;
 
@@ -168,23 +167,28 @@ pub(crate) fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4A
     for (name, address) in names {
         text += &format!("{address} {name}\n");
     }
-    lay_over("/etc/hosts", &text)?;
-    resolver.map_or(Ok(()), |resolver| lay_over("/etc/resolv.conf", &format!("nameserver {resolver}\n")))
+    // The files are in memory, in a file system that only this view has: no disk need be writable, and nothing is left behind. Its root is seen for a
+    // moment, in a place that is there wherever there are TUN interfaces; what was mounted from it stays.
+    let place = Path::new("/dev/net");
+    rustix::mount::mount("tollway", place, "tmpfs", MountFlags::NODEV | MountFlags::NOSUID, None)?;
+    let laid = lay_over(place, "/etc/hosts", &text).and_then(|()| match resolver {
+        Some(resolver) => lay_over(place, "/etc/resolv.conf", &format!("nameserver {resolver}\n")),
+        None => Ok(()),
+    });
+    rustix::mount::unmount(place, UnmountFlags::DETACH)?;
+    laid
 }
 
-/// Lays a file with this text over another, in this thread's view of the file system.
-fn lay_over(target: &str, text: &str) -> io::Result<()> {
-    let target = PathBuf::from(target);
+/// Lays a file with this text over another, in this thread's view of the file system; it has its room in `place`.
+fn lay_over(place: &Path, target: &str, text: &str) -> io::Result<()> {
+    let target = Path::new(target);
     if !target.exists() {
         return Ok(()); // Nothing to lay ours over; addresses still work.
     }
-    let path = clean::file("names");
-    let mut file = File::options().write(true).create_new(true).open(&path)?;
-    file.write_all(text.as_bytes())?;
-    let bound = rustix::mount::mount_bind(&path, &target);
-    // Once it is mounted the file needs no name: nothing is left behind, however the run ends.
-    fs::remove_file(&path)?;
-    Ok(bound?)
+    let path = place.join(target.file_name().unwrap_or_default());
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+    Ok(rustix::mount::mount_bind(&path, target)?)
 }
 
 /// Ports on which somebody listens for TCP connections, by `/proc/net/tcp` or `tcp6`: those on any address or on loopback.
@@ -231,7 +235,7 @@ fn serving() -> io::Result<(usize, usize)> {
 /// Does `work` on a thread of its own, so that the others stay in the namespaces where they are.
 fn apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
-        let done = scope.spawn(work).join();
+        let done = std::thread::Builder::new().spawn_scoped(scope, work)?.join();
         done.unwrap_or_else(|_| Err(io::Error::other("the thread that sets up a namespace broke off")))
     })
 }

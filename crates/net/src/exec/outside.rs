@@ -4,7 +4,7 @@
 //! `passt` (the same program as `pasta`) or `slirp4netns` does that, whichever is installed. Both speak Ethernet over a Unix socket; at
 //! the node stands an interface whose frames are passed on to it, and the node's kernel forwards between that and the links.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -197,7 +197,7 @@ fn pass_in(wire: &mut Wire, mut tap: File) {
 
 /// Makes the interface towards the helper in this thread's namespace, with its route; answers its hardware address.
 fn open_tap() -> io::Result<(File, [u8; 6])> {
-    let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+    let file = tun::device(0)?;
     let mut request = Request::new(NAME);
     request.set_short((libc::IFF_TAP | libc::IFF_NO_PI) as i16);
     request.ask(&file.as_fd(), libc::TUNSETIFF)?;

@@ -32,8 +32,7 @@ pub(crate) struct TunSpec {
 impl Tun {
     /// Makes the interface and brings it up, and the loopback interface with it.
     pub(crate) fn open(spec: TunSpec) -> io::Result<Tun> {
-        let file =
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+        let file = device(libc::O_NONBLOCK)?;
         let mut request = Request::new(NAME);
         let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
         request.set_short(flags as i16);
@@ -79,6 +78,15 @@ impl AsFd for Tun {
     }
 }
 
+/// Where interfaces come from.
+pub(crate) fn device(flags: libc::c_int) -> io::Result<File> {
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(DEVICE);
+    opened.map_err(|error| {
+        let remedy = "`modprobe tun` brings it, and in a container `--device /dev/net/tun`";
+        io::Error::new(error.kind(), format!("{DEVICE}: {error}; {remedy}"))
+    })
+}
+
 /// The payload of each segment of the train that `frame` is; zero if it is a single packet.
 pub(crate) fn segment_of(frame: &[u8]) -> u16 {
     match frame.first_chunk::<VNET_LEN>() {
@@ -120,6 +128,7 @@ fn set_offload(file: &File, what: libc::c_uint) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+const DEVICE: &str = "/dev/net/tun";
 /// The interface's name in every namespace.
 pub(crate) const NAME: &str = "tollway";
 /// Bytes of `struct virtio_net_hdr`.
