@@ -286,9 +286,10 @@ fn warn_if_late(runs: &[Ran]) {
         let drops = live.kernel_drops.unwrap_or(0);
         terminal::tell(format_args!(
             "WARNING: {name}this machine did not keep up: one departure in a hundred was {:.1} ms late or more, and the \
-             kernel dropped {drops} datagrams; do not trust these results beyond that (slower links, fewer flows, a quieter \
+             kernel dropped {drops} datagrams and did not take {} to send; do not trust these results beyond that (slower links, fewer flows, a quieter \
              machine{} help)",
             late.as_millis_f64(),
+            live.counters.unsent,
             if live.real_time { "" } else { " or running as root, which gives real-time priority," },
         ));
     }

@@ -377,3 +377,52 @@ fn a_node_says_what_it_needs() {
             .contains("--patience 10s")
     );
 }
+
+/// No way to the other for half a second in mid-transfer, as when an interface is down: what is sent then is lost, as in any network.
+#[test]
+fn a_way_that_is_gone_for_a_while_ends_nothing() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("processes-flap");
+    std::fs::create_dir_all(&dir).unwrap();
+    let two = r#"
+        name = "two"
+        duration = "30 s"
+        [node.a]
+        [node.b]
+        [link.wire]
+        from = "a"
+        to = "b"
+        rate = "4 Mbps"
+        delay = "5 ms"
+        limit = "2 BDP"
+        [flow.f]
+        from = "a"
+        to = "b"
+        law = "newreno"
+        size = "2 MB"
+        "#;
+    std::fs::write(dir.join("two.toml"), two).unwrap();
+    let script = r#"
+        ip link set lo up && ip rule add pref 1 lookup local && ip rule del pref 0 || exit 77
+        for node in a b; do
+            "$0" run two.toml --engine live --node $node --ports 7000 --patience 15s --json > $node.json 2> $node.err &
+        done
+        sleep 1.5; ip rule add pref 0 unreachable; sleep 0.5; ip rule del pref 0; wait"#;
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "sh", "-c", script, env!("CARGO_BIN_EXE_tollway")]).current_dir(&dir);
+    if !command.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no routes of one's own here");
+        return;
+    }
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    let told = ["a", "b"].map(|node| {
+        let told: Result<Value, _> = serde_json::from_str(&read(&format!("{node}.json")));
+        told.unwrap_or_else(|_| panic!("{node}: {}", read(&format!("{node}.err"))))
+    });
+    let unsent = told[0]["runs"][0]["live"]["datagrams_unsent"].as_u64().unwrap();
+    assert!(
+        unsent > 0 && read("a.err").contains(&format!("did not take {unsent} to send")),
+        "{}",
+        read("a.err")
+    );
+    assert_eq!(told[1]["runs"][0]["live"]["broken"].as_array().unwrap().len(), 0);
+}

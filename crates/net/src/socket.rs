@@ -109,11 +109,14 @@ impl Inbox {
     }
 }
 
-/// Whether an error of sending means no more than that a datagram is lost.
+/// Whether an error of sending means no more than that a datagram is lost: there is no room, nobody there, no way there for now, or a
+/// firewall that has it dropped.
 pub(crate) fn is_loss(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     let no_buffers = error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error());
-    no_buffers || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
+    let no_way =
+        matches!(error.kind(), NetworkUnreachable | HostUnreachable | NetworkDown | PermissionDenied);
+    no_buffers || no_way || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
 }
 
 /// Packets that this machine's processors dropped before anybody's socket was looked for, if it tells: whoever sent them.

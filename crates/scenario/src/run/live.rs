@@ -72,9 +72,11 @@ pub struct WireInfo {
 }
 
 impl LiveInfo {
-    /// Whether the machine kept up: one departure in a hundred, at most, was more than a millisecond late.
+    /// Whether the machine kept up: one departure in a hundred, at most, was more than a millisecond late, and the kernel took every
+    /// datagram and dropped none.
     pub fn kept_up(&self) -> bool {
-        self.punctuality.departures.share_over(LATE) <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0
+        let late = self.punctuality.departures.share_over(LATE);
+        late <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0 && self.counters.unsent == 0
     }
 }
 
