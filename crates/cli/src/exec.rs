@@ -49,11 +49,11 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     let outcome = run(over, plan, &spec)?;
 
     let account = Account::new(plan, &spec, &outcome, privilege);
-    let drawn = match &over.out {
-        Some(folder) => {
-            account.draw(folder).map_err(|error| Failure::with_code(miette!("{error}"), FAILED))?
-        }
-        None => Vec::new(),
+    // What can't be written takes nothing else with it.
+    let (drawn, undrawn) = match over.out.as_ref().map(|folder| account.draw(folder)) {
+        Some(Ok(drawn)) => (drawn, None),
+        Some(Err(error)) => (Vec::new(), Some(error.to_string())),
+        None => (Vec::new(), None),
     };
     drop(folder);
     if over.json {
@@ -62,14 +62,17 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         // The program's output is its own: what is said of it goes to standard error.
         terminal::tell(format_args!("\n{}", account.to_text(terminal::width()).trim_end()));
         drawn.iter().for_each(|path| terminal::tell(format_args!("wrote {}", path.display())));
-        if drawn.is_empty() {
+        if over.out.is_none() {
             terminal::tell("`--out DIR` draws rates, queues and drops over time.");
         }
     }
-    if let Some(warning) = account.warning() {
-        terminal::tell(warning);
+    account.warnings().for_each(terminal::tell);
+    let uncaptured =
+        outcome.captured.as_ref().err().map(|error| format!("cannot write the capture: {error}"));
+    match undrawn.or(uncaptured) {
+        Some(unwritten) => Err(Failure::with_code(miette!("{unwritten}"), FAILED)),
+        None => Ok(exit_code(&outcome)),
     }
-    Ok(exit_code(&outcome))
 }
 
 /// Runs the program, and shows it to whoever asked for that.

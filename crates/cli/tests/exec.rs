@@ -271,6 +271,24 @@ fn a_log_that_cannot_be_written_leaves_the_exit_status() {
 }
 
 #[test]
+fn what_cannot_be_written_takes_no_report_with_it() {
+    if !namespaces() {
+        return;
+    }
+    for option in [["--pcap", "/dev/full"], ["--out", "/dev/null/folder"]] {
+        let arguments = [&["exec", "--json", "--link", "10Mbps 1ms"], &option[..], &["--", "true"]].concat();
+        let output = tollway(&arguments).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        assert_eq!(
+            (report["exit_status"].as_u64(), output.status.code()),
+            (Some(0), Some(125)),
+            "{option:?}"
+        );
+        assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_signal_reaches_the_program() {
     if !namespaces() {
         return;

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
-use tollway_scenario::plan::{Link, LinkLaw, Plan};
+use tollway_scenario::plan::{Flow, Link, LinkLaw, Plan};
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Aim, Allocation, Network, XcpGains, spend, xcp_equilibrium};
 
@@ -75,6 +75,9 @@ pub enum NoDeviation {
     /// Every flow's share is below two packets a round trip.
     #[error("every share is below two packets a round trip")]
     Slow,
+    /// Its rates are known where flows end, and none ends at the node that this process was.
+    #[error("no flow ends at this process's node, and rates are known where flows end")]
+    Elsewhere,
     /// Ended before its time.
     #[error("the run was ended before its time")]
     Stopped,
@@ -139,6 +142,20 @@ impl Deviation {
             true if slow => Err(NoDeviation::Slow),
             true => Err(NoDeviation::NoRates),
         }
+    }
+
+    /// What of it the process of one `node` knows, which has the rates of the flows that end there and of no others.
+    pub(crate) fn at(mut self, plan: &Plan, node: &str) -> Result<Deviation, NoDeviation> {
+        let ends_here = |name: &str| {
+            let end = |flow: &Flow| match name.strip_prefix(flow.name.as_str()) {
+                Some("") => Some(flow.path.to),
+                Some(".reverse") => Some(flow.path.from),
+                _ => None,
+            };
+            plan.flows.iter().find_map(end).is_some_and(|end| plan.nodes[end.0 as usize].name == node)
+        };
+        self.flows.retain(|flow| ends_here(&flow.flow));
+        if self.flows.is_empty() { Err(NoDeviation::Elsewhere) } else { Ok(self) }
     }
 
     /// The flow that lies farthest outside.

@@ -173,7 +173,13 @@ impl Session {
         }
         let deviation = match info.stopped {
             true => Err(NoDeviation::Stopped),
-            false => Deviation::of(plan, &result),
+            false => {
+                let deviation = Deviation::of(plan, &result);
+                match info.live.as_ref().and_then(|live| live.node.as_deref()) {
+                    Some(node) => deviation.and_then(|deviation| deviation.at(plan, node)),
+                    None => deviation,
+                }
+            }
         };
         let slowdowns = if self.slowdowns { slowdowns(plan, &result) } else { Vec::new() };
         Ok(Ran { result, info, seed: plan.seed, deviation, slowdowns, undrawn })

@@ -1,7 +1,9 @@
 //! The world outside, which in these tests is a network of their own: namespaces in which a host has an address, a web server and a resolver,
 //! and runs `tollway exec --outside`. Nothing leaves this machine.
 
+use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::process::Stdio;
 
 use super::*;
 
@@ -96,4 +98,48 @@ fn the_world_is_behind_a_node() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("install one of them"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_helper_that_ends_on_the_way_is_told_of() {
+    let outside = |script: &str| {
+        tollway(&["exec", "-q", "--link", "10Mbps", "--outside", "--", "sh", "-c", script]).output()
+    };
+    if find("pgrep").is_none() || !outside("true").is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no `--outside` or no pgrep here");
+        return;
+    }
+    let told = |script: &str| text(&outside(script).unwrap().stderr).contains("helper of `--outside` ended");
+    assert!(told("kill -9 $(pgrep -P $PPID 'passt|slirp4netns'); sleep 0.2"));
+    assert!(!told("true"));
+}
+
+#[test]
+fn the_terminal_s_interrupt_leaves_the_helper_to_a_program_that_goes_on() {
+    let dir = folder("outside-terminal");
+    let script = format!(
+        "trap '' INT; touch {0}/ready; while ! [ -e {0}/pressed ]; do sleep 0.05; done; pgrep -P $PPID 'passt|slirp4netns'",
+        dir.display()
+    );
+    fs::write(dir.join("script"), script).unwrap();
+    let me = env!("CARGO_BIN_EXE_tollway");
+    let exec = format!("{me} exec -q --link 10Mbps --outside -- sh {}/script", dir.display());
+    let mut command = Command::new("script");
+    command.args(["-qec", &exec, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let able = tollway(&["exec", "-q", "--link", "10Mbps", "--outside", "--", "true"]).output();
+    let (Some(_), true, Ok(mut child)) =
+        (find("pgrep"), able.is_ok_and(|output| output.status.success()), command.spawn())
+    else {
+        eprintln!("SKIPPED: no `--outside`, pgrep or `script` here");
+        return;
+    };
+    while !dir.join("ready").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    // The terminal's signals are sent before it answers anything else.
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write(dir.join("pressed"), "").unwrap();
+    assert!(child.wait().unwrap().success(), "it is there still");
 }

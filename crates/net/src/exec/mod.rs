@@ -110,8 +110,10 @@ pub struct Outcome {
     pub kernel_drops: Vec<(u64, u64)>,
     /// What was published: with [`Spec::publish_all`], what was found.
     pub published: Vec<Publish>,
-    /// Packets that the capture had no time for.
-    pub capture_missed: u64,
+    /// Packets that the capture had no time for, or why it could not be written.
+    pub captured: Result<u64, String>,
+    /// What led to the world outside broke off on the way.
+    pub outside_lost: bool,
 }
 
 /// Runs a program over a network, until it ends; a `panel`'s other end sees and changes its links meanwhile.
@@ -128,10 +130,10 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let driven = drive(spec, &emulated.namespaces, &names, signals);
     clean::empty(&emulated.namespaces);
     let recorded = emulated.finish();
-    let (ended, published) = driven?;
+    let Driven { ended, published, outside_lost } = driven?;
     let (record, kernel_drops, tap) = recorded?;
-    let capture_missed = tap.map_or(Ok(0), capture::Tap::finish).map_err(problem("write the capture"))?;
-    Ok(Outcome { ended, record, kernel_drops, published, capture_missed })
+    let captured = tap.map_or(Ok(0), capture::Tap::finish).map_err(|error| error.to_string());
+    Ok(Outcome { ended, record, kernel_drops, published, captured, outside_lost })
 }
 
 /// By node, packets that the kernel had no room for: sent by programs and never read, and handed back and never received.
@@ -183,20 +185,28 @@ fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::Namespace { action, source }
 }
 
+/// How a program ended, and what was there for it.
+struct Driven {
+    ended: Ended,
+    published: Vec<Publish>,
+    outside_lost: bool,
+}
+
 /// Sets, serves, publishes, starts the program and waits for its end.
 fn drive(
     spec: &Spec,
     namespaces: &[Namespace],
     names: &[(String, Ipv4Addr)],
     signals: &Signals,
-) -> Result<(Ended, Vec<Publish>), Error> {
+) -> Result<Driven, Error> {
     for namespace in namespaces {
         for (key, value) in &spec.sysctls {
             let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
             namespace.set(key, value).map_err(failed)?;
         }
     }
-    let outside = spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
+    let mut outside =
+        spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let mut servers = Servers(Vec::new());
     let mut interrupted = signals.has_come();
@@ -230,7 +240,8 @@ fn drive(
     }
     let namespace = &namespaces[spec.node as usize];
     let mut program = Running::start(namespace, names, resolver, &name, command, signals)?;
-    Ok((await_program(&mut program, spec.timeout, signals), published))
+    let ended = await_program(&mut program, spec.timeout, signals);
+    Ok(Driven { ended, published, outside_lost: outside.as_mut().is_some_and(Outside::is_gone) })
 }
 
 /// Opens the ports that are to be published.

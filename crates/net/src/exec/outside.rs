@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,11 @@ impl Outside {
         spawn("tollway-out", Box::new(move || while pass_out(&tap, &mut wire).is_ok() {}))?;
         spawn("tollway-in", Box::new(move || pass_in(&mut back, again)))?;
         Ok(outside)
+    }
+
+    /// Whether the helper has ended, and the way out with it.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.helper.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// What the helper said before it gave up.
@@ -134,7 +140,8 @@ fn slirp4netns(signals: &Signals) -> io::Result<(Child, Wire)> {
 
 fn spawn(mut command: Command, signals: &Signals) -> io::Result<Child> {
     prepare(&mut command, signals.before());
-    command.env(clean::MARK, clean::mark());
+    // The terminal's signals are the program's, which may want to go on.
+    command.env(clean::MARK, clean::mark()).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
 }
 

@@ -43,8 +43,15 @@ impl<'a> Account<'a> {
         self.outcome.record.lateness.share_over(LATE) <= TOO_MANY && self.lost_by_kernel() == 0
     }
 
-    /// What to say, loudly, if it did not.
-    pub fn warning(&self) -> Option<String> {
+    /// What to say, loudly, of what makes the results worth less.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let lost = self.outcome.outside_lost.then(|| {
+            "WARNING: the helper of `--outside` ended before the program did: from then on there was nobody outside".into()
+        });
+        self.late().into_iter().chain(lost)
+    }
+
+    fn late(&self) -> Option<String> {
         let late = self.outcome.record.lateness.percentile(0.99).as_millis_f64();
         let dropped = self.lost_by_kernel();
         let root = if self.outcome.record.real_time {
@@ -320,7 +327,7 @@ impl Serialize for Account<'_> {
             "outside": self.spec.mesh.outside.map(|node| &self.spec.mesh.nodes[node as usize]),
             "kernel_drops": (0..self.spec.mesh.nodes.len()).map(drops).collect::<Vec<_>>(),
             "refused_by_kernel": record.refused,
-            "capture_missed": self.outcome.capture_missed,
+            "capture_missed": self.outcome.captured.as_ref().ok(),
             "lateness_us": lateness_json(&record.lateness),
             "kept_up": self.kept_up(),
             "real_time": record.real_time,

@@ -45,7 +45,10 @@ impl Account<'_> {
             (record.strays.no_such_address, "were for an address that no node has"),
             (record.strays.no_route, "were for a node that no link leads to"),
             (record.refused, "were not taken back by the kernel"),
-            (self.outcome.capture_missed, "are missing in the capture: the disk was too slow"),
+            (
+                *self.outcome.captured.as_ref().unwrap_or(&0),
+                "are missing in the capture: the disk was too slow",
+            ),
         ] {
             if count > 0 {
                 let _ = writeln!(text, "{count} packets {what}.");
