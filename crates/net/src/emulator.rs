@@ -110,6 +110,8 @@ pub(crate) struct Link {
     blackout: bool,
     /// It awaits its turn on a medium, of which somebody else takes care.
     shared: bool,
+    /// A packet may be a train of segments, as many as its number says.
+    trains: bool,
     control: Option<ControlLog>,
     /// What it replays instead of having a rate.
     trace: Option<Cursor>,
@@ -151,6 +153,7 @@ impl Link {
             losses: Vec::new(),
             blackout: false,
             shared: false,
+            trains: false,
             control: None,
             trace: spec.trace.clone().map(Cursor::new),
             waits: None,
@@ -191,7 +194,7 @@ impl Link {
     pub(crate) fn is_lost(&mut self, handle: u32, buffers: &mut Buffers) -> bool {
         let lost = self.strike(false, buffers.get(handle));
         if lost {
-            self.stats.lost_after += 1;
+            self.stats.lost_after += count(self.trains, buffers.get(handle));
             buffers.free(handle);
         }
         lost
@@ -209,6 +212,12 @@ impl Link {
     /// A meter at the far end has dropped a packet.
     pub(crate) fn note_metered(&mut self) {
         self.stats.metered += 1;
+    }
+
+    /// From now on packets may be trains of segments, as many as a packet's number says, and figures are of segments: framing and counts.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn carry_trains(&mut self) {
+        self.trains = true;
     }
 
     /// From now on somebody else says when it may [`transmit`](Link::transmit).
@@ -234,15 +243,17 @@ impl Link {
     /// one.
     pub(crate) fn transmit(&mut self, start: Time, buffers: &mut Buffers) -> bool {
         self.note_queue(start);
-        let dropped = &mut self.stats.dropped;
+        let (trains, dropped) = (self.trains, &mut self.stats.dropped);
         let taken = self.port.take(start, buffers, |buffers, handle| {
-            *dropped += 1;
+            *dropped += count(trains, buffers.get(handle));
             buffers.free(handle);
         });
         let Some((handle, marked)) = taken else { return false };
-        self.stats.marks += u64::from(marked);
+        let packet = buffers.get(handle);
+        let segments = count(self.trains, packet);
+        self.stats.marks += if marked { segments } else { 0 };
         if let Some(waits) = &mut self.waits {
-            waits.note(buffers.get(handle).entered.elapsed(start), 1);
+            waits.note(packet.entered.elapsed(start), segments);
         }
         self.depart(start, handle, false, buffers);
         true
@@ -254,7 +265,9 @@ impl Link {
             log.note(&self.port.law, buffers.get(handle));
         }
         buffers.quantise_link(handle);
-        let bytes = u64::from(buffers.get(handle).size) + u64::from(self.overhead);
+        let packet = buffers.get(handle);
+        let segments = count(self.trains, packet);
+        let bytes = u64::from(packet.size) + u64::from(self.overhead) * segments;
         let span = match &mut self.trace {
             Some(cursor) => {
                 if idle {
@@ -269,7 +282,7 @@ impl Link {
             }
         };
         self.free_at = start + span;
-        self.stats.sent_packets += 1;
+        self.stats.sent_packets += segments;
         self.stats.sent_bytes += bytes;
         self.stats.busy_ns += span.0;
         // A wire keeps order: if the delay has shrunk, later packets don't overtake.
@@ -280,8 +293,9 @@ impl Link {
 
     /// A packet arrives at the port.
     pub(crate) fn offer(&mut self, now: Time, handle: u32, buffers: &mut Buffers) {
+        let segments = count(self.trains, buffers.get(handle));
         if self.strike(true, buffers.get(handle)) {
-            self.stats.lost_before += 1;
+            self.stats.lost_before += segments;
             buffers.free(handle);
             return;
         }
@@ -290,16 +304,16 @@ impl Link {
             let offered = self.port.pass(now, handle, buffers);
             if matches!(offered, Offered::Queued | Offered::Marked) {
                 if let Some(waits) = &mut self.waits {
-                    waits.note(Time::ZERO, 1);
+                    waits.note(Time::ZERO, segments);
                 }
                 self.depart(now, handle, true, buffers);
             }
             offered
         } else {
             self.note_queue(now);
-            let full = &mut self.stats.full;
+            let (trains, full) = (self.trains, &mut self.stats.full);
             let offered = self.port.offer(now, handle, buffers, |buffers, handle| {
-                *full += 1;
+                *full += count(trains, buffers.get(handle));
                 buffers.free(handle);
             });
             self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
@@ -309,11 +323,11 @@ impl Link {
         match offered {
             Offered::Queued => return,
             Offered::Marked => {
-                self.stats.marks += 1;
+                self.stats.marks += segments;
                 return;
             }
-            Offered::Full => self.stats.full += 1,
-            Offered::Dropped => self.stats.dropped += 1,
+            Offered::Full => self.stats.full += segments,
+            Offered::Dropped => self.stats.dropped += segments,
         }
         buffers.free(handle);
     }
@@ -443,6 +457,11 @@ impl Link {
     pub(crate) fn set_blackout(&mut self, on: bool) {
         self.blackout = on;
     }
+}
+
+/// How many packets a packet stands for, where there may be `trains`.
+fn count(trains: bool, packet: &Packet) -> u64 {
+    if trains { u64::from(packet.seq) } else { 1 }
 }
 
 const FRACTION_BITS: u32 = Rate::FRACTION_BITS;

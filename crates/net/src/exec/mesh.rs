@@ -194,6 +194,7 @@ impl Mesh {
             let seed = spec.seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut emulated = Link::new(link, seed);
             emulated.note_waits();
+            emulated.carry_trains();
             let losses = spec.losses.get(i).cloned().unwrap_or_default();
             let rate = link.trace.is_none().then_some(link.rate);
             let setting = Setting { rate, delay: link.delay, loss: together(&losses) };
@@ -407,7 +408,7 @@ impl Mesh {
     /// How long packets waited at a link's port, and how many are on the link now.
     pub(crate) fn waits(&self, link: usize) -> (Lateness, u64) {
         let link = &self.hops[link].link;
-        let held = link.in_flight() + u64::from(link.port.packets());
+        let held = link.held().map(|handle| u64::from(self.buffers.get(handle).seq)).sum();
         (link.waits().cloned().unwrap_or_default(), held)
     }
 

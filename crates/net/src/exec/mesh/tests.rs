@@ -68,6 +68,29 @@ fn the_world_is_behind_its_node() {
 }
 
 #[test]
+fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
+    let mut spec = row();
+    // For 38 B of framing each: 40 + 960 + 38 B are 1.038 ms on the wire.
+    spec.links[0].overhead = 38;
+    spec.links[0].limit = Limit { packets: u32::MAX, bytes: 5000 };
+    let mut mesh = Mesh::new(&spec, 0);
+    let train = packet(address(0).octets(), address(1).octets(), 6, 2, 4 * 960);
+    for _ in 0..3 {
+        mesh.handle_frame(Time::ZERO, 0, &train, 960);
+    }
+    // One is being sent, one waits, and for the third there is no room.
+    assert_eq!(mesh.waits(0).1, 8);
+    let came = deliveries(&mut mesh, Time::from_millis(50));
+    let at: Vec<f64> = came.iter().map(|delivery| (delivery.0 * 1e3).round()).collect();
+    assert_eq!(at, [9152.0, 13304.0]);
+    let stats = mesh.read_link(Time::from_millis(50), 0);
+    assert_eq!((stats.sent_packets, stats.full, stats.sent_bytes), (8, 4, 8 * 1038));
+    assert_eq!((mesh.waits(0).0.count(), mesh.waits(0).1), (8, 0));
+    let flow = &mesh.flows()[0];
+    assert_eq!((flow.packets, flow.delivered), (12, 8));
+}
+
+#[test]
 fn a_train_stays_where_it_was_read() {
     let mut mesh = Mesh::new(&row(), 0);
     for (second, len) in [(0, 972), (1, 4972)] {
