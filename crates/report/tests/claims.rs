@@ -12,6 +12,7 @@ use tollway_scenario::tables::{
     ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
 };
 
+mod measures;
 mod synthetic;
 
 /// Checks one claim whose keys are `keys`.

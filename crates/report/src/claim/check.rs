@@ -308,7 +308,11 @@ fn expected(bound: &Bound, claim: &Claim, side: Option<f64>) -> String {
                 text = if text == "its own" { name.clone() } else { format!("{text}'s {name}") };
             }
             if measurement.metric != claim.measurement.metric {
-                text = format!("{text}'s {:?}", measurement.metric);
+                let whose = match text.as_str() {
+                    "its own" => text.clone(),
+                    _ => format!("{text}'s"),
+                };
+                text = format!("{whose} {}", measurement.metric.name());
             }
             if *times != 1.0 {
                 text = format!("{} × {text}", number(*times));
