@@ -254,6 +254,9 @@ fn packets_counted(live: &Ran) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use tollway_scenario::run::LiveInfo;
+    use tollway_scenario::tables::{FlowSummary, LinkSummary, Outputs, TableWriter};
+
     use super::*;
 
     fn pair(sim: f64, live: f64) -> Vec<Pair> {
@@ -269,6 +272,103 @@ mod tests {
         assert_eq!(judge(&pair(f64::NAN, 2.0), "", "").status, Status::Unmet);
         assert_eq!(judge(&pair(0.0, 0.0), "", "").status, Status::Met);
         assert_eq!(judge(&[], "", "").status, Status::Unmet);
+    }
+
+    fn comparison() -> Comparison {
+        Comparison {
+            id: "a.live".into(),
+            says: String::new(),
+            variants: Vec::new(),
+            set: Vec::new(),
+            rate_percent: 5.0,
+            queue_percent: 10.0,
+            queue_ms: 0.5,
+            kernel: None,
+        }
+    }
+
+    /// A run, whose only flow had a mean rate of `mbps` over a link of 8 Mb/s with a mean queue of `queue` bytes.
+    fn ran(mbps: f64, queue: f64) -> Ran {
+        let text = "name = \"t\"\nduration = \"10 ms\"\nnode = { a = {}, b = {} }\n\
+            link.l = { from = \"a\", to = \"b\", rate = \"8 Mbps\" }\n\
+            flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n";
+        let scenario = Scenario::parse::<&str>("t", text, &[]).unwrap();
+        let mut ran = Session::default().run(&scenario, None).unwrap().remove(0);
+        let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+        w.flow_summary(&FlowSummary { flow: "f", rate_mbps: mbps, ..FlowSummary::default() }).unwrap();
+        let link =
+            LinkSummary { capacity_mbps: Some(8.0), queue_mean_bytes: queue, ..LinkSummary::default() };
+        w.link_summary(&LinkSummary { link: "l", ..link }).unwrap();
+        ran.result = w.finish("").unwrap();
+        ran
+    }
+
+    #[test]
+    fn rates_agree_within_a_part_of_the_simulator_s() {
+        for (mbps, status) in
+            [(3.9, Status::Met), (4.1, Status::Met), (3.7, Status::Unmet), (4.3, Status::Unmet)]
+        {
+            let found = rates_agree(&ran(4.0, 0.0), &ran(mbps, 0.0), &comparison());
+            assert_eq!(found.status, status, "{mbps}");
+            assert_eq!(found.measured, format!("worst f: {mbps:.3} against 4.000 Mb/s"));
+        }
+    }
+
+    #[test]
+    fn queueing_delays_agree_within_a_part_or_an_allowance() {
+        // A kilobyte is a millisecond at 8 Mb/s: half a one is allowed, and from 5 on a tenth, which is more.
+        for (sim, live, status) in [
+            (1000.0, 1450.0, Status::Met),
+            (1000.0, 1550.0, Status::Unmet),
+            (1000.0, 450.0, Status::Unmet),
+            (20_000.0, 21_900.0, Status::Met),
+            (20_000.0, 22_100.0, Status::Unmet),
+        ] {
+            let found = queues_agree(&ran(1.0, sim), &ran(1.0, live), &comparison());
+            assert_eq!(found.status, status, "{sim} {live}");
+            let said = format!("worst l: {:.3} against {:.3} ms", live / 1000.0, sim / 1000.0);
+            assert_eq!(found.measured, said);
+        }
+    }
+
+    #[test]
+    fn of_several_pairs_the_one_furthest_apart_decides() {
+        let pairs = [pair(2.0, 2.0), pair(2.0, 2.5), pair(2.0, 2.01)].map(|mut one| one.remove(0));
+        let found = judge(&pairs, "Mb/s", "");
+        assert_eq!(
+            (found.status, found.measured.as_str()),
+            (Status::Unmet, "worst f: 2.500 against 2.000 Mb/s")
+        );
+        // At the bound it is kept.
+        assert_eq!(judge(&pair(20.0, 21.0), "", "").status, Status::Met);
+    }
+
+    #[test]
+    fn every_datagram_sent_has_to_be_found_again() {
+        let counted = |sent, received, waiting, kernel_drops| {
+            let mut info = LiveInfo {
+                threads: 1,
+                real_time: false,
+                counters: Default::default(),
+                kernel_drops,
+                punctuality: Default::default(),
+                kernel_packets: (0, 0),
+                wires: Vec::new(),
+                node: None,
+                broken: Vec::new(),
+            };
+            (info.counters.sent, info.counters.received, info.counters.waiting) = (sent, received, waiting);
+            let mut live = ran(1.0, 0.0);
+            live.info.live = Some(info);
+            packets_counted(&live).status
+        };
+        assert_eq!(counted(10, 7, 2, Some(1)), Status::Met);
+        assert_eq!(counted(10, 7, 2, Some(0)), Status::Unmet);
+        assert_eq!(counted(10, 7, 0, Some(1)), Status::Unmet);
+        assert_eq!(counted(10, 7, 2, Some(2)), Status::Unmet);
+        assert_eq!(counted(0, 0, 0, Some(0)), Status::Unmet, "nothing was sent");
+        assert_eq!(counted(10, 10, 0, None), Status::Skipped);
+        assert_eq!(packets_counted(&ran(1.0, 0.0)).status, Status::Unmet);
     }
 
     #[test]
@@ -289,16 +389,7 @@ mod tests {
 
     #[test]
     fn a_variant_that_does_not_exist_is_named() {
-        let comparison = Comparison {
-            id: "a.live".into(),
-            says: String::new(),
-            variants: vec!["b".into()],
-            set: Vec::new(),
-            rate_percent: 5.0,
-            queue_percent: 10.0,
-            queue_ms: 0.5,
-            kernel: None,
-        };
+        let comparison = Comparison { variants: vec!["b".into()], ..comparison() };
         let text = include_str!("../../../papers/xcp/validation.toml");
         let error = scenario(text, Path::new("papers/xcp/validation.toml"), &comparison).unwrap_err();
         assert_eq!(error.to_string(), "live claim `a.live`: there is no variant `b`");

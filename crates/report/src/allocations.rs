@@ -198,3 +198,88 @@ fn bottlenecks(steady: &Steady, rates: &[f64]) -> Vec<Option<usize>> {
     };
     network.flows.iter().zip(rates).map(held).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use tollway_scenario::file::Scenario;
+
+    use super::*;
+
+    fn allocations(law: &str, more: &str) -> Allocations {
+        let of_link =
+            if ["xcp", "fcp"].contains(&law) { format!(", law = \"{law}\"") } else { String::new() };
+        let text = format!(
+            "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}}, c = {{}} }}\n\
+             link.one = {{ from = \"a\", to = \"b\", rate = \"30 Mbps\", delay = \"5 ms\"{of_link} }}\n\
+             link.two = {{ from = \"b\", to = \"c\", rate = \"90 Mbps\", delay = \"5 ms\"{of_link} }}\n\
+             flow.long = {{ from = \"a\", to = \"c\", law = \"{law}\" }}\n\
+             flow.far = {{ from = \"b\", to = \"c\", law = \"{law}\", count = 2 }}\n{more}"
+        );
+        let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        Allocations::of(&scenario.variants()[0]).unwrap()
+    }
+
+    #[test]
+    fn each_kind_of_fairness_has_its_own_rates() {
+        let found =
+            allocations("xcp", "flow.near = { from = \"a\", to = \"b\", law = \"xcp\", weight = 2 }\n");
+        let of = |name: &str| found.flows.iter().find(|f| f.flow == name).unwrap();
+        let near = |found: f64, mbps: f64| assert!((found - mbps).abs() < 0.05, "{found}, not {mbps}");
+        // By weight: `long` has a third of the first link, and the two others half of what it leaves of the second.
+        near(of("long").max_min, 10.0);
+        near(of("near").max_min, 20.0);
+        near(of("far.1").max_min, 40.0);
+        // `long` crosses two links, and has less of the first by proportional fairness.
+        assert!(of("long").proportional < 9.5 && of("near").proportional > 20.5, "{found:?}");
+        assert_eq!(of("long").bottleneck.as_deref(), Some("one"));
+        assert_eq!(of("near").bottleneck.as_deref(), Some("one"));
+        assert_eq!(of("far.2").bottleneck.as_deref(), Some("two"));
+        assert_eq!(of("far.2").session, "far");
+        assert!(found.flows.iter().all(|f| f.xcp.is_some_and(|mbps| mbps > 1.0)), "{found:?}");
+    }
+
+    #[test]
+    fn a_section_of_many_flows_has_no_more_than_one_of_one() {
+        // One flow and two of another section on a link of 90: thirds, but halves by session.
+        let found =
+            allocations("newreno", "change = [{ at = \"0 s\", link = \"one\", rate = \"90 Mbps\" }]\n");
+        let of = |name: &str| found.flows.iter().find(|f| f.flow == name).unwrap();
+        assert!((of("long").max_min - 30.0).abs() < 1e-6 && (of("far.1").max_min - 30.0).abs() < 1e-6);
+        assert!((of("long").session_fair - 45.0).abs() < 1e-6, "{found:?}");
+        assert!((of("far.1").session_fair - 22.5).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn equal_flows_of_a_section_are_one_row() {
+        let text = allocations("newreno", "").to_text(120);
+        let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert!(row("far.1 and 1 more").ends_with("two"), "{text}");
+        assert!(row("long").ends_with("one"), "{text}");
+        assert!(!text.contains("far.2") && !text.contains("by budget"), "{text}");
+        // Another section's flows are another row, however equal.
+        let text = allocations("newreno", "flow.more = { from = \"b\", to = \"c\", law = \"newreno\" }\n")
+            .to_text(120);
+        assert!(text.lines().any(|line| line.starts_with("more ")), "{text}");
+    }
+
+    #[test]
+    fn who_is_held_by_its_buffers_has_no_bottleneck() {
+        let found = allocations(
+            "newreno",
+            "flow.slow = { from = \"a\", to = \"b\", law = \"newreno\", receive-buffer = \"2 packets\" }\n",
+        );
+        let slow = found.flows.iter().find(|f| f.flow == "slow").unwrap();
+        assert_eq!(slow.bottleneck, None);
+        assert!(found.to_text(120).contains("its buffers"));
+    }
+
+    #[test]
+    fn what_budgets_buy_is_a_column_of_its_own() {
+        let found = allocations("fcp", "");
+        assert_eq!(found.aim, Some(Aim::Proportional));
+        let text = found.to_text(120);
+        assert!(text.contains("by budget") && text.contains("its laws aim at"), "{text}");
+        let aimed = found.flows.iter().map(|f| f.aimed.unwrap()).sum::<f64>();
+        assert!(aimed > 80.0 && aimed <= 120.0, "{found:?}");
+    }
+}
