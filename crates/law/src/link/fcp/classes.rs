@@ -373,7 +373,178 @@ const GROWTH: f64 = 1.1;
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::FcpConfig;
     use super::*;
+    use crate::link::LinkLaw;
+    use crate::{Kind, Rate, Time};
+
+    const CAPACITY: f64 = 12.5e6;
+    const STEP: f64 = 1e-3;
+
+    /// A link of 100 Mb/s, and what is sent over it by class: a packet each millisecond, which pays what its class was told a
+    /// round trip of 100 ms ago.
+    struct Bench {
+        law: Fcp,
+        steps: usize,
+        told: Vec<Vec<f64>>,
+        /// Bytes of each class so far.
+        sent: Vec<f64>,
+    }
+
+    impl Bench {
+        fn new(classes: &[Class]) -> Bench {
+            let law = FcpConfig::default().build(Rate::from_bytes_per_sec(CAPACITY)).with_classes(classes);
+            let told = vec![vec![1e-7; 100]; classes.len()];
+            Bench { law, steps: 0, told, sent: vec![0.0; classes.len()] }
+        }
+
+        /// For `seconds` each class spends so much, $/s, but sends no more than `most`, bytes/s. Answers the mean rates, as parts of
+        /// the link's capacity.
+        fn run(&mut self, seconds: f64, budgets: &[f64], most: &[f64]) -> Vec<f64> {
+            let (before, steps) = (self.sent.clone(), (seconds / STEP) as usize);
+            for _ in 0..steps {
+                self.steps += 1;
+                let now = Time::from_secs_f64(self.steps as f64 * STEP);
+                for (class, (&budget, &most)) in budgets.iter().zip(most).enumerate() {
+                    let price = self.told[class][self.steps % 100];
+                    let size = ((budget / price).min(most) * STEP) as u32;
+                    if size > 0 {
+                        let packet = Passing { class: class as u8, ..Passing::of(Kind::Tolled, size, 0, 0) };
+                        let mut toll =
+                            Toll { due: 0.0, rtt: 0.1, offer: 0.0, stake: price as f32, echo: 0.0 };
+                        self.law.on_arrival(now, packet, &toll);
+                        self.law.on_departure(now, packet, &mut toll);
+                        self.told[class][self.steps % 100] = toll.due;
+                        self.sent[class] += f64::from(size);
+                    }
+                }
+            }
+            self.sent.iter().zip(before).map(|(now, then)| (now - then) / seconds / CAPACITY).collect()
+        }
+
+        /// The rates once all has settled.
+        fn settled(classes: &[Class], budgets: &[f64], most: &[f64]) -> Vec<f64> {
+            let mut bench = Bench::new(classes);
+            bench.run(4.0, budgets, most);
+            bench.run(1.0, budgets, most)
+        }
+    }
+
+    const ALL: f64 = f64::INFINITY;
+
+    fn near(found: &[f64], parts: &[f64]) {
+        assert!(found.iter().zip(parts).all(|(a, b)| (a - b).abs() < 3e-3), "{found:?}, not {parts:?}");
+    }
+
+    #[test]
+    fn groups_have_their_weights_parts_whatever_is_spent_in_them() {
+        // What is of no group is one of weight 1.
+        let groups = [Class::Standard, Class::Group { weight: 3.0 }];
+        for budgets in [[1.0, 1.0], [9.0, 1.0], [0.1, 5.0]] {
+            near(&Bench::settled(&groups, &budgets, &[ALL, ALL]), &[0.25, 0.75]);
+        }
+    }
+
+    #[test]
+    fn what_a_group_does_not_use_goes_to_the_others_but_for_a_tenth_of_what_it_does() {
+        let groups =
+            [Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }, Class::Group { weight: 2.0 }];
+        near(&Bench::settled(&groups, &[1.0, 0.0, 0.0], &[ALL; 3]), &[1.0, 0.0, 0.0]);
+        let tenth = 0.1 * CAPACITY;
+        near(&Bench::settled(&groups, &[0.0, 1.0, 1.0], &[ALL, tenth, ALL]), &[0.0, 0.1, 0.89]);
+        // The first leaves 0.14 of its quarter: a third of it for the second, two for the third.
+        let found = Bench::settled(&groups, &[1.0; 3], &[tenth, ALL, ALL]);
+        near(&found, &[0.1, 0.89 / 3.0, 0.89 * 2.0 / 3.0]);
+        // Nobody uses its part: each may grow by a tenth, and the last has all that is left.
+        let found = Bench::settled(&groups, &[1.0; 3], &[tenth, 2.0 * tenth, ALL]);
+        near(&found, &[0.1, 0.2, 0.67]);
+    }
+
+    #[test]
+    fn a_group_that_comes_again_has_its_part_at_once() {
+        let groups = [Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }];
+        let mut bench = Bench::new(&groups);
+        bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
+        bench.run(1.0, &[1.0, 0.0], &[ALL; 2]);
+        near(&bench.run(1.0, &[1.0, 0.0], &[ALL; 2]), &[1.0, 0.0]);
+        assert!(bench.law.class_price(0).get() < 1.1 / CAPACITY, "all of the link is the first's");
+        bench.run(1.0, &[1.0, 1.0], &[ALL; 2]);
+        near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_dollar_at_four_times_the_price_buys_a_fourth() {
+        let classes = [Class::Standard, Class::Priority { times: 4.0 }];
+        near(&Bench::settled(&classes, &[1.0, 1.0], &[ALL; 2]), &[0.8, 0.2]);
+        near(&Bench::settled(&classes, &[1.0, 4.0], &[ALL; 2]), &[0.5, 0.5]);
+    }
+
+    #[test]
+    fn traffic_with_deadlines_at_the_least_price_leaves_the_rest_to_what_pays() {
+        let classes = [Class::Standard, Class::Deadline { share: 0.5 }];
+        let mut bench = Bench::new(&classes);
+        bench.told[1] = vec![Price::MIN.get(); 100];
+        let run = |bench: &mut Bench| bench.run(2.0, &[1.0, 1.0], &[ALL, 0.2 * CAPACITY]);
+        run(&mut bench);
+        near(&run(&mut bench), &[0.8, 0.2]);
+        assert_eq!(bench.law.class_price(1), Price::MIN);
+    }
+
+    #[test]
+    fn who_says_that_it_was_refused_pays_what_all_pay() {
+        let classes = [Class::Standard, Class::Deadline { share: 0.5 }];
+        near(&Bench::settled(&classes, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
+        near(&Bench::settled(&classes, &[1.0, 3.0], &[ALL; 2]), &[0.25, 0.75]);
+    }
+
+    #[test]
+    fn a_stable_price_at_most_doubles_in_a_window_and_the_others_make_up_for_it() {
+        let classes = [Class::Standard, Class::Stable];
+        let mut bench = Bench::new(&classes);
+        bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
+        near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
+        let before = bench.law.class_price(1).get();
+        assert!((bench.law.class_price(0).get() / before - 1.0).abs() < 1e-3);
+        // Ten times the budget comes at once: two mean round trips later the one price has doubled at most, the other gone further.
+        bench.run(0.15, &[19.0, 1.0], &[ALL; 2]);
+        let [own, stable] = [0, 1].map(|class| bench.law.class_price(class).get() / before);
+        assert!(stable > 1.9 && stable <= 2.0 * (1.0 + 1e-6), "{stable}");
+        assert!(own > 9.0, "{own}");
+        // In the end all pay alike.
+        bench.run(3.0, &[19.0, 1.0], &[ALL; 2]);
+        near(&bench.run(1.0, &[19.0, 1.0], &[ALL; 2]), &[0.95, 0.05]);
+        // And down again: by half at most.
+        let before = bench.law.class_price(1).get();
+        bench.run(0.15, &[1.0, 1.0], &[ALL; 2]);
+        let stable = bench.law.class_price(1).get() / before;
+        assert!((0.5 * (1.0 - 1e-6)..0.55).contains(&stable), "{stable}");
+        bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
+        near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_bounded_price_is_forgotten_with_the_window_it_was_said_in() {
+        let (span, mut swing) = (200_000_000, Swing::default());
+        swing.note(0, span, 1e-6);
+        assert_eq!(swing.bound(1e-3), 2e-6);
+        assert_eq!(swing.bound(1e-9), 0.5e-6);
+        // It still bounds a window later, but not two.
+        swing.note(span, span, 2e-6);
+        assert_eq!(swing.bound(1e-3), 2e-6);
+        swing.note(2 * span, span, 2e-6);
+        assert_eq!(swing.bound(1e-3), 4e-6);
+        // Nothing bounds what was as good as free.
+        swing.note(4 * span, span, Price::MIN.get());
+        assert_eq!(swing.bound(1e-3), 1e-3);
+        swing.forget();
+        assert_eq!(swing.bound(1e-9), 1e-9);
+    }
+
+    #[test]
+    fn what_is_not_scarce_costs_no_multiple() {
+        assert_eq!(raised(Price::MIN, 4.0), Price::MIN);
+        assert_eq!(raised(Price::per_byte(1e-6), 4.0), Price::per_byte(4e-6));
+    }
 
     proptest! {
         /// Whatever is wanted, what is said never changes by more than twice within a window.

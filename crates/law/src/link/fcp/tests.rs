@@ -421,6 +421,24 @@ fn deadlines_are_promised_no_more_than_their_share() {
 }
 
 #[test]
+fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
+    let classes = [Class::Standard, Class::Deadline { share: 0.25 }];
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
+    let mut ask = |part: f64| {
+        let packet = Passing { class: 1, ..passing(1500, 0) };
+        let mut asks = toll(0.1, 0.0, part * MBPS_100 * 0.1 / 1500.0);
+        law.on_departure(Time::from_millis(1), packet, &mut asks);
+        asks.due
+    };
+    assert_eq!(ask(0.2), Price::MIN.get());
+    // A refusal is heard, though all is free.
+    assert!(ask(0.1) >= REFUSAL);
+    assert_eq!(ask(0.04), Price::MIN.get());
+    // Who asks for nothing more, or gives some back, is never refused.
+    assert_eq!([ask(0.0), ask(-0.01)], [Price::MIN.get(); 2]);
+}
+
+#[test]
 fn a_dollar_at_four_times_the_price_counts_for_a_quarter() {
     let classes = [Class::Standard, Class::Priority { times: 4.0 }];
     let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
