@@ -187,3 +187,80 @@ fn who_is_held_and_leaves_its_allotment_unused_keeps_half_of_the_rest() {
     let rest = before - 5.0;
     assert!((bench.meter.allotment() - (5.0 + rest / 2.0)).abs() < 1.0, "{}", bench.meter.allotment());
 }
+
+#[test]
+fn larger_packets_than_announced_count_for_more_and_smaller_ones_for_one() {
+    for (size, packets) in [(3000, 2.0), (1500, 1.0), (40, 1.0)] {
+        let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
+        let data = Data { size, seq: 0, stamp: 1, sent: Time::ZERO, waited: Time::ZERO };
+        meter.on_data(Time::ZERO, &data, None);
+        assert_eq!(meter.allotment(), packets, "{size}");
+        // The first flight counts as seen, up to ten.
+        for seq in 1..20 {
+            meter.on_data(Time::ZERO, &Data { seq, ..data }, None);
+        }
+        assert_eq!(meter.allotment(), 10.0);
+    }
+}
+
+#[test]
+fn the_first_flight_is_over_with_the_first_answer_to_it() {
+    let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
+    let data = Data { size: 1500, seq: 0, stamp: 100, sent: Time::ZERO, waited: Time::ZERO };
+    let send = |meter: &mut FlowMeter| {
+        meter.on_data(Time::ZERO, &data, None);
+        meter.allotment()
+    };
+    assert_eq!(send(&mut meter), 1.0);
+    // An answer to what was sent before it says nothing.
+    meter.on_ack(RTT, &Ack { stamp: Some(99), echo: None });
+    assert_eq!(send(&mut meter), 2.0);
+    meter.on_ack(RTT, &Ack { stamp: Some(100), echo: None });
+    assert_eq!(send(&mut meter), 2.0);
+}
+
+#[test]
+fn a_syn_s_round_trip_is_measured_too() {
+    let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
+    let syn = Data { size: 40, seq: 0, stamp: 7, sent: Time::ZERO, waited: Time::ZERO };
+    meter.on_opening(&syn);
+    meter.on_ack(RTT, &Ack { stamp: Some(7), echo: None });
+    assert!((meter.rtt() - 0.1).abs() < 1e-9, "{}", meter.rtt());
+    assert_eq!(meter.allotment(), 0.0, "it is no part of the window");
+}
+
+#[test]
+fn the_mean_round_trip_follows_a_path_that_grows_or_shrinks() {
+    let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
+    let mut now = Time::ZERO;
+    for (ms, seconds) in [(100, 0.1), (200, 0.2), (50, 0.05)] {
+        let before = meter.rtt();
+        for i in 0..200 {
+            now += Time::from_millis(ms);
+            let data = Data { size: 1500, seq: i, stamp: (now.0 >> 6) as u32, sent: now, waited: Time::ZERO };
+            meter.on_data(now, &data, None);
+            meter.on_ack(now + Time::from_millis(ms), &Ack { stamp: Some((now.0 >> 6) as u32), echo: None });
+            if i == 1 && before > 0.0 {
+                assert!(
+                    (meter.rtt() - before).abs() < 0.3 * (seconds - before).abs(),
+                    "not at once: {}",
+                    meter.rtt()
+                );
+            }
+        }
+        assert!((meter.rtt() - seconds).abs() < 1e-3, "{} for {seconds}", meter.rtt());
+    }
+}
+
+#[test]
+fn a_wrong_word_now_and_then_is_forgiven() {
+    // Every third packet states twice the round trip: never for long without a break.
+    let mut bench = Bench::settled(MeterConfig::default());
+    for i in 0..600 {
+        let stated_rtt = if i % 3 == 0 { 0.2 } else { 0.1 };
+        let habit = Habit { window: 1, stated_rtt, ..HONEST };
+        bench.now = bench.now.saturating_sub(Time(RTT.0 - RTT.0 / 20));
+        bench.run(habit, 1);
+    }
+    assert_eq!(bench.meter.accusation(), None);
+}
