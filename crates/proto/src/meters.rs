@@ -364,4 +364,133 @@ mod tests {
         }
         assert_eq!(meters.balance(0), None);
     }
+
+    const NO_TIME: (Time, Time) = (Time::ZERO, Time::ZERO);
+
+    fn data(flow: u32, toll: Toll) -> Packet {
+        Packet { flow, toll, size: 1000, flags: Flags::DATA.with(Flags::TOLLED), ..Packet::default() }
+    }
+
+    fn meters(duties: &[Duty]) -> Meters {
+        let mut meters = Meters::default();
+        for (post, &duty) in duties.iter().enumerate() {
+            assert_eq!(meters.add_post(MeterConfig::default(), duty), post as u32);
+        }
+        (0..4).for_each(|flow| meters.announce(flow, 1000));
+        meters
+    }
+
+    #[test]
+    fn what_a_first_packet_announces_is_of_so_many_bytes_of_one_round_trip() {
+        let opened = |after: &[u64]| -> Vec<f32> {
+            let mut payer = Payer::default();
+            // Ten packets of 250 B.
+            assert_eq!(
+                payer.opens(Time::from_secs(1), 250, &Toll { rtt: 0.0, offer: 10.0, ..Toll::default() }),
+                0.0
+            );
+            let toll = Toll { rtt: 0.1, ..Toll::default() };
+            after.iter().map(|&ms| payer.opens(Time::from_millis(1100 + ms), 1000, &toll)).collect()
+        };
+        assert_eq!(opened(&[0, 10, 20, 30]), [1000.0, 1000.0, 500.0, 0.0]);
+        // The round trip begins with the first packet that knows it.
+        assert_eq!(opened(&[500, 600, 601]), [1000.0, 1000.0, 0.0]);
+        // A packet that was no first one announces nothing of the kind.
+        let toll = Toll { rtt: 0.1, offer: 10.0, ..Toll::default() };
+        assert_eq!(Payer::default().opens(Time::ZERO, 1000, &toll), 0.0);
+    }
+
+    #[test]
+    fn a_wire_is_busy_since_its_last_break() {
+        let mut meters = meters(&[Duty::Windows]);
+        let mut since = |now, on_wire| {
+            meters.on_wire(Time(now), 0, Time(on_wire));
+            meters.posts[0].busy_since.0
+        };
+        assert_eq!(since(5000, 1000), 4000);
+        // Back to back, but for a nanosecond that is carried.
+        assert_eq!(since(6000, 1000), 4000);
+        assert_eq!(since(7001, 1000), 4000);
+        assert_eq!(since(8003, 1000), 7003);
+        assert_eq!(since(9003, 1000), 7003);
+    }
+
+    #[test]
+    fn who_states_no_window_is_not_watched() {
+        let mut meters = meters(&[Duty::Windows]);
+        for flags in
+            [Flags::ACK.with(Flags::TOLLED), Flags::DATA, Flags::DATA.with(PLAIN), Flags::SYN.with(PLAIN)]
+        {
+            let mut packet = Packet { flags, ..data(1, Toll::default()) };
+            assert_eq!(meters.on_entry(Time::from_secs(1), 0, NO_TIME, &mut packet), Passage::Untouched);
+            assert!(meters.of(1).is_none(), "{flags:?}");
+        }
+        // An opening is measured, and counts as a flow seen once a toll follows.
+        let mut syn = Packet { flags: Flags::SYN, ..data(1, Toll::default()) };
+        meters.on_entry(Time::from_secs(1), 0, NO_TIME, &mut syn);
+        assert!(meters.of(1).is_some() && meters.counts() == (0, 0));
+        for _ in 0..2 {
+            meters.on_entry(Time::from_secs(1), 0, NO_TIME, &mut data(1, Toll::default()));
+            assert_eq!(meters.counts(), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_flow_is_watched_where_it_first_passes_and_by_the_packets_it_announced() {
+        let mut meters = meters(&[Duty::Windows, Duty::Windows]);
+        meters.announce(2, 500);
+        for post in [0, 1, 1] {
+            meters.on_entry(Time::from_secs(1), post, NO_TIME, &mut data(2, Toll::default()));
+        }
+        // One packet of twice the size; what passes the second post is no business of it.
+        assert_eq!(meters.of(2).unwrap().allotment(), 2.0);
+        assert_eq!(meters.counts(), (1, 0));
+    }
+
+    #[test]
+    fn a_budget_is_kept_where_the_host_s_flow_enters_and_nowhere_else() {
+        let budget = |usd| Duty::Budget(tollway_law::Budget::per_sec(usd));
+        let mut meters = meters(&[budget(1.0), budget(1e-9)]);
+        for ms in 1..1000 {
+            for post in [0, 1] {
+                let toll = Toll { rtt: 0.1, stake: 1e-7, ..Toll::default() };
+                meters.on_entry(Time::from_millis(ms), post, NO_TIME, &mut data(0, toll));
+            }
+        }
+        assert_eq!(meters.counts(), (1, 0));
+        assert!([0, 1].iter().all(|&post| meters.account(post).unwrap().accusation().is_none()));
+        // Nor does traffic that pays nothing count.
+        let mut plain = Packet { flags: Flags::DATA, ..data(3, Toll::default()) };
+        meters.on_entry(Time::from_secs(1), 1, NO_TIME, &mut plain);
+        assert_eq!(meters.counts(), (1, 0));
+    }
+
+    #[test]
+    fn an_underpayment_is_known_at_the_entry_with_the_first_answer_that_leaves_after_it() {
+        let mut meters = meters(&[Duty::Budget(tollway_law::Budget::per_sec(1.0)), Duty::Balance]);
+        for ms in 1..5000u64 {
+            let toll = Toll { due: 1e-7, rtt: 0.1, stake: 1e-9, ..Toll::default() };
+            for post in [0, 1] {
+                let mut packet = Packet { seq: ms as u32, ..data(0, toll) };
+                meters.on_entry(Time::from_millis(ms), post, NO_TIME, &mut packet);
+            }
+        }
+        let found = meters.balance(0).unwrap();
+        assert_eq!((found.offence, meters.counts()), (Offence::Underpaid, (1, 1)));
+        let ack = |meters: &mut Meters, sent: Time, flags: Flags| {
+            let toll = Toll { echo: 1e-7, ..Toll::default() };
+            let mut packet = Packet { sent: Stamp::at(sent), flags: Flags::ACK.with(flags), ..data(0, toll) };
+            packet.flags = Flags::ACK.with(flags);
+            meters.on_exit(Time::from_secs(6), 0, &mut packet);
+            meters.account(0).unwrap().accusation().map(|found| found.offence)
+        };
+        let before = found.at.saturating_sub(Time::from_millis(1));
+        assert_eq!(ack(&mut meters, before, Flags::ECHO), None);
+        assert_eq!(ack(&mut meters, found.at, Flags::default()), None, "it brings no price");
+        assert_eq!(ack(&mut meters, found.at, Flags::ECHO), Some(Offence::Underpaid));
+        // From then on the host's packets are charged what their path asks.
+        let mut cheap = data(0, Toll { rtt: 0.1, stake: 1e-9, ..Toll::default() });
+        assert_eq!(meters.on_entry(Time::from_secs(6), 0, NO_TIME, &mut cheap), Passage::Rewritten);
+        assert_eq!(cheap.toll.stake, 1e-7);
+    }
 }
