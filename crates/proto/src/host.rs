@@ -177,7 +177,8 @@ impl Host {
             .filter(|(_, share)| share.price.is_none() && priced > 0.0)
             .map(|(member, share)| (share.budget.get() * scale).min(member.first * cost / priced))
             .sum();
-        let kept = (self.budget.get() - reserved).max(0.0);
+        // Of what a strategy leaves unspent nobody keeps anything.
+        let kept = (self.budget.get().min(sum) - reserved).max(0.0);
         let spread = if spendable > 0.0 { (kept / spendable).max(1.0) } else { 1.0 };
         for (member, share) in self.members.iter_mut().filter(|m| !m.ending).zip(&self.shares) {
             let granted = share.budget.get() * scale;
@@ -193,7 +194,7 @@ impl Host {
             if !member.ending && member.share.budget > member.given {
                 let known = member.share.rtt > Time::ZERO;
                 let wait = match longest {
-                    Some(rtt) if known && !member.ending => rtt.saturating_sub(member.share.rtt) * 2,
+                    Some(rtt) if known => rtt.saturating_sub(member.share.rtt) * 2,
                     _ => Time::ZERO,
                 };
                 let ready = now.saturating_add(wait);
@@ -220,7 +221,7 @@ const LOOK_LEAST: Time = Time::from_millis(1);
 mod tests {
     use std::collections::BTreeMap;
 
-    use tollway_law::budget::EqualBudget;
+    use tollway_law::budget::{Background, EqualBudget, Stable};
 
     use super::*;
 
@@ -297,5 +298,126 @@ mod tests {
         (0..4).for_each(|flow| host.join(Time::ZERO, Share::new(flow), Bytes(0)));
         budgets(&mut host, Time::ZERO, &|_| rtt(10), &mut given);
         assert_eq!(given.values().sum::<f64>(), 1.0);
+    }
+
+    #[test]
+    fn only_what_changes_something_asks_the_strategy_anew() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut given = BTreeMap::new();
+        host.join(Time::ZERO, Share::new(1), Bytes(0));
+        assert_eq!(host.poll_timeout(), Time::ZERO);
+        budgets(&mut host, Time::ZERO, &|_| rtt(100), &mut given);
+        host.leave(Time::from_secs(1), 2);
+        assert_eq!(host.poll_timeout(), Time::NEVER, "nobody has left");
+        host.set_budget(Time::from_secs(2), Budget::per_sec(2.0));
+        assert_eq!(host.poll_timeout(), Time::from_secs(2));
+        budgets(&mut host, Time::from_secs(2), &|_| rtt(100), &mut given);
+        assert_eq!((given[&1], host.poll_timeout()), (2.0, Time::NEVER));
+        host.set_strategy(Time::from_secs(3), Box::new(AsFast));
+        assert_eq!(host.poll_timeout(), Time::from_secs(3));
+        host.leave(Time::from_secs(4), 1);
+        budgets(&mut host, Time::from_secs(4), &|_| rtt(100), &mut given);
+        assert_eq!(host.poll_timeout(), Time::NEVER);
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_given_again() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut times = 0;
+        host.join(Time::ZERO, Share::new(1), Bytes(0));
+        for second in 0..3 {
+            host.set_budget(Time::from_secs(second), Budget::per_sec(1.0));
+            host.handle_timeout(Time::from_secs(second), |_| rtt(100), |_, _| times += 1);
+        }
+        assert_eq!(times, 1);
+    }
+
+    /// Divides by how fast flows were since it was asked last.
+    #[derive(Debug)]
+    struct AsFast;
+
+    impl Strategy for AsFast {
+        fn divide(&mut self, _: Time, budget: Budget, flows: &mut [Share]) {
+            let all: f64 = flows.iter().map(|flow| flow.rate.bytes_per_sec()).sum();
+            for flow in flows {
+                flow.budget = Budget::per_sec(budget.get() * flow.rate.bytes_per_sec() / all.max(1.0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_strategy_is_told_how_fast_flows_were_since_it_was_asked() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(AsFast));
+        let mut given = BTreeMap::new();
+        let sent =
+            |first, second| move |flow| Seen { sent: if flow == 1 { first } else { second }, ..rtt(100) };
+        (1..=2).for_each(|flow| host.join(Time::ZERO, Share::new(flow), Bytes(0)));
+        budgets(&mut host, Time::ZERO, &sent(500, 0), &mut given);
+        for (second, counts, parts) in
+            [(2, sent(6500, 2000), [0.75, 0.25]), (4, sent(7500, 5000), [0.25, 0.75])]
+        {
+            host.set_budget(Time::from_secs(second), Budget::per_sec(1.0));
+            budgets(&mut host, Time::from_secs(second), &counts, &mut given);
+            assert_eq!([given[&1], given[&2]], parts);
+        }
+    }
+
+    #[test]
+    fn what_a_newcomer_s_first_round_trip_costs_is_kept_back_and_no_more() {
+        let price = Price::per_byte(1e-6);
+        let see = |flow| if flow == 1 { Seen { price: Some(price), ..rtt(100) } } else { rtt(0) };
+        // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more than that.
+        for (first, kept) in [(20_000, 0.8), (80_000, 0.5), (0, 1.0)] {
+            let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+            let mut given = BTreeMap::new();
+            host.join(Time::ZERO, Share::new(1), Bytes(0));
+            budgets(&mut host, Time::ZERO, &see, &mut given);
+            host.join(Time::from_secs(1), Share::new(2), Bytes(first));
+            budgets(&mut host, Time::from_secs(1), &see, &mut given);
+            assert!((given[&1] - kept).abs() < 1e-9 && given[&2] == 0.5, "{first}: {given:?}");
+        }
+    }
+
+    #[test]
+    fn several_flows_are_looked_at_eight_times_in_the_shortest_round_trip() {
+        let next = |rtts: &[u64]| {
+            let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+            (0..rtts.len()).for_each(|flow| host.join(Time::ZERO, Share::new(flow as u64), Bytes(0)));
+            budgets(&mut host, Time::ZERO, &|flow| rtt(rtts[flow as usize]), &mut BTreeMap::new());
+            host.poll_timeout()
+        };
+        assert_eq!(next(&[80]), Time::NEVER);
+        assert_eq!(next(&[80, 160]), Time::from_millis(10));
+        assert_eq!(next(&[0, 160]), Time::from_millis(20), "who knows none has no say");
+        assert_eq!(next(&[4, 4]), Time::from_millis(1));
+        assert_eq!(next(&[4000, 4000]), Time::from_millis(50));
+        assert_eq!(next(&[0, 0]), Time::from_millis(10));
+    }
+
+    #[test]
+    fn what_a_strategy_leaves_unspent_nobody_keeps() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut given = BTreeMap::new();
+        (1..=2).for_each(|flow| host.join(Time::ZERO, Share::new(flow), Bytes(0)));
+        budgets(&mut host, Time::ZERO, &|_| rtt(100), &mut given);
+        assert_eq!([given[&1], given[&2]], [0.5, 0.5]);
+        // Flows that are to fill what is spare from now on.
+        host.set_strategy(Time::from_secs(1), Box::new(Background { part: 0.01 }));
+        budgets(&mut host, Time::from_secs(1), &|_| rtt(100), &mut given);
+        assert_eq!([given[&1], given[&2]], [0.005, 0.005]);
+    }
+
+    #[test]
+    fn who_wants_a_rate_spends_less_once_that_costs_less() {
+        let mut host = Host::new(Budget::per_sec(1.0), Box::new(Stable));
+        let mut given = BTreeMap::new();
+        let at = |price: f64| move |_| Seen { price: Some(Price::per_byte(price)), ..rtt(100) };
+        let wants = Rate::from_bytes_per_sec(1e6);
+        host.join(Time::ZERO, Share { wants, ..Share::new(1) }, Bytes(0));
+        for (second, price, spends) in [(1, 5e-7, 0.5), (2, 1e-7, 0.1), (3, 8e-7, 0.8)] {
+            host.set_budget(Time::from_secs(second), Budget::per_sec(1.0));
+            budgets(&mut host, Time::from_secs(second), &at(price), &mut given);
+            assert!((given[&1] - spends).abs() < 1e-9, "{price}: {given:?}");
+        }
     }
 }
