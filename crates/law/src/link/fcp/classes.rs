@@ -99,10 +99,10 @@ impl Classes {
         deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
     }
 
-    /// What traffic of bounded prices spends, $/s, and the bandwidth that this buys at those prices, bytes/s; also whether a
-    /// bound was reached, when `price` is what all would be asked for without.
-    fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, f64, bool) {
-        let (mut income, mut needs, mut reached) = (0.0, 0.0, false);
+    /// The bandwidth that traffic of bounded prices buys at those, bytes/s; also whether a bound was reached, when `price` is what
+    /// all would be asked for without.
+    fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, bool) {
+        let (mut needs, mut reached) = (0.0, false);
         for lane in self.lanes.iter_mut().filter(|lane| lane.class == Class::Stable) {
             let spent = lane.engine.sum_up(now, span);
             // A bound protects those that are there; and nothing can be taken from what nobody has.
@@ -116,10 +116,9 @@ impl Classes {
                 lane.swing.forget();
             }
             reached |= bounded != price;
-            income += spent;
             needs += spent / bounded;
         }
-        (income, needs, reached)
+        (needs, reached)
     }
 
     /// Divides the link over groups by weight: what one does not use goes to the others. Each may use what budgets in it pay
@@ -228,7 +227,7 @@ impl Fcp {
         let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Class::Stable);
         let all = own + stable.map(|lane| lane.engine.sum_up(now, span)).sum::<f64>();
         let price = Price::per_byte(self.corrected(now, arrival.size, all / room) * self.error).get();
-        let (_, needs, reached) = classes.bound(now, span, price, room);
+        let (needs, reached) = classes.bound(now, span, price, room);
         let price = match reached {
             true => own / (room - needs).max(LEAST * room) * self.error,
             false => price,
