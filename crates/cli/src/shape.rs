@@ -184,7 +184,8 @@ fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<O
     {
         let address = path.to_str().unwrap_or_default();
         let say = |why: &str| terminal::tell(why);
-        let opened = shape::EtcdSource::open(address, read_access(access)?, say, || signals.has_come().is_some())?;
+        let opened =
+            shape::EtcdSource::open(address, read_access(access)?, say, || signals.has_come().is_some())?;
         Ok(opened.map(|(source, policies)| -> Opened { (Box::new(source), policies) }))
     }
     #[cfg(not(feature = "etcd"))]

@@ -139,7 +139,8 @@ impl SenderLaw for Cubic {
             self.eased_until = self.reduced_until;
             return;
         }
-        if self.resting || acked.segments == 0 {
+        // As of NewReno: what comes behind a hole grows nothing.
+        if self.resting || acked.cumulative == 0 {
             return;
         }
         if !window_limited(self.window, flight) {
@@ -204,6 +205,20 @@ mod tests {
             now += Time::from_millis(100);
         }
         now
+    }
+
+    #[test]
+    fn what_comes_behind_a_hole_grows_nothing() {
+        let behind = |segments| Acked { cumulative: 0, ..acked(segments) };
+        let mut law = CubicConfig { initial_window: 10.0, ..Default::default() }.build();
+        let now = Time::from_secs(1);
+        (0..10).for_each(|_| law.on_ack(&flight(now, 10), &behind(1)));
+        assert_eq!(law.window(), 10.0);
+        law.on_timeout(&flight(now, 10), true);
+        (0..10).for_each(|_| law.on_ack(&flight(now, 1), &Acked { recovering: true, ..behind(2) }));
+        assert_eq!(law.window(), 1.0);
+        law.on_ack(&flight(now, 1), &Acked { recovering: true, ..acked(1) });
+        assert_eq!(law.window(), 2.0);
     }
 
     #[test]

@@ -96,7 +96,9 @@ impl SenderLaw for NewReno {
             self.eased_until = self.reduced_until;
             return;
         }
-        if self.resting || acked.segments == 0 || !window_limited(self.window, flight) {
+        // What comes behind a hole grows nothing (RFC 5681 § 3.1): after a timeout whose retransmission is lost, too, the window would
+        // grow on and on, and nothing of it be of use.
+        if self.resting || acked.cumulative == 0 || !window_limited(self.window, flight) {
             return;
         }
         let segments = f64::from(acked.segments.min(self.counted));
@@ -186,6 +188,19 @@ mod tests {
         law.on_recovered(&flight(NOW, 10));
         law.on_ack(&flight(NOW, 10), &acked(1));
         assert_eq!(law.window(), 10.1);
+    }
+
+    #[test]
+    fn what_comes_behind_a_hole_grows_nothing() {
+        let behind = |segments| Acked { cumulative: 0, ..acked(segments) };
+        let mut law = NewRenoConfig { initial_window: 10.0, ..Default::default() }.build();
+        (0..10).for_each(|_| law.on_ack(&flight(NOW, 10), &behind(1)));
+        assert_eq!(law.window(), 10.0);
+        law.on_timeout(&flight(NOW, 10), true);
+        (0..10).for_each(|_| law.on_ack(&flight(NOW, 1), &Acked { recovering: true, ..behind(2) }));
+        assert_eq!(law.window(), 1.0);
+        law.on_ack(&flight(NOW, 1), &Acked { recovering: true, cumulative: 1, ..acked(2) });
+        assert_eq!(law.window(), 2.0);
     }
 
     #[test]
