@@ -297,7 +297,7 @@ mod tests {
         let mut w = TableWriter::new(&Outputs::memory()).unwrap();
         w.flow_summary(&FlowSummary { flow: "f", rate_mbps: mbps, ..FlowSummary::default() }).unwrap();
         let link =
-            LinkSummary { capacity_mbps: Some(8.0), queue_mean_bytes: queue, ..LinkSummary::default() };
+            LinkSummary { capacity_mbps: 8.0, queue_mean_bytes: Some(queue), ..LinkSummary::default() };
         w.link_summary(&LinkSummary { link: "l", ..link }).unwrap();
         ran.result = w.finish("").unwrap();
         ran
