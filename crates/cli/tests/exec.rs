@@ -275,9 +275,19 @@ fn what_cannot_be_written_takes_no_report_with_it() {
     if !namespaces() {
         return;
     }
-    for option in [["--pcap", "/dev/full"], ["--out", "/dev/null/folder"]] {
-        let arguments = [&["exec", "--json", "--link", "10Mbps 1ms"], &option[..], &["--", "true"]].concat();
-        let output = tollway(&arguments).output().unwrap();
+    let out = folder("unwritten").join("out");
+    // The folder was there when the program was started.
+    let spoil = format!("rm -r {0} && touch {0}", out.display());
+    let run = |option: [&str; 2], program: &str| {
+        let program = ["--", "sh", "-c", program];
+        tollway(&[&["exec", "--json", "--link", "10Mbps 1ms"], &option[..], &program].concat())
+            .output()
+            .unwrap()
+    };
+    for (option, program) in
+        [(["--pcap", "/dev/full"], "true"), (["--out", out.to_str().unwrap()], spoil.as_str())]
+    {
+        let output = run(option, program);
         let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
         assert_eq!(
             (report["exit_status"].as_u64(), output.status.code()),
@@ -286,6 +296,10 @@ fn what_cannot_be_written_takes_no_report_with_it() {
         );
         assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
     }
+    // One that can't be made is said before the program is started.
+    let output = run(["--out", "/dev/null/folder"], "echo started >&2");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty() && !text(&output.stderr).contains("started"));
 }
 
 #[test]
