@@ -24,7 +24,7 @@ mod tests;
 
 use crate::{Budget, Time, Toll};
 pub use budget::{BalanceMeter, BudgetAccusation, BudgetMeter};
-use probes::Probes;
+use probes::{Answer, Probes};
 
 /// How a meter judges.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -310,11 +310,18 @@ impl FlowMeter {
 
     /// An acknowledgement goes back to the sender.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
-        if let Some((rtt, waited)) = ack.stamp.and_then(|stamp| self.probes.answer(now, stamp)) {
-            self.sample(now, rtt, waited);
-            if let Some(doubt) = &mut self.doubt {
-                doubt.answers += 1;
+        match ack.stamp.and_then(|stamp| self.probes.answer(now, stamp)) {
+            Some(Answer::Probe { rtt, waited }) => {
+                self.sample(now, rtt, waited);
+                if let Some(doubt) = &mut self.doubt {
+                    doubt.answers += 1;
+                }
             }
+            Some(Answer::Between { least, most }) if self.mean > 0.0 => {
+                self.longest = self.longest.max(least.as_secs_f64());
+                self.least = self.least.min(most.as_secs_f64());
+            }
+            Some(Answer::Between { .. }) | None => {}
         }
         if let (Opening::Since(first), Some(stamp)) = (self.opening, ack.stamp)
             && stamp.wrapping_sub(first) as i32 >= 0

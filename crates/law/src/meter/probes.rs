@@ -21,6 +21,16 @@ struct Probe {
     waited: Time,
 }
 
+/// What a timestamp that came back says of the round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It is a probe's: so long it was, and for the sender it may have been longer by `waited`.
+    Probe { rtt: Time, waited: Time },
+    /// It is of a packet after one probe and before the next, if there is one: its round trip lies between theirs. Where many packets are
+    /// lost it may be the only one that the sender measures.
+    Between { least: Time, most: Time },
+}
+
 impl Default for Probes {
     fn default() -> Probes {
         Probes { ring: [Probe::default(); LEN], first: 0, len: 0, skip: 0 }
@@ -30,6 +40,9 @@ impl Default for Probes {
 impl Probes {
     /// A packet passes, of a window of so many: perhaps it becomes a probe. All of a small window do.
     pub(super) fn offer(&mut self, data: &Data, window: f64) {
+        while self.at(0).is_some_and(|oldest| data.sent.saturating_sub(oldest.sent) > WRAPS) {
+            self.pop();
+        }
         if self.skip > 0 {
             self.skip -= 1;
             return;
@@ -53,21 +66,29 @@ impl Probes {
         self.skip = (window * 2.0 / LEN as f64) as u32;
     }
 
-    /// A timestamp comes back: the round trip if it is a probe's, and how much longer it may have been for the sender.
-    pub(super) fn answer(&mut self, now: Time, stamp: u32) -> Option<(Time, Time)> {
-        while self.len > 0 {
-            let Probe { stamp: awaited, sent, waited } = self.ring[usize::from(self.first)];
-            if (stamp.wrapping_sub(awaited) as i32) < 0 {
-                return None;
-            }
-            if stamp == awaited {
+    /// A timestamp comes back.
+    pub(super) fn answer(&mut self, now: Time, stamp: u32) -> Option<Answer> {
+        let back = |probe: &Probe| stamp.wrapping_sub(probe.stamp) as i32;
+        while let Some(probe) = self.at(0).filter(|probe| back(probe) >= 0) {
+            let elapsed = now.saturating_sub(probe.sent);
+            if stamp == probe.stamp {
                 // It stays: another packet of its instant may be answered later, which its sender measures too.
-                return Some((now.saturating_sub(sent), waited));
+                return Some(Answer::Probe { rtt: elapsed, waited: probe.waited });
+            }
+            let next = self.at(1);
+            if next.is_none_or(|next| back(&next) < 0) {
+                let least = next.map_or(Time::ZERO, |next| now.saturating_sub(next.sent));
+                return Some(Answer::Between { least, most: elapsed.saturating_add(probe.waited) });
             }
             // Passed by: the packet was lost, or the receiver answered for it with another one.
             self.pop();
         }
         None
+    }
+
+    /// The `n`-th oldest.
+    fn at(&self, n: u8) -> Option<Probe> {
+        (n < self.len).then(|| self.ring[usize::from(self.first + n) % LEN])
     }
 
     fn pop(&mut self) {
@@ -80,3 +101,55 @@ impl Probes {
 const LEN: usize = 16;
 /// After this a timestamp is not waited for.
 const GIVEN_UP: Time = Time::from_secs(4);
+/// What is older than this may come back as something new: timestamps of 64 ns come round after 275 s, and half of that is behind.
+const WRAPS: Time = Time::from_secs(64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(millis: u64, waited: u64) -> Data {
+        let (sent, waited) = (Time::from_millis(millis), Time::from_millis(waited));
+        Data { size: 1500, seq: millis as u32, stamp: millis as u32, sent, waited }
+    }
+
+    #[test]
+    fn what_lies_between_probes_is_known_to_lie_between_theirs() {
+        let mut probes = Probes::default();
+        // Of a window of 32 every fifth is one.
+        (0..13).for_each(|i| probes.offer(&packet(i * 10, 0), 32.0));
+        let at = Time::from_millis(1000);
+        let span = |least, most| {
+            Some(Answer::Between { least: Time::from_millis(least), most: Time::from_millis(most) })
+        };
+        let probe = Some(Answer::Probe { rtt: Time::from_millis(1000), waited: Time::ZERO });
+        assert_eq!(probes.answer(at, 0), probe);
+        assert_eq!(probes.answer(at, 20), span(950, 1000));
+        assert_eq!(probes.answer(at, 20), span(950, 1000), "another of its instant");
+        assert_eq!(probes.answer(at, 90), span(900, 950), "the probe before it was lost");
+        assert_eq!(probes.answer(at, 20), None, "overtaken");
+        assert_eq!(probes.answer(at, 110), span(0, 900), "after the last of them");
+        assert_eq!(Probes::default().answer(at, 7), None);
+    }
+
+    #[test]
+    fn what_the_sender_held_back_counts_for_what_it_may_have_measured() {
+        let mut probes = Probes::default();
+        probes.offer(&packet(100, 30), 1.0);
+        let at = Time::from_millis(200);
+        let known = Answer::Probe { rtt: Time::from_millis(100), waited: Time::from_millis(30) };
+        assert_eq!(probes.answer(at, 100), Some(known));
+        let between = Answer::Between { least: Time::ZERO, most: Time::from_millis(130) };
+        assert_eq!(probes.answer(at, 101), Some(between));
+    }
+
+    #[test]
+    fn a_timestamp_that_has_come_round_is_a_new_one() {
+        let mut probes = Probes::default();
+        probes.offer(&Data { stamp: 7, ..packet(0, 0) }, 1.0);
+        // So long after, the old one would seem to be yet to come.
+        probes.offer(&Data { stamp: 8 | 1 << 31, ..packet(140_000, 0) }, 1.0);
+        let known = Answer::Probe { rtt: Time::from_millis(50), waited: Time::ZERO };
+        assert_eq!(probes.answer(Time::from_millis(140_050), 8 | 1 << 31), Some(known));
+    }
+}

@@ -84,6 +84,24 @@ impl Bench {
     }
 }
 
+/// Of a window's answers one comes back, three seconds late: its sender's smoothed round trip jumps, and takes some thirty samples to come back.
+#[test]
+fn who_learns_from_a_packet_between_two_probes_says_no_lie() {
+    for survivor in 0..16 {
+        let mut bench = Bench::settled(MeterConfig::default());
+        let (_, stamp, echo) = bench.returning[survivor];
+        bench.returning.clear();
+        bench.now += Time::from_secs(3);
+        bench.returning.push_back((bench.now, stamp, echo));
+        let mut smoothed = 0.1 * 7.0 / 8.0 + 3.0 / 8.0;
+        for _ in 0..40 {
+            bench.run(Habit { window: 1, stated_window: 1.0, stated_rtt: smoothed, ..HONEST }, 1);
+            smoothed += (0.1 - smoothed) / 8.0;
+        }
+        assert_eq!(bench.meter.accusation(), None, "{survivor}");
+    }
+}
+
 #[test]
 fn it_measures_the_round_trip_and_reckons_the_window_itself() {
     let bench = Bench::settled(MeterConfig::default());
