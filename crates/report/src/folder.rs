@@ -43,8 +43,7 @@ impl Folder {
             .truncate(false)
             .open(&path)
             .map_err(fail("create", &path))?;
-        // A file system that knows no locks has as many writers as it had.
-        if flock(&record, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if is_taken(&record) {
             return Err(SessionError::Taken { dir: dir.into() });
         }
         let mut earlier = Vec::new();
@@ -84,6 +83,12 @@ impl Folder {
             )
         })
     }
+}
+
+/// Locks a file for this process, for as long as it is open; answers whether another has it. A file system that knows no locks has
+/// as many writers as it had.
+pub(crate) fn is_taken(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
 }
 
 /// The tables that a run of `scenario` writes, as paths in its folder.

@@ -5,14 +5,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tollway_scenario::tables::RunResult;
 
 use super::{Point, SweepError, links_beside};
 use crate::data;
+use crate::folder::is_taken;
 
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,9 +96,8 @@ impl Journal {
         }
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(fail("write"))?;
-        // Two at once would each run all, and move one table over the other's. A file system that knows no locks has as many
-        // writers as it had.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        // Two at once would each run all, and move one table over the other's.
+        if is_taken(&file) {
             return Err(SweepError::Taken { path });
         }
         // Bytes, for what was cut short may end within a character.
