@@ -185,7 +185,10 @@ pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
 /// # Errors
 /// As [`read`], or there is no such seed.
 pub fn read_later(found: &Found, later: u64) -> Result<(Scenario, Experiment), ReproduceError> {
-    let (scenario, _) = read(found)?;
+    let (scenario, experiment) = read(found)?;
+    if later == 0 {
+        return Ok((scenario, experiment));
+    }
     let moved = |seed, by: u64| seeds(seed, by.saturating_add(1)).map(|all| all.end - 1);
     let seed = moved(scenario.variants()[0].plan.seed, later)?;
     let (scenario, mut experiment) = read_with(found, &[format!("seed={seed}")])?;

@@ -103,6 +103,19 @@ fn who_learns_from_a_packet_between_two_probes_says_no_lie() {
 }
 
 #[test]
+fn no_answer_came_sooner_than_the_least_round_trip() {
+    let bench = Bench::settled(MeterConfig::default());
+    let now = bench.now + Time::from_millis(5);
+    for (at, stamp, _) in bench.returning.iter().skip(10) {
+        let mut meter = bench.meter.clone();
+        meter.on_ack(now, &Ack { stamp: Some(*stamp), echo: None });
+        // Every third of its packets, which are 5 ms apart, is timed.
+        let elapsed = (now + RTT).saturating_sub(*at).as_secs_f64();
+        assert!(meter.least <= elapsed + 0.011, "{} after {elapsed}", meter.least);
+    }
+}
+
+#[test]
 fn it_measures_the_round_trip_and_reckons_the_window_itself() {
     let bench = Bench::settled(MeterConfig::default());
     assert!((bench.meter.rtt() - 0.1).abs() < 1e-6, "{}", bench.meter.rtt());

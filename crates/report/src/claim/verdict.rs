@@ -43,7 +43,7 @@ pub struct Verdict {
     pub measured: String,
     /// Where the claim comes from.
     pub source: String,
-    /// With which seeds it holds, if it was asked of several ([`Report::over_seeds`]).
+    /// The outcome with each seed, if it was asked of several ([`Report::over_seeds`]).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<OfSeed>,
 }
@@ -103,7 +103,7 @@ impl Report {
         for (seed, report) in reports {
             for claim in report.claims {
                 let of_seed = OfSeed { seed, status: claim.status, measured: claim.measured.clone() };
-                // A pattern's claims depend on the variants that there are, not on the seed: but who knows.
+                // By name: a pattern makes as many claims as there are variants.
                 let at = verdicts.iter().position(|known| known.id == claim.id).unwrap_or(verdicts.len());
                 if at == verdicts.len() {
                     verdicts.push(claim);
