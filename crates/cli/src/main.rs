@@ -7,6 +7,7 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod exec;
 mod fail;
+mod mathematics;
 mod outlet;
 mod reproduce;
 mod run;

@@ -359,3 +359,16 @@ fn what_this_build_leaves_out_is_said() {
         }
     }
 }
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn no_mathematics_but_our_own_is_loaded() {
+    // The dynamic linker lists what it would load; a statically linked command says something else, or runs.
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tollway")).env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
+    let loaded = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        !loaded.contains("libm.so"),
+        "a dependency asks for a function that `mathematics.rs` lacks: {loaded}"
+    );
+}

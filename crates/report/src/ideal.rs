@@ -554,7 +554,7 @@ mod tests {
         let flow = |goes_on: &(dyn Fn(f64) -> bool + Sync)| {
             let options = Options {
                 outputs: Outputs::memory(),
-                ideal_mbps: ideal_mbps(plan),
+                ideal_mbps: ideal_mbps(plan).into(),
                 progress: Some(goes_on),
                 ..Options::default()
             };

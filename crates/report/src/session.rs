@@ -139,7 +139,7 @@ impl Session {
         };
         let tell = progress.map(|progress| move |share| progress(i, share));
         let begun = Instant::now();
-        let ideal_mbps = ideal_mbps(plan);
+        let ideal_mbps = ideal_mbps(plan).into();
         let ideal_s = begun.elapsed().as_secs_f64();
         let options = run::Options {
             engine: self.engine,

@@ -615,6 +615,12 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Gives back the memory of the flows' machines, once a run is over: what can be asked from then on is of links, meters
+    /// and cross-traffic. (Packets stay: links put them on the wire when they are asked.)
+    pub fn release_flows(&mut self) {
+        self.endpoints = Vec::new();
+    }
+
     /// Packets alive now, by the slab's count: the same as queued and in flight together.
     pub fn packets_alive(&self) -> u64 {
         self.slab.alive()

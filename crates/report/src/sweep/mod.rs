@@ -293,7 +293,7 @@ impl Sweep {
         let goes_on = |_| go_on();
         let options = run::Options {
             outputs: Outputs::memory(),
-            ideal_mbps: crate::ideal_mbps(&plan),
+            ideal_mbps: crate::ideal_mbps(&plan).into(),
             progress: Some(&goes_on),
             ..run::Options::default()
         };

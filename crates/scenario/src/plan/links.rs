@@ -38,8 +38,8 @@ pub struct Link {
     /// The meter at its far end; only of a link that has a way back. (In a box, as few have one and there may be thousands of
     /// links.)
     pub meter: Option<Box<Meter>>,
-    /// The border at its far end; only of a link that has a way back and no meter.
-    pub exchange: Option<ExchangeRate>,
+    /// The border at its far end; only of a link that has a way back and no meter. (In a box likewise.)
+    pub exchange: Option<Box<ExchangeRate>>,
 }
 
 /// A meter for flows that enter, or leave, there ([`tollway_law::meter`]).

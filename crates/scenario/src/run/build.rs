@@ -87,8 +87,8 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
         if let (Some(&meter), Some(twin)) = (link.meter.as_deref(), link.twin) {
             network.add_meter(links[i], links[twin.0 as usize], meter_config(meter), meter.duty);
         }
-        if let (Some(rate), Some(twin)) = (link.exchange, link.twin) {
-            network.add_border(links[i], links[twin.0 as usize], link::Exchange::new(rate));
+        if let (Some(rate), Some(twin)) = (link.exchange.as_deref(), link.twin) {
+            network.add_border(links[i], links[twin.0 as usize], link::Exchange::new(*rate));
         }
     }
     (network, links)
@@ -282,8 +282,42 @@ impl<E: Engine> Built<E> {
         self.network.set_losses(self.links[link.0 as usize], specs);
     }
 
-    /// What the network has to say that fits no table.
-    pub(super) fn extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// What flows have to say that fits no table.
+    pub(super) fn flow_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            let transport = &plan.transports[flow.transport.0 as usize];
+            if !transport.both_ways {
+                continue;
+            }
+            // With data both ways, what a packet carries is a question of its own.
+            let section = &flow.section;
+            extra.insert(format!("sack-blocks.{section}"), f64::from(transport.sack_blocks));
+            for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
+                let numbers = [
+                    ("segments-received", stats.segments_received),
+                    ("echoing-segments", stats.echoing_segments),
+                    ("pure-acks", stats.acks_sent),
+                ];
+                for (name, count) in numbers {
+                    *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
+                }
+            }
+        }
+        let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
+            match (plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
+                (SenderLaw::Fcp(plan::FcpSender { deadline: Some(_), .. }), AnySender::Fcp(law)) => Some(law),
+                _ => None,
+            }
+        });
+        let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
+        if !refused.is_empty() {
+            let count = refused.into_iter().filter(|refused| *refused).count();
+            extra.insert("deadlines-refused".into(), count as f64);
+        }
+    }
+
+    /// What links, meters and cross-traffic have to say that fits no table.
+    pub(super) fn link_extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
             if let Some(deviation) = self.network.law(id).deviation() {
@@ -304,42 +338,12 @@ impl<E: Engine> Built<E> {
                 extra.insert(format!("lost.{name}"), (drops.before + drops.after) as f64);
             }
         }
-        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
-            let transport = &plan.transports[flow.transport.0 as usize];
-            if !transport.both_ways {
-                continue;
-            }
-            // With data both ways, what a packet carries is a question of its own.
-            let section = &flow.section;
-            extra.insert(format!("sack-blocks.{section}"), f64::from(transport.sack_blocks));
-            for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
-                let numbers = [
-                    ("segments-received", stats.segments_received),
-                    ("echoing-segments", stats.echoing_segments),
-                    ("pure-acks", stats.acks_sent),
-                ];
-                for (name, count) in numbers {
-                    *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
-                }
-            }
-        }
         for tree in &plan.trees {
             let flow = &plan.flows[tree.first.0 as usize];
             let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
             let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
             let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
             extra.insert(format!("answers-per-packet.{}", flow.section), up as f64 / down.max(1) as f64);
-        }
-        let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
-            match (plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
-                (SenderLaw::Fcp(plan::FcpSender { deadline: Some(_), .. }), AnySender::Fcp(law)) => Some(law),
-                _ => None,
-            }
-        });
-        let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
-        if !refused.is_empty() {
-            let count = refused.into_iter().filter(|refused| *refused).count();
-            extra.insert("deadlines-refused".into(), count as f64);
         }
         if plan.links.iter().any(|link| link.meter.is_some()) {
             self.meter_extras(plan, extra);

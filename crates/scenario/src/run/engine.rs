@@ -64,6 +64,8 @@ pub(super) trait Engine {
     fn run_until(&mut self, end: Time) -> Result<(), RunError>;
     /// The run is over: where every packet went, none having appeared or vanished.
     fn settle(&mut self) -> Result<Census, RunError>;
+    /// Gives back what the flows of a settled run have taken; what is asked from then on is of links.
+    fn release_flows(&mut self) {}
 
     fn client(&self, flow: FlowId) -> &Connection;
     fn server(&self, flow: FlowId) -> &Connection;
@@ -253,6 +255,10 @@ impl Engine for Network<Connection> {
             true => Ok(census),
             false => Err(RunError::NotConserved { census }),
         }
+    }
+
+    fn release_flows(&mut self) {
+        Network::release_flows(self);
     }
 
     fn client(&self, flow: FlowId) -> &Connection {

@@ -110,8 +110,8 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         if let Some(&meter) = link.meter.as_deref() {
             network.add_meter(i, twin.0, meter_config(meter), meter.duty);
         }
-        if let Some(rate) = link.exchange {
-            network.add_border(i, twin.0, Exchange::new(rate));
+        if let Some(rate) = link.exchange.as_deref() {
+            network.add_border(i, twin.0, Exchange::new(*rate));
         }
     }
     for medium in &plan.media {

@@ -1,6 +1,6 @@
 //! Measurement: counters read at interval ends, made rows.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tollway_law::link::AnyLink;
 use tollway_law::sender::{AnySender, Fcp};
@@ -32,10 +32,11 @@ pub(super) struct Meter {
     readings: Vec<Reading>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
-    /// What each link had sent by the end of the warm-up.
+    /// What each link had sent by the end of the warm-up; empty where there was none.
     at_warmup: Vec<Sent>,
-    lanes_of: BTreeMap<FlowId, Vec<usize>>,
-    ideal_mbps: Vec<[Option<f64>; 2]>,
+    /// By the flow whose sender's data they are, in order.
+    lanes_of: Vec<(FlowId, usize)>,
+    ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, &'static str)>,
 }
 
@@ -163,8 +164,8 @@ impl Meter {
         built: &mut Built<E>,
         options: &Options<'_>,
     ) -> Result<Meter, RunError> {
-        let mut lanes = Vec::new();
-        let mut lanes_of: BTreeMap<FlowId, Vec<usize>> = BTreeMap::new();
+        let mut lanes = Vec::with_capacity(plan.flows.len());
+        let mut lanes_of = Vec::with_capacity(plan.flows.len());
         for (i, flow) in plan.flows.iter().enumerate() {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
@@ -172,7 +173,7 @@ impl Meter {
                 if !built.network.has_flow(sender) {
                     continue;
                 }
-                lanes_of.entry(sender).or_default().push(lanes.len());
+                lanes_of.push((sender, lanes.len()));
                 lanes.push(Lane {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
@@ -188,6 +189,7 @@ impl Meter {
                 });
             }
         }
+        lanes_of.sort_unstable();
         let mut stops: Vec<(Time, usize)> = lanes
             .iter()
             .enumerate()
@@ -214,15 +216,15 @@ impl Meter {
             interval: plan.measure.interval,
             next_row: plan.measure.interval.unwrap_or(Time::NEVER),
             warmup: plan.measure.warmup,
-            warmed: false,
+            warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
             lanes,
             stops,
             readings: Vec::with_capacity(READ_AHEAD),
             links,
-            at_warmup: vec![Sent::default(); plan.links.len()],
+            at_warmup: Vec::new(),
             lanes_of,
-            ideal_mbps: options.ideal_mbps.clone(),
+            ideal_mbps: Arc::clone(&options.ideal_mbps),
             workload_names: (0..plan.workloads.len())
                 .map(|i| (plan.workloads[i].name.clone(), law(i)))
                 .collect(),
@@ -259,9 +261,10 @@ impl Meter {
                 lane.at_warmup = lane.counters(built);
             }
             let mut meters = self.links.iter_mut().peekable();
-            for (i, sent) in self.at_warmup.iter_mut().enumerate() {
+            self.at_warmup.reserve_exact(built.links.len());
+            for i in 0..built.links.len() {
                 let stats = built.network.read_link(built.links[i]);
-                *sent = Sent::of(&stats);
+                self.at_warmup.push(Sent::of(&stats));
                 let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
                 // What the read took off the running interval belongs to its row still.
                 meter.last.queue_byte_ns += stats.queue_byte_ns;
@@ -381,7 +384,8 @@ impl Meter {
 
     /// One end of a flow of the file has had all its data acknowledged.
     pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
-        for &lane in self.lanes_of.get(&flow).into_iter().flatten() {
+        let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
+        for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
             if self.lanes[lane].forward == (end == End::Client) {
                 self.lanes[lane].done = Some(at);
             }
@@ -428,13 +432,13 @@ impl Meter {
         Ok(())
     }
 
-    /// The summaries, at the run's end.
-    pub(super) fn finish<E: Engine>(
-        mut self,
+    /// Adds the summaries of flows, at the run's end.
+    pub(super) fn finish_flows<E: Engine>(
+        &mut self,
         plan: &Plan,
-        built: &mut Built<E>,
+        built: &Built<E>,
         workloads: &Generator,
-    ) -> Result<(RunResult, u64), RunError> {
+    ) -> Result<(), RunError> {
         let end = built.network.now();
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
@@ -487,9 +491,19 @@ impl Meter {
             }
             self.workload_flow_done(built, flow, running, None)?;
         }
+        Ok(())
+    }
+
+    /// Adds the rows of links, and answers all tables with the digest of what they hold.
+    pub(super) fn finish_links<E: Engine>(
+        mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+    ) -> Result<(RunResult, u64), RunError> {
+        let end = built.network.now();
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
         let mut meters = self.links.into_iter().peekable();
-        for (i, at_warmup) in self.at_warmup.into_iter().enumerate() {
+        for i in 0..built.links.len() {
             if !built.network.has_link(built.links[i]) {
                 continue;
             }
@@ -509,7 +523,7 @@ impl Meter {
                 capacity_mbps: link.rate.mbps(),
                 utilisation: utilisation(
                     link,
-                    at_warmup,
+                    self.at_warmup.get(i).copied().unwrap_or_default(),
                     Sent::of(&stats),
                     (end.saturating_sub(measured), end),
                 ),

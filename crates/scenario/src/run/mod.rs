@@ -14,7 +14,9 @@ mod trees;
 mod watch;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tollway_law::Time;
@@ -43,7 +45,7 @@ pub struct Options<'a> {
     /// Where the result tables go.
     pub outputs: Outputs,
     /// What an ideal allocation gives each of [`Plan::flows`], Mb/s; empty if nobody worked it out.
-    pub ideal_mbps: Vec<[Option<f64>; 2]>,
+    pub ideal_mbps: Arc<[[Option<f64>; 2]]>,
     /// What the digest covers.
     pub digest: DigestMode,
     /// What crosses links, to a file; in the simulator.
@@ -284,11 +286,17 @@ fn drive<E: Engine>(
     let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu() - cpu_before);
 
     let census = network.network.settle()?;
-    let (mut result, digest) = meter.finish(plan, network, &workloads)?;
-    network.extras(plan, &mut result.extra);
-    workloads.extras(plan, &mut result.extra);
-    hosts.extras(plan, network, &mut result.extra);
-    policies.extras(plan, network, &workloads, &mut result.extra);
+    meter.finish_flows(plan, network, &workloads)?;
+    let mut extra = BTreeMap::new();
+    network.flow_extras(plan, &mut extra);
+    workloads.extras(plan, &mut extra);
+    hosts.extras(plan, network, &mut extra);
+    policies.extras(plan, network, &workloads, &mut extra);
+    // Where there are thousands of links, their rows take the place that the flows had.
+    network.network.release_flows();
+    let (mut result, digest) = meter.finish_links(plan, network)?;
+    network.link_extras(plan, &mut extra);
+    result.extra = extra;
     let run = RunInfo {
         duration: network.network.now(),
         stopped,

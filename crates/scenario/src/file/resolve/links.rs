@@ -231,7 +231,7 @@ impl<'a> Resolver<'a> {
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
                     meter: side.meter.map(Box::new),
-                    exchange: side.exchange,
+                    exchange: side.exchange.map(Box::new),
                 });
             };
             make(&there, &there_law, Direction::Forward, name_k.clone());

@@ -93,6 +93,10 @@ pub(crate) fn resolve(
     r.limits();
     r.changes();
     r.losses();
+    // They last as long as the run.
+    r.plan.nodes.shrink_to_fit();
+    r.plan.links.shrink_to_fit();
+    r.plan.flows.shrink_to_fit();
     r.mistakes.is_empty().then_some(r.plan)
 }
 

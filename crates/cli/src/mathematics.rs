@@ -1,0 +1,23 @@
+//! The functions that the libraries under us want of the C library's mathematics: with these, what a solver or an axis makes of
+//! them is the same on every machine, and no C library's own is loaded.
+
+/// e^x.
+#[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
+#[unsafe(no_mangle)]
+extern "C" fn exp(x: f64) -> f64 {
+    libm::exp(x)
+}
+
+/// The natural logarithm.
+#[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
+#[unsafe(no_mangle)]
+extern "C" fn log(x: f64) -> f64 {
+    libm::log(x)
+}
+
+/// x^y.
+#[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
+#[unsafe(no_mangle)]
+extern "C" fn pow(x: f64, y: f64) -> f64 {
+    libm::pow(x, y)
+}
