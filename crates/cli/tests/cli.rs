@@ -68,18 +68,32 @@ fn slips_of_the_pen_are_shown_in_place() {
 fn files_that_are_none() {
     let dir = folder("none");
     fs::write(dir.join("empty.toml"), "").expect("written");
-    fs::write(dir.join("latin.toml"), b"name = \"caf\xe9\"").expect("written");
+    fs::write(dir.join("latin.toml"), b"# here\nname = \"caf\xe9\"").expect("written");
+    let wide: Vec<u8> = SCENARIO.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(dir.join("wide.toml"), [b"\xff\xfe", &wide[..]].concat()).expect("written");
     for (file, word) in [
         ("missing.toml", "missing.toml"),
         (".", "cannot be read"),
         ("empty.toml", "needs `name`"),
-        ("latin.toml", "latin.toml"),
+        ("latin.toml", "`latin.toml` cannot be read: line 2 is not UTF-8 (byte E9); save it as UTF-8"),
+        ("wide.toml", "`wide.toml` cannot be read: it is UTF-16; save it as UTF-8"),
     ] {
         let output = run_in(&dir, &["run", file]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{file}: {said}");
         assert!(said.contains(word), "{file}: {said}");
     }
+}
+
+#[test]
+fn a_mark_before_the_text_is_no_text() {
+    let dir = folder("marked");
+    let marked = |text: &str| format!("\u{feff}{text}");
+    let scenario = SCENARIO.replace("rate = \"10 Mbps\"", "trace = \"s.trace\"");
+    fs::write(dir.join("s.toml"), marked(&scenario)).expect("written");
+    fs::write(dir.join("s.trace"), marked("1\n2\n")).expect("written");
+    let output = run_in(&dir, &["run", "s.toml"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -103,6 +117,24 @@ fn what_cannot_be_set_or_is_absurd() {
         let said = fails(&format!("set{i}"), SCENARIO, &["--set", set], 2);
         assert!(said.contains(word), "{set}: {said}");
     }
+}
+
+#[test]
+fn more_flows_than_memory_has_room_for_are_refused() {
+    let dir = folder("many");
+    let workload = |arrivals: &str| {
+        let ends = "from = \"a\"\nto = \"b\"\nlaw = \"cubic\"\nsizes = \"1 kB\"";
+        let file = format!("{SCENARIO}\n[workload.w]\n{ends}\narrivals = {arrivals}\n");
+        fs::write(dir.join("s.toml"), file).expect("written");
+    };
+    for arrivals in ["{ poisson = 1e12 }", "{ interval = \"1 ns\" }"] {
+        workload(arrivals);
+        // What reads the file and runs nothing.
+        let said = text(&run_in(&dir, &["theory", "s.toml"]).stderr);
+        assert!(said.contains("flows; there can be 10000000") && said.contains("max-flows"), "{said}");
+    }
+    workload("{ poisson = 1e12 }\nmax-flows = 3");
+    succeeds(&dir, &["run", "s.toml"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Files that a scenario names: found beside it, read once, and kept as sources that mistakes can point into.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Files {
         let path = self.folder.join(name);
         let known = self.read.iter().position(|(known, _)| *known == path);
         let i = known.unwrap_or_else(|| {
-            let text = match std::fs::read_to_string(&path) {
+            let text = match read_text(&path) {
                 Ok(text) if text.len() > MOST_BYTES => Err("it is larger than 1 GB".to_owned()),
                 Ok(text) => Ok(Arc::from(text)),
                 Err(error) => Err(error.to_string()),
@@ -90,6 +91,25 @@ impl Files {
         let texts = texts.map(|(path, text)| (path.display().to_string(), text.unwrap_or_default()));
         (texts.collect(), self.notes)
     }
+}
+
+/// The text of a file, without the mark that some editors put before it; where it is none, the error says what it is and what to do.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(std::fs::read(path)?).map_err(|error| {
+        let (valid, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let what = match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it is UTF-16".to_owned(),
+            _ => {
+                let line = 1 + bytes[..valid].iter().filter(|&&byte| byte == b'\n').count();
+                format!("line {line} is not UTF-8 (byte {:02X})", bytes[valid])
+            }
+        };
+        io::Error::new(io::ErrorKind::InvalidData, format!("{what}; save it as UTF-8"))
+    })?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(marked) => marked.to_owned(),
+        None => text,
+    })
 }
 
 /// A place in a source.

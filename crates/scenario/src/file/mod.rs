@@ -89,7 +89,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Unreadable`] if there is no such text file, and whatever [`Scenario::parse`] finds.
     pub fn load<S: AsRef<str>>(path: &Path, sets: &[S]) -> Result<Scenario, ScenarioError> {
-        let text = std::fs::read_to_string(path)
+        let text = files::read_text(path)
             .map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })?;
         Scenario::parse(&path.display().to_string(), &text, sets)
     }

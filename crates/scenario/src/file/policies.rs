@@ -10,6 +10,7 @@ use tollway_law::{Bytes, Time};
 use tollway_net::shape::{Party, Regime};
 
 use super::error::{At, Mistake, Mistakes, ScenarioError, Sources};
+use super::files::read_text;
 use super::keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 use super::reader::{Reader, check};
 use super::tree;
@@ -27,7 +28,7 @@ impl Policies {
     /// # Errors
     /// There is no such text file, or it has mistakes.
     pub fn load(path: &Path) -> Result<Policies, PolicyError> {
-        let text = std::fs::read_to_string(path)
+        let text = read_text(path)
             .map_err(|error| PolicyError(ScenarioError::Unreadable { path: path.to_owned(), error }))?;
         Policies::parse(&path.display().to_string(), &text)
     }

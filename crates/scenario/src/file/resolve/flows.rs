@@ -13,9 +13,9 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, Link, LinkId, LinkLaw, LossDetection,
-    NodeId, OnLoss, Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId,
-    Trick, WindowGrowth, Workload, XcpSender,
+    Arrivals, Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, Link, LinkId, LinkLaw,
+    LossDetection, NodeId, OnLoss, Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport,
+    TransportId, Trick, WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -96,6 +96,20 @@ impl<'a> Resolver<'a> {
             let (Some(pairs), Some(sizes), Some(arrivals)) = (pairs, sizes, keys.arrivals("arrivals")) else {
                 continue;
             };
+            let max_flows = keys.count("max-flows").unwrap_or(u64::MAX);
+            let span = stop.min(self.plan.duration).saturating_sub(start).as_secs_f64();
+            let expected = match arrivals {
+                Arrivals::Poisson { per_sec } => span * per_sec,
+                Arrivals::Every(gap) => span / gap.as_secs_f64(),
+            };
+            if expected.min(max_flows as f64) > MOST_ARRIVALS {
+                let message = format!(
+                    "workload `{name}` would bring some {expected:.0} flows; there can be {MOST_ARRIVALS}"
+                );
+                self.mistakes
+                    .add(keys.at("arrivals"), message, "too many")
+                    .help("let fewer come, or give `max-flows`");
+            }
             let target = Target::Workload(self.plan.workloads.len());
             self.plan.workloads.push(Workload {
                 name: name.to_owned(),
@@ -105,7 +119,7 @@ impl<'a> Resolver<'a> {
                 sizes,
                 start,
                 stop,
-                max_flows: keys.count("max-flows").unwrap_or(u64::MAX),
+                max_flows,
                 receive_buffers: Vec::new(),
                 send_buffers: Vec::new(),
                 gates: Vec::new(),
@@ -720,3 +734,6 @@ fn cheat(xcp: &Reader<'_>) -> Option<Cheat> {
 fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
 }
+
+/// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.
+const MOST_ARRIVALS: f64 = 1e7;
