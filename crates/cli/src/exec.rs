@@ -127,7 +127,7 @@ fn network(over: &Over) -> Result<Scenario, Failure> {
             ("--link", exec::two_nodes(link.as_deref().unwrap_or_default(), over.link_up.as_deref(), 1))
         }
     };
-    let text = text.map_err(|error| Failure::input(miette!("`{option}`: {error}")))?;
+    let text = text.map_err(|error| Failure::input(miette!(help = error.help(), "{error}")))?;
     Ok(Scenario::parse(option, &text, &sets)?)
 }
 

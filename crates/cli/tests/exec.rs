@@ -378,6 +378,26 @@ fn servers_run_at_their_nodes_and_end_with_the_run() {
 }
 
 #[test]
+fn a_server_that_fails_is_told_of() {
+    if !namespaces() {
+        return;
+    }
+    let said = |server: &str| {
+        let output =
+            tollway(&["exec", "--link", "10Mbps 1ms", "-q", "--serve", server, "--", "true"]).output();
+        text(&output.unwrap().stderr)
+    };
+    let failed = said("exit 3");
+    let warning = "WARNING: the server `exit 3` at `server` ended with exit status 3, before the program did";
+    assert!(failed.contains(warning), "{failed}");
+    let killed = said("kill -KILL $$");
+    assert!(killed.contains("at `server` was ended by signal 9"), "{killed}");
+    // As a server does that goes into the background.
+    let well = said("true");
+    assert!(!well.contains("WARNING: the server"), "{well}");
+}
+
+#[test]
 fn what_servers_and_the_program_leave_running_ends_with_the_run() {
     if !namespaces() {
         return;

@@ -114,6 +114,8 @@ pub struct Outcome {
     pub captured: Result<u64, String>,
     /// What led to the world outside broke off on the way.
     pub outside_lost: bool,
+    /// Servers that failed while the program ran, or before: which of [`Spec::servers`], and how.
+    pub failed_servers: Vec<(usize, Ended)>,
 }
 
 /// Runs a program over a network, until it ends; a `panel`'s other end sees and changes its links meanwhile.
@@ -130,10 +132,10 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let driven = drive(spec, &emulated.namespaces, &names, signals);
     clean::empty(&emulated.namespaces);
     let recorded = emulated.finish();
-    let Driven { ended, published, outside_lost } = driven?;
+    let Driven { ended, published, outside_lost, failed_servers } = driven?;
     let (record, kernel_drops, tap) = recorded?;
     let captured = tap.map_or(Ok(0), capture::Tap::finish).map_err(|error| error.to_string());
-    Ok(Outcome { ended, record, kernel_drops, published, captured, outside_lost })
+    Ok(Outcome { ended, record, kernel_drops, published, captured, outside_lost, failed_servers })
 }
 
 /// By node, packets that the kernel had no room for: sent by programs and never read, and handed back and never received.
@@ -190,6 +192,7 @@ struct Driven {
     ended: Ended,
     published: Vec<Publish>,
     outside_lost: bool,
+    failed_servers: Vec<(usize, Ended)>,
 }
 
 /// Sets, serves, publishes, starts the program and waits for its end.
@@ -241,7 +244,8 @@ fn drive(
     let namespace = &namespaces[spec.node as usize];
     let mut program = Running::start(namespace, names, resolver, &name, command, signals)?;
     let ended = await_program(&mut program, spec.timeout, signals);
-    Ok(Driven { ended, published, outside_lost: outside.as_mut().is_some_and(Outside::is_gone) })
+    let outside_lost = outside.as_mut().is_some_and(Outside::is_gone);
+    Ok(Driven { ended, published, outside_lost, failed_servers: servers.failed() })
 }
 
 /// Opens the ports that are to be published.
@@ -314,6 +318,14 @@ fn aside(command: &mut Command) -> Result<(), Error> {
 
 /// Servers, ended with the run.
 struct Servers(Vec<Running>);
+
+impl Servers {
+    /// Those that have ended by themselves, and not well. One that has gone into the background has ended well.
+    fn failed(&mut self) -> Vec<(usize, Ended)> {
+        let ended = |(i, server): (usize, &mut Running)| Some((i, ended(server.ended()?)));
+        self.0.iter_mut().enumerate().filter_map(ended).filter(|(_, how)| *how != Ended::Exited(0)).collect()
+    }
+}
 
 impl Drop for Servers {
     fn drop(&mut self) {

@@ -48,7 +48,15 @@ impl<'a> Account<'a> {
         let lost = self.outcome.outside_lost.then(|| {
             "WARNING: the helper of `--outside` ended before the program did: from then on there was nobody outside".into()
         });
-        self.late().into_iter().chain(lost)
+        self.late().into_iter().chain(lost).chain(self.failed_servers())
+    }
+
+    fn failed_servers(&self) -> impl Iterator<Item = String> {
+        self.outcome.failed_servers.iter().map(|(i, ended)| {
+            let (node, command) = &self.spec.servers[*i];
+            let node = &self.spec.mesh.nodes[*node as usize];
+            format!("WARNING: the server `{command}` at `{node}` {}, before the program did", how(*ended))
+        })
     }
 
     fn late(&self) -> Option<String> {
@@ -222,12 +230,17 @@ impl<'a> Account<'a> {
     }
 
     fn ended(&self) -> String {
-        match self.outcome.ended {
-            Ended::Exited(0) => "ended".into(),
-            Ended::Exited(code) => format!("ended with exit status {code}"),
-            Ended::Signalled(signal) => format!("was ended by signal {signal}"),
-            Ended::TimedOut => "was ended, its time being over,".into(),
-        }
+        how(self.outcome.ended)
+    }
+}
+
+/// How a program ended, as the rest of a sentence.
+fn how(ended: Ended) -> String {
+    match ended {
+        Ended::Exited(0) => "ended".into(),
+        Ended::Exited(code) => format!("ended with exit status {code}"),
+        Ended::Signalled(signal) => format!("was ended by signal {signal}"),
+        Ended::TimedOut => "was ended, its time being over,".into(),
     }
 }
 

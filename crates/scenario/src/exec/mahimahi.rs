@@ -2,7 +2,7 @@
 //!
 //! Each shell is a hop. The last one is nearest to the program, as when the shells are started inside one another.
 
-use super::words::{WordError, Words, preamble, quoted};
+use super::words::{CHAIN, WordError, Words, preamble, quoted};
 use super::{PROGRAM, SERVER};
 
 /// A shell: what it does towards the program, and away from it.
@@ -22,7 +22,7 @@ pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     let mut shells = Vec::new();
     let mut rest = words.split_whitespace().peekable();
     while let Some(name) = rest.next() {
-        let failed = |why: String| WordError { word: name.into(), words: words.into(), why };
+        let failed = |why: String| WordError { option: CHAIN, word: name.into(), words: words.into(), why };
         let mut arguments = Vec::new();
         while let Some(argument) = rest.next_if(|next| !next.starts_with("mm-")) {
             arguments.push(argument);
@@ -31,7 +31,7 @@ pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     }
     if shells.is_empty() {
         let why = "names no shell of Mahimahi".to_owned();
-        return Err(WordError { word: words.into(), words: words.into(), why });
+        return Err(WordError { option: CHAIN, word: words.into(), words: words.into(), why });
     }
     let between: Vec<String> = (1..shells.len()).map(|i| format!("shell-{i}")).collect();
     let mut nodes = vec![PROGRAM];

@@ -4,10 +4,14 @@ use std::fmt::Write;
 
 use tollway_law::{Rate, Time};
 
+use crate::file::closest;
+
 /// A word that says nothing of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` in `{words}` {why}; {HELP}")]
+#[error("`{option}`: `{word}` in `{words}` {why}")]
 pub struct WordError {
+    /// The option that they were given to.
+    pub option: &'static str,
     /// The word.
     pub word: String,
     /// All of them.
@@ -16,8 +20,22 @@ pub struct WordError {
     pub why: String,
 }
 
-const HELP: &str = "a link is a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law (`fq_codel`), and any key \
-                    of a scenario's `[link]` as `key=value` (`loss=1%`, `limit=100packets`, `codel.target=10ms`)";
+impl WordError {
+    /// What the option's words can be.
+    pub fn help(&self) -> &'static str {
+        if self.option == CHAIN { SHELLS } else { WORDS }
+    }
+}
+
+/// The options whose words are read here.
+const LINK: &str = "--link";
+const LINK_UP: &str = "--link-up";
+pub(super) const CHAIN: &str = "--mahimahi";
+
+const SHELLS: &str = "write it like `mm-delay 40 mm-link up.trace down.trace mm-loss uplink 0.01`";
+
+const WORDS: &str = "a link is a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law (`fq_codel`), and any key \
+                     of a scenario's `[link]` as `key=value` (`loss=1%`, `limit=100packets`, `codel.target=10ms`)";
 
 /// What was said of one direction of a link, as a scenario file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,11 +47,12 @@ pub(super) struct Words {
 impl Words {
     /// # Errors
     /// A word is no rate, delay, law or key.
-    pub(super) fn read(words: &str) -> Result<Words, WordError> {
+    fn read(option: &'static str, words: &str) -> Result<Words, WordError> {
         let mut link = Words::default();
         let mut rest = words.split_whitespace();
         while let Some(word) = rest.next() {
-            let failed = |why: &str| WordError { word: word.into(), words: words.into(), why: why.into() };
+            let failed =
+                |why: &str| WordError { option, word: word.into(), words: words.into(), why: why.into() };
             // tc's way: a keyword, then its value.
             let value = match word {
                 "rate" | "delay" | "loss" | "limit" | "rtt" | "trace" => {
@@ -63,7 +82,7 @@ impl Words {
         if word.parse::<Time>().is_ok() {
             return self.pair("delay", word);
         }
-        Err("is no rate, delay or law".into())
+        Err(format!("is no rate, delay or law{}", meant(word)))
     }
 
     fn pair(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -90,14 +109,15 @@ impl Words {
                     Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
                     None => value.parse(),
                 };
-                let share = share.map_err(|_| "is no probability: write it like `loss=1%`")?;
+                let share = share.ok().filter(|share| (0.0..=1.0).contains(share));
+                let share = share.ok_or("is no probability: write it like `loss=1%` or `loss=0.01`")?;
                 self.set("loss", share.to_string())
             }
             // tc counts packets.
             "limit" if value.parse::<u32>().is_ok() => self.set("limit", quoted(&format!("{value} packets"))),
             "law" => match law(value) {
                 Some(law) => self.set("law", quoted(law)),
-                None => Err("is no law".into()),
+                None => Err(format!("is no law{}", meant(value))),
             },
             "from" | "to" | "duplex" | "symmetric" | "reverse" | "medium" => {
                 Err("is not for this: `--link` and `--link-up` are the two directions".into())
@@ -170,8 +190,8 @@ impl Words {
 /// # Errors
 /// [`WordError`]: a word says nothing of a link. Whether the values make sense is the scenario's own check.
 pub fn two_nodes(down: &str, up: Option<&str>, seed: u64) -> Result<String, WordError> {
-    let down = Words::read(down)?;
-    let up = Words::read(up.unwrap_or_default())?.or(&down);
+    let down = Words::read(LINK, down)?;
+    let up = Words::read(LINK_UP, up.unwrap_or_default())?.or(&down);
     let mut text = preamble("exec", seed, &[super::PROGRAM, super::SERVER]);
     down.completed().write(&mut text, "down", super::SERVER, super::PROGRAM);
     up.completed().write(&mut text, "up", super::PROGRAM, super::SERVER);
@@ -192,21 +212,38 @@ pub(super) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
     text
 }
 
+/// Laws by their names in scenario files.
+const LAWS: [&str; 10] =
+    ["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];
+
 /// A law by its name in scenario files, or by tc's.
 fn law(word: &str) -> Option<&'static str> {
-    Some(match word.to_ascii_lowercase().replace('_', "-").as_str() {
-        "drop-tail" | "droptail" | "fifo" | "pfifo" | "bfifo" | "pfifo-fast" => "drop-tail",
-        "red" => "red",
-        "xcp" => "xcp",
-        "codel" => "codel",
-        "fq-codel" => "fq-codel",
-        "pie" => "pie",
-        "dualpi2" => "dualpi2",
-        "step" => "step",
-        "fcp" => "fcp",
-        "rcp" => "rcp",
-        _ => return None,
-    })
+    let name = match word.to_ascii_lowercase().replace('_', "-") {
+        other if matches!(&*other, "droptail" | "fifo" | "pfifo" | "bfifo" | "pfifo-fast") => {
+            "drop-tail".into()
+        }
+        name => name,
+    };
+    LAWS.into_iter().find(|law| *law == name)
+}
+
+/// What was probably meant by a word that says nothing, as the rest of a sentence.
+fn meant(word: &str) -> String {
+    let near = || {
+        if let Some(law) = closest(word, LAWS.into_iter()) {
+            return Some(law.to_owned());
+        }
+        // A number whose unit has a slip, or none at all.
+        let (number, unit) = word.split_at(word.find(|c: char| c.is_alphabetic())?);
+        number.parse::<f64>().ok()?;
+        closest(unit, ["Mbps", "kbps", "Gbps", "mbit", "kbit", "gbit", "ms", "us"].into_iter())
+            .map(|unit| format!("{number}{unit}"))
+    };
+    match near() {
+        Some(near) => format!(" (did you mean `{near}`?)"),
+        None if word.parse::<f64>().is_ok() => ", and has no unit".into(),
+        None => String::new(),
+    }
 }
 
 /// A rate in our units or in tc's, which are in lower case.
@@ -243,7 +280,7 @@ mod tests {
     use crate::plan::LinkLaw;
 
     fn words(text: &str) -> Vec<(String, String)> {
-        Words::read(text).unwrap().keys
+        Words::read(LINK, text).unwrap().keys
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -268,16 +305,24 @@ mod tests {
     #[test]
     fn what_is_no_word_is_named_with_what_would_be() {
         for (text, says) in [
-            ("20Mbsp", "`20Mbsp` in `20Mbsp` is no rate, delay or law"),
+            ("20Mbsp", "`20Mbsp` in `20Mbsp` is no rate, delay or law (did you mean `20Mbps`?)"),
+            ("20Mbps fqcodel", "did you mean `fq-codel`?"),
+            ("20Mbps law=coddle", "is no law (did you mean `codel`?)"),
+            ("20mbit 40", "`40` in `20mbit 40` is no rate, delay or law, and has no unit"),
+            ("40mss", "did you mean `40ms`?"),
+            ("loss=2", "is no probability"),
+            ("loss=-1%", "is no probability"),
             ("20Mbps 30Mbps", "`30Mbps` in `20Mbps 30Mbps` says `rate` a second time"),
             ("5ms loss", "`loss` in `5ms loss` has no value"),
             ("duplex=true", "is not for this"),
             ("a b=1", "is no rate"),
             ("x\"y=1", "is no key"),
         ] {
-            let error = Words::read(text).unwrap_err().to_string();
-            assert!(error.contains(says) && error.contains("codel.target"), "{error}");
+            let error = Words::read(LINK, text).unwrap_err();
+            assert!(error.to_string().contains(says) && error.help().contains("codel.target"), "{error}");
         }
+        let up = two_nodes("20Mbps", Some("5Mbp"), 1).unwrap_err().to_string();
+        assert_eq!(up, "`--link-up`: `5Mbp` in `5Mbp` is no rate, delay or law (did you mean `5Mbps`?)");
     }
 
     #[test]

@@ -46,6 +46,8 @@ mod value;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+pub(crate) use error::closest;
 pub use error::{Mistake, ScenarioError};
 pub use grid::Coordinate;
 #[cfg(target_os = "linux")]
