@@ -8,6 +8,7 @@ mod shape;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand, ValueEnum};
 use tollway_scenario::run::{EngineKind, Hosting};
 
@@ -25,6 +26,24 @@ pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// Reads the command line; ends the process where it is wrong, or asks for help.
+    pub(crate) fn read() -> Args {
+        Args::try_parse().unwrap_or_else(|error| told(error).exit())
+    }
+}
+
+/// The error, with a tip for who gives a file and no command.
+fn told(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && word.ends_with(".toml")
+    {
+        let tip = format!("to run a scenario, write `tollway run {word}`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Scenario files have no greater whole numbers.
@@ -58,18 +77,15 @@ Examples:
   tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
       Sets keys otherwise than the file does; `*` stands for every name. Quote it for the shell.
   tollway run mine.toml --engine live
-      The same on real datagrams between sockets on loopback: it takes as long as it says, and prints
-      how late it was (docs/src/live.md).
-  tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
-      One JSON object on standard output and nothing else.
-
+      The same on real datagrams between sockets on loopback: it takes as long as it says, and
+      prints how late it was (docs/src/live.md).
   tollway run mine.toml --engine live --hosts namespaces
-      The same with a network namespace for each node and veth pairs between them, where the kernel's own
-      TCP runs on the same links; the kernel's counters account for every packet.
-
+      The same with a network namespace for each node and veth pairs between them, where the
+      kernel's own TCP runs on the same links; its counters account for every packet.
   tollway run mine.toml --engine live --watch --metrics 127.0.0.1:9100
       Shows what happens while it happens: in the terminal, and for Prometheus.
-
+  tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
+      One JSON object on standard output and nothing else.
   tollway run mine.toml --pcap out/mine.pcapng --pcap-link 'bottleneck*'
       Writes what crosses these links for Wireshark (docs/src/captures.md).
 
@@ -108,22 +124,22 @@ a run failed; 2 the input is wrong.";
 const SWEEP_EXAMPLES: &str = "\
 Examples:
   tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 10
-  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out out/laws.arrow";
+  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out laws.arrow";
 
 const SWEEP_MORE: &str = "\
 Examples:
   tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 10
       30 runs (times the file's variants): sweep.csv has a row a run and flow, sweep.links.csv a row
       a run and link. sweep.csv.journal says what is done; remove it to start anew.
-  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out out/laws.arrow
+  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out laws.arrow
       Every count with every law, as Arrow IPC.
   tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 20
       The first again with more seeds: runs the other 30 only.
 
 What the columns are, and how to read them: docs/src/sweeps.md.
 
-Exit status: 0 all went well; 1 a run failed; 2 the input is wrong, or the scenario has changed since
-the sweep began; 130 Ctrl-C.";
+Exit status: 0 all went well; 1 a run failed; 2 the input is wrong, or the scenario has changed
+since the sweep began; 130 Ctrl-C.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -414,7 +430,7 @@ pub(crate) struct Theory {
 #[command(after_help = VERIFY_EXAMPLES, after_long_help = VERIFY_MORE)]
 pub(crate) struct Verify {
     /// How many networks.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) random: u64,
     /// Seed of the first network; the next has the next number, and so on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
@@ -431,4 +447,28 @@ pub(crate) struct Verify {
     /// How many networks run at once; 0 means as many as there are processors.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_line_of_an_example_is_broken_by_the_width_of_help() {
+        for command in Args::command().get_subcommands() {
+            let texts = [command.get_after_help(), command.get_after_long_help()];
+            let texts: Vec<String> = texts.into_iter().flatten().map(ToString::to_string).collect();
+            let long = texts.iter().flat_map(|text| text.lines()).find(|line| line.chars().count() > 100);
+            assert_eq!(long, None, "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_command_is_told_of_run() {
+        let said = |word| told(Args::try_parse_from(["tollway", word]).unwrap_err()).to_string();
+        assert!(said("mine.toml").contains("`tollway run mine.toml`"), "{}", said("mine.toml"));
+        assert!(said("rum").contains("'run'"), "{}", said("rum"));
+    }
 }

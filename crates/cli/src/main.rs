@@ -21,12 +21,10 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Args, Command};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::read();
     terminal::set_up_errors();
     let done = match &args.command {
         Command::Run(run) => run::run(run),

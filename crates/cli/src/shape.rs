@@ -421,7 +421,8 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     let policies = Policies::load(file)?;
     let regime = policies.regime();
     let names: Vec<&str> = regime.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
-    terminal::say(format_args!("policies {} are right: {}\n", regime.version, names.join(", ")));
+    let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    terminal::say(format_args!("policies {} are right{names}\n", regime.version));
     say_if_empty(regime);
     Ok(ExitCode::SUCCESS)
 }

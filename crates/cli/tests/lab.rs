@@ -327,7 +327,10 @@ fn verifies_and_keeps_networks() {
     // One that is known to lie outside: see docs/src/theory.md.
     let outside = run_in(&dir, &["verify", "--random", "1", "--seed", "627"]);
     assert_eq!(outside.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&outside.stdout).contains("--random 1 --seed 627 --keep DIR"));
+    let said = String::from_utf8_lossy(&outside.stdout);
+    assert!(said.contains("--random 1 --seed 627 --keep DIR") && said.contains("1 network, "), "{said}");
+    let refused = refuses(&dir, &["verify", "--random", "0"]);
+    assert!(refused.contains("--random"), "{refused}");
     let priced = json(&succeeds(&dir, &["verify", "--law", "fcp", "--random", "2", "--seed", "7", "--json"]));
     assert_eq!((&priced["aim"], &priced["tolerance"]), (&"proportional".into(), &0.03.into()));
     let refused = refuses(&dir, &["verify", "--law", "reno"]);

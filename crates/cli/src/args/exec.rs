@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+const EXEC_USAGE: &str = "\
+tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...
+       tollway exec [OPTIONS] <FILE> -- <PROGRAM>...";
+
 const EXEC_EXAMPLES: &str = "\
 Examples:
   tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
@@ -14,7 +18,8 @@ Examples:
 const EXEC_MORE: &str = "\
 Examples:
   tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
-      `server` is this machine at the other end of the link: what listens for TCP here is found there.
+      `server` is this machine at the other end of the link: what listens for TCP here is found
+      there.
   tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
       Towards the program by a recording, from it at a rate. Each way takes 30 ms.
   tollway exec --link '10Mbps 20ms limit=1BDP loss=0.1%' --serve 'iperf3 -s' -- iperf3 -c server
@@ -27,15 +32,17 @@ Examples:
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       What Mahimahi's shells would be.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
-      Prints the address of a page with live charts, where sliders change the links under the program.
+      Prints the address of a page with live charts, where sliders change the links under the
+      program.
   tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq
       A scenario's network: every node has a name and an address; its own flows do not run.
 
-No privilege is needed where the kernel lets users have namespaces; without --outside nothing leaves this machine.
-More: docs/src/exec.md.
+No privilege is needed where the kernel lets users have namespaces; without --outside nothing leaves
+this machine. More: docs/src/exec.md.
 
-Exit status: the program's; 128 and the signal's number if a signal ended it; 124 after --timeout; 125 if the
-network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command line is wrong.";
+Exit status: the program's; 128 and the signal's number if a signal ended it; 124 after --timeout;
+125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
+line is wrong.";
 
 /// The network of `tollway exec` and `tollway shell`.
 #[derive(Debug, clap::Args)]
@@ -103,7 +110,7 @@ pub(crate) struct Over {
 ///
 /// The program is any; its packets are real and the kernel's, the links are the scenario file's with all their laws.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXEC_EXAMPLES, after_long_help = EXEC_MORE)]
+#[command(after_help = EXEC_EXAMPLES, after_long_help = EXEC_MORE, override_usage = EXEC_USAGE)]
 pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) over: Over,

@@ -15,16 +15,18 @@ Examples:
 const SHAPE_MORE: &str = "\
 Examples:
   tollway shape check policies.toml
-      Says what is wrong with the file, or nothing.
+      Says that the file is right, or what is wrong with it and where.
   tollway shape --policy policies.toml --dry-run
       Looks for a second, prints whose each connection is and what it would have. Sets nothing.
   tollway shape --policy policies.toml
-      Paces this machine's TCP connections until Ctrl-C or SIGTERM, then makes them free again. The file
-      is watched: what is right is in force within 50 ms and a tick, what is wrong is said and changes nothing.
+      Paces this machine's TCP connections until Ctrl-C or SIGTERM, then makes them free again.
+      The file is watched: what is right is in force within 50 ms and a tick, what is wrong is said
+      and changes nothing.
   tollway shape --policy policies.toml --json | jq '.tenants[].sends_mbps'
       An object a second, each on a line.
   tollway shape --policy etcd://10.0.0.1:2379/tollway
-      Policies of a store that all hosts read, each what is meant for it; needs a build with the feature `etcd`.
+      Policies of a store that all hosts read, each what is meant for it; needs a build with the
+      feature `etcd`.
   tollway shape --policy policies.toml --backend bpf --everywhere
       By programs in the kernel, containers' connections too.
   tollway shape status
@@ -32,8 +34,9 @@ Examples:
   tollway shape clear
       After the worst: makes every connection free that has a limit.
 
-As root (or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; eBPF: CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN) it paces every program's connections; all other rights are given
-up at the start. Without, those of your own processes. Which keys policies have: docs/src/policy-reference.md. More:
+As root (or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; eBPF: CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN
+and CAP_SYS_ADMIN) it paces every program's connections; all other rights are given up at the start.
+Without, those of your own processes. Which keys policies have: docs/src/policy-reference.md. More:
 docs/src/shape.md.
 
 Exit status: 0 all went well; 1 the kernel refused; 2 the policies or an option are wrong.";

@@ -326,8 +326,9 @@ impl Verified {
         let flows: usize = self.cases.iter().map(|case| case.judged).sum();
         let _ = writeln!(
             text,
-            "{} networks, {flows} flows against {}: {}",
+            "{} network{}, {flows} flows against {}: {}",
             self.cases.len(),
+            if self.cases.len() == 1 { "" } else { "s" },
             self.verify.aim.title(),
             match failing.len() {
                 0 => format!("all within {:.0} %", 100.0 * Bounds::of(self.verify.aim).tolerance),
