@@ -289,7 +289,7 @@ fn warn_if_late(runs: &[Ran]) {
              kernel dropped {drops} datagrams and did not take {} to send; do not trust these results beyond that (slower links, fewer flows, a quieter \
              machine{} help)",
             late.as_millis_f64(),
-            live.counters.unsent,
+            live.counters.unsent - live.counters.too_long,
             if live.real_time { "" } else { " or running as root, which gives real-time priority," },
         ));
     }

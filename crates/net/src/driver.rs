@@ -137,6 +137,8 @@ pub(crate) struct Hop {
     node: u32,
     pub(crate) out: Out,
     armed: Time,
+    /// Bytes of the longest datagram that left it.
+    longest: usize,
     /// The medium that it shares with others.
     medium: Option<u32>,
     /// What a meter does at the far end.
@@ -202,6 +204,8 @@ pub struct Counters {
     pub sent: u64,
     /// Datagrams that the kernel would not take.
     pub unsent: u64,
+    /// Of these, the ones that are longer than the interface takes.
+    pub too_long: u64,
     /// Datagrams received from nodes of this run.
     pub received: u64,
     /// Of these, the ones that meant nothing.
@@ -232,6 +236,7 @@ impl Counters {
         self.metered += other.metered;
         self.sent += other.sent;
         self.unsent += other.unsent;
+        self.too_long += other.too_long;
         self.received += other.received;
         self.senseless += other.senseless;
         self.strangers += other.strangers;
@@ -316,6 +321,7 @@ impl Driver {
             node,
             out: Out::Socket(to),
             armed: Time::NEVER,
+            longest: 0,
             medium: None,
             watch: None,
         });
@@ -471,7 +477,13 @@ impl Driver {
             leaving.push(handle);
         }
         match self.links[link].out {
-            Out::Socket(to) => self.send_trains(self.links[link].node, to, &leaving)?,
+            Out::Socket(to) => {
+                let longest = leaving.iter().map(|&handle| self.buffers.bytes(handle).len()).max();
+                let hop = &mut self.links[link];
+                hop.longest = hop.longest.max(longest.unwrap_or(0));
+                let node = hop.node;
+                self.send_trains(node, to, &leaving)?;
+            }
             #[cfg(target_os = "linux")]
             Out::Wire(interface) => self.send_frames(interface, &leaving)?,
         }

@@ -399,8 +399,14 @@ fn send(
 ) -> Result<(), Error> {
     match socket.send(to, bytes, segment) {
         Ok(()) => stats.sent += count,
-        // No room, or nobody there: lost, as datagrams may be. Whether the peer is gone shows in its silence.
-        Err(error) if crate::socket::is_loss(&error) => stats.unsent += count,
+        Err(error) if count > 1 && crate::socket::is_of_trains(&error) => {
+            let mut datagrams = bytes.chunks(segment);
+            return datagrams.try_for_each(|datagram| send(socket, to, datagram, segment, 1, stats));
+        }
+        // No room, also on the way to this one peer, or nobody there: lost, as datagrams may be. Whether the peer is gone shows in its silence.
+        Err(error) if crate::socket::is_loss(&error) || crate::socket::is_too_long(&error) => {
+            stats.unsent += count;
+        }
         Err(source) => return Err(Error::Socket { node: to.to_string(), action: "send", source }),
     }
     Ok(())

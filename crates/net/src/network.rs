@@ -601,6 +601,20 @@ impl Network {
         sum
     }
 
+    /// Links from here over which packets went that are longer than the way to the next socket takes, as far as the kernel knows: the
+    /// link, bytes of the longest of them, bytes that the way takes.
+    pub fn too_narrow(&self) -> Vec<(u32, usize, usize)> {
+        // On the way to another process a router may have dropped them, of whom nobody hears as of one's own interface.
+        if self.part.is_none() && self.counters().too_long == 0 {
+            return Vec::new();
+        }
+        let exceeds = |(link, place): (u32, &Place)| {
+            let (longest, most) = self.drivers[place.driver].exceeds(place.at as usize)?;
+            Some((link, longest, most))
+        };
+        (0..).zip(&self.links).filter_map(exceeds).collect()
+    }
+
     /// Packets dropped on links so far.
     pub fn drops(&self) -> u64 {
         self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.drops()).sum()

@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -66,6 +68,25 @@ impl Socket {
         }
     }
 
+    /// Bytes that a packet to `to` has at most, IP's header included, by what the kernel knows of the way there and routers have told it;
+    /// `None` if there is no way, or it does not tell.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn most_to(&self, to: SocketAddr) -> Option<usize> {
+        let probe = UdpSocket::bind((self.addr.ip(), 0)).ok()?;
+        probe.connect(to).ok()?;
+        let (level, name) = match to {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        };
+        usize::try_from(number(&probe, level, name)?).ok()
+    }
+
+    /// What nobody tells here.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn most_to(&self, _to: SocketAddr) -> Option<usize> {
+        None
+    }
+
     /// Receives what is there into `inbox`; answers how many of its buffers hold something.
     pub(crate) fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
@@ -117,6 +138,31 @@ pub(crate) fn is_loss(error: &io::Error) -> bool {
     let no_way =
         matches!(error.kind(), NetworkUnreachable | HostUnreachable | NetworkDown | PermissionDenied);
     no_buffers || no_way || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
+}
+
+/// Whether an error of sending means that a datagram is longer than the interface takes.
+pub(crate) fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+}
+
+/// Whether a train may have been refused for being one: its segments are longer than the interface takes, which older kernels call an
+/// invalid argument, or there is no offload. Each datagram by itself may be shorter, or taken.
+pub(crate) fn is_of_trains(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let known = [Errno::MSGSIZE, Errno::INVAL, Errno::IO];
+    known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// An option of a socket that is an integer, if the kernel tells.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no safe wrapper of IP_MTU among our dependencies")]
+fn number(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> Option<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many, and the length to `len`.
+    let done =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
+    (done == 0).then_some(value)
 }
 
 /// Packets that this machine's processors dropped before anybody's socket was looked for, if it tells: whoever sent them.

@@ -87,6 +87,32 @@ fn a_peer_that_vanishes_is_given_up() {
     killer.join().unwrap();
 }
 
+/// Segments longer than the interface takes are lost, and with them that connection: the host has others.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_way_too_narrow_for_segments_ends_no_host() {
+    const INSIDE: &str = "TOLLWAY_TEST_NARROW";
+    if std::env::var_os(INSIDE).is_some() {
+        let listener = host(Some([11; 16]));
+        let (addr, stop) = (listener.addr(), Arc::new(AtomicBool::new(false)));
+        let server = serve(listener, &stop);
+        assert!(matches!(transfer(addr, 100_000), HostEvent::TimedOut(_)));
+        assert!(matches!(transfer(addr, 100), HostEvent::Finished(_)));
+        stop.store(true, Ordering::Relaxed);
+        server.join().unwrap();
+        return;
+    }
+    let script = "ip link set lo up mtu 1300 || exit 77; exec \"$0\" --exact a_way_too_narrow_for_segments_ends_no_host";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-rn", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
+    match command.output() {
+        Ok(output) if output.status.success() || output.status.code() == Some(101) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        }
+        _ => eprintln!("SKIPPED: no network of one's own here"),
+    }
+}
+
 /// More than this no test may take while datagrams come, whatever others take meanwhile: 64 bytes of state for each of a million.
 const GROWTH: u64 = 64 << 20;
 

@@ -8,7 +8,7 @@ use tollway_law::Time;
 use tollway_proto::Flags;
 use tollway_proto::encoding::acp;
 
-use super::Driver;
+use super::{Driver, Out};
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::hosts::frame;
@@ -91,6 +91,16 @@ impl Driver {
             Ok(()) => self.counters.sent += count,
             // No room, or nobody there any more: a datagram is lost, as datagrams may be.
             Err(error) if crate::socket::is_loss(&error) => self.counters.unsent += count,
+            Err(error) if count > 1 && crate::socket::is_of_trains(&error) => {
+                return packets
+                    .iter()
+                    .try_for_each(|packet| self.send(node, to, std::slice::from_ref(packet)));
+            }
+            // A router without room for it would lose it, too: what is shorter goes on.
+            Err(error) if crate::socket::is_too_long(&error) => {
+                self.counters.unsent += count;
+                self.counters.too_long += count;
+            }
             Err(source) => {
                 let node = self.nodes[node as usize].name.clone();
                 return Err(Error::Socket { node, action: "send", source });
@@ -177,6 +187,20 @@ impl Driver {
         }
     }
 
+    /// Bytes of the longest packet that left a link for another socket, and of the longest that the way there takes, if the latter is less.
+    pub(crate) fn exceeds(&self, link: usize) -> Option<(usize, usize)> {
+        let hop = &self.links[link];
+        let to = match hop.out {
+            Out::Socket(to) => to,
+            #[cfg(target_os = "linux")]
+            Out::Wire(_) => return None,
+        };
+        let headers = if to.is_ipv6() { acp::OVERHEAD + LONGER_IPV6 } else { acp::OVERHEAD };
+        let longest = Some(hop.longest).filter(|&longest| longest > 0)? + headers;
+        let most = self.sockets[hop.node as usize].most_to(to)?;
+        (longest > most).then_some((longest, most))
+    }
+
     /// Datagrams that the kernel had no room for, if it tells.
     pub(crate) fn kernel_drops(&self) -> Option<u64> {
         self.sockets.iter().map(Socket::kernel_drops).sum()
@@ -185,5 +209,7 @@ impl Driver {
 
 /// Bytes that one system call sends at most: what IP can carry.
 pub(super) const MOST_BYTES: usize = 65_000;
+/// Bytes that IPv6's header has more than IPv4's.
+const LONGER_IPV6: usize = 20;
 /// A train from here on stays in the buffer it was received into.
 const LONG: usize = 16_384;

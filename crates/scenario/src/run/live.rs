@@ -48,7 +48,7 @@ pub struct LiveInfo {
     pub wires: Vec<WireInfo>,
     /// The only node of this process, if there are others.
     pub node: Option<String>,
-    /// What of its flows came to no good end, in words.
+    /// What came to no good end, in words: flows of the only node of this process, packets too long for the way they had to go.
     pub broken: Vec<String>,
 }
 
@@ -73,10 +73,11 @@ pub struct WireInfo {
 
 impl LiveInfo {
     /// Whether the machine kept up: one departure in a hundred, at most, was more than a millisecond late, and the kernel took every
-    /// datagram and dropped none.
+    /// datagram that was not too long for its interface and dropped none.
     pub fn kept_up(&self) -> bool {
         let late = self.punctuality.departures.share_over(LATE);
-        late <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0 && self.counters.unsent == 0
+        let unsent = self.counters.unsent - self.counters.too_long;
+        late <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0 && unsent == 0
     }
 }
 
@@ -215,9 +216,26 @@ impl Live {
         Vec::new()
     }
 
-    /// What of the flows at this node came to no good end.
+    /// What came to no good end here: packets that the way to the next node does not take, and flows.
     fn broken(&self, plan: &Plan) -> Vec<String> {
-        let Some(part) = &self.part else { return Vec::new() };
+        let tell = |(link, longest, most): (u32, usize, usize)| {
+            let link = &plan.links[link as usize];
+            let [from, to] = [link.from, link.to].map(|node| &plan.nodes[node.0 as usize].name);
+            format!(
+                "link `{}`: packets of up to {longest} B left node `{from}` for node `{to}`, and the way there takes {most} B: longer \
+                 ones are lost; give flows a smaller `packet-size`, or the way a larger MTU",
+                link.name
+            )
+        };
+        let mut broken: Vec<String> = self.network.too_narrow().into_iter().map(tell).collect();
+        if let Some(part) = &self.part {
+            broken.extend(self.given_up(plan, part));
+        }
+        broken
+    }
+
+    /// What of the flows at this node came to no good end.
+    fn given_up(&self, plan: &Plan, part: &Part) -> Vec<String> {
         // Flows that come by chance have the numbers after those of the file: all were there from the beginning.
         let flows = plan.flows.iter().map(|flow| (flow.name.clone(), &flow.path));
         let by_chance = plan.workloads.iter().enumerate().flat_map(|(i, workload)| {
