@@ -293,6 +293,16 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
         assert_eq!(flow(&b, name)["delivered_bytes"], 20_000, "{b}");
     }
     assert_eq!(flow(&b, "f")["delivered_bytes"], 500_000);
+    // What only the other end knows is no zero.
+    assert!(
+        flow(&a, "f")["fct_s"].as_f64().is_some() && flow(&a, "f")["sent_bytes"].as_u64() > Some(500_000)
+    );
+    for (told, unknown) in [
+        (&a, ["delivered_bytes", "goodput_mbps", "rate_mbps"]),
+        (&b, ["sent_bytes", "retransmissions", "timeouts"]),
+    ] {
+        assert!(unknown.iter().all(|key| flow(told, "f").get(key).is_some_and(Value::is_null)), "{told}");
+    }
     assert_eq!(flow(&a, "back")["delivered_bytes"], 100_000);
     // Who divides, and who holds to a profile, does so at its own node.
     let extra = |told: &Value, name: &str| told["runs"][0]["extra"][name].as_f64();

@@ -117,9 +117,9 @@ impl Network {
         self.is_here(self.links[link as usize])
     }
 
-    /// Whether this process runs either end of a flow.
-    pub fn has_end(&self, flow: u32) -> bool {
-        self.flows[flow as usize].iter().any(|&place| self.is_here(place))
+    /// Whether this process runs the client of a flow, or its server.
+    pub fn has_end(&self, flow: u32, client: bool) -> bool {
+        self.is_here(self.flows[flow as usize][usize::from(!client)])
     }
 }
 

@@ -25,9 +25,13 @@ pub(super) trait Engine {
     type Route: Copy;
 
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> Self::Route;
-    /// Whether either end of a flow is run here.
-    fn has_flow(&self, _flow: FlowId) -> bool {
+    /// Whether this end of a flow is run here.
+    fn has_end(&self, _flow: FlowId, _end: End) -> bool {
         true
+    }
+    /// Whether either end of a flow is run here.
+    fn has_flow(&self, flow: FlowId) -> bool {
+        self.has_end(flow, End::Client) || self.has_end(flow, End::Server)
     }
     /// Whether a link's port is run here.
     fn has_link(&self, _link: LinkId) -> bool {

@@ -277,8 +277,8 @@ impl Live {
 impl Engine for Live {
     type Route = usize;
 
-    fn has_flow(&self, flow: FlowId) -> bool {
-        self.network.has_end(flow.0)
+    fn has_end(&self, flow: FlowId, end: End) -> bool {
+        self.network.has_end(flow.0, end == End::Client)
     }
 
     fn has_link(&self, link: LinkId) -> bool {

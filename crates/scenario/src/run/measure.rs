@@ -14,7 +14,7 @@ use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::{self, Data, Direction, Plan};
-use crate::tables::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
+use crate::tables::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
 /// Reads counters and writes rows.
 pub(super) struct Meter {
@@ -428,6 +428,7 @@ impl Meter {
             share_of_ideal: None,
             retransmissions: counters.retransmissions,
             timeouts: client.stats().timeouts,
+            seen: seen(&built.network, [flow; 2], true),
         })?;
         Ok(())
     }
@@ -442,6 +443,7 @@ impl Meter {
         let end = built.network.now();
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
+            let seen = seen(&built.network, [lane.sender, lane.flow], lane.forward);
             let outside = built.network.outside(lane.flow, lane.forward);
             let counters = lane.counters(built);
             let flow = &plan.flows[lane.plan_flow];
@@ -471,7 +473,8 @@ impl Meter {
                 fct_s: match flow.data {
                     Data::Endless => None,
                     // One that was stopped on the way ended without completing.
-                    _ if counters.delivered < size.unwrap_or(0) => None,
+                    _ if seen == Ends::Sender && lane.done > Some(lane.stop) => None,
+                    _ if seen != Ends::Sender && counters.delivered < size.unwrap_or(0) => None,
                     _ => lane.done.map(|done| done.saturating_sub(lane.start).nearest_secs()),
                 },
                 size_bytes: size,
@@ -483,6 +486,7 @@ impl Meter {
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
                 retransmissions: counters.retransmissions,
                 timeouts: sender.stats().timeouts,
+                seen,
             })?;
         }
         for (&flow, running) in workloads.running() {
@@ -587,6 +591,17 @@ fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
     match (packets, bytes) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+/// Which ends there are here of what goes from the client of the first of these flows to the server of the other, or back.
+fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bool) -> Ends {
+    match (network.has_end(of_client, End::Client), network.has_end(of_server, End::Server)) {
+        (true, false) if forward => Ends::Sender,
+        (true, false) => Ends::Receiver,
+        (false, true) if forward => Ends::Receiver,
+        (false, true) => Ends::Sender,
+        _ => Ends::Both,
     }
 }
 

@@ -27,7 +27,7 @@ mod writer;
 
 pub use export::{EXPORTS, export};
 pub use result::RunResult;
-pub use rows::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary};
+pub use rows::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary};
 pub use schema::{ColumnKind, ColumnSpec, Table};
 pub use writer::{Outputs, TableWriter};
 

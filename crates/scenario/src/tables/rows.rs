@@ -107,6 +107,32 @@ pub struct FlowSummary<'a> {
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// The ends that were seen: what only the other knows has no place in the table, whatever these fields say.
+    pub seen: Ends,
+}
+
+/// Which ends of a flow there are in a run: a process that is one node may have but one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ends {
+    /// Both of them.
+    #[default]
+    Both,
+    /// The one whose data these are.
+    Sender,
+    /// The one that they are for.
+    Receiver,
+}
+
+impl Ends {
+    /// `value`, which the sender knows.
+    fn sent<T>(self, value: T) -> Option<T> {
+        (self != Ends::Receiver).then_some(value)
+    }
+
+    /// `value`, which the receiver knows.
+    fn received<T>(self, value: T) -> Option<T> {
+        (self != Ends::Sender).then_some(value)
+    }
 }
 
 /// One direction of a link over the whole run: a row of [`Table::LinkSummary`].
@@ -201,14 +227,14 @@ impl Row for FlowSummary<'_> {
         cells.number(self.finish_s);
         cells.number(self.fct_s);
         cells.count(self.size_bytes);
-        cells.count(self.sent_bytes);
-        cells.count(self.delivered_bytes);
-        cells.number(self.goodput_mbps);
-        cells.number(self.rate_mbps);
+        cells.count(self.seen.sent(self.sent_bytes));
+        cells.count(self.seen.received(self.delivered_bytes));
+        cells.number(self.seen.received(self.goodput_mbps));
+        cells.number(self.seen.received(self.rate_mbps));
         cells.number(self.ideal_mbps);
-        cells.number(self.share_of_ideal);
-        cells.count(self.retransmissions);
-        cells.count(self.timeouts);
+        cells.number(self.seen.received(self.share_of_ideal).flatten());
+        cells.count(self.seen.sent(self.retransmissions));
+        cells.count(self.seen.sent(self.timeouts));
     }
 }
 

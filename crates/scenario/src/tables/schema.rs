@@ -190,14 +190,20 @@ const SUMMARY: &[ColumnSpec] = &[
     maybe(number("finish_s", "when it finished or was stopped; null if it did not")),
     maybe(number("fct_s", "flow completion time of a flow with a size")),
     maybe(count("size_bytes", "payload it had to move")),
-    count("sent_bytes", "wire bytes sent, retransmissions included"),
-    count("delivered_bytes", "payload handed over in order"),
-    number("goodput_mbps", "mean goodput from warm-up or its start to its end"),
-    number("rate_mbps", "mean rate on the wire over the same time"),
+    maybe(count(
+        "sent_bytes",
+        "wire bytes sent, retransmissions included; null where its sender is another process (`--node`)",
+    )),
+    maybe(count(
+        "delivered_bytes",
+        "payload handed over in order; null where its receiver is another process",
+    )),
+    maybe(number("goodput_mbps", "mean goodput from warm-up or its start to its end; null likewise")),
+    maybe(number("rate_mbps", "mean rate on the wire over the same time; null likewise")),
     maybe(number("ideal_mbps", "what the ideal allocation gives it")),
     maybe(number("share_of_ideal", "rate over ideal")),
-    count("retransmissions", "packets sent again"),
-    count("timeouts", "retransmission timeouts"),
+    maybe(count("retransmissions", "packets sent again; null where its sender is another process")),
+    maybe(count("timeouts", "retransmission timeouts; null likewise")),
 ];
 
 const LINK_SUMMARY: &[ColumnSpec] = &[
