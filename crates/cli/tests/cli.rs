@@ -131,7 +131,7 @@ fn more_flows_than_memory_has_room_for_are_refused() {
         workload(arrivals);
         // What reads the file and runs nothing.
         let said = text(&run_in(&dir, &["theory", "s.toml"]).stderr);
-        assert!(said.contains("flows; there can be 10000000") && said.contains("max-flows"), "{said}");
+        assert!(said.contains("flows; there can be 100000000") && said.contains("max-flows"), "{said}");
     }
     workload("{ poisson = 1e12 }\nmax-flows = 3");
     succeeds(&dir, &["run", "s.toml"]);

@@ -736,4 +736,4 @@ fn path((from, to): (NodeId, NodeId)) -> Path {
 }
 
 /// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.
-const MOST_ARRIVALS: f64 = 1e7;
+const MOST_ARRIVALS: f64 = 1e8;
