@@ -80,8 +80,9 @@ impl Allocations {
         let hierarchical = session_fair(network, &session).map_err(undefined)?.rates;
         let of_xcp = links_of(plan, network, Aim::XcpEquilibrium);
         let any_xcp = of_xcp.flows.iter().any(|flow| !flow.links.is_empty());
-        let xcp =
-            xcp_equilibrium(if any_xcp { &of_xcp } else { network }, &xcp_gains(plan)).ok().map(|x| x.rates);
+        let xcp = xcp_equilibrium(if any_xcp { &of_xcp } else { network }, &xcp_gains(plan, &steady))
+            .ok()
+            .map(|x| x.rates);
         let (aim, aimed, allocation) = aim(plan, &steady)?;
         let bottlenecks = bottlenecks(&steady, &fair);
         let mbps = |bps: f64| bps * 1e-6;

@@ -224,7 +224,7 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
         let own = links_of(plan, network, aim);
         let own = if aim == Aim::Proportional { spend(&own, &steady.owners)? } else { own };
         match aim {
-            Aim::XcpEquilibrium => xcp_equilibrium(&own, &xcp_gains(plan)).map(|x| x.rates),
+            Aim::XcpEquilibrium => xcp_equilibrium(&own, &xcp_gains(plan, steady)).map(|x| x.rates),
             _ => aim.allocation(&own).map(|allocation| allocation.rates),
         }
     });
@@ -234,13 +234,31 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     if overloaded { fair() } else { Ok((aim, true, Allocation { rates })) }
 }
 
-/// The constants of XCP's routers, for each link.
-pub(crate) fn xcp_gains(plan: &Plan) -> Vec<XcpGains> {
-    let gains = |link: &Link| match &*link.law {
-        LinkLaw::Xcp(xcp) => XcpGains { alpha: xcp.alpha, gamma: xcp.gamma },
-        _ => XcpGains::default(),
+/// The constants of XCP's routers, for each link: an interval is the mean of its flows' round trips, without queues.
+pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
+    let mut trips = vec![(0.0, 0_u32); plan.links.len()];
+    for (flow, lane) in steady.network.flows.iter().zip(&steady.lanes) {
+        let rtt = plan.flows[lane.flow].path.base_rtt.as_secs_f64();
+        for &l in &flow.links {
+            let longest = match &*plan.links[l].law {
+                LinkLaw::Xcp(xcp) => xcp.max_interval.as_secs_f64(),
+                _ => f64::INFINITY,
+            };
+            trips[l] = (trips[l].0 + rtt.min(longest), trips[l].1 + 1);
+        }
+    }
+    let gains = |(link, &(sum, flows)): (&Link, &(f64, u32))| {
+        let mean = if flows > 0 { sum / f64::from(flows) } else { 1.0 };
+        match &*link.law {
+            LinkLaw::Xcp(xcp) => XcpGains {
+                alpha: xcp.alpha,
+                gamma: xcp.gamma,
+                interval: mean.max(xcp.min_interval.as_secs_f64()),
+            },
+            _ => XcpGains { interval: mean, ..XcpGains::default() },
+        }
     };
-    plan.links.iter().map(gains).collect()
+    plan.links.iter().zip(&trips).map(gains).collect()
 }
 
 /// `network` with those links of the routes only whose law is the one that steers to `aim`, as it sees them.
