@@ -4,6 +4,7 @@
 //! `tollway run`. What must hold is in [`Bounds`], by what the law aims at.
 
 mod draw;
+mod remarks;
 
 use std::fmt::Write;
 
@@ -86,6 +87,8 @@ pub struct Case {
     pub balance: Option<f64>,
     /// What does not hold, in words; empty if all does.
     pub problems: Vec<String>,
+    /// What of the reasons known for that is seen in the run, in words; empty if all holds.
+    pub remarks: Vec<String>,
 }
 
 /// Why nothing could be verified.
@@ -233,6 +236,10 @@ fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
     if let Some(balance) = balance.filter(|b| b.is_nan() || b.abs() > bounds.tolerance) {
         problems.push(format!("links earn {:+.1} % more than what all flows may spend", 100.0 * balance));
     }
+    let remarks = match problems.is_empty() {
+        true => Vec::new(),
+        false => remarks::remarks(plan, &result, &steady, &allocation.rates, &deviation),
+    };
     Ok(Case {
         seed,
         links: plan
@@ -250,6 +257,7 @@ fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
         queue_ms: queue_ms.0,
         balance,
         problems,
+        remarks,
     })
 }
 
@@ -315,10 +323,15 @@ impl Verified {
         let mut text = String::new();
         let failing: Vec<&Case> = self.cases.iter().filter(|case| !case.problems.is_empty()).collect();
         if !failing.is_empty() {
-            let columns = [("seed", Align::Right), ("what does not hold", Align::Left)];
-            let mut table = TextTable::new(&columns);
+            let columns = [
+                ("seed", Align::Right),
+                ("what does not hold", Align::Left),
+                ("what may be why", Align::Left),
+            ];
+            let remarked = failing.iter().any(|case| !case.remarks.is_empty());
+            let mut table = TextTable::new(&columns[..if remarked { 3 } else { 2 }]);
             for case in &failing {
-                table.row([case.seed.to_string(), case.problems.join("; ")]);
+                table.row([case.seed.to_string(), case.problems.join("; "), case.remarks.join("; ")]);
             }
             text.push_str(&table.print(width));
             text.push('\n');
@@ -370,6 +383,7 @@ impl Case {
             "balance": self.balance,
             "within": self.problems.is_empty(),
             "problems": self.problems,
+            "remarks": self.remarks,
         })
     }
 }
@@ -429,6 +443,38 @@ mod tests {
             .replace("law = \"xcp\"", "law = \"newreno\"");
         let problems = judge(Aim::XcpEquilibrium, 1, &other).unwrap().problems.join("; ");
         assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
+    }
+
+    /// What each of these networks has is in docs/src/theory.md.
+    #[test]
+    fn says_what_may_be_why() {
+        let remarks = |aim, seed| {
+            let law = AIMS.iter().find(|(_, aims)| *aims == aim).unwrap().0;
+            let case = judge(aim, seed, &scenario_text(law, seed)).unwrap();
+            assert_eq!(case.remarks.is_empty(), case.problems.is_empty(), "{case:?}");
+            case.remarks.join("; ")
+        };
+        let found = remarks(Aim::Proportional, 1033);
+        assert!(found.contains("price of link up3 still rises"), "{found}");
+        let found = remarks(Aim::Proportional, 31_337_182);
+        assert!(found.contains("price of link up4 still falls"), "{found}");
+        // In two minutes the link is used to 97.05 %, and that of RCP to 98.4 %.
+        let found = remarks(Aim::Proportional, 1028);
+        assert!(found.contains("link up2 keeps back 2.8 %") && !found.contains("still"), "{found}");
+        let found = remarks(Aim::MaxMin, 31_337_433);
+        assert!(found.contains("link up2 keeps back 1.6 %"), "{found}");
+        let found = remarks(Aim::XcpEquilibrium, 31_337_484);
+        assert!(found.contains("flow f8 should have a window of 4.0 packets"), "{found}");
+        assert_eq!(remarks(Aim::Proportional, 1), "");
+    }
+
+    /// The theory of these two goes by the lengths of links' intervals, and by each link that a flow has to itself.
+    #[test]
+    fn xcp_over_links_of_different_round_trips() {
+        for seed in [870, 700_560] {
+            let case = judge(Aim::XcpEquilibrium, seed, &scenario_text("xcp", seed)).unwrap();
+            assert!(case.deviation.abs() < 0.02, "{case:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,118 @@
+//! What a network that is outside of its bounds shows of the reasons known for that.
+
+use tollway_scenario::plan::{LinkLaw, Plan};
+use tollway_scenario::tables::RunResult;
+
+use super::mean_of;
+use crate::data::Window;
+use crate::deviation::Deviation;
+use crate::ideal::Steady;
+
+/// Remarks on a run of `plan`, whose flows should have `rates`, in bits a second; `deviation` is what became of it.
+pub(super) fn remarks(
+    plan: &Plan,
+    result: &RunResult,
+    steady: &Steady,
+    rates: &[f64],
+    deviation: &Deviation,
+) -> Vec<String> {
+    let window = Window { from: deviation.from_s, until: deviation.until_s };
+    let mut remarks = moving_prices(plan, result, steady, window);
+    remarks.extend(taken_by_queues(plan, result, steady, rates, window));
+    remarks.extend(few_packets(plan, steady, rates, deviation));
+    remarks
+}
+
+/// Links whose prices are still on their way: from the first half of the window to the second they change by more than [`MOVING`], and what a byte of some
+/// flow costs by more than [`FELT`] of it.
+fn moving_prices(plan: &Plan, result: &RunResult, steady: &Steady, window: Window) -> Vec<String> {
+    let middle = 0.5 * (window.from + window.until);
+    let halves = [Window { until: middle, ..window }, Window { from: middle, ..window }];
+    let prices: Vec<[f64; 2]> = plan
+        .links
+        .iter()
+        .map(|link| match *link.law {
+            LinkLaw::Fcp(_) => halves.map(|half| mean_of(result, &link.name, "price", half)),
+            _ => [0.0; 2],
+        })
+        .collect();
+    let costs = |links: &[usize]| links.iter().map(|&l| prices[l][1]).sum::<f64>();
+    let counts = |l: usize, change: f64| {
+        let mut flows = steady.network.flows.iter().filter(|flow| flow.links.contains(&l));
+        change.abs() > MOVING * prices[l][1] && flows.any(|flow| change.abs() > FELT * costs(&flow.links))
+    };
+    let links = plan.links.iter().zip(&prices).enumerate();
+    links
+        .filter(|(l, (_, [first, second]))| counts(*l, second - first))
+        .map(|(_, (link, [first, second]))| {
+            let way = if second > first { "rises" } else { "falls" };
+            format!("the price of link {} still {way}, from {first:.4} to {second:.4} $/MB", link.name)
+        })
+        .collect()
+}
+
+/// Links whose law gives up more than [`TAKEN`] of the capacity to empty a queue that is there again with each packet that waits for another.
+fn taken_by_queues(
+    plan: &Plan,
+    result: &RunResult,
+    steady: &Steady,
+    rates: &[f64],
+    window: Window,
+) -> Vec<String> {
+    let taken = |l: usize| {
+        // By how many round trips' worth of the queue the law aims lower.
+        let weight = match *plan.links[l].law {
+            LinkLaw::Fcp(fcp) => fcp.alpha / fcp.window,
+            LinkLaw::Rcp(rcp) => rcp.beta / rcp.alpha,
+            _ => return None,
+        };
+        let crossing = steady.network.flows.iter().zip(&steady.lanes).zip(rates);
+        let (load, in_flight) = crossing.filter(|((flow, _), _)| flow.links.contains(&l)).fold(
+            (0.0, 0.0),
+            |(load, in_flight), ((_, lane), rate)| {
+                let rtt = plan.flows[lane.flow].path.base_rtt.as_secs_f64();
+                (load + rate, in_flight + rate * rtt)
+            },
+        );
+        let queue = 8.0 * mean_of(result, &plan.links[l].name, "queue_mean_bytes", window);
+        // The mean round trip is in_flight ∕ load.
+        let part = weight * queue * load / (in_flight * steady.network.capacities[l]);
+        (TAKEN..STANDS).contains(&part).then_some(part)
+    };
+    let remark = |(l, part): (usize, f64)| {
+        let packets = mean_of(result, &plan.links[l].name, "queue_mean_packets", window);
+        let percent = 100.0 * part;
+        format!(
+            "link {} keeps back {percent:.1} % to empty a mean queue of {packets:.1} packets",
+            plan.links[l].name
+        )
+    };
+    (0..plan.links.len()).filter_map(|l| Some((l, taken(l)?))).map(remark).collect()
+}
+
+/// That the worst flow goes by a window of few packets, whose rate is a staircase.
+fn few_packets(plan: &Plan, steady: &Steady, rates: &[f64], deviation: &Deviation) -> Option<String> {
+    let worst = deviation.worst();
+    let f = steady.lanes.iter().position(|lane| lane.name == worst.flow)?;
+    let flow = &plan.flows[steady.lanes[f].flow];
+    let on_xcp = flow_links(steady, f).any(|l| matches!(*plan.links[l].law, LinkLaw::Xcp(_)));
+    let transport = &plan.transports[flow.transport.0 as usize];
+    let packets = rates[f] * flow.path.base_rtt.as_secs_f64() / (8.0 * f64::from(transport.packet_size));
+    (on_xcp && packets < FEW)
+        .then(|| format!("flow {} should have a window of {packets:.1} packets", worst.flow))
+}
+
+fn flow_links(steady: &Steady, flow: usize) -> impl Iterator<Item = usize> {
+    steady.network.flows[flow].links.iter().copied()
+}
+
+/// The part of itself that a price may move between the halves of a window and still count as at rest: queues of a packet or two make as much as 2 %.
+const MOVING: f64 = 0.05;
+/// The part of a path's price that is worth a word.
+const FELT: f64 = 0.005;
+/// The part of a link that its queue may take without being worth a word.
+const TAKEN: f64 = 0.01;
+/// A queue that would take so much stands for other reasons.
+const STANDS: f64 = 0.1;
+/// Windows of fewer packets are few.
+const FEW: f64 = 10.0;
