@@ -281,6 +281,9 @@ struct Way {
 /// What the file's changes have made of links and buffers.
 struct State<'a> {
     rates_bps: Vec<f64>,
+    delays: Vec<Time>,
+    /// What the buffers of each flow hold, packets.
+    windows: Vec<u32>,
     /// Flow by flow, there and back.
     ways: Vec<Way>,
     /// What flows without a host may spend, $/s; zero for other laws than FCP's.
@@ -310,6 +313,8 @@ impl<'a> State<'a> {
         });
         State {
             rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
+            delays: plan.links.iter().map(|link| link.delay).collect(),
+            windows: plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect(),
             ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
             budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
             hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
@@ -324,16 +329,31 @@ impl<'a> State<'a> {
             self.changes = rest;
             match change.what {
                 What::Rate(link, rate) => self.rates_bps[link.0 as usize] = rate.bps(),
+                What::Delay(link, delay) => {
+                    self.delays[link.0 as usize] = delay;
+                    let crosses = |path: &plan::Path| path.route.iter().chain(&path.back).any(|l| *l == link);
+                    self.demand_anew(plan, |of| crosses(&plan.flows[of].path));
+                }
                 What::ReceiveBuffer(flow, packets) => {
-                    let of = &plan.flows[flow.0 as usize];
-                    let ways = self.ways.iter_mut().filter(|way| way.of == flow.0 as usize);
-                    ways.for_each(|way| way.flow.demand = demand(plan, of, packets.min(of.send_buffer)));
+                    let flow = flow.0 as usize;
+                    self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
+                    self.demand_anew(plan, |of| of == flow);
                 }
                 What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
                 What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,
                 _ => {}
             }
+        }
+    }
+
+    /// What buffers let through of the flows that `concerns`, now that buffers or delays are others.
+    fn demand_anew(&mut self, plan: &Plan, concerns: impl Fn(usize) -> bool) {
+        for way in self.ways.iter_mut().filter(|way| concerns(way.of)) {
+            let path = &plan.flows[way.of].path;
+            let delays = path.route.iter().chain(&path.back).map(|link| self.delays[link.0 as usize]);
+            let rtt = delays.fold(Time::ZERO, Time::saturating_add);
+            way.flow.demand = demand(plan, way.of, self.windows[way.of], rtt);
         }
     }
 
@@ -400,7 +420,7 @@ impl<'a> State<'a> {
 fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
     let flow = &plan.flows[of];
     let transport = &plan.transports[flow.transport.0 as usize];
-    let demand = demand(plan, flow, flow.receive_buffer.min(flow.send_buffer));
+    let demand = demand(plan, of, flow.receive_buffer.min(flow.send_buffer), flow.path.base_rtt);
     [(false, &flow.path.route), (true, &flow.path.back)]
         .into_iter()
         .filter(|(back, _)| !back || transport.both_ways)
@@ -411,13 +431,12 @@ fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
 }
 
 /// What a window of so many packets lets through of a flow in a round trip without queues, bits a second.
-fn demand(plan: &Plan, flow: &plan::Flow, window: u32) -> f64 {
-    let rtt = flow.path.base_rtt.as_secs_f64();
-    if window == u32::MAX || rtt == 0.0 {
+fn demand(plan: &Plan, flow: usize, window: u32, rtt: Time) -> f64 {
+    if window == u32::MAX || rtt == Time::ZERO {
         return f64::INFINITY;
     }
-    let transport = &plan.transports[flow.transport.0 as usize];
-    f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt
+    let transport = &plan.transports[plan.flows[flow].transport.0 as usize];
+    f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt.as_secs_f64()
 }
 
 fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {
@@ -526,6 +545,97 @@ mod tests {
         // Framing leaves four fifths of either way.
         let found = ideals_with(&flow("f", "a", "b", ", both-ways = true"), &["link.w.overhead=250B"]);
         assert!(found.len() == 2 && found.iter().all(|mbps| (mbps - 72.0).abs() < 1e-9), "{found:?}");
+    }
+
+    fn plan(more: &str) -> Plan {
+        let text = format!(
+            "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}} }}\n\
+             link.w = {{ from = \"a\", to = \"b\", rate = \"90 Mbps\", delay = \"5 ms\" }}\n{more}"
+        );
+        let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        scenario.variants()[0].plan.clone()
+    }
+
+    #[test]
+    fn what_comes_goes_and_changes_makes_phases_with_ideals_of_their_own() {
+        let plan = plan(
+            r#"
+            measure.warmup = "2 s"
+            flow.f = { from = "a", to = "b", law = "newreno", weight = 2 }
+            flow.g = { from = "a", to = "b", law = "newreno", start = "4 s", stop = "8 s" }
+            flow.before = { from = "a", to = "b", law = "newreno", stop = "1 s" }
+            flow.after = { from = "a", to = "b", law = "newreno", start = "12 s" }
+            cbr.c = { from = "a", to = "b", rate = "30 Mbps", on = "1 s", off = "2 s", start = "1 s", stop = "6 s" }
+            change = [
+                { at = "1 s", link = "w", rate = "60 Mbps" },
+                { at = "8 s", link = "w", rate = "30 Mbps" },
+            ]
+            "#,
+        );
+        // 50 Mb/s are left until 6 s and 60 until 8 s; while g is there it has a third.
+        let f = (50.0 * 2.0 + 100.0 / 3.0 * 2.0 + 40.0 * 2.0 + 30.0 * 2.0) / 8.0;
+        let g = (50.0 / 3.0 * 2.0 + 20.0 * 2.0) / 4.0;
+        let found = ideal_mbps(&plan);
+        for (found, expected) in found.iter().zip([f, g]) {
+            assert!(found[0].is_some_and(|mbps| (mbps - expected).abs() < 1e-9), "{found:?}, not {expected}");
+        }
+        assert_eq!(found[2..], [[None; 2]; 2]);
+        // Of stretches as long the last, with the rate that the link has there.
+        let steady = steady(&plan).unwrap();
+        assert_eq!((steady.from, steady.until), (Time::from_secs(8), Time::from_secs(10)));
+        assert_eq!(steady.lanes, [Lane { name: "f".into(), flow: 0 }]);
+        assert_eq!(steady.network.capacities[0], 30e6);
+    }
+
+    #[test]
+    fn a_buffer_lets_through_what_it_holds_in_a_round_trip_of_that_moment() {
+        let plan = plan(
+            r#"
+            flow.f = { from = "a", to = "b", law = "newreno", receive-buffer = "10 packets" }
+            change = [
+                { at = "4 s", link = "w", delay = "20 ms" },
+                { at = "8 s", flow = "f", receive-buffer = "20 packets" },
+            ]
+            "#,
+        );
+        // 15 kB in 10 ms, then in 40 ms, then 30 kB.
+        let mbps = ideal_mbps(&plan)[0][0].unwrap();
+        assert!((mbps - (12.0 * 4.0 + 3.0 * 4.0 + 6.0 * 2.0) / 10.0).abs() < 1e-9, "{mbps}");
+        assert_eq!(steady(&plan).unwrap().network.flows[0].demand, 3e6);
+    }
+
+    #[test]
+    fn where_a_file_says_too_little_there_is_no_ideal() {
+        let endless = "flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n";
+        let by_class = "class.c = { pricing = \"group\" }\nlink.l = { from = \"a\", to = \"b\", rate = \"9 Mbps\", law = \"fcp\" }\n";
+        for (more, why) in [
+            (
+                format!(
+                    "{endless}workload.w = {{ from = \"a\", to = \"b\", law = \"newreno\", arrivals = {{ poisson = 5 }}, sizes = \"20 kB\" }}"
+                ),
+                Undefined::Chance,
+            ),
+            (
+                format!(
+                    "{endless}medium.air.rate = \"2 Mbps\"\nlink.wave = {{ from = \"a\", to = \"b\", medium = \"air\" }}"
+                ),
+                Undefined::Medium,
+            ),
+            (format!("{endless}{by_class}"), Undefined::Classes),
+            (
+                format!(
+                    "{endless}flow.g = {{ from = \"a\", to = \"b\", law = \"newreno\", size = \"1 kB\" }}"
+                ),
+                Undefined::Sized,
+            ),
+        ] {
+            let plan = plan(&more);
+            assert_eq!(steady(&plan), Err(why), "{more}");
+            assert!(ideal_mbps(&plan).iter().all(|ideals| *ideals == [None; 2]), "{more}");
+        }
+        let late = plan(&endless.replace(" }", ", start = \"11 s\" }"));
+        assert_eq!((steady(&late), ideal_mbps(&late)), (Err(Undefined::NoFlow), vec![[None; 2]]));
+        assert_eq!(steady(&plan("")), Err(Undefined::NoFlow));
     }
 
     #[test]
