@@ -327,3 +327,101 @@ pub(crate) fn seconds(s: f64) -> String {
 const OVERLOAD: f64 = 1e-6;
 /// Packets a round trip below which a share is too small for a window of packets to follow.
 const SLOW: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use tollway_scenario::file::Scenario;
+    use tollway_scenario::run::{Options, run};
+    use tollway_scenario::tables::Outputs;
+
+    use super::*;
+
+    /// A link of 20 Mb/s with a round trip of 20 ms.
+    fn plan(more: &str) -> Plan {
+        let text = format!(
+            "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}} }}\n\
+             link.w = {{ from = \"a\", to = \"b\", rate = \"20 Mbps\", delay = \"10 ms\", law = \"rcp\", rcp = {{ gamma = 0.9 }} }}\n{more}"
+        );
+        let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
+        scenario.variants()[0].plan.clone()
+    }
+
+    fn flow(name: &str, law: &str, more: &str) -> String {
+        format!("flow.{name} = {{ from = \"a\", to = \"b\", law = \"{law}\"{more} }}\n")
+    }
+
+    fn judge(plan: &Plan, rates: &[(&str, f64)]) -> Result<Deviation, NoDeviation> {
+        let rates = rates.iter().map(|&(name, mbps)| (name.to_owned(), mbps)).collect();
+        Deviation::judge(plan, &steady(plan)?, &rates, (5.0, 10.0))
+    }
+
+    #[test]
+    fn rcp_gives_all_the_same_of_what_its_links_hand_out() {
+        let of = |law: &str| plan(&(flow("one", law, "") + &flow("two", law, ", weight = 3")));
+        let found = judge(&of("rcp"), &[("one", 9.0), ("two", 8.1)]).unwrap();
+        assert_eq!((found.aim, found.aimed), (Aim::MaxMin, true));
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+        for (flow, deviation) in found.flows.iter().zip([0.0, -0.1]) {
+            near(flow.ideal_mbps, 9.0);
+            near(flow.deviation, deviation);
+        }
+        near(found.worst().deviation, -0.1);
+        near(found.mean(), 0.05);
+        let says = "steady state (5 to 10 s): worst flow -10.0 % from max–min fairness (two), mean 5.0 %";
+        assert_eq!(found.to_string(), says);
+        // Senders that do not listen to it aim at nothing: by weight, of the whole link, as a measure only.
+        let found = judge(&of("newreno"), &[("one", 5.0), ("two", 15.0)]).unwrap();
+        assert!(!found.aimed && found.flows.iter().all(|flow| flow.deviation.abs() < 1e-9), "{found:?}");
+        assert!(found.to_string().ends_with("mean 0.0 %; which its laws do not aim at"), "{found}");
+    }
+
+    #[test]
+    fn shares_below_two_packets_a_round_trip_are_not_judged() {
+        // 18 Mb/s among 15 are two packets of 1500 B in 20 ms each, and no less.
+        let rates: Vec<(String, f64)> = (1..=16).map(|i| (format!("f.{i}"), 1.0)).collect();
+        let rates: Vec<(&str, f64)> = rates.iter().map(|(name, mbps)| (name.as_str(), *mbps)).collect();
+        let among = |n: u32| judge(&plan(&flow("f", "rcp", &format!(", count = {n}"))), &rates);
+        assert_eq!(among(14).unwrap().flows.len(), 14);
+        assert_eq!(among(16), Err(NoDeviation::Slow));
+        assert_eq!(judge(&plan(&flow("f", "rcp", "")), &[]), Err(NoDeviation::NoRates));
+    }
+
+    #[test]
+    fn without_rows_the_whole_run_speaks_if_nothing_changes_in_it() {
+        let of = |more: &str| {
+            let plan = plan(&format!(
+                "measure = {{ interval = \"none\", warmup = \"2 s\" }}\n{}{more}",
+                flow("f", "rcp", "")
+            ));
+            let result =
+                run(&plan, &Options { outputs: Outputs::memory(), ..Options::default() }).unwrap().result;
+            Deviation::of(&plan, &result)
+        };
+        let found = of("").unwrap();
+        assert_eq!((found.from_s, found.until_s), (2.0, 10.0));
+        assert!(found.worst().deviation.abs() < 0.05, "{found}");
+        let change = "change = [{ at = \"6 s\", link = \"w\", rate = \"10 Mbps\" }]\n";
+        assert_eq!(of(change), Err(NoDeviation::NoRates));
+        assert_eq!(of(&change.replace('6', "5")), Err(NoDeviation::NoRates));
+    }
+
+    #[test]
+    fn a_process_knows_of_the_flows_that_end_at_its_node() {
+        let plan = plan(&flow("f", "newreno", ", both-ways = true"));
+        let found = judge(&plan, &[("f", 20.0), ("f.reverse", 10.0)]).unwrap();
+        let at = |node: &str| {
+            let found = found.clone().at(&plan, node)?;
+            Ok(found.flows.into_iter().map(|flow| flow.flow).collect::<Vec<_>>())
+        };
+        assert_eq!((at("a"), at("b")), (Ok(vec!["f.reverse".to_owned()]), Ok(vec!["f".to_owned()])));
+        assert_eq!(at("c"), Err(NoDeviation::Elsewhere));
+        let aims = Aims::of([("v", Some(&found)), ("other", None)]);
+        let rate = |variant: &str, pattern: &str, total| aims.rate_mbps(variant, pattern, total);
+        assert_eq!(
+            (rate("v", "f", true), rate("v", "*", true), rate("v", "*", false)),
+            (Some(20.0), Some(40.0), Some(20.0))
+        );
+        assert_eq!((rate("v", "g", false), rate("other", "*", true)), (None, None));
+    }
+}

@@ -181,6 +181,52 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_are_values_that_so_many_do_not_exceed() {
+        let sorted: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_eq!([0.0, 0.5, 0.95, 0.951, 1.0].map(|p| quantile(&sorted, p)), [1.0, 10.0, 19.0, 20.0, 20.0]);
+        assert_eq!((quantile(&sorted[..3], 0.5), quantile(&sorted[..1], 0.5)), (2.0, 1.0));
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+
+    /// A flow that finds the link empty, and one that always shares it with an endless one.
+    #[test]
+    fn theory_counts_headers_the_opening_and_the_last_acknowledgement() {
+        let slowdown = |more: &str| {
+            let text = format!(
+                r#"
+                name = "w"
+                duration = "30 s"
+                node = {{ a = {{}}, b = {{}} }}
+                link.l = {{ from = "a", to = "b", rate = "12 Mbps", delay = "50 ms" }}
+                workload.w = {{ from = "a", to = "b", law = "newreno", arrivals = {{ interval = "1 s" }}, sizes = "1 MB", max-flows = 1, packet-size = "1000 B", header = "40 B"{more}
+                "#
+            );
+            let scenario = Scenario::parse::<&str>("w", &text, &[]).unwrap();
+            let plan = &scenario.variants()[0].plan;
+            let result =
+                run(plan, &Options { outputs: Outputs::memory(), ..Options::default() }).unwrap().result;
+            let took =
+                data::summary(&result.summary, "flow").into_iter().find(|flow| flow.name == "w.1").unwrap();
+            let found = slowdowns(plan, &result);
+            assert_eq!(
+                (found[0].median_large, found[0].mean, found[0].p95),
+                (found[0].median, found[0].median, found[0].median)
+            );
+            took.get("fct_s") / found[0].median
+        };
+        let near =
+            |found: f64, seconds: f64| assert!((found - seconds).abs() < 1e-6, "{found}, not {seconds}");
+        // A million bytes in 1042 packets with a header each, and a round trip for the last acknowledgement.
+        let alone = 8.0 * (1e6 + 1042.0 * 40.0) / 12e6;
+        near(slowdown(", handshake = false }"), alone + 0.1);
+        near(slowdown(", handshake = true }"), alone + 0.2);
+        near(
+            slowdown(", handshake = false }\nflow.f = { from = \"a\", to = \"b\", law = \"newreno\" }"),
+            2.0 * alone + 0.1,
+        );
+    }
+
+    #[test]
     fn what_changes_on_the_way_has_no_such_ideal() {
         for change in [
             "change = [{ at = \"1 s\", link = \"l\", rate = \"10 Mbps\" }]",
