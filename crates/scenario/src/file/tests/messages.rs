@@ -71,6 +71,103 @@ answers! {
     policy_goes_before_it_comes: answer_to(&policy("install = \"4 s\"\nremove = \"3 s\""), &[]);
 }
 
+#[test]
+fn what_is_of_no_use_in_a_flow_is_said() {
+    for (sets, says) in [
+        (
+            &["flow.f.size=3 kB", "flow.f.frames={count=3, size='1 kB'}"][..],
+            "either `size` bytes or `frames`",
+        ),
+        (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in 1500 B"),
+        (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
+        (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),
+        (&["flow.f.pairs=2"], "`pairs` are drawn from what is `between`"),
+        (&["flow.f.between=*"], "a flow has either `from` or `between`"),
+        (&["flow.f.law=cubic", "flow.f.growth-per-ack=2"], "is of the law `newreno`, not of `cubic`"),
+        (&["flow.f.feedback=integer"], "of the encoding `tcp-option` only"),
+        (&["flow.f.sack=false", "flow.f.sack-blocks=2"], "means nothing without SACK"),
+        (&["flow.f.sack=false", "flow.f.loss-detection=rack"], "needs SACK"),
+        (&["flow.f.repair-copies=2"], "with `rack` only"),
+        (&["flow.f.rto={min='3 s', max='1 s'}"], "`min`, 3 s, is over its `max`, 1 s"),
+        (
+            &["link.*.law=fcp", "flow.f.law=fcp", "flow.f.encoding=draft-2"],
+            "needs a header that XCP's has no room",
+        ),
+        (
+            &["link.*.law=xcp", "flow.f.law=xcp", "flow.f.encoding=draft-3", "flow.f.xcp.every=2"],
+            "no word for how many packets",
+        ),
+        (
+            &["link.*.law=xcp", "flow.f.law=xcp", "flow.f.encoding=draft-3", "flow.f.xcp.fallback=cubic"],
+            "no word for how many routers",
+        ),
+        (&["flow.f.law=fcp"], "no link from `s.1` to `d` has the law `fcp`"),
+        (&["flow.f.receive-buffer=1459 B"], "`receive-buffer` holds less than one packet"),
+        (&["flow.f.send-buffer=1459 B"], "`send-buffer` holds less than one packet"),
+        (&["cbr.c={from='s', to='d', rate='1 Mbps', on='1 s'}"], "`on` needs `off` beside it"),
+        (&["cbr.c={from='s', to='d', rate='1 Mbps', off='1 s'}"], "`off` needs `on` beside it"),
+        (
+            &[
+                "workload.w={from='s', to='d', law='cubic', arrivals={poisson=5}, sizes='1 kB', start='1 s', stop='1 s'}",
+            ],
+            "workload `w` stops at 1 s, before it starts at 1 s",
+        ),
+    ] {
+        let answer = answer_to(BASE, sets);
+        assert!(answer.contains(says), "{sets:?}: {answer}");
+    }
+    // A whole packet is enough, and so is one byte of data.
+    for set in ["flow.f.receive-buffer=1460 B", "flow.f.header=1499 B", "flow.f.stop=1 ns"] {
+        assert_eq!(answer_to(BASE, &[set]), "it is right", "{set}");
+    }
+}
+
+#[test]
+fn what_a_change_or_loss_cannot_mean_is_said() {
+    let hosts = format!(
+        "{BASE}[flow.g]\nfrom = \"s\"\nto = \"d\"\nlaw = \"fcp\"\n[flow.h]\nfrom = \"s.1\"\nto = \"d\"\nlaw = \"fcp\"\n\
+         [host.h]\nflows = \"g\"\n"
+    );
+    let sets = ["link.*.law=fcp", "link.*.limit=100 packets"];
+    for (change, says) in [
+        ("link = 'access.1'\nflow = 'f'\nrate = '1 Mbps'", "either of links or of flows"),
+        ("link = 'access.1'\nbudget = 2", "a link has no `budget`"),
+        (
+            "link = 'access.1'\nrate = '1 Mbps'\nreceive-buffer = '9 packets'",
+            "a link has no `receive-buffer`",
+        ),
+        ("link = 'access.1'\nstrategy = 'fixed'", "only a host has a `strategy` to change"),
+        ("flow = 'f'\nloss = 0.5", "a flow has no `loss` to change"),
+        ("flow = 'f'", "`receive-buffer` is missing: what does this change?"),
+        ("flow = 'k'\nreceive-buffer = '9 packets'", "there is no flow `k`"),
+        ("flow = 'f'\nreceive-buffer = '9 B'", "`receive-buffer` holds less than one packet"),
+        ("flow = 'k'\nbudget = 2", "there is no flow `k`"),
+        ("flow = 'f'\nbudget = 2", "`f.1` spends no budget: its law is not `fcp`"),
+        ("flow = 'g.*'\nbudget = 2", "the budget of `g.1` is its host's affair"),
+        ("receive-buffer = '9 packets'", "`flow` is missing: what does this change?"),
+        ("rate = '1 Mbps'", "`link` is missing: what does this change?"),
+        ("host = 'k'\nbudget = 2", "there is no host `k`"),
+        ("host = 'h'", "this changes nothing"),
+        ("host = 'h'\nbudget = 2\nlink = 'access.1'", "a change is of links, of flows or of a host"),
+        ("host = 'h'\nbudget = 2\nstrategy = 'background'", "it is right"),
+        ("flow = 'h'\nbudget = 2\nreceive-buffer = '9 packets'", "it is right"),
+        ("link = 'access.1'\nprice-error = 0.5", "it is right"),
+    ] {
+        let answer =
+            answer_to(&format!("{hosts}[[change]]\nat = \"1 s\"\n{}\n", change.replace('\'', "\"")), &sets);
+        assert!(answer.contains(says), "{change}: {answer}");
+    }
+    let priced = format!("{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\nprice-error = 0.5\n");
+    assert!(answer_to(&priced, &[]).contains("a price is stated by the law `fcp` only"));
+    let lossy = format!(
+        "{BASE}[[loss]]\nlink = \"bottleneck\"\nprobability = 0.5\nfrom = \"2 s\"\nuntil = \"2 s\"\n"
+    );
+    assert!(answer_to(&lossy, &[]).contains("this ends at 2 s, before it begins at 2 s"));
+    let one_way =
+        ["loss.0.until=3 s", "loss.0.direction=reverse", "link.bottleneck.duplex=false", "flow.f.to=r"];
+    assert!(answer_to(&lossy, &one_way).contains("`bottleneck` has no way back"));
+}
+
 /// The base scenario with a policy.
 fn policy(more: &str) -> String {
     format!("{BASE}[aggregate.a]\nrate = \"1 Mbps\"\n{more}\n")
