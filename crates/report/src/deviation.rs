@@ -126,7 +126,7 @@ impl Deviation {
             let Some(&rate_mbps) = rates.get(&lane.name) else { continue };
             let flow = &plan.flows[lane.flow];
             let packet = f64::from(plan.transports[flow.transport.0 as usize].packet_size) * 8.0;
-            if allocation.rates[f] * flow.path.base_rtt.as_secs_f64() < SLOW * packet {
+            if allocation.rates[f] * lane.base_rtt.as_secs_f64() < SLOW * packet {
                 slow = true;
                 continue;
             }
@@ -384,6 +384,13 @@ mod tests {
         let among = |n: u32| judge(&plan(&flow("f", "rcp", &format!(", count = {n}"))), &rates);
         assert_eq!(among(14).unwrap().flows.len(), 14);
         assert_eq!(among(16), Err(NoDeviation::Slow));
+        // Of the round trip of that stretch: 22 ms are enough for 16, and 18 ms too few for 14.
+        let after = |n: u32, delay: u32| {
+            let change = format!("change = [{{ at = \"1 s\", link = \"w\", delay = \"{delay} ms\" }}]\n");
+            judge(&plan(&(flow("f", "rcp", &format!(", count = {n}")) + &change)), &rates)
+        };
+        assert_eq!(after(16, 11).unwrap().flows.len(), 16);
+        assert_eq!(after(14, 9), Err(NoDeviation::Slow));
         assert_eq!(judge(&plan(&flow("f", "rcp", "")), &[]), Err(NoDeviation::NoRates));
     }
 

@@ -138,6 +138,8 @@ pub struct Lane {
     pub name: String,
     /// Index into [`Plan::flows`].
     pub flow: usize,
+    /// Its round trip without queues.
+    pub base_rtt: Time,
 }
 
 /// The longest stretch after the warm-up in which nothing comes, goes or changes; of equals the last.
@@ -167,7 +169,7 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     for way in state.active(plan, longest[0], longest[1]).map(|w| &state.ways[w]) {
         let name = &plan.flows[way.of].name;
         let name = if way.back { format!("{name}.reverse") } else { name.clone() };
-        lanes.push(Lane { name, flow: way.of });
+        lanes.push(Lane { name, flow: way.of, base_rtt: state.rtt(plan, way.of) });
         network.flows.push(way.flow.clone());
     }
     let owners = state.owners(plan, &lanes);
@@ -349,12 +351,19 @@ impl<'a> State<'a> {
 
     /// What buffers let through of the flows that `concerns`, now that buffers or delays are others.
     fn demand_anew(&mut self, plan: &Plan, concerns: impl Fn(usize) -> bool) {
-        for way in self.ways.iter_mut().filter(|way| concerns(way.of)) {
-            let path = &plan.flows[way.of].path;
-            let delays = path.route.iter().chain(&path.back).map(|link| self.delays[link.0 as usize]);
-            let rtt = delays.fold(Time::ZERO, Time::saturating_add);
-            way.flow.demand = demand(plan, way.of, self.windows[way.of], rtt);
+        for w in 0..self.ways.len() {
+            let of = self.ways[w].of;
+            if concerns(of) {
+                self.ways[w].flow.demand = demand(plan, of, self.windows[of], self.rtt(plan, of));
+            }
         }
+    }
+
+    /// The round trip of a flow without queues.
+    fn rtt(&self, plan: &Plan, of: usize) -> Time {
+        let path = &plan.flows[of].path;
+        let delays = path.route.iter().chain(&path.back).map(|link| self.delays[link.0 as usize]);
+        delays.fold(Time::ZERO, Time::saturating_add)
     }
 
     /// The ways of flows that are there from `from` until `until`.
@@ -583,7 +592,8 @@ mod tests {
         // Of stretches as long the last, with the rate that the link has there.
         let steady = steady(&plan).unwrap();
         assert_eq!((steady.from, steady.until), (Time::from_secs(8), Time::from_secs(10)));
-        assert_eq!(steady.lanes, [Lane { name: "f".into(), flow: 0 }]);
+        let lane = Lane { name: "f".into(), flow: 0, base_rtt: Time::from_millis(10) };
+        assert_eq!(steady.lanes, [lane]);
         assert_eq!(steady.network.capacities[0], 30e6);
     }
 
