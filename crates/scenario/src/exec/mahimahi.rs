@@ -57,7 +57,10 @@ fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
             }
         }
         ("mm-loss", [way, share]) => {
-            let share: f64 = share.parse().map_err(|_| "takes a probability, such as 0.01")?;
+            let share: f64 = share.parse().unwrap_or(f64::NAN);
+            if !share.is_finite() {
+                return Err("takes a probability, such as 0.01".into());
+            }
             let lossy = match *way {
                 "uplink" => &mut shell.up,
                 "downlink" => &mut shell.down,
@@ -91,7 +94,9 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
             let name = format!("{prefix}{name}=");
             options.iter().find_map(|option| option.strip_prefix(name.as_str()))
         };
-        match option("").unwrap_or("infinite") {
+        let queue = option("").unwrap_or("infinite");
+        let codel = queue == "codel";
+        match queue {
             "infinite" => {}
             "droptail" => {}
             "codel" => way.set("law", quoted("codel"))?,
@@ -108,10 +113,10 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
                 Some(("bytes", n)) if n.parse::<u64>().is_ok() => {
                     way.set("limit", quoted(&format!("{n} B")))?
                 }
-                Some(("target", n)) if way.has("law") && n.parse::<u32>().is_ok() => {
+                Some(("target", n)) if codel && n.parse::<u32>().is_ok() => {
                     way.set("codel.target", quoted(&format!("{n} ms")))?;
                 }
-                Some(("interval", n)) if way.has("law") && n.parse::<u32>().is_ok() => {
+                Some(("interval", n)) if codel && n.parse::<u32>().is_ok() => {
                     way.set("codel.interval", quoted(&format!("{n} ms")))?;
                 }
                 _ => return Err(format!("does not know `{argument}` of a queue here: packets=N or bytes=N")),
@@ -158,6 +163,11 @@ mod tests {
         let text = chain(words, 1).unwrap();
         assert!(text.contains("trace = \"a.up\"\nlimit = \"50 packets\""), "{text}");
         assert!(text.contains("trace = \"b.down\"\nlaw = \"codel\"\nlimit = \"unlimited\""), "{text}");
+        let words = "mm-link a.up b.down --uplink-queue=codel --uplink-queue-args=\"bytes=9000,target=7,interval=90\"";
+        let text = chain(words, 1).unwrap();
+        let codel =
+            "law = \"codel\"\nlimit = \"9000 B\"\ncodel.target = \"7 ms\"\ncodel.interval = \"90 ms\"\n";
+        assert!(text.contains(codel), "{text}");
     }
 
     #[test]
@@ -167,7 +177,13 @@ mod tests {
             ("mm-dealy 40", "is none of the shells"),
             ("mm-delay fast", "milliseconds"),
             ("mm-loss sideways 0.1", "uplink"),
+            ("mm-delay 4 5", "a number of milliseconds and nothing else"),
+            ("mm-loss uplink", "`uplink` or `downlink` and a probability"),
+            ("mm-loss uplink nan", "takes a probability"),
             ("mm-link one.trace", "a trace for each way"),
+            ("mm-link a b --uplink-queue=pie --uplink-queue-args=target=5", "does not know `target=5`"),
+            ("mm-link a b --uplink-queue-args=interval=5", "does not know `interval=5`"),
+            ("mm-link a b --uplink-queue-args=packets=few", "does not know `packets=few`"),
             ("mm-link a b --meter-all", "--meter-all"),
             ("mm-link a b --uplink-queue=wfq", "wfq"),
         ] {
