@@ -48,7 +48,9 @@ pub(super) fn changes(plan: &Plan) -> Vec<Change> {
     let mut events: Vec<(Time, Event<'_>)> = Vec::new();
     for change in &plan.changes {
         events.push((change.at, Event::Change(&change.what)));
-        if let What::Blackout(link, until) = change.what {
+        if let What::Blackout(link, until) = change.what
+            && !dark_beyond(plan, link, until)
+        {
             events.push((until, Event::BlackoutEnds(link)));
         }
     }
@@ -66,6 +68,13 @@ pub(super) fn changes(plan: &Plan) -> Vec<Change> {
             Some(Change { at, link: link.0, what })
         })
         .collect()
+}
+
+/// Whether a blackout that ends at `until` is followed by another without a gap.
+fn dark_beyond(plan: &Plan, link: LinkId, until: Time) -> bool {
+    plan.changes.iter().any(|change| {
+        matches!(change.what, What::Blackout(on, later) if on == link && change.at <= until && until < later)
+    })
 }
 
 fn change(event: Event<'_>, losses: &mut Losses) -> Option<(LinkId, LinkChange)> {

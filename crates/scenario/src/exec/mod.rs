@@ -202,6 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn blackouts_that_overlap_are_one() {
+        let text = two_nodes("10Mbps", None, 1).unwrap()
+            + "[[change]]\nat = \"100 ms\"\nlink = \"down\"\nblackout = \"500 ms\"\n\
+               [[change]]\nat = \"200 ms\"\nlink = \"down\"\nblackout = \"100 ms\"\n\
+               [[change]]\nat = \"250 ms\"\nlink = \"up\"\nblackout = \"100 ms\"\n\
+               [[change]]\nat = \"600 ms\"\nlink = \"down\"\nblackout = \"200 ms\"\n";
+        let plan = Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone();
+        let ends: Vec<(f64, u32)> = mesh(&plan)
+            .unwrap()
+            .changes
+            .iter()
+            .filter(|change| matches!(change.what, LinkChange::Blackout(false)))
+            .map(|change| (change.at.as_millis_f64(), change.link))
+            .collect();
+        assert_eq!(ends, [(350.0, 1), (800.0, 0)]);
+    }
+
+    #[test]
     fn trains_pass_where_nobody_looks_at_single_packets() {
         let train = |down: &str| longest_train(&plan(down, None));
         assert_eq!(train("1Gbps 1ms"), 25_000);
