@@ -238,7 +238,7 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
 pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
     let mut trips = vec![(0.0, 0_u32); plan.links.len()];
     for (flow, lane) in steady.network.flows.iter().zip(&steady.lanes) {
-        let rtt = plan.flows[lane.flow].path.base_rtt.as_secs_f64();
+        let rtt = lane.base_rtt.as_secs_f64();
         for &l in &flow.links {
             let longest = match &*plan.links[l].law {
                 LinkLaw::Xcp(xcp) => xcp.max_interval.as_secs_f64(),

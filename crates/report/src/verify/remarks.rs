@@ -70,8 +70,7 @@ fn taken_by_queues(
         let (load, in_flight) = crossing.filter(|((flow, _), _)| flow.links.contains(&l)).fold(
             (0.0, 0.0),
             |(load, in_flight), ((_, lane), rate)| {
-                let rtt = plan.flows[lane.flow].path.base_rtt.as_secs_f64();
-                (load + rate, in_flight + rate * rtt)
+                (load + rate, in_flight + rate * lane.base_rtt.as_secs_f64())
             },
         );
         let queue = 8.0 * mean_of(result, &plan.links[l].name, "queue_mean_bytes", window);
@@ -97,7 +96,8 @@ fn few_packets(plan: &Plan, steady: &Steady, rates: &[f64], deviation: &Deviatio
     let flow = &plan.flows[steady.lanes[f].flow];
     let on_xcp = flow_links(steady, f).any(|l| matches!(*plan.links[l].law, LinkLaw::Xcp(_)));
     let transport = &plan.transports[flow.transport.0 as usize];
-    let packets = rates[f] * flow.path.base_rtt.as_secs_f64() / (8.0 * f64::from(transport.packet_size));
+    let packets =
+        rates[f] * steady.lanes[f].base_rtt.as_secs_f64() / (8.0 * f64::from(transport.packet_size));
     (on_xcp && packets < FEW)
         .then(|| format!("flow {} should have a window of {packets:.1} packets", worst.flow))
 }
