@@ -1,6 +1,6 @@
 //! What happens on the way: changes and random loss.
 
-use tollway_law::Time;
+use tollway_law::{Rate, Time};
 
 use super::flows::buffer;
 use super::hosts::strategy;
@@ -23,7 +23,10 @@ const OF_LINKS: [(&str, &str); 7] = [
 impl<'a> Resolver<'a> {
     /// Everything that changes, by time.
     pub(super) fn changes(&mut self) {
-        for change in self.top.list("change", &keys::CHANGE) {
+        let mut changes: Vec<Reader<'a>> = self.top.list("change", &keys::CHANGE).collect();
+        // A limit in BDP goes by what the rate is by then.
+        changes.sort_by_key(|change| change.span("at"));
+        for change in changes {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
             let is_for = |wanted: &str| format!("`{wanted}` is missing: what does this change?");
             if change.has("host") {
@@ -110,7 +113,7 @@ impl<'a> Resolver<'a> {
                         }
                     },
                     _ => {
-                        let rate = change.rate("rate").unwrap_or(self.plan.links[link.0 as usize].rate);
+                        let rate = self.rate_by_now(link);
                         let limit = self.limit(link, change.limit(key), rate, change.at(key));
                         limit.map(|l| What::Limit(link, l))
                     }
@@ -128,6 +131,15 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
+    }
+
+    /// What the changes so far have made of a link's rate.
+    fn rate_by_now(&self, link: LinkId) -> Rate {
+        let changed = self.plan.changes.iter().rev().find_map(|change| match change.what {
+            What::Rate(of, rate) if of == link => Some(rate),
+            _ => None,
+        });
+        changed.unwrap_or(self.plan.links[link.0 as usize].rate)
     }
 
     fn change_host(&mut self, change: &Reader<'a>) {

@@ -265,6 +265,25 @@ fn a_bdp_is_of_those_who_cross() {
 }
 
 #[test]
+fn a_bdp_of_a_change_is_of_the_rate_by_then() {
+    let change = |at, what| format!("[[change]]\nat = \"{at} s\"\nlink = \"bottleneck\"\n{what}\n");
+    let limit = |at| change(at, "limit = \"1 BDP\"");
+    // In whatever order the file has them: 10, 2 and 4 Mbps × 25 ms.
+    let changes = [
+        limit(3),
+        change(2, "rate = \"2 Mbps\""),
+        limit(1),
+        change(4, "rate = \"4 Mbps\"\nlimit = \"1 BDP\""),
+    ];
+    let p = plan(&format!("{BASE}{}", changes.concat()), &[]);
+    let limits = p.changes.iter().filter_map(|change| match change.what {
+        What::Limit(_, limit) => Some(limit.bytes),
+        _ => None,
+    });
+    assert_eq!(limits.collect::<Vec<_>>(), [31_250, 6_250, 12_500]);
+}
+
+#[test]
 fn nothing_is_left_to_be_guessed() {
     let p = plan(BASE, &[]);
     let t = &p.transports[0];
