@@ -94,7 +94,7 @@ impl<T: Copy + Default> Default for Fifo<T> {
 }
 
 /// The first allocation.
-const LEAST: usize = 4;
+const LEAST: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -102,7 +102,7 @@ impl Builder {
     fn new(kind: ColumnKind) -> Builder {
         match kind {
             ColumnKind::Name => Builder::Name(Names::default()),
-            ColumnKind::Text => Builder::Text(StringBuilder::new()),
+            ColumnKind::Text => Builder::Text(StringBuilder::with_capacity(0, 0)),
             ColumnKind::Number => Builder::Number(Values::default()),
             ColumnKind::Count => Builder::Count(Values::default()),
         }
