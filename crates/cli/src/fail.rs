@@ -81,7 +81,8 @@ impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
         let report = miette::miette!("{error}");
         match error {
-            SessionError::Run { error: RunError::TooLong { .. } | RunError::Unsupported(_), .. } => {
+            SessionError::Rows { .. }
+            | SessionError::Run { error: RunError::TooLong { .. } | RunError::Unsupported(_), .. } => {
                 Failure::input(report)
             }
             _ => Failure::run(report),

@@ -146,7 +146,7 @@ fn a_seed_is_a_whole_number_of_files() {
 
 #[test]
 fn a_run_beyond_the_horizon_says_so() {
-    let more = ["--set", "duration=800000h", "--set", "flow.f.count=1000"];
+    let more = ["--set", "duration=800000h", "--set", "flow.f.count=1000", "--set", "measure.interval=none"];
     let said = fails("horizon", SCENARIO, &more, 2);
     assert!(said.contains("too long") && said.contains("shorten `duration`"), "{said}");
 }

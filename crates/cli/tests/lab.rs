@@ -205,6 +205,17 @@ fn jobs_are_no_more_than_runs() {
     }
 }
 
+/// A run that would take all of the memory there is does not begin.
+#[test]
+fn rows_that_memory_has_no_room_for_want_a_folder() {
+    let dir = folder("rows");
+    // Two variants, each a second with two flows and two directions of a link.
+    let short = ["run", "s.toml", "--set", "flow.f.start=0 s", "--set", "duration=1 s", "--set"];
+    let said = refuses(&dir, &[&short[..], &["measure.interval=399 ns"]].concat());
+    assert!(said.contains("20 million rows") && said.contains("`--out DIR`"), "{said}");
+    succeeds(&dir, &[&short[..], &["measure.interval=1 ms"]].concat());
+}
+
 /// A file gets variants, loses one and gets another, and goes to the same folder each time.
 #[test]
 fn a_run_leaves_no_tables_of_an_earlier_one() {

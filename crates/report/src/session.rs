@@ -83,6 +83,16 @@ pub enum SessionError {
         /// The folder.
         dir: PathBuf,
     },
+    /// There is no memory for so many rows.
+    #[error(
+        "the interval tables would have {} million rows, which are too many to be kept in memory; write them to files with `--out DIR`, \
+         or make `measure.interval` longer",
+        rows / 1_000_000
+    )]
+    Rows {
+        /// How many, at least.
+        rows: u64,
+    },
     /// Tables could not be read back.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -103,9 +113,13 @@ impl Session {
     /// Runs every variant. The results are the same for any number of jobs.
     ///
     /// # Errors
-    /// A run fails or a table cannot be written or read back.
+    /// A run fails, a table cannot be written or read back, or there is no folder for tables that memory has no room for.
     pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
         let variants = scenario.variants();
+        let rows = variants.iter().map(|variant| variant.plan.least_rows()).fold(0, u64::saturating_add);
+        if self.out.is_none() && rows > MOST_ROWS_KEPT {
+            return Err(SessionError::Rows { rows });
+        }
         let run = |(i, variant)| self.run_one(i, variant, variants.len(), progress);
         let live = self.engine == EngineKind::Live;
         // Zero, as many as there are processors, is for the pool to count.
@@ -188,6 +202,8 @@ impl Session {
 
 /// Bytes of interval tables, over all variants, that are read back to be drawn: more points than a picture has dots.
 const MOST_READ_BACK: u64 = 64 << 20;
+/// Rows of interval tables that are kept where there is no folder for them: of links one takes 80 bytes, of flows 20 or 80.
+const MOST_ROWS_KEPT: u64 = 20_000_000;
 
 /// Everything about the runs as one JSON object, units in the names.
 ///

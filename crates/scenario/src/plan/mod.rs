@@ -93,6 +93,47 @@ pub struct Plan {
     pub losses: Vec<Loss>,
 }
 
+impl Plan {
+    /// Rows that the interval tables of the run will have at least: those of links, and of flows that send for as long as they are let.
+    pub fn least_rows(&self) -> u64 {
+        let Some(interval) = self.measure.interval.filter(|interval| *interval > Time::ZERO) else {
+            return 0;
+        };
+        let rows = |span: Time| span.0.div_ceil(interval.0);
+        let links = self.shown_links().into_iter().filter(|shown| *shown).count() as u64;
+        let endless = self.flows.iter().filter(|flow| flow.data == Data::Endless);
+        let flows = endless.map(|flow| rows(flow.stop.min(self.duration).saturating_sub(flow.start)));
+        flows.fold(rows(self.duration).saturating_mul(links), u64::saturating_add)
+    }
+
+    /// Which links get rows in the interval tables: all of a small network; of a large one those that several flows' data share, since
+    /// a row for each of a thousand access links an interval would cost more than the run and tell less.
+    pub fn shown_links(&self) -> Vec<bool> {
+        if self.links.len() <= FEW_LINKS {
+            return vec![true; self.links.len()];
+        }
+        let mut users = vec![0u32; self.links.len()];
+        let cbrs = self.cbrs.iter().map(|cbr| &cbr.route);
+        for route in self.flows.iter().map(|flow| &flow.path.route).chain(cbrs) {
+            for link in route {
+                users[link.0 as usize] += 1;
+            }
+        }
+        for workload in &self.workloads {
+            for link in workload.paths.iter().flat_map(|path| &path.route) {
+                users[link.0 as usize] += 2;
+            }
+        }
+        let shared = |i: usize| users[i] > 1;
+        let twin = |i: usize| self.links[i].twin.is_some_and(|twin| users[twin.0 as usize] > 1);
+        let reverse = |i: usize| self.links[i].direction == Direction::Reverse;
+        (0..self.links.len()).map(|i| shared(i) || reverse(i) && twin(i)).collect()
+    }
+}
+
+/// Up to how many link directions each gets rows.
+const FEW_LINKS: usize = 64;
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {

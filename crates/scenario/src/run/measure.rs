@@ -13,7 +13,7 @@ use super::digest::Digest;
 use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
-use crate::plan::{self, Data, Direction, Plan};
+use crate::plan::{self, Data, Plan};
 use crate::tables::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
 /// Reads counters and writes rows.
@@ -197,7 +197,7 @@ impl Meter {
             .map(|(i, lane)| (lane.stop, i))
             .collect();
         stops.sort_unstable_by(|a, b| b.cmp(a));
-        let shown = shown_links(plan);
+        let shown = plan.shown_links();
         let mut links = Vec::new();
         for (i, &shown) in shown.iter().enumerate() {
             let rows = shown && built.network.has_link(built.links[i]);
@@ -613,32 +613,5 @@ fn fcp(connection: &Connection) -> Option<&Fcp> {
     }
 }
 
-/// Which links get rows: all of a small network; of a large one those that several flows' data share, since a row for
-/// each of a thousand access links an interval would cost more than the run and tell less.
-fn shown_links(plan: &Plan) -> Vec<bool> {
-    if plan.links.len() <= FEW_LINKS {
-        return vec![true; plan.links.len()];
-    }
-    let mut users = vec![0u32; plan.links.len()];
-    let cbrs = plan.cbrs.iter().map(|cbr| &cbr.route);
-    for route in plan.flows.iter().map(|flow| &flow.path.route).chain(cbrs) {
-        for link in route {
-            users[link.0 as usize] += 1;
-        }
-    }
-    for workload in &plan.workloads {
-        for link in workload.paths.iter().flat_map(|path| &path.route) {
-            users[link.0 as usize] += 2;
-        }
-    }
-    let shared = |i: usize| users[i] > 1;
-    let twin = |i: usize| plan.links[i].twin.is_some_and(|twin| users[twin.0 as usize] > 1);
-    let reverse = |i: usize| plan.links[i].direction == Direction::Reverse;
-    (0..plan.links.len()).map(|i| shared(i) || reverse(i) && twin(i)).collect()
-}
-
 /// How many flows are read before their rows are written.
 const READ_AHEAD: usize = 64;
-
-/// Up to how many link directions each gets rows.
-const FEW_LINKS: usize = 64;

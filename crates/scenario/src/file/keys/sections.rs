@@ -98,7 +98,7 @@ pub(crate) static MEASURE: Section = Section {
             "interval",
             Kind::TimeOrNone,
             Is("100 ms"),
-            "Length of a row in the interval tables; `\"none\"` writes summaries only.",
+            "Length of a row in the interval tables, of which a run has a thousand million at most (twenty million without `--out`); `\"none\"` writes summaries only.",
         ),
         key("warmup", TIME, Is("0 s"), "What happens before this is left out of summaries."),
     ]],

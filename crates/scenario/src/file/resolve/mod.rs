@@ -93,6 +93,8 @@ pub(crate) fn resolve(
     r.limits();
     r.changes();
     r.losses();
+    r.rows();
+    r.late();
     // They last as long as the run.
     r.plan.nodes.shrink_to_fit();
     r.plan.links.shrink_to_fit();
@@ -312,6 +314,53 @@ impl<'a> Resolver<'a> {
         Some(Pairs::Drawn((all - wanted..all).map(draw).collect()))
     }
 
+    /// An interval that is a slip of a unit makes rows without end.
+    fn rows(&mut self) {
+        let (rows, plan) = (self.plan.least_rows(), &self.plan);
+        if rows <= MOST_ROWS {
+            return;
+        }
+        let Some(interval) = plan.measure.interval else { return };
+        let measure = self.top.table("measure", &keys::MEASURE);
+        let message = format!("the interval tables would have {} million rows", rows / 1_000_000);
+        let times = rows.div_ceil(MOST_ROWS);
+        let longer = Time(interval.0.saturating_mul(10u64.saturating_pow(times.ilog10() + 1)));
+        let help =
+            format!("give `measure.interval` \"{longer}\" or more, or \"none\", or shorten `duration`");
+        self.mistakes.add(measure.at("interval"), message, "too short").help(help);
+    }
+
+    /// Notes what comes when the run is over: that nothing is seen of it is easily taken for a result.
+    fn late(&mut self) {
+        let Plan { flows, workloads, cbrs, aggregates, .. } = &self.plan;
+        let (changes, losses) = (self.top.list("change", &keys::CHANGE), self.top.list("loss", &keys::LOSS));
+        let late = [
+            self.late_of("flow", flows.iter().map(|flow| (&*flow.name, flow.start))),
+            self.late_of("workload", workloads.iter().map(|workload| (&*workload.name, workload.start))),
+            self.late_of("cbr", cbrs.iter().map(|cbr| (&*cbr.name, cbr.start))),
+            self.late_of("aggregate", aggregates.iter().map(|policy| (&*policy.name, policy.install))),
+            self.late_of("change", changes.map(|change| ("", change.span("at")))),
+            self.late_of("loss", losses.map(|loss| ("", loss.span("from")))),
+        ];
+        let late: Vec<String> = late.into_iter().flatten().collect();
+        if !late.is_empty() {
+            let end = self.plan.duration;
+            self.files.note(format!("the run is over at {end}, before there is: {}", late.join(", ")));
+        }
+    }
+
+    /// The first of `all` that comes when the run is over, and how many more there are.
+    fn late_of<'n>(&self, what: &str, all: impl Iterator<Item = (&'n str, Time)>) -> Option<String> {
+        let mut late = all.filter(|(_, at)| *at >= self.plan.duration);
+        let (name, at) = late.next()?;
+        let name = if name.is_empty() { String::new() } else { format!(" `{name}`") };
+        let more = match late.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!("{what}{name} (at {at}){more}"))
+    }
+
     /// The base RTTs of the flows whose data cross a link: sum in nanoseconds, and number.
     fn crossing(&mut self, link: LinkId) -> (u128, u64) {
         let Plan { flows, workloads, transports, links, .. } = &self.plan;
@@ -391,3 +440,5 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 /// Pairs that are drawn unless a file says otherwise: enough that another draw makes no difference, and few enough to
 /// find their routes at once.
 const MOST_PAIRS: u64 = 10_000;
+/// Rows of interval tables that a run has at most: a hundred gigabytes of them.
+const MOST_ROWS: u64 = 1_000_000_000;

@@ -163,6 +163,20 @@ fn nodes_are_chosen_by_name_pattern_or_group() {
 }
 
 #[test]
+fn what_comes_when_all_is_over_is_told() {
+    let text = format!(
+        "{BASE}[[change]]\nat = \"19 s\"\nlink = \"bottleneck\"\nrate = \"1 Mbps\"\n\
+         [[loss]]\nlink = \"bottleneck\"\nprobability = 0.1\nfrom = \"19 s\"\n"
+    );
+    let told = |sets: &[&str]| parse(&text, sets).unwrap().notes().join("\n");
+    assert_eq!(told(&["duration=20 s"]), "");
+    assert_eq!(
+        told(&["duration=19 s", "flow.f.start={ first = \"18 s\", last = \"21 s\" }"]),
+        "the run is over at 19 s, before there is: flow `f.2` (at 19 s) and 2 more, change (at 19 s), loss (at 19 s)"
+    );
+}
+
+#[test]
 fn traces_have_a_mean() {
     let text = BASE.replace("rate = \"10 Mbps\"", "trace = \"tests/data/some.trace\"");
     let p = plan(&text, &[]);

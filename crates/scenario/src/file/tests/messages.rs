@@ -58,6 +58,7 @@ answers! {
     set_of_unknown_unit: answer_to(BASE, &["seed=2", "link.bottleneck.rate=20Mps"]);
     set_of_nothing: answer_to(BASE, &["link.bottleneck.rate"]);
     red_without_limit: answer_to(BASE, &["link.bottleneck.law=red", "link.bottleneck.limit=unlimited"]);
+    interval_too_short: answer_to(BASE, &["measure.interval=1 ns"]);
     nobody_answers: answer("law = \"newreno\"", "law = \"xcp\"");
     nobody_answers_back: answer_to(&BASE.replace("law = \"newreno\"", "law = \"xcp\"\nboth-ways = true"), &["link.bottleneck.law=xcp"]);
     held_by_its_buffer: answer_to(&BASE.replace("law = \"newreno\"", "law = \"xcp\""), &["flow.f.receive-buffer=20 packets"]);
