@@ -258,6 +258,16 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
         "preciousprecious"
     );
     assert!(dir.join("mine/first/summary.csv").is_file());
+    // Nor is a file where a folder should be.
+    fs::write(dir.join("file"), "precious").expect("written");
+    fs::create_dir(dir.join("half")).expect("made");
+    fs::write(dir.join("half/xcp"), "precious").expect("written");
+    for (out, file) in [("file", "file"), ("file/deep/er", "file"), ("half", "half/xcp")] {
+        let output = run_in(&dir, &["run", "s.toml", "--out", out]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("`{file}` is a file")) && said.contains("another `--out`"), "{said}");
+    }
 
     for folder in ["mine/first", "mine/second"] {
         fs::remove_dir_all(dir.join(folder)).expect("removed");

@@ -28,12 +28,20 @@ impl Folder {
     /// like the earlier one would have overwritten.
     ///
     /// # Errors
-    /// Another process has it, or something cannot be created, written or removed.
+    /// Another process has it, it is a file, or something cannot be created, written or removed.
     pub fn take(dir: &Path, tables: &BTreeSet<String>) -> Result<Folder, SessionError> {
         let fail = |action, path: &Path| {
             let path = path.to_path_buf();
             move |source| TableError::Io { action, path, source }
         };
+        let of_variants = tables.iter().filter_map(|table| table.rsplit_once('/'));
+        let folders =
+            of_variants.map(|(variant, _)| dir.join(variant)).chain(dir.ancestors().map(Path::to_path_buf));
+        for path in folders {
+            if std::fs::metadata(&path).is_ok_and(|there| !there.is_dir()) {
+                return Err(SessionError::NoFolder { path });
+            }
+        }
         std::fs::create_dir_all(dir).map_err(fail("create", dir))?;
         let path = dir.join(RECORD);
         let mut record = OpenOptions::new()

@@ -83,6 +83,12 @@ pub enum SessionError {
         /// The folder.
         dir: PathBuf,
     },
+    /// A file lies where there should be a folder for tables.
+    #[error("cannot create a folder for tables: `{}` is a file; name another `--out`", path.display())]
+    NoFolder {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no memory for so many rows.
     #[error(
         "the interval tables would have {} million rows, which are too many to be kept in memory; write them to files with `--out DIR`, \
