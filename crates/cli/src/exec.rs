@@ -121,14 +121,17 @@ fn network(over: &Over) -> Result<Scenario, Failure> {
     if let Some(file) = &over.file {
         return Ok(Scenario::load(file, &sets)?);
     }
-    let (option, text) = match (&over.link, &over.mahimahi) {
-        (_, Some(shells)) => ("--mahimahi", exec::chain(shells, 1)),
-        (link, None) => {
-            ("--link", exec::two_nodes(link.as_deref().unwrap_or_default(), over.link_up.as_deref(), 1))
+    let (link, up) = (over.link.as_deref().unwrap_or_default(), over.link_up.as_deref());
+    let (words, text) = match &over.mahimahi {
+        Some(shells) => (vec![("--mahimahi", shells.as_str())], exec::chain(shells, 1)),
+        None => {
+            let words = [("--link", link)].into_iter().chain(up.map(|up| ("--link-up", up)));
+            (words.collect(), exec::two_nodes(link, up, 1))
         }
     };
     let text = text.map_err(|error| Failure::input(miette!(help = error.help(), "{error}")))?;
-    Ok(Scenario::parse(option, &text, &sets)?)
+    let (option, _) = words[0];
+    Ok(Scenario::parse(option, &text, &sets).map_err(|error| error.in_words(option, &words))?)
 }
 
 /// What to run over `plan`.

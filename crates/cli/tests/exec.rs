@@ -260,6 +260,31 @@ fn the_terminal_s_interrupt_reaches_a_program_that_has_a_session_of_its_own() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
 }
 
+/// Nobody has written the file that words are made into: what is wrong is shown in the words, and once.
+#[test]
+fn mistakes_in_words_are_shown_in_the_words() {
+    for (network, mistakes) in [
+        (&["--link", "trace=none 5ms"][..], &["[--link:1:1]\n 1 │ trace=none 5ms\n   · ─────┬────\n"][..]),
+        (&["--link", "5ms trace none"], &["[--link:1:5]"]),
+        (&["--link", "20Mbps fq_codel.queus=5"], &["[--link:1:8]"]),
+        (&["--link", "limit=abc", "--link-up", "5ms limit=def"], &["[--link:1:1]", "[--link-up:1:5]"]),
+        (&["--link", "limit=abc", "--link-up", "limit=abc"], &["[--link:1:1]", "[--link-up:1:1]"]),
+        (&["--link", "limit=abc", "--link-up", "1Mbps"], &["[--link:1:1]"]),
+        (&["--link", "5Mbps", "--set", "link.up.limit=abc"], &["[--set:1:15]"]),
+        (&["--mahimahi", "mm-delay 5 mm-link none other"], &["[--mahimahi:1:25]", "[--mahimahi:1:20]"]),
+    ] {
+        let output = tollway(&[&["exec"], network, &["--", "true"]].concat()).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), said.matches("╭─[--").count()),
+            (Some(2), mistakes.len()),
+            "{said}"
+        );
+        assert!(mistakes.iter().all(|place| said.contains(place)), "{network:?}: {said}");
+        assert!(!said.contains("folder of the scenario"), "{said}");
+    }
+}
+
 #[test]
 fn a_log_that_cannot_be_written_leaves_the_exit_status() {
     if !namespaces() {

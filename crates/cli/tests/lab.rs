@@ -127,6 +127,8 @@ fn sweeps_as_arrow_and_what_is_refused() {
     fs::write(dir.join("mine.csv"), "a,b\n").expect("written");
     for (arguments, word) in [
         (&["--vary", "link.wire.rte=5Mbps"][..], "did you mean `rate`?"),
+        (&["--set", "seed=2", "--vary", "link.wire.rate=5Mbps,6Mbsp"], "[--vary:1:"),
+        (&["--set", "link.wire.rate=5Mbsp", "--vary", "flow.f.count=1,2"], "[--set:1:"),
         (&["--vary", "link.wire.rate"], "no `=`"),
         (&["--vary", "link.wire.rate=1Mbps,,2Mbps"], "empty"),
         (&["--vary", "seed=1,2"], "--seeds"),

@@ -318,10 +318,11 @@ impl Sweep {
     }
 
     fn scenario(&self, values: &[String], seed: Option<u64>) -> Result<Scenario, ScenarioError> {
-        let mut sets = self.sets.clone();
-        sets.extend(self.vary.iter().zip(values).map(|(vary, value)| format!("{}={value}", vary.key)));
+        let vary = self.vary.iter().zip(values).map(|(vary, value)| format!("{}={value}", vary.key));
+        let vary: Vec<String> = vary.collect();
+        let mut sets = [self.sets.as_slice(), &vary].concat();
         sets.extend(seed.map(|seed| format!("seed={seed}")));
-        Scenario::load(&self.file, &sets)
+        Scenario::load(&self.file, &sets).map_err(|error| error.set_by("--vary", &vary))
     }
 
     /// `link.wire.rate=10Mbps, seed 3, variant xcp`.

@@ -29,6 +29,45 @@ impl ScenarioError {
         }
     }
 
+    /// The same where `sets`, given as by `--set`, were made of what `option` says.
+    pub fn set_by(mut self, option: &str, sets: &[String]) -> ScenarioError {
+        if let ScenarioError::Mistakes(all) = &mut self {
+            for mistake in all {
+                let text = Arc::clone(mistake.text.inner());
+                if mistake.text.name() == SET && sets.iter().any(|set| **set == *text) {
+                    mistake.text = NamedSource::new(option, text);
+                }
+            }
+        }
+        self
+    }
+
+    /// The same where the file `name` was made of words, each text of them given to an option: mistakes are shown in the words, and
+    /// what two links have of one word is shown once.
+    pub fn in_words(self, name: &str, words: &[(&str, &str)]) -> ScenarioError {
+        let ScenarioError::Mistakes(all) = self else { return self };
+        let mut shown: Vec<Mistake> = Vec::new();
+        for mut mistake in all {
+            if mistake.text.name() == name {
+                let (option, given, span) = word_of(&mistake, words);
+                mistake.text = NamedSource::new(option, Arc::from(given));
+                mistake.span = span;
+                if mistake.help.as_deref() == Some(super::files::BESIDE) {
+                    mistake.help =
+                        Some("a file's name is relative to the folder that `tollway` is started in".into());
+                }
+            }
+            let same = |other: &Mistake| {
+                (other.text.name(), other.span, &other.label)
+                    == (mistake.text.name(), mistake.span, &mistake.label)
+            };
+            if !shown.iter().any(same) {
+                shown.push(mistake);
+            }
+        }
+        ScenarioError::Mistakes(shown)
+    }
+
     /// The mistake, if there is just one: it then speaks for the whole.
     fn only(&self) -> Option<&Mistake> {
         match self.mistakes() {
@@ -92,6 +131,39 @@ pub struct Mistake {
     pub span: SourceSpan,
     label: String,
 }
+
+/// The option, its words, and where in them the line has its key or its value from that `mistake` is in; all of them, if that cannot be told.
+fn word_of<'w>(mistake: &Mistake, words: &[(&'w str, &'w str)]) -> (&'w str, &'w str, SourceSpan) {
+    let (text, at) = (mistake.text.inner(), mistake.span.offset());
+    let before = text.get(..at).unwrap_or_default();
+    let line = text.get(before.rfind('\n').map_or(0, |end| end + 1)..).and_then(|rest| rest.lines().next());
+    let (key, value) = line.and_then(|line| line.split_once(" = ")).unwrap_or_default();
+    let value = value.trim_matches('"');
+    let find = |given: &str| {
+        let begins = |i: usize| given[..i].chars().next_back().is_none_or(char::is_whitespace);
+        let mut starts =
+            given.char_indices().filter(|&(i, c)| !c.is_whitespace() && begins(i)).map(|(i, _)| i);
+        let word = |start: usize| given[start..].split_whitespace().next().unwrap_or_default();
+        let is_meant = |start: &usize| {
+            let said = word(*start).split_once('=').map_or(word(*start), |(key, _)| key);
+            said.replace('_', "-") == key || word(*start) == value
+        };
+        starts.find(is_meant).map(|start| (start, word(start).len()))
+    };
+    let mut order = words.to_vec();
+    // What the way up says itself goes over what it has of the other.
+    if before.contains("\n[link.up]") {
+        order.reverse();
+    }
+    let found = order.iter().find_map(|(option, given)| Some((*option, *given, find(given)?.into())));
+    found.unwrap_or_else(|| {
+        let (option, given) = words.first().copied().unwrap_or_default();
+        (option, given, (0, given.len()).into())
+    })
+}
+
+/// What a text is called that came by `--set`.
+pub(crate) const SET: &str = "--set";
 
 /// A place in one of the texts that a scenario is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

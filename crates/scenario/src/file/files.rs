@@ -48,8 +48,7 @@ impl Files {
             Ok(text) => Some((self.first + i as u32, text.clone())),
             Err(why) => {
                 let message = format!("`{}` cannot be read: {why}", path.display());
-                let help = "a file's name is relative to the folder of the scenario that names it";
-                mistakes.add(at, message, "this file").help(help);
+                mistakes.add(at, message, "this file").help(BESIDE);
                 None
             }
         }
@@ -117,5 +116,7 @@ pub(crate) fn place(source: u32, span: &Range<usize>) -> At {
     At { source, start: span.start as u32, end: span.end as u32 }
 }
 
+/// Where a file is looked for.
+pub(super) const BESIDE: &str = "a file's name is relative to the folder of the scenario that names it";
 /// Places are 32 bits, and no such file is larger.
 const MOST_BYTES: usize = 1_000_000_000;

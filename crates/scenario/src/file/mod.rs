@@ -57,7 +57,7 @@ pub(crate) use resolve::matches;
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
 
-use error::{At, Mistakes, Sources};
+use error::{At, Mistakes, SET, Sources};
 use files::Files;
 use grid::Over;
 use reader::Reader;
@@ -103,7 +103,7 @@ impl Scenario {
     /// [`ScenarioError::Mistakes`], with all that could be told apart.
     pub fn parse<S: AsRef<str>>(file: &str, text: &str, sets: &[S]) -> Result<Scenario, ScenarioError> {
         let mut sources = Sources(vec![(file.to_owned(), Arc::from(text))]);
-        sources.0.extend(sets.iter().map(|s| ("--set".to_owned(), Arc::from(s.as_ref()))));
+        sources.0.extend(sets.iter().map(|s| (SET.to_owned(), Arc::from(s.as_ref()))));
         let mut mistakes = Mistakes::default();
         let mut base = tree::parse(text, &mut mistakes);
         if !mistakes.is_empty() {
