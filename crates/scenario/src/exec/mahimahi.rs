@@ -20,18 +20,19 @@ struct Shell {
 /// [`WordError`]: a word is no shell, or none of its options.
 pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     let mut shells = Vec::new();
-    let mut rest = words.split_whitespace().peekable();
+    let refused =
+        |word: &str, why: String| WordError { option: CHAIN, word: word.into(), words: words.into(), why };
+    let parts = split(words).map_err(|word| refused(word, "has a quote without its end".into()))?;
+    let mut rest = parts.iter().map(String::as_str).peekable();
     while let Some(name) = rest.next() {
-        let failed = |why: String| WordError { option: CHAIN, word: name.into(), words: words.into(), why };
         let mut arguments = Vec::new();
         while let Some(argument) = rest.next_if(|next| !next.starts_with("mm-")) {
             arguments.push(argument);
         }
-        shells.push(shell(name, &arguments).map_err(failed)?);
+        shells.push(shell(name, &arguments).map_err(|why| refused(name, why))?);
     }
     if shells.is_empty() {
-        let why = "names no shell of Mahimahi".to_owned();
-        return Err(WordError { option: CHAIN, word: words.into(), words: words.into(), why });
+        return Err(refused(words, "names no shell of Mahimahi".into()));
     }
     let between: Vec<String> = (1..shells.len()).map(|i| format!("shell-{i}")).collect();
     let mut nodes = vec![PROGRAM];
@@ -44,6 +45,30 @@ pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
         shell.up.completed().write(&mut text, &format!("up-{number}"), nodes[i], nodes[i + 1]);
     }
     Ok(text)
+}
+
+/// Words as a shell parts them: a space within quotes parts nothing.
+///
+/// # Errors
+/// What follows a quote that has no end.
+fn split(words: &str) -> Result<Vec<String>, &str> {
+    let (mut parts, mut part, mut quote) = (Vec::new(), None::<String>, None);
+    for (i, c) in words.char_indices() {
+        match (quote, c) {
+            (None, '"' | '\'') => {
+                quote = Some((c, i));
+                part.get_or_insert_default();
+            }
+            (Some((open, _)), c) if c == open => quote = None,
+            (None, c) if c.is_whitespace() => parts.extend(part.take()),
+            (_, c) => part.get_or_insert_default().push(c),
+        }
+    }
+    parts.extend(part);
+    match quote {
+        Some((_, start)) => Err(&words[start..]),
+        None => Ok(parts),
+    }
 }
 
 fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
@@ -95,7 +120,6 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
             options.iter().find_map(|option| option.strip_prefix(name.as_str()))
         };
         let queue = option("").unwrap_or("infinite");
-        let codel = queue == "codel";
         match queue {
             "infinite" => {}
             "droptail" => {}
@@ -103,9 +127,8 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
             "pie" => way.set("law", quoted("pie"))?,
             other => return Err(format!("has no queue `{other}` here: infinite, droptail, codel, pie")),
         }
-        for argument in option("-args").unwrap_or_default().split(',').filter(|argument| !argument.is_empty())
-        {
-            let argument = argument.trim_matches(['"', '\'']);
+        let arguments = option("-args").unwrap_or_default();
+        for argument in arguments.split([',', ' ']).filter(|argument| !argument.is_empty()) {
             match argument.split_once('=') {
                 Some(("packets", n)) if n.parse::<u32>().is_ok() => {
                     way.set("limit", quoted(&format!("{n} packets")))?;
@@ -113,13 +136,18 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
                 Some(("bytes", n)) if n.parse::<u64>().is_ok() => {
                     way.set("limit", quoted(&format!("{n} B")))?
                 }
-                Some(("target", n)) if codel && n.parse::<u32>().is_ok() => {
-                    way.set("codel.target", quoted(&format!("{n} ms")))?;
+                Some((key @ ("target" | "interval"), n)) if queue == "codel" && n.parse::<u32>().is_ok() => {
+                    way.set(&format!("codel.{key}"), quoted(&format!("{n} ms")))?;
                 }
-                Some(("interval", n)) if codel && n.parse::<u32>().is_ok() => {
-                    way.set("codel.interval", quoted(&format!("{n} ms")))?;
+                Some(("qdelay_ref", n)) if queue == "pie" && n.parse::<u32>().is_ok() => {
+                    way.set("pie.target", quoted(&format!("{n} ms")))?;
                 }
-                _ => return Err(format!("does not know `{argument}` of a queue here: packets=N or bytes=N")),
+                _ => {
+                    return Err(format!(
+                        "does not know `{argument}` of a queue `{queue}` here: packets=N, bytes=N, of codel target=MS and interval=MS, \
+                         of pie qdelay_ref=MS"
+                    ));
+                }
             }
         }
         if !way.has("limit") {
@@ -163,11 +191,14 @@ mod tests {
         let text = chain(words, 1).unwrap();
         assert!(text.contains("trace = \"a.up\"\nlimit = \"50 packets\""), "{text}");
         assert!(text.contains("trace = \"b.down\"\nlaw = \"codel\"\nlimit = \"unlimited\""), "{text}");
-        let words = "mm-link a.up b.down --uplink-queue=codel --uplink-queue-args=\"bytes=9000,target=7,interval=90\"";
-        let text = chain(words, 1).unwrap();
-        let codel =
-            "law = \"codel\"\nlimit = \"9000 B\"\ncodel.target = \"7 ms\"\ncodel.interval = \"90 ms\"\n";
+        // As Mahimahi's own examples have them.
+        let quoted = "mm-link 'the up.trace' b.down --downlink-queue=codel --downlink-queue-args=\"packets=100, target=5, interval=90\"";
+        let text = chain(quoted, 1).unwrap();
+        assert!(text.contains("trace = \"the up.trace\"\n"), "{text}");
+        let codel = "limit = \"100 packets\"\ncodel.target = \"5 ms\"\ncodel.interval = \"90 ms\"\n";
         assert!(text.contains(codel), "{text}");
+        let text = chain("mm-link a b --uplink-queue=pie --uplink-queue-args=qdelay_ref=20", 1).unwrap();
+        assert!(text.contains("law = \"pie\"\npie.target = \"20 ms\"\n"), "{text}");
     }
 
     #[test]
@@ -181,11 +212,13 @@ mod tests {
             ("mm-loss uplink", "`uplink` or `downlink` and a probability"),
             ("mm-loss uplink nan", "takes a probability"),
             ("mm-link one.trace", "a trace for each way"),
-            ("mm-link a b --uplink-queue=pie --uplink-queue-args=target=5", "does not know `target=5`"),
             ("mm-link a b --uplink-queue-args=interval=5", "does not know `interval=5`"),
             ("mm-link a b --uplink-queue-args=packets=few", "does not know `packets=few`"),
             ("mm-link a b --meter-all", "--meter-all"),
             ("mm-link a b --uplink-queue=wfq", "wfq"),
+            ("mm-link a b --uplink-queue-args=\"packets=5", "`\"packets=5` in"),
+            ("mm-link a b --uplink-queue=pie --uplink-queue-args=target=5", "`target=5` of a queue `pie`"),
+            ("mm-link a 'b c", "has a quote without its end"),
         ] {
             let error = chain(words, 1).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
@@ -194,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_chain_makes_it_panic(words in "(mm-(delay|link|loss)? ?|[a-z0-9.=\"-]{1,8} ?){0,8}") {
+        fn no_chain_makes_it_panic(words in "(mm-(delay|link|loss)? ?|[a-z0-9.=\"'é-]{1,8} ?){0,8}") {
             if let Ok(text) = chain(&words, 1) {
                 prop_assert!(toml::from_str::<toml::Value>(&text).is_ok(), "{text}");
             }
