@@ -23,14 +23,16 @@ pub struct View {
 pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: View, title: &str, engine: &str) {
     let Some(run) = runs.get(view.run.min(runs.len().saturating_sub(1))) else { return };
     // Links get what they need, but leave the flows at least half.
-    let most = frame.area().height.saturating_sub(4) / 2;
+    let height = frame.area().height;
+    let most = height.saturating_sub(4) / 2;
     let links = (run.links.len() as u16 + 3).min(most.max(4));
     let [head, bar, above, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(links),
         Constraint::Min(3),
-        Constraint::Length(1),
+        // On a few lines a flow is worth more.
+        Constraint::Length(u16::from(height > 10)),
     ])
     .areas(frame.area());
 
@@ -53,11 +55,9 @@ fn draw_links(frame: &mut Frame<'_>, area: Rect, run: &RunScene) {
     head.extend(priced.then_some("$/MB"));
     head.push("queue");
     let rows = run.links.iter().map(|link| link_row(link, priced));
-    let mut widths = vec![Constraint::Fill(2), Constraint::Length(18)];
-    widths.extend([Constraint::Length(9); 4]);
-    widths.extend(priced.then_some(Constraint::Length(10)));
-    widths.push(Constraint::Fill(2));
-    frame.render_widget(table(rows, widths, &head, "links"), area);
+    let mut widths = vec![18, 9, 9, 9, 9];
+    widths.extend(priced.then_some(10));
+    frame.render_widget(table(rows, columns(area, &widths, 2), &head, "links"), area);
 }
 
 fn link_row(link: &LinkScene, priced: bool) -> Row<'static> {
@@ -82,16 +82,14 @@ fn draw_flows(frame: &mut Frame<'_>, area: Rect, run: &RunScene, scroll: usize) 
     head.extend(priced.then_some("$/MB"));
     head.push("rate");
     let rows = run.current().skip(scroll).map(|flow| flow_row(flow, priced));
-    let mut widths = vec![Constraint::Fill(2)];
-    widths.extend([Constraint::Length(9); 4]);
-    widths.extend(priced.then_some(Constraint::Length(10)));
-    widths.push(Constraint::Fill(3));
+    let mut widths = vec![9; 4];
+    widths.extend(priced.then_some(10));
     let title = format!(
         "flows: {} under way, {} over",
         run.current().count(),
         run.flows.len() - run.current().count()
     );
-    frame.render_widget(table(rows, widths, &head, &title), area);
+    frame.render_widget(table(rows, columns(area, &widths, 3), &head, &title), area);
 }
 
 fn flow_row(flow: &FlowScene, priced: bool) -> Row<'static> {
@@ -107,6 +105,26 @@ fn flow_row(flow: &FlowScene, priced: bool) -> Row<'static> {
     );
     cells.push(Cell::from(history(&flow.rates)).style(Color::Green));
     Row::new(cells)
+}
+
+/// A column for a name, for numbers of these widths, and for how they went, which has `history` parts of the rest where the name has
+/// two. Those that a narrow terminal has no room for are left out, the last ones first: numbers of nobody tell nothing.
+fn columns(area: Rect, widths: &[u16], history: u16) -> Vec<Constraint> {
+    // Without the frame; a column stands one from the next.
+    let mut rest = area.width.saturating_sub(2);
+    let mut columns = vec![Constraint::Fill(1)];
+    for width in widths {
+        if rest < NAME + 1 + width {
+            return columns;
+        }
+        rest -= 1 + width;
+        columns.push(Constraint::Length(*width));
+    }
+    if rest > NAME + 1 {
+        columns[0] = Constraint::Length(NAME.max(2 * (rest - 1) / (2 + history)));
+        columns.push(Constraint::Fill(1));
+    }
+    columns
 }
 
 fn table<'a>(
@@ -155,6 +173,9 @@ fn history(values: &VecDeque<f64>) -> String {
     values.iter().map(step).collect()
 }
 
+/// What a name has at least.
+const NAME: u16 = 12;
+
 #[cfg(test)]
 mod tests {
     use ratatui::Terminal;
@@ -181,6 +202,18 @@ mod tests {
         // Queue in kB, drops since the start, and rates that rose.
         assert!(screen.contains("12.0") && screen.contains("16") && screen.contains("▁▂▃▄▅▆▇█"), "{screen}");
         assert!(!screen.contains("f.2"), "f.2 is over:\n{screen}");
+    }
+
+    #[test]
+    fn a_narrow_screen_leaves_out_numbers_and_no_names() {
+        for (width, height) in [(40, 10), (60, 20), (80, 24)] {
+            let screen = screen(width, height);
+            assert!(
+                screen.contains("bottleneck") && screen.contains("f.1") && screen.contains("50.2"),
+                "{screen}"
+            );
+        }
+        assert!(screen(80, 24).contains("▁▂▃▄▅▆▇█"));
     }
 
     #[test]
