@@ -528,6 +528,7 @@ mod screen {
 
     use crate::fail::Failure;
     use crate::outlet::Outlet;
+    use crate::terminal;
 
     /// The terminal, given back when dropped.
     pub(super) struct Screen {
@@ -562,7 +563,8 @@ mod screen {
 
         /// Takes the keys that were pressed; answers whether they mean the end.
         pub(super) fn wants_to_end(&mut self) -> bool {
-            while event::poll(Duration::ZERO).unwrap_or(false) {
+            let pressed = || terminal::await_keys(Duration::ZERO).and_then(|()| event::poll(Duration::ZERO));
+            while pressed().unwrap_or(false) {
                 let Ok(Event::Key(key)) = event::read() else { continue };
                 match key.code {
                     KeyCode::Char('q') | KeyCode::Esc => return true,

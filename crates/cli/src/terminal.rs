@@ -155,6 +155,34 @@ pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     flag
 }
 
+/// Waits for keys for as long as this, or for something else to happen to the terminal.
+///
+/// To be asked before crossterm is: at the end of a terminal that has gone away that reads on and on.
+///
+/// # Errors
+/// The terminal has gone away.
+#[cfg(feature = "watch")]
+pub(crate) fn await_keys(patience: std::time::Duration) -> std::io::Result<()> {
+    use std::os::fd::AsFd;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    // Where crossterm reads them.
+    let (stdin, tty) = (std::io::stdin(), std::path::Path::new("/dev/tty"));
+    let tty = if stdin.is_terminal() { None } else { Some(std::fs::File::open(tty)?) };
+    let keys = tty.as_ref().map_or_else(|| stdin.as_fd(), AsFd::as_fd);
+    let mut keys = [PollFd::from_borrowed_fd(keys, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).map_err(Error::other)?;
+    match poll(&mut keys, Some(&patience)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match keys[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        true => Err(ErrorKind::BrokenPipe.into()),
+        false => Ok(()),
+    }
+}
+
 /// The most memory this process has had, in bytes, where the system tells.
 pub(crate) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

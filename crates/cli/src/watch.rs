@@ -110,6 +110,7 @@ mod screen {
 
     use crate::args::{Engine, Run};
     use crate::fail::Failure;
+    use crate::terminal;
 
     /// The terminal, drawn on from a thread of its own. Standard error, so that results can go where they are sent.
     pub(super) struct Screen {
@@ -191,7 +192,8 @@ mod screen {
         // A copy: the run must not wait for a slow terminal.
         let runs = scene.runs().clone();
         terminal.draw(|frame| draw(frame, &runs, *view, title, engine))?;
-        if !event::poll(REFRESH)? {
+        terminal::await_keys(REFRESH)?;
+        if !event::poll(Duration::ZERO)? {
             return Ok(());
         }
         let Event::Key(key) = event::read()? else { return Ok(()) };

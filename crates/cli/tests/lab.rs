@@ -218,6 +218,44 @@ fn rows_that_memory_has_no_room_for_want_a_folder() {
     succeeds(&dir, &[&short[..], &["measure.interval=1 ms"]].concat());
 }
 
+/// The window is closed: the run ends, as by Ctrl-C, and nothing of it stays behind to read on at the end of the terminal.
+#[test]
+#[cfg(feature = "watch")]
+fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
+    use std::io::Read;
+    use std::process::Stdio;
+
+    let dir = folder("gone");
+    let run = format!("exec {} run s.toml --engine live --watch", env!("CARGO_BIN_EXE_tollway"));
+    // The pipe of `said` is the run's too, as its third: it ends when both have ended.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec script -qec \"$0\" /dev/null 3>&1", &run]);
+    shell.current_dir(&dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut script = shell.spawn().expect("a shell starts");
+    let mut said = script.stdout.take().expect("a pipe");
+    let mut seen = Vec::new();
+    let mut bytes = [0; 1000];
+    // Each time it has drawn it hides the cursor; by the third it has asked for keys, too.
+    while String::from_utf8_lossy(&seen).matches("\x1b[?25l").count() < 3 {
+        let n = said.read(&mut bytes).expect("readable");
+        if n == 0 {
+            eprintln!("SKIPPED: no `script` here: {}", String::from_utf8_lossy(&seen));
+            script.wait().expect("it ended");
+            return;
+        }
+        seen.extend(&bytes[..n]);
+    }
+    script.kill().expect("it was there");
+    script.wait().expect("it ended");
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = said.read_to_end(&mut Vec::new());
+        ended.send(())
+    });
+    // It has four seconds a variant, where nobody ends it.
+    assert_eq!(end.recv_timeout(std::time::Duration::from_secs(100)), Ok(()), "it is there still");
+}
+
 /// A file gets variants, loses one and gets another, and goes to the same folder each time.
 #[test]
 fn a_run_leaves_no_tables_of_an_earlier_one() {
