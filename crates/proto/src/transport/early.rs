@@ -48,6 +48,11 @@ impl Early {
         self.ranges.as_slice().is_empty()
     }
 
+    /// Whether `seq` has been [inserted](Early::insert).
+    pub(super) fn holds(&self, seq: u32) -> bool {
+        self.ranges.as_slice().get(self.ranges.find(seq)).is_some_and(|range| !before(seq, range.0))
+    }
+
     /// What is known of `seq`, which has been [inserted](Early::insert).
     #[inline]
     pub(super) fn get(&self, seq: u32) -> EarlySlot {

@@ -241,9 +241,7 @@ impl Connection {
             return false;
         }
         let syn = packet.flags.has(Flags::SYN);
-        let acks_syn = packet.flags.has(Flags::ACK)
-            && packet.ack == self.config.initial_segment.wrapping_add(1)
-            && packet.ack == self.send.board.next;
+        let acks_syn = self.acks_syn(packet);
         match self.state {
             State::Idle if syn && !packet.flags.has(Flags::ACK) && self.config.handshake => {
                 self.receive.sync(packet.seq.wrapping_add(1));
@@ -274,6 +272,12 @@ impl Connection {
         }
     }
 
+    fn acks_syn(&self, packet: &Packet) -> bool {
+        packet.flags.has(Flags::ACK)
+            && packet.ack == self.config.initial_segment.wrapping_add(1)
+            && packet.ack == self.send.board.next
+    }
+
     /// RFC 5961 § 3.2: only the number expected next resets at once; another makes the receiver say how it stands.
     fn handle_reset(&mut self, packet: &Packet) {
         let ours = match self.state {
@@ -287,6 +291,27 @@ impl Connection {
         } else if self.state != State::SynSent {
             self.receive.ack_now = true;
         }
+    }
+
+    /// Whether the data of a packet may be the other side's: its segment is not beyond the window, and no longer than one may be nor
+    /// shorter than its header. An engine that hears others than the other side asks this first.
+    pub fn fits(&self, packet: &Packet) -> bool {
+        let beyond = packet.seq.wrapping_sub(self.receive.next.wrapping_add(self.receive.window()));
+        let sizes = self.config.header..=self.config.segment.max(self.config.header.saturating_add(1));
+        (beyond as i32) < 0 && sizes.contains(&packet.size)
+    }
+
+    /// Whether the data of a packet would be taken in: the connection is open, what the packet acknowledges was sent, and its segment is
+    /// within the window and has not come yet. Of others it does not matter whether their payload is right.
+    pub fn awaits(&self, packet: &Packet) -> bool {
+        let open = match self.state {
+            State::Established => true,
+            State::SynReceived => self.acks_syn(packet),
+            State::Idle | State::SynSent | State::Reset => false,
+        };
+        let rare = packet.flags.0 & (Flags::SYN.0 | Flags::RST.0) != 0;
+        let sent = !packet.flags.has(Flags::ACK) || self.send.plausible(packet.ack);
+        open && !rare && sent && self.receive.awaits(packet.seq)
     }
 
     /// A time that [`Connection::poll_timeout`] answered has come. Too early a call does nothing.

@@ -282,6 +282,12 @@ impl Receiver {
         }
     }
 
+    /// Whether `seq` is within the window and has not come yet.
+    pub(super) fn awaits(&self, seq: u32) -> bool {
+        let within = !self.finished && seq.wrapping_sub(self.next) < self.window();
+        within && !self.early.as_ref().is_some_and(|early| early.holds(seq))
+    }
+
     /// Segments from `next` on that there is room for.
     pub(super) fn window(&self) -> u32 {
         later(self.edge, self.next.wrapping_add(self.room)).wrapping_sub(self.next)

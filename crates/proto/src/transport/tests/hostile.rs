@@ -99,7 +99,14 @@ proptest! {
             if *timer {
                 end.handle_timeout(now);
             }
+            let kept = |end: &Connection| end.stats().segments_received - end.stats().duplicates;
+            let (before, awaited) = (kept(&end), end.awaits(packet));
+            let within = packet.seq.wrapping_sub(end.expected()) < end.receive_window();
             end.handle_packet(now, packet, ranges);
+            // What it takes in is what was awaited, but for what a window reaches that grows with the packet.
+            let segment = packet.flags.0 & (Flags::DATA.0 | Flags::FIN.0) != 0;
+            prop_assert!(!within || (awaited && segment) == (kept(&end) > before));
+            prop_assert!(within || !awaited);
             let mut burst = 0;
             while end.poll_transmit(now, &mut out, &mut sack) {
                 burst += 1;
@@ -170,11 +177,16 @@ fn data_beyond_the_window_is_not_kept() {
     let data = |seq| Packet { flags: Flags::DATA, seq, size: 1500, ..Packet::default() };
     let now = Time::from_secs(1);
     for seq in [10, 11, u32::MAX, 1 << 31] {
+        // The one before the window may be a late one.
+        assert_eq!((end.awaits(&data(seq)), end.fits(&data(seq))), (false, seq == u32::MAX), "{seq}");
         end.handle_packet(now, &data(seq), &SackRanges::EMPTY);
     }
+    assert!(end.awaits(&data(9)) && end.fits(&data(9)));
+    assert!([39, 1501].iter().all(|&size| !end.fits(&Packet { size, ..data(9) })));
     assert_eq!(end.stats().duplicates, 4);
     // One kept for later counts once, however often it comes.
     (0..3).for_each(|_| end.handle_packet(now, &data(9), &SackRanges::EMPTY));
+    assert!(!end.awaits(&data(9)) && end.fits(&data(9)));
     assert_eq!((end.stats().duplicates, end.stats().segments_delivered), (6, 0));
     (0..9).rev().for_each(|seq| end.handle_packet(now, &data(seq), &SackRanges::EMPTY));
     assert_eq!(end.stats().segments_delivered, 10);
