@@ -64,7 +64,7 @@ pub struct HostStats {
     pub sent: u64,
     /// Datagrams that the kernel would not take.
     pub unsent: u64,
-    /// Datagrams thrown away: no ACP, or of no connection.
+    /// Datagrams thrown away: no ACP, of no connection, or with a wrong payload that it would not have taken in.
     pub refused: u64,
     /// Bytes received from addresses not shown to be their sender's.
     pub stranger_bytes: u64,
@@ -245,7 +245,7 @@ impl Host {
     /// A datagram has come from `addr`: public so that tests and fuzzers can hand over anything.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it belongs to a connection and its payload is wrong.
+    /// [`Error::Corrupt`] if a connection would have taken it in and its payload is wrong.
     pub fn handle(&mut self, now: Time, addr: SocketAddr, datagram: &[u8]) -> Result<(), Error> {
         self.stats.received += 1;
         let Ok(decoded) = acp::decode(datagram) else {
@@ -275,6 +275,10 @@ impl Host {
         }
         let header = peer.machine.config().header;
         if let Some(position) = wire::corrupt(&packet, header, datagram) {
+            if !peer.machine.awaits(&packet) {
+                self.stats.refused += 1;
+                return Ok(());
+            }
             return Err(Error::Corrupt { flow: id.flow, segment: packet.seq, position, at: now });
         }
         peer.heard = now;
