@@ -4,6 +4,7 @@
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -386,6 +387,124 @@ fn a_node_says_what_it_needs() {
         tell(&["--engine", "live", "--node", "a", "--ports", "7000", "--patience", "x"])
             .contains("--patience 10s")
     );
+}
+
+/// The test is the router, and no honest one: what no receiver would take in changes nothing, and a wrong byte where the next one should be
+/// ends its flow, on both sides and by name. The other arrives whole, and what is known of both is told.
+#[test]
+fn a_forged_datagram_ends_no_run_and_a_corrupted_one_its_flow() {
+    let file = THREE.replace("5 MB", "300 kB")
+        + r#"
+    [flow.g]
+    from = "a"
+    to = "b"
+    law = "xcp"
+    size = "300 kB"
+"#;
+    let Some(nodes) = Nodes::of("forged", &file) else { return };
+    let [a, r, b] = [0, 1, 2]
+        .map(|i: usize| nodes.at[i].split_once('=').unwrap().1.parse::<std::net::SocketAddr>().unwrap());
+    // A process that another test has just begun to start has what was open then until it is a program.
+    let until = Instant::now() + Duration::from_secs(20);
+    let router = loop {
+        match UdpSocket::bind(r) {
+            Ok(router) => break router,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        pause(10);
+    };
+    router.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let over = AtomicBool::new(false);
+    let [told_a, told_b] = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut buffer, mut seen) = ([0; 2000], [0, 0]);
+            // Longer than the others are waited for, were one of them not to end.
+            let until = Instant::now() + Duration::from_secs(150);
+            while !over.load(Ordering::Relaxed) && Instant::now() < until {
+                let Ok((len, from)) = router.recv_from(&mut buffer) else { continue };
+                let bytes = &mut buffer[..len];
+                let word =
+                    |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+                let (label, seq, data) = (word(bytes, 4), word(bytes, SEQ_AT), bytes[3] & 1 != 0);
+                if from != a {
+                    let _ = router.send_to(bytes, a);
+                    continue;
+                }
+                let fresh = data && seq > seen[label as usize / 2];
+                if fresh {
+                    seen[label as usize / 2] = seq;
+                }
+                let forge = |bytes: &[u8], seq: u32| {
+                    let mut bytes = bytes.to_vec();
+                    bytes[SEQ_AT..SEQ_AT + 4].copy_from_slice(&seq.to_be_bytes());
+                    bytes[len - 1] ^= 0x55;
+                    let _ = router.send_to(&bytes, b);
+                };
+                match (label, seq) {
+                    // Far beyond the window, and once more what has just come.
+                    (0, 1) if fresh => {
+                        let _ = router.send_to(bytes, b);
+                        forge(bytes, 1 << 31);
+                        forge(bytes, 1);
+                    }
+                    (2, 50) if fresh => forge(bytes, 50),
+                    _ => {
+                        let _ = router.send_to(bytes, b);
+                    }
+                }
+            }
+        });
+        let b = nodes.start("b");
+        let told = [nodes.start("a").output(), b.output()];
+        over.store(true, Ordering::Relaxed);
+        told
+    });
+    let (error_a, error_b) = (text(&told_a.stderr), text(&told_b.stderr));
+    assert_eq!((told_a.status.code(), told_b.status.code()), (Some(1), Some(1)), "{error_a}{error_b}");
+    assert!(error_b.contains("flow `g`: a wrong byte came at 1419 of segment 50 after"), "{error_b}");
+    assert!(error_a.contains("flow `g`: n"), "it has heard so, or waited for it: {error_a}");
+    assert!(!error_a.contains("flow `f`") && !error_b.contains("flow `f`"), "{error_a}{error_b}");
+    let told: Value = serde_json::from_slice(&told_b.stdout).expect("JSON");
+    let delivered = |i: usize| told["flows"][i]["delivered_bytes"].as_u64().unwrap();
+    assert_eq!((delivered(0), told["runs"][0]["live"]["datagrams_senseless"].as_u64()), (300_000, Some(3)));
+    assert!(delivered(1) > 0 && delivered(1) <= 49 * 1420, "{told}");
+}
+
+/// Where a datagram has its segment's number.
+const SEQ_AT: usize = 32;
+
+/// A flow is known by its place in the file, and in another file another flow has it.
+#[test]
+fn processes_that_read_different_files_take_no_flow_for_another() {
+    let flow = |name: &str, size: &str| {
+        format!("[flow.{name}]\nfrom = \"a\"\nto = \"b\"\nlaw = \"xcp\"\nsize = \"{size}\"\n")
+    };
+    let (base, _) = THREE.split_once("[flow.f]").unwrap();
+    let (f, g, h) = (flow("f", "200 kB"), flow("g", "100 kB"), flow("h", "100 kB"));
+    let Some(nodes) = Nodes::of("versions", &format!("{base}{f}{g}{h}")) else { return };
+    let _r = nodes.start("r");
+    let other = Nodes {
+        file: nodes.file.with_file_name("processes-versions-other.toml"),
+        at: nodes.at.clone(),
+        patience: nodes.patience,
+    };
+    std::fs::write(&other.file, format!("{base}{g}{f}{h}")).unwrap();
+    let (b, a) = (other.start("b"), nodes.start("a"));
+    for (told, end, other) in [(a.output(), "sent_bytes", "b"), (b.output(), "delivered_bytes", "a")] {
+        let error = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(1), "{error}");
+        for flow in ["f", "g"] {
+            let reads =
+                format!("flow `{flow}`: the process at the other end, node `{other}`, reads another file");
+            assert!(error.contains(&reads), "{error}");
+        }
+        // The one that is the same in both is served.
+        assert!(!error.contains("flow `h`"), "{error}");
+        let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+        let flows = told["flows"].as_array().unwrap();
+        let bytes = |name: &str| flows.iter().find(|flow| flow["flow"] == name).unwrap()[end].as_u64();
+        assert!(bytes("h") >= Some(100_000) && bytes("f") < Some(1000) && bytes("g") < Some(1000), "{told}");
+    }
 }
 
 /// No way to the other for half a second in mid-transfer, as when an interface is down: what is sent then is lost, as in any network.

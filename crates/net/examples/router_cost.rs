@@ -79,6 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         start: Time::ZERO,
         stop: Time::NEVER,
         encoding: Encoding::Acp,
+        fingerprint: 0,
     })?;
     network.run_until(Time::from_secs(seconds))?;
     let dropped = network.settle()?;

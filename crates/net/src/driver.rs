@@ -35,6 +35,7 @@ use crate::hosts::wire::Wire;
 #[cfg(target_os = "linux")]
 use crate::kernel::Room;
 use crate::lateness::Lateness;
+use crate::network::Fate;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use mail::MOST_BYTES;
@@ -48,6 +49,8 @@ pub(crate) struct Driver {
     pub(crate) sleeper: Sleeper,
     /// No other thread has a share of the nodes: when this one stands still, the clock may.
     pub(crate) alone: bool,
+    /// Other nodes are other processes': what comes may be anything.
+    pub(crate) apart: bool,
     standstill: Standstill,
     /// Packets handled when the standstill was last asked about.
     handled: u64,
@@ -184,6 +187,10 @@ pub(crate) struct Endpoint {
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,
     pub(crate) done: bool,
+    /// What has ended it here, where the other end is another process's.
+    pub(crate) fate: Option<Fate>,
+    /// Of what both ends must agree on: in the packet that opens.
+    pub(crate) fingerprint: u32,
     /// The flow is retired once neither end has this any more.
     pub(crate) awaited: bool,
     pub(crate) armed: Time,
@@ -275,6 +282,7 @@ impl Driver {
             now: Time::ZERO,
             sleeper: Sleeper::default(),
             alone: false,
+            apart: false,
             standstill: Standstill::default(),
             handled: 0,
             sockets: sockets.into(),

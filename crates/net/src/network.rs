@@ -103,6 +103,8 @@ pub struct FlowSpec {
     pub stop: Time,
     /// Whose losses the toll suffers; it rides in ACP's header whatever this says.
     pub encoding: Encoding,
+    /// Stands for all that both ends must agree on. Where they are two processes', each has its own, and they have to be the same.
+    pub fingerprint: u32,
 }
 
 /// How late the emulation was.
@@ -262,6 +264,8 @@ impl Network {
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,
+                fate: None,
+                fingerprint: spec.fingerprint,
                 awaited: false,
                 armed: Time::NEVER,
             });
@@ -349,7 +353,7 @@ impl Network {
     /// Takes in real time until the run's clock shows `end`, which starts with the first call; then it is `end`.
     ///
     /// # Errors
-    /// The system refuses an operation on a socket, or a payload is corrupt.
+    /// The system refuses an operation on a socket, or a payload is corrupt that came from a node of this process.
     pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
         if !self.started {
             self.started = true;

@@ -84,8 +84,16 @@ impl Round {
             let server = Connection::server(&config, law.sender(), 0);
             let start = Time::from_millis(1 + mixer.below(200));
             let (forward, back) = (vec![0, 1], vec![2, 3]);
-            let spec =
-                FlowSpec { client, server, forward, back, start, stop: Time::NEVER, encoding: Encoding::Acp };
+            let spec = FlowSpec {
+                client,
+                server,
+                forward,
+                back,
+                start,
+                stop: Time::NEVER,
+                encoding: Encoding::Acp,
+                fingerprint: 0,
+            };
             network.add_flow(spec).unwrap();
             flows.push(bytes);
         }

@@ -3,10 +3,12 @@
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::OPEN;
-use tollway_proto::{Encoding, Flags, Machine, Packet};
+use tollway_proto::transport::State;
+use tollway_proto::{Encoding, Flags, Machine, Packet, Stamp};
 
 use super::{Driver, Endpoint};
 use crate::error::Error;
+use crate::network::Fate;
 use crate::wire;
 
 impl Driver {
@@ -28,8 +30,22 @@ impl Driver {
             return Ok(());
         }
         packet.flow = end.hears;
+        if self.apart && !self.is_sound(at, now, &packet)? {
+            return Ok(());
+        }
+        let end = &mut self.ends[at];
         if let Some(position) = wire::corrupt(&packet, end.header, datagram) {
-            return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
+            let (flow, segment) = (end.flow, packet.seq);
+            if !self.apart {
+                return Err(Error::Corrupt { flow, segment, position, at: now });
+            }
+            self.counters.senseless += 1;
+            let Some(machine) = end.machine.as_mut().filter(|machine| machine.awaits(&packet)) else {
+                return Ok(());
+            };
+            end.fate = Some(Fate::Corrupt { segment, position, at: now });
+            machine.abort();
+            return self.pump(at, now);
         }
         self.counters.delivered += 1;
         if packet.flags.has(Flags::TOLLED) {
@@ -39,6 +55,52 @@ impl Driver {
             machine.handle_packet(now, &packet, &decoded.sack);
         }
         self.pump(at, now)
+    }
+
+    /// Whether what has come from another process can be the flow's. What can't is counted, and changes nothing; who opens another flow
+    /// is told so.
+    fn is_sound(&mut self, at: usize, now: Time, packet: &Packet) -> Result<bool, Error> {
+        let end = &mut self.ends[at];
+        let Some(machine) = &end.machine else { return Ok(true) };
+        let (same, refused) = (packet.ack == end.fingerprint, packet.flags.has(REFUSAL));
+        if opens(packet) && !end.client && machine.state() == State::Idle {
+            // The right one may come yet.
+            end.fate = (!same).then_some(Fate::Mistaken);
+            if !same {
+                self.counters.delivered += 1;
+                self.refuse(at, now, packet)?;
+            }
+            return Ok(same);
+        }
+        let sound = if refused {
+            machine.state() == State::SynSent && packet.sent_echo.0 == end.fingerprint
+        } else if opens(packet) {
+            same
+        } else {
+            !packet.flags.has(Flags::DATA) || machine.fits(packet)
+        };
+        if !sound {
+            self.counters.senseless += 1;
+        } else if refused {
+            end.fate = Some(Fate::Mistaken);
+        }
+        Ok(sound)
+    }
+
+    /// Tells who opens a flow, and means another by its number, so.
+    fn refuse(&mut self, at: usize, now: Time, opening: &Packet) -> Result<(), Error> {
+        let end = &self.ends[at];
+        let Some(machine) = &end.machine else { return Ok(()) };
+        let packet = Packet {
+            flow: end.label,
+            ack: opening.seq.wrapping_add(1),
+            sent: Stamp::at(now),
+            sent_echo: Stamp(opening.ack),
+            size: machine.config().ack_size,
+            flags: REFUSAL,
+            ..Packet::default()
+        };
+        self.leave(at, now, packet)
     }
 
     /// A machine's timer.
@@ -109,6 +171,16 @@ impl Driver {
         if end.encoding != Encoding::Acp {
             quantise(end, &mut packet);
         }
+        if self.apart && opens(&packet) {
+            packet.ack = end.fingerprint;
+        }
+        self.leave(at, now, packet)?;
+        Ok(true)
+    }
+
+    /// A packet of an end begins its way, with the ranges that there are.
+    fn leave(&mut self, at: usize, now: Time, packet: Packet) -> Result<(), Error> {
+        let end = &self.ends[at];
         let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
         let handle = self.buffers.alloc(packet, len);
         let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
@@ -120,7 +192,7 @@ impl Driver {
         self.counters.created += 1;
         let first = end.first;
         self.begin(first, now, handle);
-        Ok(true)
+        Ok(())
     }
 
     pub(super) fn note_done(&mut self, at: usize, now: Time) -> Result<(), Error> {
@@ -133,6 +205,15 @@ impl Driver {
         self.dismiss(at, now)
     }
 }
+
+/// Whether a packet opens a connection. No machine reads what it acknowledges, being nothing yet: between processes the flow's fingerprint
+/// stands there.
+fn opens(packet: &Packet) -> bool {
+    packet.flags.among(Flags::SYN.with(Flags::ACK).with(Flags::RST)) == Flags::SYN
+}
+
+/// What answers an opening with another fingerprint, which it echoes in place of a stamp: for machines a reset, and none of them makes it.
+const REFUSAL: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::ACK.0);
 
 /// What is lost of a packet's toll when its sender writes it as bytes.
 #[cold]

@@ -184,6 +184,7 @@ fn flow(xcp: bool, bytes: u64) -> FlowSpec {
         start: Time::from_millis(1),
         stop: Time::NEVER,
         encoding: Encoding::Acp,
+        fingerprint: 0,
     }
 }
 

@@ -47,6 +47,7 @@ pub fn node(data: &[u8]) {
         start: Time::ZERO,
         stop: Time::NEVER,
         encoding: Encoding::Acp,
+        fingerprint: 0,
     };
     network.add_flow(flow).expect("a path without loops");
     let cross = Cbr::new(Rate::from_mbps(1.0), 400, Time::ZERO, Time::NEVER, None);

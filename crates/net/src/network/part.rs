@@ -7,7 +7,7 @@ use tollway_law::Time;
 use tollway_proto::transport::{Connection, Event, State};
 
 use super::{Network, Place};
-use crate::driver::Driver;
+use crate::driver::{Driver, Endpoint};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
 use crate::socket::Socket;
@@ -47,13 +47,14 @@ impl Network {
             source,
         })?;
         let others = (0..names.len()).filter(|&node| node != here).map(|node| names[node].clone()).collect();
-        let drivers =
+        let mut drivers =
             vec![Driver::new(vec![socket], vec![names[here].clone()]), Driver::new(Vec::new(), others)];
         let place = |node: usize| match node.cmp(&here) {
             Ordering::Less => Place { driver: 1, at: node as u32 },
             Ordering::Equal => Place { driver: 0, at: 0 },
             Ordering::Greater => Place { driver: 1, at: node as u32 - 1 },
         };
+        drivers[0].apart = true;
         let mut network = Network::lay(drivers, (0..names.len()).map(place).collect(), at, links, seed);
         network.part = Some(Part {
             at: at.to_vec(),
@@ -79,8 +80,13 @@ impl Network {
         }
         for end in &mut part.ends {
             let place = self.flows[end.flow as usize][usize::from(!end.client)];
-            let Some(machine) = &mut self.drivers[0].ends[place.at as usize].machine else { continue };
+            let Endpoint { machine: Some(machine), fate, .. } = &mut self.drivers[0].ends[place.at as usize]
+            else {
+                continue;
+            };
             let before = end.fate;
+            // Who was mistaken for another may have come since.
+            end.fate = fate.or(before.filter(|&before| before != Fate::Mistaken));
             if end.look(now, machine, part.patience) {
                 // It may be there again by now, and should know.
                 machine.abort();
@@ -130,6 +136,17 @@ pub enum Fate {
     Over,
     /// The other side gave it up.
     Reset,
+    /// A byte of its data was wrong that would have been taken for right: it was given up.
+    Corrupt {
+        /// The segment's number.
+        segment: u32,
+        /// Which byte of its payload.
+        position: usize,
+        /// When.
+        at: Time,
+    },
+    /// The process at the other end means something else by the flow's number: it was not let in.
+    Mistaken,
     /// The other side has been heard of, or anything it sent been of use, for longer than this node has patience: it was given up.
     Silent,
 }
@@ -186,3 +203,188 @@ impl Watched {
 
 /// How long a node whose flows are over and that hears nothing waits for what comes late, to answer it.
 const LINGER: Time = Time::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+
+    use tollway_law::Rate;
+    use tollway_law::link::{AnyLink, DropTail};
+    use tollway_law::sender::NewRenoConfig;
+    use tollway_proto::port::{Limit, Queues};
+    use tollway_proto::transport::Config;
+    use tollway_proto::{Encoding, Flags, Packet, SackRanges, Stamp};
+
+    use super::*;
+    use crate::driver::Counters;
+    use crate::network::FlowSpec;
+    use crate::wire;
+
+    const FINGERPRINT: u32 = 7;
+    const DATA: Flags = Flags(Flags::DATA.0 | Flags::ACK.0);
+    const REFUSAL: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::ACK.0);
+
+    fn parts() -> ([String; 2], [LinkSpec; 2]) {
+        let link = |(from, to)| LinkSpec {
+            from,
+            to,
+            rate: Rate::from_mbps(10.0),
+            trace: None,
+            delay: Time::from_millis(1),
+            overhead: 0,
+            law: AnyLink::DropTail(DropTail),
+            limit: Limit { packets: 100, bytes: u64::MAX },
+            queues: Queues::One,
+        };
+        (["a", "b"].map(String::from), [(0, 1), (1, 0)].map(link))
+    }
+
+    fn with_flow(mut network: Network) -> Network {
+        let config = Config {
+            segment: 1200,
+            header: 80,
+            ack_size: 112,
+            receive_buffer: 10 * 1120,
+            ..Config::default()
+        };
+        let config = Arc::new(config);
+        let law = || NewRenoConfig::default().build().into();
+        let flow = FlowSpec {
+            client: Connection::client(&config, law(), 0),
+            server: Connection::server(&config, law(), 0),
+            forward: vec![0],
+            back: vec![1],
+            start: Time::from_secs(1),
+            stop: Time::NEVER,
+            encoding: Encoding::Acp,
+            fingerprint: FINGERPRINT,
+        };
+        network.add_flow(flow).unwrap();
+        network
+    }
+
+    /// The node `here` of two, with a flow from the first to the second; `None`, loudly, where it can have no socket.
+    fn node(here: usize) -> Option<Network> {
+        if UdpSocket::bind("127.0.0.1:0").is_err() {
+            eprintln!("SKIPPED: no UDP socket on loopback here");
+            return None;
+        }
+        let (names, links) = parts();
+        let at = ["127.0.0.1:0".parse().unwrap(); 2];
+        Some(with_flow(Network::part(&names, &links, 1, here, &at, Time::from_secs(1000)).unwrap()))
+    }
+
+    /// The node has a datagram from the other, with byte `wrong` of its payload otherwise than it should be.
+    fn hear(node: &mut Network, packet: &Packet, wrong: Option<usize>) -> Result<(), Error> {
+        let mut datagram = vec![0; usize::from(packet.size) - tollway_proto::encoding::acp::OVERHEAD];
+        wire::compose(packet, &SackRanges::EMPTY, 80, &mut datagram).unwrap();
+        let start = datagram.len() - wire::payload_len(packet, 80);
+        wrong.into_iter().for_each(|at| datagram[start + at] ^= 1);
+        node.drivers[0].accept(0, Time::from_secs(1), &datagram, None)
+    }
+
+    fn packet(flags: Flags, seq: u32, ack: u32) -> Packet {
+        let size = if flags.has(Flags::DATA) { 1200 } else { 112 };
+        Packet { flags, seq, ack, size, ..Packet::default() }
+    }
+
+    fn open(node: &mut Network) {
+        hear(node, &packet(Flags::SYN, 0, FINGERPRINT), None).unwrap();
+        hear(node, &packet(Flags::ACK, 1, 1), None).unwrap();
+        hear(node, &packet(DATA, 1, 1), None).unwrap();
+        assert_eq!((node.server(0).state(), node.server(0).expected()), (State::Established, 2));
+    }
+
+    #[test]
+    fn what_no_receiver_would_take_in_changes_nothing_whatever_is_in_it() {
+        let Some(mut node) = node(1) else { return };
+        let senseless = |node: &mut Network, packet: Packet, wrong: Option<usize>| {
+            let before = (format!("{:?}", node.server(0)), node.counters());
+            hear(node, &packet, wrong).unwrap();
+            let after = Counters { senseless: before.1.senseless + 1, ..before.1 };
+            assert_eq!((format!("{:?}", node.server(0)), node.counters()), (before.0, after), "{packet:?}");
+        };
+        // Nobody has opened it.
+        senseless(&mut node, packet(DATA, 1, 1), Some(3));
+        senseless(&mut node, packet(DATA, 500, 1), None);
+        open(&mut node);
+        hear(&mut node, &packet(DATA, 4, 1), None).unwrap();
+        // It has those, or they lie beyond its window.
+        for seq in [1, 4, 12, 500, 1 << 31, u32::MAX] {
+            senseless(&mut node, packet(DATA, seq, 1), Some(1119));
+        }
+        for seq in [12, 500, 1 << 31] {
+            senseless(&mut node, packet(DATA, seq, 1), None);
+        }
+        // It acknowledges what was never sent, is longer than any, opens once more.
+        senseless(&mut node, packet(DATA, 2, 9), Some(0));
+        senseless(&mut node, Packet { size: 1201, ..packet(DATA, 2, 1) }, None);
+        senseless(&mut node, packet(Flags::SYN, 0, 8), None);
+        senseless(&mut node, packet(REFUSAL, 2, 1), None);
+        // And what comes of it goes on.
+        hear(&mut node, &packet(DATA, 2, 1), None).unwrap();
+        hear(&mut node, &packet(DATA, 3, 1), None).unwrap();
+        assert_eq!((node.server(0).expected(), node.fates()), (5, vec![]));
+    }
+
+    #[test]
+    fn a_wrong_byte_that_would_be_taken_ends_its_flow_and_no_more() {
+        let Some(mut node) = node(1) else { return };
+        open(&mut node);
+        let before = node.counters();
+        hear(&mut node, &packet(DATA, 3, 1), Some(700)).unwrap();
+        node.look_at_ends().unwrap();
+        let fate = Fate::Corrupt { segment: 3, position: 700, at: Time::from_secs(1) };
+        assert_eq!(node.fates(), [(0, false, fate)]);
+        // What has arrived is counted as before, and the other end is told.
+        assert_eq!((node.server(0).state(), node.server(0).stats().segments_delivered), (State::Reset, 1));
+        let counters = node.counters();
+        assert_eq!(
+            (counters.senseless, counters.created),
+            (before.senseless + 1, before.created + 1),
+            "{counters:?}"
+        );
+        hear(&mut node, &packet(DATA, 2, 1), Some(0)).unwrap();
+        node.look_at_ends().unwrap();
+        assert_eq!(node.fates(), [(0, false, fate)]);
+        // Between nodes of one process it is ours, and nothing of the run is to be believed.
+        let (names, links) = parts();
+        let mut network = with_flow(Network::new(&names, &links, 1, 1).unwrap());
+        let at = usize::from(network.drivers[0].names().next() != Some("b"));
+        let mut datagram = vec![0; 1200 - 28];
+        wire::compose(&packet(DATA, 500, 1), &SackRanges::EMPTY, 80, &mut datagram).unwrap();
+        datagram[1000] ^= 1;
+        let heard = network.drivers[0].accept(at, Time::from_secs(1), &datagram, None);
+        assert!(matches!(heard, Err(Error::Corrupt { flow: 0, segment: 500, .. })), "{heard:?}");
+    }
+
+    #[test]
+    fn who_means_another_flow_is_not_let_in_and_told_so() {
+        let Some(mut server) = node(1) else { return };
+        for other in [0, 8] {
+            let before = server.counters().created;
+            hear(&mut server, &packet(Flags::SYN, 0, other), None).unwrap();
+            server.look_at_ends().unwrap();
+            assert_eq!((server.server(0).state(), server.counters().created), (State::Idle, before + 1));
+            assert_eq!(server.fates(), [(0, false, Fate::Mistaken)]);
+        }
+        // The right one comes all the same.
+        open(&mut server);
+        server.look_at_ends().unwrap();
+        assert_eq!(server.fates(), []);
+
+        let Some(mut client) = node(0) else { return };
+        client.with_flow(0, |client, _| client.open(Time::ZERO)).unwrap();
+        let refusal = |of: u32| Packet { flow: 1, sent_echo: Stamp(of), ..packet(REFUSAL, 0, 1) };
+        hear(&mut client, &refusal(8), None).unwrap();
+        client.look_at_ends().unwrap();
+        assert_eq!((client.client(0).state(), client.fates()), (State::SynSent, vec![]), "it was another's");
+        hear(&mut client, &refusal(FINGERPRINT), None).unwrap();
+        client.look_at_ends().unwrap();
+        assert_eq!(
+            (client.client(0).state(), client.fates()),
+            (State::Reset, vec![(0, true, Fate::Mistaken)])
+        );
+    }
+}

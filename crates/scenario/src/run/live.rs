@@ -1,6 +1,7 @@
 //! A [`Plan`] on real packets: what of it the live engine can do, and that engine behind the seam.
 
 mod adapt;
+mod numbered;
 
 use std::collections::BTreeSet;
 
@@ -122,7 +123,9 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         Hosting::Loopback | Hosting::Namespaces => None,
         Hosting::Processes(part) => Some(part.clone()),
     };
-    let live = Live { network, part, routes: Vec::new(), kernel_drops: None, failed: None };
+    // Within a process there is but one file.
+    let fingerprints = part.iter().flat_map(|_| numbered::fingerprints(plan)).collect();
+    let live = Live { network, part, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
 }
 
@@ -171,6 +174,8 @@ fn threads(plan: &Plan) -> usize {
 pub(super) struct Live {
     network: net::Network,
     part: Option<Part>,
+    /// By flow; none where all nodes are this process's.
+    fingerprints: Vec<u32>,
     /// Links, and what is at their end.
     routes: Vec<(Vec<u32>, net::RouteEnd)>,
     kernel_drops: Option<u64>,
@@ -236,20 +241,22 @@ impl Live {
 
     /// What of the flows at this node came to no good end.
     fn given_up(&self, plan: &Plan, part: &Part) -> Vec<String> {
-        // Flows that come by chance have the numbers after those of the file: all were there from the beginning.
-        let flows = plan.flows.iter().map(|flow| (flow.name.clone(), &flow.path));
-        let by_chance = plan.workloads.iter().enumerate().flat_map(|(i, workload)| {
-            super::arrivals(plan, i).map(move |drawn| {
-                (format!("{}.{}", workload.name, drawn.number + 1), &workload.paths[drawn.path])
-            })
-        });
-        let flows: Vec<_> = flows.chain(by_chance).collect();
+        let flows: Vec<_> = numbered::flows(plan).collect();
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
-            let (name, path) = flows.get(flow as usize)?;
+            let numbered::Flow { name, path, .. } = flows.get(flow as usize)?;
             let other = &plan.nodes[if client { path.to.0 } else { path.from.0 } as usize].name;
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
+                net::Fate::Corrupt { segment, position, at } => Some(format!(
+                    "flow `{name}`: a wrong byte came at {position} of segment {segment} after {at}: what node `{other}` sent was \
+                     corrupted on its way, or somebody else sent it"
+                )),
+                net::Fate::Mistaken => Some(format!(
+                    "flow `{name}`: the process at the other end, node `{other}`, reads another file: its flow in this place has another \
+                     name, other ends or packets, something else to send, or another law; give every process the same file, and the same \
+                     `--set` and `--seed`"
+                )),
                 net::Fate::Silent => Some(format!(
                     "flow `{name}`: nothing new has come of it for {}: node `{other}` is gone, or knows of it no more, or \
                      nothing reaches it",
@@ -372,6 +379,7 @@ impl Engine for Live {
             start: start.start,
             stop: start.stop,
             encoding: start.encoding,
+            fingerprint: self.fingerprints.get(next as usize).copied().unwrap_or(0),
         };
         let added = match start.kernel {
             #[cfg(target_os = "linux")]
