@@ -208,7 +208,7 @@ impl Lively {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn take_leaf(&mut self, id: usize, key: u64) {
         let leaf = self.open();
         self.leaf_of[id] = leaf;
@@ -228,7 +228,7 @@ impl Lively {
     }
 
     /// Lets the tree know of the hole there is.
-    #[inline(never)]
+    #[inline]
     fn close(&mut self) {
         let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
         self.free.push(leaf);

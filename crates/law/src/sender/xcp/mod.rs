@@ -140,6 +140,7 @@ impl Xcp {
     }
 
     /// Tells the guard, if there is one, of something. XCP alone begins where TCP ends.
+    #[inline]
     fn guard<T>(&mut self, tell: impl FnOnce(&mut Guard, f64) -> T) -> Option<T> {
         let guard = self.guard.as_mut()?;
         let before = guard.window();
