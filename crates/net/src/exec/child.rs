@@ -255,3 +255,18 @@ impl Drop for Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(unsafe_code, reason = "no safe wrapper of raise(3) among our dependencies")]
+    fn what_comes_while_a_run_ends_ends_nobody() {
+        let signals = Signals::hold();
+        // SAFETY: the signal goes to this thread, which holds it.
+        assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
+        drop(signals);
+        assert_eq!(Signals::hold().has_come(), None);
+    }
+}

@@ -77,7 +77,6 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        self.plan.changes.sort_by_key(|c| c.at);
     }
 
     fn change_links(&mut self, change: &Reader<'a>) {
