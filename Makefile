@@ -1,6 +1,7 @@
 # make demo    build the command and run the quickstart: a table, a page and a picture
 # make test    every test, every claim
 # make check   format, lints, docs
+# make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20)
 # make soak    an hour of random faults on real packets, and another of processes killed (SOAK=600: ten minutes each)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
@@ -11,7 +12,10 @@ TOLLWAY = target/release/tollway
 # What the light build leaves out and checks and tests have in.
 FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway-net/tokio
 
-.PHONY: demo test check build search soak fuzz bench docs clean
+.PHONY: demo test check build python search soak fuzz bench docs clean
+
+# Only the package itself needs a Python to be built for.
+export PYO3_NO_PYTHON = 1
 
 demo: build
 	$(TOLLWAY) run scenarios/quickstart.toml --out out/quickstart
@@ -25,6 +29,10 @@ build:
 test: build
 	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
 	$(TOLLWAY) reproduce --check-unmet papers/unmet.toml --quiet
+	./python/test.sh
+
+python: build
+	./python/test.sh
 
 check:
 	$(CARGO) fmt --all --check

@@ -1,0 +1,19 @@
+"""Explicit rate control for ensembles of flows.
+
+A :class:`Scenario` is checked as it is made, and run by the same engines as the command ``tollway run``, to the same bits:
+
+>>> import tollway
+>>> scenario = tollway.Scenario.load("scenarios/quickstart.toml")
+>>> results = scenario.with_sets({"link.bottleneck.rate": "20 Mbps"}).run()
+>>> results["xcp"].flows.to_pandas()
+
+:func:`sweep` runs one many times, on threads, processes, Dask, or any other ``concurrent.futures`` executor. Tables are
+``pyarrow.Table``; their columns, with units in the names, are those of the command's.
+"""
+
+from tollway._native import RunError, ScenarioError, __version__
+from tollway._results import Results, Run
+from tollway._scenario import Scenario
+from tollway._sweep import Sweep, sweep
+
+__all__ = ["Results", "Run", "RunError", "Scenario", "ScenarioError", "Sweep", "__version__", "sweep"]
