@@ -72,7 +72,7 @@ impl Bbr {
         self.phase = Phase::Refill;
     }
 
-    fn go_up(&mut self, d: &Delivery) {
+    pub(super) fn go_up(&mut self, d: &Delivery) {
         self.acks = Acks::Starting;
         self.round_end = d.delivered;
         self.reset_full_bw(d.rate);
@@ -81,7 +81,7 @@ impl Bbr {
     }
 
     /// RaiseInflightLongtermSlope.
-    fn raise_slope(&mut self) {
+    pub(super) fn raise_slope(&mut self) {
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_acked_per_inc = (self.window / growth).max(1.0);
@@ -147,7 +147,7 @@ impl Bbr {
     }
 
     /// AdaptLongTermModel; answers whether it has decided on a phase.
-    fn adapt_longterm(&mut self, d: &Delivery) -> bool {
+    pub(super) fn adapt_longterm(&mut self, d: &Delivery) -> bool {
         if self.acks == Acks::Starting && self.round_start {
             self.acks = Acks::Feedback;
         }

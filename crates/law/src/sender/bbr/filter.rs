@@ -50,6 +50,33 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn keeps_a_second_and_a_third_from_later_quarters_as_linux_does() {
+        // Values that fall by one: of a window of 10, what comes over a quarter of it later is kept as the second, what comes over a half
+        // later as the third (lib/win_minmax.c).
+        let mut filter = WindowedMax::default();
+        let mut found = |time: u64, value: u64| {
+            filter.add(value as f64, time, 10);
+            filter.get()
+        };
+        for time in 0..18 {
+            let largest = match time {
+                0..11 => 40,
+                11..14 => 40 - 3,
+                14..17 => 40 - 6,
+                _ => 40 - 11,
+            };
+            assert_eq!(found(time, 40 - time), largest as f64, "{time}");
+        }
+        // After a pause the first and the second are too old, and the third is left; after a longer one, nothing.
+        assert_eq!(found(25, 1), (40 - 17) as f64);
+        assert_eq!(found(60, 1), 1.0);
+        // As much as the largest makes it new.
+        found(65, 1);
+        assert_eq!(found(75, 0), 1.0);
+        assert_eq!(found(76, 0), 0.0);
+    }
+
     proptest! {
         /// Never more than the true maximum of the window, never less than the latest value.
         #[test]
