@@ -51,4 +51,43 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn who_wants_too_much_gets_its_part_and_who_wants_nothing_the_rest_by_weight() {
+        let flow = |wants, price: Option<f64>, weight| Share {
+            wants: Rate::from_bytes_per_sec(wants),
+            price: price.map(Price::per_byte),
+            weight,
+            ..Share::new(0)
+        };
+        for (flows, budgets) in [
+            // 1 and 3 $/s wanted of 2.
+            (vec![flow(1e6, Some(1e-6), 1.0), flow(1e6, Some(3e-6), 1.0)], vec![0.5, 1.5]),
+            // Of 2 $/s a quarter is wanted, and nobody takes the rest.
+            (vec![flow(1e6, Some(0.5e-6), 1.0)], vec![0.5]),
+            (
+                vec![flow(1e6, Some(0.5e-6), 5.0), flow(0.0, Some(1e-6), 1.0), flow(0.0, None, 2.0)],
+                vec![0.5, 0.5, 1.0],
+            ),
+            // What a rate costs is not known yet: it begins like the others.
+            (vec![flow(1e6, None, 1.0), flow(0.0, Some(1e-6), 3.0)], vec![0.5, 1.5]),
+        ] {
+            let mut flows = flows;
+            Stable.divide(Time::ZERO, Budget::per_sec(2.0), &mut flows);
+            let found: Vec<f64> = flows.iter().map(|flow| flow.budget.get()).collect();
+            assert!(
+                found.iter().zip(&budgets).all(|(a, b)| (a - b).abs() < 1e-12),
+                "{found:?}, not {budgets:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn looks_twice_in_a_mean_round_trip() {
+        // Of those that are known; until one is, of 100 ms.
+        let flow = |ms| Share { rtt: Time::from_millis(ms), ..Share::new(0) };
+        assert_eq!(Stable.interval(&[flow(0), flow(30), flow(50)]), Time::from_millis(20));
+        assert_eq!(Stable.interval(&[flow(0)]), Time::from_millis(50));
+        assert_eq!(Stable.interval(&[Share { rtt: Time(1), ..flow(0) }]), Time(1));
+    }
 }

@@ -273,4 +273,143 @@ mod tests {
         strategy.divide(Time::from_secs(100), Budget::per_sec(2.0), &mut flows);
         assert!((flows[2].budget.get() - 2.0 / 3.0).abs() < 1e-9, "{:?}", flows[2].budget);
     }
+
+    /// What [`MaxThroughput`] makes of three flows and 3 $/s, 50 ms away, told what rates its budgets bring.
+    struct Climb {
+        strategy: MaxThroughput,
+        flows: Vec<Share>,
+    }
+
+    impl Climb {
+        fn new() -> Climb {
+            let share = |flow| Share {
+                rtt: Time::from_millis(50),
+                price: Some(Price::per_byte(1.0)),
+                ..Share::new(flow)
+            };
+            let mut climb = Climb { strategy: MaxThroughput::default(), flows: (0..3).map(share).collect() };
+            climb.step(0.0, [1.0; 3], 200);
+            climb
+        }
+
+        /// The total rate was so much, bytes/s; then the budgets are those, and the next look is so many ms away.
+        fn step(&mut self, total: f64, budgets: [f64; 3], ms: u64) {
+            self.flows[0].rate = Rate::from_bytes_per_sec(total);
+            self.strategy.divide(Time::ZERO, Budget::per_sec(3.0), &mut self.flows);
+            for (flow, budget) in self.flows.iter().zip(budgets) {
+                assert!((flow.budget.get() - budget).abs() < 1e-12, "{:?}, not {budgets:?}", self.flows);
+            }
+            assert_eq!(self.strategy.interval(&self.flows), Time::from_millis(ms));
+        }
+    }
+
+    #[test]
+    fn a_trial_is_a_tenth_more_that_is_kept_turned_round_or_undone() {
+        let mut climb = Climb::new();
+        climb.step(1000.0, [1.0; 3], 100);
+        climb.step(1000.0, [1.1, 0.95, 0.95], 200);
+        climb.step(1500.0, [1.1, 0.95, 0.95], 100);
+        // More than a thousandth gained: the same way.
+        climb.step(1001.1, [1.21, 0.895, 0.895], 200);
+        climb.step(900.0, [1.21, 0.895, 0.895], 100);
+        // Lost: undone, and the other way.
+        climb.step(1001.0, [1.0, 1.0, 1.0], 200);
+        climb.step(1001.0, [1.0, 1.0, 1.0], 100);
+        // That does not pay either, not by a thousandth: it stays, and the next one's turn begins with seeing anew.
+        climb.step(1002.1, [1.1, 0.95, 0.95], 200);
+        climb.step(1001.0, [1.1, 0.95, 0.95], 100);
+        let second = [1.1 * 1.955 / 2.05, 1.045, 0.95 * 1.955 / 2.05];
+        climb.step(2000.0, second, 200);
+        climb.step(2000.0, second, 100);
+        // Nothing gained and nothing lost: the other way is not tried.
+        climb.step(2000.0, [1.1, 0.95, 0.95], 200);
+        climb.step(2000.0, [1.1, 0.95, 0.95], 100);
+        let third = [1.1 * 1.955 / 2.05, 0.95 * 1.955 / 2.05, 1.045];
+        climb.step(2000.0, third, 200);
+        climb.step(2000.0, third, 100);
+        // All had their turn: it rests, at the prices that come of it.
+        climb.step(2000.0, [1.1, 0.95, 0.95], 400);
+        climb.step(2000.0, [1.1, 0.95, 0.95], 100);
+        climb.step(1.0, [1.1, 0.95, 0.95], 100);
+        // Until a price moves by a fiftieth; then each has its turn again, the first first.
+        for (price, ms) in [(1.019, 100), (0.981, 100), (1.021, 200)] {
+            climb.flows[2].price = Some(Price::per_byte(price));
+            climb.step(2000.0, [1.1, 0.95, 0.95], ms);
+        }
+        climb.step(2000.0, [1.1, 0.95, 0.95], 100);
+        climb.step(2000.0, [1.21, 0.95 * 1.79 / 1.9, 0.95 * 1.79 / 1.9], 200);
+        // It comes to rest at the new prices, and stays there.
+        let rests = |climb: &mut Climb| {
+            climb.strategy.divide(Time::ZERO, Budget::per_sec(3.0), &mut climb.flows);
+            climb.strategy.phase == Phase::Rest
+        };
+        assert!((0..40).any(|_| rests(&mut climb)) && (0..9).all(|_| rests(&mut climb)));
+    }
+
+    #[test]
+    fn who_comes_or_goes_ends_a_climb() {
+        let mut climb = Climb::new();
+        let begin = |climb: &mut Climb| {
+            climb.step(1000.0, [1.0; 3], 100);
+            climb.step(1000.0, [1.1, 0.95, 0.95], 200);
+            climb.step(1000.0, [1.1, 0.95, 0.95], 100);
+        };
+        begin(&mut climb);
+        // As many, but others: equal parts.
+        climb.flows[1].flow = 7;
+        climb.step(1000.0, [1.0; 3], 200);
+        begin(&mut climb);
+        // Another budget.
+        climb.flows[0].budget = Budget::per_sec(1.2);
+        climb.step(1000.0, [1.0; 3], 200);
+        begin(&mut climb);
+        // One alone has all of it.
+        climb.flows.truncate(1);
+        climb.strategy.divide(Time::ZERO, Budget::per_sec(3.0), &mut climb.flows);
+        assert_eq!(climb.flows[0].budget, Budget::per_sec(3.0));
+        assert_eq!(climb.strategy.interval(&climb.flows), Time::from_millis(200));
+    }
+
+    #[test]
+    fn no_flow_is_tried_under_a_ten_thousandth_of_the_budget() {
+        for (budgets, up, then) in [
+            ([1.99, 0.005, 0.005], true, [2.0 - 4e-4, 2e-4, 2e-4]),
+            ([1e-4, 1.0, 0.9999], false, [2e-4, 1.9998 / 1.9999, 0.9999 * 1.9998 / 1.9999]),
+        ] {
+            let mut strategy = MaxThroughput::default();
+            let mut flows: Vec<Share> = (0..)
+                .zip(budgets)
+                .map(|(i, budget)| Share { budget: Budget::per_sec(budget), ..Share::new(i) })
+                .collect();
+            strategy.try_one(Budget::per_sec(2.0), &mut flows, up);
+            for (flow, then) in flows.iter().zip(then) {
+                assert!((flow.budget.get() - then).abs() < 1e-12, "{flow:?}, not {then}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_throughput_goes_half_of_the_way_to_rates_by_weight() {
+        // Prices 1 and 3, weights 1 and 2: budgets of 1 to 6 bring rates of 1 to 2.
+        let mut flows = [(1.0, 1.0), (3.0, 2.0)].map(|(price, weight)| Share {
+            price: Some(Price::per_byte(price)),
+            weight,
+            budget: Budget::per_sec(0.5),
+            rtt: Time::from_millis(50),
+            ..Share::new(0)
+        });
+        let mut strategy = EqualThroughput::default();
+        strategy.divide(Time::ZERO, Budget::per_sec(1.0), &mut flows);
+        let first = (0.5 + 1.0 / 7.0) / 2.0;
+        assert!((flows[0].budget.get() - first).abs() < 1e-12, "{flows:?}");
+        assert_eq!(strategy.interval(&flows), Time::from_millis(100));
+        // One without a price gets an equal part, whatever it had; so do all if none costs anything.
+        flows[1].price = None;
+        strategy.divide(Time::ZERO, Budget::per_sec(1.0), &mut flows);
+        assert_eq!(flows[1].budget, Budget::per_sec(0.5));
+        flows.iter_mut().for_each(|flow| (flow.price, flow.weight) = (Some(Price::per_byte(1.0)), 0.0));
+        flows[0].budget = Budget::per_sec(0.9);
+        strategy.divide(Time::ZERO, Budget::per_sec(1.0), &mut flows);
+        assert_eq!(flows[0].budget, Budget::per_sec(0.5));
+    }
 }

@@ -152,4 +152,40 @@ mod tests {
         let known = Answer::Probe { rtt: Time::from_millis(50), waited: Time::ZERO };
         assert_eq!(probes.answer(Time::from_millis(140_050), 8 | 1 << 31), Some(known));
     }
+
+    fn at_ms(stamp: u32, ms: u64) -> Data {
+        Data { size: 1500, seq: 0, stamp, sent: Time::from_millis(ms), waited: Time::ZERO }
+    }
+
+    #[test]
+    fn a_full_ring_waits_four_seconds_for_its_oldest() {
+        for (ms, taken) in [(3999, false), (4000, true)] {
+            let mut probes = Probes::default();
+            (0..16).for_each(|stamp| probes.offer(&at_ms(stamp, u64::from(stamp)), 0.0));
+            probes.offer(&at_ms(100, ms), 0.0);
+            let probe = Answer::Probe { rtt: Time::from_millis(5000 - ms), waited: Time::ZERO };
+            assert_eq!(probes.answer(Time::from_secs(5), 100) == Some(probe), taken, "{ms}");
+        }
+    }
+
+    #[test]
+    fn packets_of_one_instant_are_one_probe() {
+        let mut probes = Probes::default();
+        (0..16).for_each(|stamp| probes.offer(&at_ms(stamp, 0), 0.0));
+        probes.answer(Time::from_millis(1), 15);
+        // Also where the ring begins again.
+        for (stamp, len) in [(15, 1), (16, 2), (16, 2), (17, 3), (17, 3)] {
+            probes.offer(&at_ms(stamp, 0), 0.0);
+            assert_eq!(probes.len, len, "{stamp}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_over_a_minute_ago_is_not_waited_for() {
+        let mut probes = Probes::default();
+        for (stamp, ms, len) in [(7, 0, 1), (8, 64_000, 2), (9, 64_001, 2), (10, 200_000, 1)] {
+            probes.offer(&at_ms(stamp, ms), 0.0);
+            assert_eq!(probes.len, len, "{ms}");
+        }
+    }
 }

@@ -295,3 +295,211 @@ fn a_wrong_word_now_and_then_is_forgiven() {
     }
     assert_eq!(bench.meter.accusation(), None);
 }
+
+/// A meter for which a round trip takes an eighth of a second, and which allots `window` packets; a round has begun at 0.
+fn seasoned(window: f64) -> FlowMeter {
+    let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
+    (meter.least, meter.longest, meter.mean, meter.stated) = (0.125, 0.125, 0.125, 0.125);
+    (meter.window, meter.opening) = (window, Opening::Over);
+    meter.round = Round { ends: Time::from_millis(125), peak: window, ..Round::default() };
+    meter
+}
+
+fn data(seq: u32) -> Data {
+    Data { size: 1500, seq, stamp: seq, sent: Time::ZERO, waited: Time::ZERO }
+}
+
+fn words(rtt: f32) -> Toll {
+    Toll { rtt, offer: rtt / 16.0, ..Toll::default() }
+}
+
+#[test]
+fn feedback_counts_by_the_round_trip_stated_unless_that_is_out_of_the_question() {
+    // 12 000 B/s over an eighth of a second are a packet of 1500 B. Between 0.8 and 1.25 of what was measured a word is taken.
+    for (stated, accused, more) in
+        [(0.125, false, 1.0), (0.14, false, 1.12), (0.3, false, 1.25), (0.01, false, 0.8), (0.3, true, 1.0)]
+    {
+        let mut meter = seasoned(20.0);
+        meter.check_words(Time::ZERO, &words(stated), false);
+        if accused {
+            meter.accuse(Time::ZERO, Offence::Overdrawn, 0.0, 0.0);
+        }
+        meter.on_ack(Time::ZERO, &Ack { stamp: None, echo: Some(12_000.0) });
+        assert!((meter.allotment() - 20.0 - more).abs() < 1e-6, "{stated}: {}", meter.allotment());
+    }
+    let mut meter = seasoned(20.0);
+    for (echo, window) in [(12_000.0, 21.0), (-60_000.0, 16.0), (-f32::MAX, 1.0), (f32::MAX, 1e12)] {
+        meter.on_ack(Time::ZERO, &Ack { stamp: None, echo: Some(echo) });
+        assert_eq!(meter.allotment(), window);
+        // What may be used in a round trip is the most that was allotted in it.
+        assert_eq!(meter.round.peak, window.max(21.0));
+    }
+}
+
+#[test]
+fn a_packet_uses_its_part_of_the_allotment_and_three_more() {
+    for (peak, last_peak) in [(17.0, 5.0), (5.0, 17.0)] {
+        let mut meter = seasoned(5.0);
+        (meter.round.peak, meter.round.last_peak) = (peak, last_peak);
+        for seq in 0..10 {
+            meter.on_data(Time::ZERO, &data(seq), None);
+        }
+        assert!((meter.round.used - 0.5).abs() < 1e-9, "{}", meter.round.used);
+        assert_eq!(meter.round.packets, 10.0);
+    }
+}
+
+#[test]
+fn a_packet_that_is_sent_for_the_first_time_claims_its_part_of_a_round_trip() {
+    // Packets of an eighth's sixteenth apart: with the one that leaves, 17 in a round trip. Numbers come round.
+    let mut meter = seasoned(20.0);
+    for (seq, claims) in
+        [(u32::MAX - 1, 1.0), (u32::MAX - 1, 1.0), (u32::MAX, 2.0), (1, 3.0), (0, 3.0), (1, 3.0), (2, 4.0)]
+    {
+        meter.on_data(Time::ZERO, &data(seq), Some(&mut words(0.125)));
+        assert!((meter.round.claimed - claims / 17.0).abs() < 1e-9, "{seq}: {}", meter.round.claimed);
+    }
+}
+
+#[test]
+fn a_round_trip_that_can_not_be_is_an_offence_after_four_more_and_four_answers() {
+    // A fifth more, or as much less, than was measured is no lie, and a millisecond, in which headers count.
+    for (stated, doubt) in [
+        (0.1509, None),
+        (0.1511, Some(Offence::RttOverstated)),
+        (0.1033, None),
+        (0.1031, Some(Offence::RttUnderstated)),
+        (f32::NAN, None),
+        (f32::INFINITY, None),
+        (-1.0, None),
+    ] {
+        let mut meter = seasoned(20.0);
+        meter.check_words(Time::ZERO, &words(stated), false);
+        assert_eq!(meter.doubt.map(|doubt| doubt.offence), doubt, "{stated}");
+    }
+    let begun = Time::from_secs(1);
+    for (answers, ns, accused) in [(4, 500_000_001, true), (4, 500_000_000, false), (3, 9_000_000_000, false)]
+    {
+        let mut meter = seasoned(20.0);
+        meter.check_words(begun, &words(0.25), true);
+        for stamp in 0..answers {
+            meter.on_data(begun, &data(stamp), None);
+            meter.on_ack(begun, &Ack { stamp: Some(stamp), echo: None });
+        }
+        (meter.longest, meter.least) = (0.125, 0.125);
+        meter.check_words(begun + Time(ns), &words(0.25), true);
+        let found = meter.accusation().map(|found| (found.offence, found.stated, found.measured));
+        assert_eq!(found, accused.then_some((Offence::RttOverstated, 0.25, 0.125)), "{answers} {ns}");
+    }
+    // A word that can be between them, or another lie, begins it anew.
+    for between in [0.125, 0.0625] {
+        let mut meter = seasoned(20.0);
+        meter.check_words(begun, &words(0.25), true);
+        meter.check_words(begun, &words(between), true);
+        meter.check_words(Time::from_secs(9), &words(0.25), true);
+        let doubt = meter.doubt.unwrap();
+        assert_eq!(
+            (doubt.offence, doubt.since, doubt.answers),
+            (Offence::RttOverstated, Time::from_secs(9), 0)
+        );
+    }
+}
+
+#[test]
+fn a_round_proves_little_and_four_prove_enough() {
+    for (claimed, used, offence) in [(5.0, 0.0, Offence::WindowUnderstated), (0.0, 5.0, Offence::Overdrawn)] {
+        let mut meter = seasoned(20.0);
+        for round in 1..=4u32 {
+            assert_eq!(meter.accusation(), None);
+            (meter.round.claimed, meter.round.used, meter.round.packets) = (claimed, used, 20.0);
+            meter.end_round(Time::from_millis(125) * u64::from(round));
+            // No round counts for more than 0.6 round trips; what is left over is not lent.
+            let sums = [claimed, used].map(|said| if said > 0.0 { 0.6 * f64::from(round) } else { 0.0 });
+            assert!((meter.claimed - sums[0]).abs() < 1e-9 && (meter.used - sums[1]).abs() < 1e-9);
+        }
+        // The first offence is the one that is told.
+        meter.accuse(Time::from_secs(9), Offence::RttOverstated, 0.0, 0.0);
+        let found = meter.accusation().unwrap();
+        assert_eq!((found.offence, found.measured), (offence, 20.0));
+        assert_eq!(found.stated, if claimed > 0.0 { 4.0 } else { 20.0 });
+    }
+    // Two round trips too many are no offence, more are.
+    for (before, accused) in [(1.74, false), (1.76, true)] {
+        let mut meter = seasoned(20.0);
+        (meter.used, meter.round.used) = (before, 1.2 + 0.25);
+        meter.end_round(Time::from_millis(125));
+        assert_eq!(meter.accusation().is_some(), accused, "{before}");
+    }
+}
+
+#[test]
+fn the_allotment_follows_what_is_used_of_it() {
+    // Who is not accused may use a hundredth more in each round trip than it was told.
+    for (packets, window) in [(30.0, 20.2), (20.125, 20.125), (5.0, 20.0)] {
+        let mut meter = seasoned(20.0);
+        meter.round.packets = packets;
+        meter.end_round(Time::from_millis(125));
+        assert!((meter.allotment() - window).abs() < 1e-9, "{packets}: {}", meter.allotment());
+        let round = meter.round;
+        assert_eq!(
+            (round.last_packets, round.last_peak, round.peak, round.used),
+            (packets, 20.0, meter.window, 0.0)
+        );
+        assert_eq!((round.begins, round.ends), (Time::from_millis(125), Time::from_millis(250)));
+    }
+    // Who is keeps half of what it leaves, by the better of two rounds; and a packet.
+    for (window, last, packets, left) in
+        [(21.0, 11.0, 5.0, 16.0), (21.0, 5.0, 11.0, 16.0), (1.5, 0.0, 0.0, 1.0), (5.0, 9.0, 0.0, 5.0)]
+    {
+        let mut meter = seasoned(window);
+        meter.accuse(Time::ZERO, Offence::Overdrawn, 0.0, 0.0);
+        (meter.round.packets, meter.round.last_packets) = (packets, last);
+        meter.end_round(Time::from_millis(125));
+        assert_eq!(meter.allotment(), left);
+    }
+}
+
+#[test]
+fn who_is_held_may_send_a_window_and_a_packet_at_once() {
+    let mut meter = seasoned(3.6);
+    meter.accuse(Time::ZERO, Offence::Overdrawn, 0.0, 0.0);
+    let mut send = |ms: f64| {
+        let mut toll = words(0.25);
+        let passage = meter.on_data(Time::from_secs_f64(ms * 1e-3), &data(0), Some(&mut toll));
+        (passage, toll.rtt, toll.offer)
+    };
+    for _ in 0..4 {
+        assert_eq!(send(1.0), (Passage::Rewritten, 0.125, 0.125 / 3.6));
+    }
+    assert_eq!(send(1.0).0, Passage::Dropped);
+    // A quarter of a round trip later there is room for one, and not for two.
+    assert_eq!(send(33.0).0, Passage::Rewritten);
+    assert_eq!(send(33.0).0, Passage::Dropped);
+    assert_eq!(meter.dropped(), 2);
+    // What states no round trip has nothing to be put right.
+    let mut toll = words(0.0);
+    assert_eq!(meter.on_data(Time::from_millis(90), &data(0), Some(&mut toll)), Passage::Untouched);
+    assert_eq!((toll.rtt, toll.offer), (0.0, 0.0));
+}
+
+#[test]
+fn extremes_are_taken_at_once_and_left_by_sixteenths() {
+    let ms = Time::from_millis;
+    for (rtt, waited, least, longest, mean) in [
+        (62, 0, 0.062, 0.125 - 0.063 / 16.0, 0.125 - 0.063 / 8.0),
+        (250, 0, 0.125 + 0.125 / 16.0, 0.25, 0.125 + 0.125 / 8.0),
+        // It may be longer for the sender, by what it waited before it came here.
+        (125, 125, 0.125, 0.25, 0.125 + 0.125 / 8.0),
+    ] {
+        let mut meter = seasoned(20.0);
+        meter.sample(Time::ZERO, ms(rtt), ms(waited));
+        let found = [meter.least, meter.longest, meter.mean];
+        assert!(found.iter().zip([least, longest, mean]).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+    }
+    // With the first one the first round begins.
+    let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
+    meter.window = 7.0;
+    meter.sample(ms(500), ms(100), ms(25));
+    assert_eq!((meter.least, meter.longest, meter.mean), (0.1, 0.125, 0.125));
+    assert_eq!((meter.round.begins, meter.round.ends, meter.round.peak), (ms(500), ms(625), 7.0));
+}

@@ -344,3 +344,172 @@ proptest! {
         prop_assert!(passed <= most * (1.0 + 1e-9), "{passed} of {most}");
     }
 }
+
+/// A packet of 1/64 $, over an eighth of a second.
+fn sixty_fourth(offer: f32) -> Toll {
+    Toll { due: 0.0, rtt: 0.125, offer, stake: 1.0 / 65_536.0, echo: 0.0 }
+}
+
+#[test]
+fn a_burst_is_what_the_budget_buys_in_two_round_trips() {
+    // Of 1 $/s, and an eighth of a second: 16 packets. One more is no offence, two are.
+    let second = Time::from_secs(1);
+    let mut free = meter();
+    for n in 1..=18 {
+        assert_eq!(free.accusation(), None, "{n}");
+        free.on_data(second, 1024, &mut sixty_fourth(0.0), 0.0, None);
+    }
+    assert_eq!(free.accusation(), Some(BudgetAccusation { at: second, offence: Offence::Overspent }));
+    // Who is held is dropped the seventeenth, and has earned another a sixty-fourth of a second later: without a tolerance.
+    let mut held = meter();
+    held.accuse(second, Offence::Overspent);
+    let mut pass = |now, size| held.on_data(now, size, &mut sixty_fourth(0.0), 0.0, None) != Passage::Dropped;
+    assert!((0..16).all(|_| pass(second, 1024)));
+    assert!(!pass(second, 1024));
+    let later = second + Time::from_secs_f64(1.0 / 64.0);
+    assert!(pass(later, 1024) && !pass(later, 1024));
+    // A packet larger than all of that passes alone.
+    assert!(pass(Time::from_secs(9), 30_000) && !pass(Time::from_secs(9), 1));
+    assert_eq!(held.dropped(), 3);
+}
+
+#[test]
+fn the_mean_round_trip_moves_by_sixteenths_between_a_millisecond_and_a_second() {
+    for (first, then, mean) in [(0.125, 0.25, 0.125 + 0.125 / 16.0), (5.0, 5.0, 1.0), (1e-5, 1e-5, 1e-3)] {
+        let mut meter = meter();
+        for rtt in [first, then] {
+            meter.on_data(Time::from_secs(1), 1, &mut Toll { rtt, ..packet(0.0) }, 0.0, None);
+        }
+        assert!((meter.rtt - mean).abs() < 1e-12, "{}", meter.rtt);
+    }
+}
+
+#[test]
+fn a_held_host_s_price_goes_half_of_the_way_up_and_slowly_down() {
+    let mut meter =
+        BudgetMeter::new(MeterConfig { burst: 1e12, ..MeterConfig::default() }, Budget::per_sec(2.0));
+    meter.accuse(Time::ZERO, Offence::Overspent);
+    let mut now = Time::from_secs(1);
+    let mut raised = 1.0;
+    // A packet a round trip, of so many budgets.
+    meter.on_data(now, 1, &mut sixty_fourth(0.0), 0.0, Some(0.0));
+    for (over, step) in
+        [(2.25, 1.5), (1.0, 1.0), (100.0, 2.0), (4.0, 2.0), (0.99, 0.99), (0.5, 0.98), (0.0, 0.98)]
+    {
+        now += Time::from_millis(125);
+        meter.on_data(now, 1, &mut sixty_fourth(0.0), 0.0, Some(over * 2.0 * 0.125));
+        raised *= step;
+        assert!((meter.raised - raised).abs() < 1e-9, "{over}: {} and not {raised}", meter.raised);
+        assert!((f64::from(meter.answer(1.0)) - raised).abs() < 1e-6);
+    }
+    // Never under what the path asks.
+    for _ in 0..400 {
+        now += Time::from_millis(125);
+        meter.on_data(now, 1, &mut sixty_fourth(0.0), 0.0, Some(0.0));
+    }
+    assert_eq!(meter.answer(1.0), 1.0);
+    // Nor beyond a million times that, so that it comes down again.
+    for _ in 0..40 {
+        now += Time::from_millis(125);
+        meter.on_data(now, 1, &mut sixty_fourth(0.0), 0.0, Some(1e3));
+    }
+    assert_eq!(meter.answer(1.0), 1e6);
+    assert_eq!(meter.answer(f32::MAX), f32::MAX);
+}
+
+/// A host that spends so much, $/s, in a packet each eighth of a second, and announces `change` $/s with its tenth; after which it pauses
+/// for `pause` of those and spends 1 $/s. What it is accused of in a second from then.
+fn announces(before: f64, change: f64, pause: u64) -> Option<Offence> {
+    let mut meter = meter();
+    let eighth = Time::from_millis(125);
+    let mut now = Time::from_secs(1);
+    for i in 1..=18 {
+        let spends = if i > 10 { 1.0 } else { before };
+        // A packet of an eighth of that, so that what it announces is a part of what is spent.
+        let mut toll = sixty_fourth(if i == 10 { (change / spends) as f32 } else { 0.0 });
+        meter.on_data(now, (spends * 8192.0) as u32, &mut toll, 0.0, None);
+        now += eighth * if i == 10 { pause } else { 1 };
+    }
+    meter.accusation().map(|found| found.offence)
+}
+
+#[test]
+fn four_budgets_of_words_or_two_taken_back_are_too_much() {
+    // What is usual has moved by a fifth of a budget when it is judged.
+    for (before, change, offence) in [
+        (1.0, 4.125, None),
+        (1.0, 4.375, Some(Offence::Overpromised)),
+        (1.0, -2.125, None),
+        (1.0, -2.375, Some(Offence::TakenBack)),
+        // What is spent of it is no word any more.
+        (0.125, 4.375, None),
+        (0.125, 5.25, Some(Offence::Overpromised)),
+    ] {
+        assert_eq!(announces(before, change, 1), offence, "{before} {change}");
+    }
+}
+
+#[test]
+fn after_a_pause_nothing_is_usual() {
+    assert_eq!(announces(1.0, 4.75, 3), Some(Offence::Overpromised));
+    assert_eq!(announces(1.0, 4.75, 4), None);
+}
+
+#[test]
+fn round_trips_not_paid_for_add_up_to_one() {
+    // A packet a round trip that pays half: 0.25 round trips are missing each time, beyond the tolerance.
+    let config = MeterConfig { tolerance: 0.25, ..MeterConfig::default() };
+    let mut meter = BalanceMeter::new(config);
+    let mut now = Time::ZERO;
+    let mut pass = |stake: f32, due: f64| {
+        now += Time::from_millis(125);
+        meter.least_rate = 0.0;
+        meter.on_data(now, true, &Toll { due, rtt: 0.125, offer: 0.0, stake, echo: 0.0 });
+        meter.missing
+    };
+    // What was asked is known after a second turn: of eight round trips each.
+    let known = (1..40).position(|_| pass(0.0, 1.0) > 0.0);
+    assert_eq!(known, Some(8));
+    meter.missing = 0.0;
+    let mut pass = |stake: f32| {
+        now += Time::from_millis(125);
+        meter.least_rate = 0.0;
+        meter.on_data(now, true, &Toll { due: 1.0, rtt: 0.125, offer: 0.0, stake, echo: 0.0 });
+        (meter.missing, meter.accusation().is_some())
+    };
+    assert_eq!([pass(0.5), pass(0.5), pass(0.5)], [(0.25, false), (0.5, false), (0.75, false)]);
+    // Who pays too much for a while may pay too little for as long; nothing is owed to it.
+    assert_eq!([pass(1.5), pass(9.0)], [(0.0, false), (0.0, false)]);
+    assert_eq!([pass(0.5), pass(0.5), pass(0.5), pass(0.5)].map(|found| found.0), [0.25, 0.5, 0.75, 1.0]);
+    assert_eq!((pass(1.0), pass(0.5), pass(0.25)), ((0.75, false), (1.0, false), (1.5, true)));
+    // Half a round trip later, half as much.
+    now += Time::from_secs_f64(0.0625);
+    meter.on_data(now, true, &Toll { due: 1.0, rtt: 0.125, offer: 0.0, stake: 0.5, echo: 0.0 });
+    assert_eq!(meter.missing, 1.625);
+}
+
+#[test]
+fn the_least_rate_s_packets_pay_what_they_can_and_no_more_than_two_together() {
+    let meter = || BalanceMeter {
+        before: 1.0,
+        turns: Time::from_secs(3600),
+        last: Time::from_secs(1),
+        ..BalanceMeter::new(MeterConfig::default())
+    };
+    let toll = Toll { due: 1.0, rtt: 0.125, offer: 0.0, stake: 0.0, echo: 0.0 };
+    let mut found = meter();
+    // After the longest pause: two for nothing, the third is unpaid. They came at one instant, so that it is short of no time.
+    for left in [1.0, 0.0, 0.0] {
+        found.on_data(Time::from_secs(100), true, &toll);
+        assert_eq!(found.least_rate, left);
+    }
+    // What pays is not charged to it.
+    let mut found = meter();
+    found.on_data(Time::from_secs(100), true, &Toll { stake: 1.0, ..toll });
+    assert_eq!(found.least_rate, 2.0);
+    // One is earned in a pause, and a tenth more.
+    let pause = least_pause(0.125);
+    let mut found = BalanceMeter { least_rate: 0.0, ..meter() };
+    found.on_data(Time::from_secs(1) + Time::from_secs_f64(pause / 2.0), true, &toll);
+    assert!((found.least_rate - 0.55).abs() < 1e-6, "{}", found.least_rate);
+}
