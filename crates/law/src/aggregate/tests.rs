@@ -243,3 +243,109 @@ fn who_is_unknown_or_gone_is_not_in_the_mean_of_round_trips() {
     // 200 ms.
     assert_eq!([0, 1, 3].map(|at| aggregate.growth(seats[at])), [0.25, 2.25, 1.0]);
 }
+
+#[test]
+fn who_goes_leaves_its_tokens_to_nobody_and_its_seat_to_the_next() {
+    let mut aggregate = aggregate(Scheme::Logical(Depths::ByRtt), 12_000, 1000.0);
+    let seats: Vec<Seat> = (0..3).map(|_| aggregate.join(Time::ZERO)).collect();
+    // What is known of it last counts.
+    for (&seat, ms) in seats.iter().zip([100, 200, 300]) {
+        aggregate.set_rtt(seat, Time::from_secs(9), Time::from_secs(9));
+        aggregate.set_rtt(seat, Time::from_millis(ms), Time::from_millis(2 * ms));
+    }
+    let full = |aggregate: &mut Aggregate, at: u64, who: &[Seat]| -> Vec<f64> {
+        assert_eq!(aggregate.conforms(Time::from_secs(at), seats[0], 1), Ok(()));
+        who.iter().map(|&seat| aggregate.tokens_of(seat)).collect()
+    };
+    assert_eq!(full(&mut aggregate, 100, &seats), [2000.0, 4000.0, 6000.0]);
+    assert_eq!([0, 1, 2].map(|i| aggregate.growth(seats[i])), [0.25, 1.0, 2.25]);
+    for _ in 0..2 {
+        aggregate.leave(Time::from_secs(100), seats[1]);
+        assert_eq!(
+            (aggregate.members(), aggregate.tokens_of(seats[1]), aggregate.is_common()),
+            (2, 0.0, false)
+        );
+    }
+    assert_eq!(full(&mut aggregate, 200, &[seats[0], seats[2]]), [3000.0, 9000.0]);
+    assert_eq!(aggregate.join(Time::from_secs(200)), seats[1]);
+    assert_eq!(aggregate.members(), 3);
+    // Half of a round trip is no round trip.
+    for known in [(0, 100), (100, 0)] {
+        aggregate.set_rtt(seats[1], Time::from_millis(known.0), Time::from_millis(known.1));
+        assert_eq!(aggregate.growth(seats[1]), 1.0);
+        assert_eq!(aggregate.growth(seats[0]), 0.25);
+    }
+}
+
+#[test]
+fn what_came_before_somebody_comes_or_goes_is_for_those_that_were_there() {
+    for comes in [true, false] {
+        let mut aggregate = aggregate(Scheme::Partitioned(Depths::Equal), 12_000, 1000.0);
+        let seats: Vec<Seat> = (0..3).map(|_| aggregate.join(Time::ZERO)).collect();
+        for &seat in &seats {
+            drain(&mut aggregate, Time::ZERO, seat, 1000);
+        }
+        if comes {
+            aggregate.join(Time::from_secs(3));
+        } else {
+            aggregate.leave(Time::from_secs(3), seats[2]);
+        }
+        assert!(aggregate.conforms(Time::from_secs(3), seats[0], 1000).is_ok());
+        assert_eq!([0, 1].map(|i| aggregate.tokens_of(seats[i])), [1000.0, 1000.0]);
+    }
+}
+
+#[test]
+fn partitions_follow_round_trips_ten_times_a_second() {
+    let mut aggregate = aggregate(Scheme::Logical(Depths::ByRtt), 12_000, 1000.0);
+    let seats = [aggregate.join(Time::ZERO), aggregate.join(Time::ZERO)];
+    for (seat, ms) in seats.into_iter().zip([100, 300]) {
+        aggregate.set_rtt(seat, Time::from_millis(ms), Time::from_millis(ms));
+    }
+    for (ms, tokens) in
+        [(99, [6000.0, 6000.0]), (100, [3000.0, 9000.0]), (199, [3000.0, 9000.0]), (200, [6000.0, 6000.0])]
+    {
+        assert_eq!(aggregate.conforms(Time::from_millis(ms), seats[0], 1), Ok(()));
+        assert_eq!(seats.map(|seat| aggregate.tokens_of(seat)), tokens, "{ms} ms");
+        if ms == 100 {
+            aggregate.set_rtt(seats[0], Time::from_millis(300), Time::from_millis(300));
+        }
+    }
+}
+
+#[test]
+fn arrivals_too_few_to_be_divided_are_kept_until_they_are_not() {
+    // A token a nanosecond among three, a nanosecond at a time.
+    let mut aggregate = aggregate(Scheme::Partitioned(Depths::Equal), 12_000, 1.0);
+    let seats: Vec<Seat> = (0..3).map(|_| aggregate.join(Time::ZERO)).collect();
+    for &seat in &seats {
+        drain(&mut aggregate, Time::ZERO, seat, 1000);
+    }
+    for ns in 1..=3000 {
+        assert!(aggregate.conforms(Time(ns), seats[0], 1).is_err());
+    }
+    assert_eq!(seats.iter().map(|&seat| aggregate.tokens_of(seat)).collect::<Vec<_>>(), [1e-6; 3]);
+}
+
+#[test]
+fn a_refusal_is_to_the_nanosecond_what_a_partition_waits_for() {
+    for (scheme, until) in [(Scheme::Partitioned(Depths::Equal), 3), (Scheme::Common, 1)] {
+        let mut aggregate = aggregate(scheme, 12_000, 1000.0);
+        let seats: Vec<Seat> = (0..3).map(|_| aggregate.join(Time::ZERO)).collect();
+        for &seat in &seats {
+            drain(&mut aggregate, Time::ZERO, seat, 1000);
+        }
+        let Err(Refusal::Until(then)) = aggregate.conforms(Time::ZERO, seats[0], 1000) else { panic!() };
+        let early = then.0 - until * 1_000_000_000;
+        assert!(early <= 2, "{early} ns");
+        assert_eq!(aggregate.conforms(then, seats[0], 1000), Ok(()));
+        assert_eq!(aggregate.is_common(), scheme == Scheme::Common);
+        let tokens = if aggregate.is_common() { aggregate.tokens() } else { 1000.0 };
+        assert!((aggregate.tokens_of(seats[0]) - tokens).abs() < 1e-6);
+        // What never conforms has no time at which it does.
+        assert!(matches!(
+            aggregate.conforms(then, seats[0], 12_001),
+            Err(Refusal::TooLarge { size: 12_001, .. })
+        ));
+    }
+}

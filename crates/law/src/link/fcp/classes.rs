@@ -522,6 +522,81 @@ mod tests {
     }
 
     #[test]
+    fn what_a_class_announces_is_asked_for_at_once() {
+        // Somebody spends 1 $/s already. Then a packet announces another, of the class of so many or of another: that doubles the price.
+        // A first packet pays the price that there is.
+        let price = 1.0 / CAPACITY;
+        for (classes, of, paid) in [
+            ([Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }], 1, Price::MIN.get()),
+            ([Class::Standard, Class::Stable], 1, price),
+            ([Class::Standard, Class::Priority { times: 4.0 }], 1, price),
+            ([Class::Standard, Class::Priority { times: 4.0 }], 0, price),
+        ] {
+            let mut bench = Bench::new(&classes);
+            bench.run(3.0, &[1.0, 0.0], &[ALL; 2]);
+            let before = bench.law.class_price(0).get();
+            assert!((before / price - 1.0).abs() < 0.01, "{before}");
+            let offer = 0.1 / (paid * 1000.0);
+            let toll = Toll { due: 0.0, rtt: 0.0, offer: offer as f32, stake: 0.0, echo: 0.0 };
+            let packet = Passing { class: of, ..Passing::of(Kind::Tolled, 1000, 0, 0) };
+            bench.law.on_arrival(Time::from_secs_f64((bench.steps + 1) as f64 * STEP), packet, &toll);
+            let asked = bench.law.class_price(0).get();
+            assert!((asked / price - 2.0).abs() < 0.02, "{classes:?} {of}: {}", asked / price);
+        }
+    }
+
+    #[test]
+    fn a_group_that_announces_more_has_its_part_of_the_link_anew() {
+        let groups = [Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }];
+        let mut bench = Bench::new(&groups);
+        bench.run(4.0, &[1.0, 1.0], &[ALL, 0.1 * CAPACITY]);
+        assert!((bench.law.class_price(0).get() * CAPACITY * 0.89 - 1.0).abs() < 0.01);
+        let now = Time::from_secs_f64((bench.steps + 1) as f64 * STEP);
+        let stake = bench.law.class_price(1).get() as f32;
+        let toll = Toll { due: 0.0, rtt: 0.1, offer: 1000.0, stake, echo: 0.0 };
+        bench.law.on_arrival(now, Passing { class: 1, ..Passing::of(Kind::Tolled, 1000, 0, 0) }, &toll);
+        let asked = bench.law.class_price(0).get();
+        assert!((asked * CAPACITY * 0.5 - 1.0).abs() < 0.02, "{}", asked * CAPACITY);
+    }
+
+    #[test]
+    fn a_bound_protects_those_that_are_there_and_no_more_than_there_is() {
+        let classes = [Class::Standard, Class::Stable];
+        let mut bench = Bench::new(&classes);
+        bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
+        let before = bench.law.class_price(1).get();
+        // While nobody is in the class its price is the link's; who comes then is told that, and not twice what was asked before.
+        bench.run(1.0, &[19.0, 0.0], &[ALL; 2]);
+        bench.run(0.01, &[19.0, 1.0], &[ALL; 2]);
+        let [own, stable] = [0, 1].map(|class| bench.law.class_price(class).get());
+        assert!(own / before > 9.0 && (stable / own - 1.0).abs() < 0.05, "{own} {stable} {before}");
+        // Budgets that grow a hundredfold at once would have more than the link: they pay for 99 of a hundred parts of it, whatever
+        // their price was, and one is left to the others.
+        let mut bench = Bench::new(&classes);
+        bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
+        bench.run(0.1, &[1.0, 100.0], &[ALL; 2]);
+        let law = bench.law.clone();
+        let [own, stable] = [0, 1].map(|class| law.class_price(class).get());
+        let stable_income = law.classes.as_ref().unwrap().lanes[1].engine.income;
+        assert!(stable / before > 2.5, "{}", stable / before);
+        assert!((stable * 0.99 * CAPACITY / stable_income - 1.0).abs() < 1e-3, "{stable} {stable_income}");
+        assert!(
+            (own * 0.01 * CAPACITY / law.engine.income - 1.0).abs() < 1e-3,
+            "{own} {}",
+            law.engine.income
+        );
+    }
+
+    #[test]
+    fn a_price_that_is_wrong_is_wrong_in_every_class() {
+        // Twice too much is asked: half of the link is used.
+        let mut bench = Bench::new(&[Class::Standard, Class::Priority { times: 4.0 }]);
+        bench.law.set_price_error(1.0);
+        bench.run(4.0, &[1.0, 1.0], &[ALL; 2]);
+        near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.4, 0.1]);
+    }
+
+    #[test]
     fn a_bounded_price_is_forgotten_with_the_window_it_was_said_in() {
         let (span, mut swing) = (200_000_000, Swing::default());
         swing.note(0, span, 1e-6);
