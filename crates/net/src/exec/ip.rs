@@ -232,7 +232,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// The sum over a header, which is zero if its checksum is right (RFC 1071).
-    fn sum(header: &[u8]) -> u16 {
+    pub(crate) fn sum(header: &[u8]) -> u16 {
         let words = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let total = words.sum::<u32>();
         let folded = (total & 0xffff) + (total >> 16);
@@ -312,6 +312,131 @@ pub(crate) mod tests {
         }
         let plain = packet([10, 77, 0, 1], [10, 77, 0, 2], TCP, 0, 40);
         assert_eq!(xcp_option(&plain, &parse(&plain).unwrap()), None);
+    }
+
+    #[test]
+    fn a_changed_word_changes_a_checksum_as_the_rfcs_reckon_it() {
+        // RFC 1624 § 4: zero, where RFC 1141 had its complement.
+        assert_eq!(adjusted(0xdd2f, 0x5555, 0x3285), 0);
+        // A carry that carries comes round as well: nothing but a one is there then.
+        assert_eq!(adjusted(0, 0, 1), !1);
+        // RFC 1071 § 3: the words of 00 01 f2 03 f4 f5 f6 f7 sum up to ddf2; here they come one by one to where zeros were.
+        let words = [0x0001, 0xf203, 0xf4f5, 0xf6f7];
+        assert_eq!(words.iter().fold(0xffff, |sum, &word| adjusted(sum, 0, word)), !0xddf2);
+    }
+
+    #[test]
+    fn a_datagram_s_checksum_follows_its_payload() {
+        let before = [0xab, 0xcd, 0x12, 0x34];
+        let mut bytes = packet([10, 77, 0, 1], [10, 77, 0, 2], UDP, 0, 6);
+        bytes[28..32].copy_from_slice(&before);
+        let header = parse(&bytes).unwrap();
+        let plain = bytes.clone();
+        // The pseudo-header is left out, since it stays what it is.
+        let checksum = sum(&bytes[20..]).to_be_bytes();
+        bytes[26..28].copy_from_slice(&checksum);
+        // The last: what makes the sum zero, which would say that there is none (RFC 768).
+        let zero = u32::from(u16::from_be_bytes(checksum)) + 0xabcd;
+        let zero = ((zero & 0xffff) + (zero >> 16)) as u16;
+        for after in
+            [[0, 0, 0, 0], [0xff; 4], [0xab, 0xcd, 0x12, 0x35], [(zero >> 8) as u8, zero as u8, 0x12, 0x34]]
+        {
+            let mut changed = bytes.clone();
+            changed[28..32].copy_from_slice(&after);
+            rewritten(&mut changed, &header, &before, &after);
+            assert_eq!(sum(&changed[20..]), 0, "{after:?}");
+            assert_ne!(changed[26..28], [0, 0]);
+            assert_eq!(changed[..26], bytes[..26]);
+        }
+        let mut none = plain.clone();
+        rewritten(&mut none, &header, &before, &[0; 4]);
+        assert_eq!(none, plain);
+    }
+
+    #[test]
+    fn headers_are_as_long_as_they_say() {
+        let [from, to] = [[10, 77, 0, 1], [10, 77, 0, 2]];
+        let read = |bytes: &[u8]| {
+            parse(bytes).map(|header| (header.header_len, header.payload(), header.flow.source_port))
+        };
+        // What no packet has any more is none of it: a frame may be padded.
+        let mut padded = packet(from, to, UDP, 0, 10);
+        padded.extend([0; 20]);
+        assert_eq!(read(&padded), Ok((28, 10, 8080)));
+        // An option in IP's header, and twelve bytes of TCP's; which may also be cut off by a header that promises more.
+        let mut options = packet(from, to, TCP, 0, 100);
+        options[0] = 0x46;
+        assert_eq!(read(&options), Ok((24, 116, 0)));
+        options[24 + 12] = 8 << 4;
+        assert_eq!(read(&options), Ok((56, 84, 0)));
+        options[24 + 12] = 15 << 4;
+        options[2..4].copy_from_slice(&60u16.to_be_bytes());
+        assert_eq!(read(&options), Ok((60, 0, 0)));
+        // Less than a header's length, than a header, or than its own.
+        for (first, len) in [(0x44, 60u16), (0x45, 19), (0x46, 23), (0x45, 141)] {
+            options[0] = first;
+            options[2..4].copy_from_slice(&len.to_be_bytes());
+            assert_eq!(read(&options), Err(Malformed::Truncated), "{first:x} {len}");
+        }
+        // ICMP has eight bytes and no ports, what is not known neither.
+        assert_eq!(read(&packet(from, to, ICMP, 0, 10)), Ok((28, 10, 0)));
+        assert_eq!(read(&packet(from, to, 132, 0, 10)), Ok((20, 18, 0)));
+        // A first fragment shows its ports, as does what must not be one; later ones, however far, do not.
+        for (flags, ports) in [([0x20, 0], true), ([0x40, 0], true), ([0x20, 1], false), ([0x10, 0], false)] {
+            let mut fragment = packet(from, to, TCP, 0, 100);
+            fragment[6..8].copy_from_slice(&flags);
+            let found = if ports { (40, 100, 8080) } else { (20, 120, 0) };
+            assert_eq!(read(&fragment), Ok(found), "{flags:?}");
+        }
+        // Three bytes of ports are none.
+        let mut cut = packet(from, to, UDP, 0, 0);
+        cut[2..4].copy_from_slice(&23u16.to_be_bytes());
+        assert_eq!(read(&cut), Ok((23, 0, 0)));
+    }
+
+    #[test]
+    fn names_are_those_that_programs_show() {
+        for (protocol, name) in [
+            (ICMP, "icmp 10.77.0.1 > 10.77.1.0"),
+            (UDP, "udp 10.77.0.1:8080 > 10.77.1.0:80"),
+            (47, "ip 47 10.77.0.1 > 10.77.1.0"),
+        ] {
+            let flow = parse(&packet([10, 77, 0, 1], [10, 77, 1, 0], protocol, 0, 10)).unwrap().flow;
+            assert_eq!(flow.to_string(), name);
+        }
+        for (tos, ecn) in
+            [(0, Flags::NONE), (1, Flags::ECT1), (2, Flags::ECT), (3, Flags::CE), (0xfc, Flags::NONE)]
+        {
+            assert_eq!(parse(&packet([10, 77, 0, 1], [10, 77, 0, 2], UDP, tos, 0)).unwrap().ecn, ecn);
+        }
+    }
+
+    #[test]
+    fn only_a_segment_s_own_options_speak() {
+        let forward = Forward { feedback: 0x1234, rtt_ms: 40, cwnd: 10 };
+        let [from, to] = [[10, 77, 0, 1], [10, 77, 0, 2]];
+        let said = |bytes: &[u8]| xcp_option(bytes, &parse(bytes).unwrap()).map(|(_, forward)| forward);
+        assert_eq!(said(&xcp_segment(from, to, 0, forward)), Some(forward));
+        // What looks like one in another protocol, a later fragment, or the payload, is none.
+        let mut other = xcp_segment(from, to, 0, forward);
+        other[9] = UDP;
+        assert_eq!(said(&other), None);
+        let mut fragment = xcp_segment(from, to, 0, forward);
+        fragment[7] = 1;
+        assert_eq!(said(&fragment), None);
+        let mut payload = xcp_segment(from, to, 0, forward);
+        payload[MIN_HEADER + 12] = 5 << 4;
+        assert_eq!(said(&payload), None);
+        // Options of IP's come before.
+        let mut longer = xcp_segment(from, to, 0, forward);
+        longer.splice(MIN_HEADER..MIN_HEADER, [1; 4]);
+        longer[0] = 0x46;
+        let len = longer.len() as u16;
+        longer[2..4].copy_from_slice(&len.to_be_bytes());
+        assert_eq!(xcp_option(&longer, &parse(&longer).unwrap()), Some((44, forward)));
+        let mut stored = longer.clone();
+        store_feedback(&mut stored, 44, 0x4321, false);
+        assert_eq!((sum(&stored[24..]), said(&stored).unwrap().feedback), (0, 0x4321));
     }
 
     #[test]

@@ -268,4 +268,44 @@ mod tests {
         // Nothing answered; 10 ms to serialise and 20 ms on the wire.
         assert_eq!((after.flows.len(), after.flows[0].rtt), (1, None));
     }
+
+    #[test]
+    fn the_dozen_flows_that_delivered_most_are_told_and_all_that_is_lost() {
+        let mut mesh = Mesh::new(&row(), 0);
+        let (mut panel, remote) = panel().unwrap();
+        let send = |mesh: &mut Mesh, ms, port: u8, payload| {
+            let mut datagram = packet(address(0).octets(), address(1).octets(), 17, 2, payload);
+            datagram[21] = port;
+            mesh.handle_frame(Time::from_millis(ms), 0, &datagram, 0);
+        };
+        let tell = |mesh: &mut Mesh, panel: &mut Panel, ms, total| {
+            mesh.handle_timeout(Time::from_millis(ms));
+            while let Some(delivery) = mesh.poll_delivery() {
+                mesh.release(delivery, true);
+            }
+            panel.tell(Time::from_millis(ms), mesh, &[total]);
+        };
+        (0..14).for_each(|port| send(&mut mesh, u64::from(port), port, 100 * usize::from(port)));
+        let stats = LinkStats { full: 1, dropped: 2, lost_before: 4, lost_after: 8, ..LinkStats::default() };
+        tell(&mut mesh, &mut panel, 100, stats);
+        // Two that were small are large now.
+        for (ms, port, payload) in [(110, 3, 72), (120, 3, 72), (130, 2, 97)] {
+            send(&mut mesh, ms, port, payload);
+        }
+        let stats = LinkStats { full: 2, dropped: 4, lost_before: 7, lost_after: 12, ..stats };
+        tell(&mut mesh, &mut panel, 200, stats);
+        // An interval of no length is none.
+        tell(&mut mesh, &mut panel, 200, stats);
+
+        let moments: Vec<Moment> = remote.moments().collect();
+        let [before, after] = &moments[..] else { panic!("{moments:?}") };
+        assert_eq!((before.links[0].drops, after.links[0].drops), (15, 10));
+        let ports = |moment: &Moment| -> Vec<u16> {
+            moment.flows.iter().map(|flow| flow.tuple.source_port & 0xff).collect()
+        };
+        assert_eq!(ports(before), (2..14).rev().collect::<Vec<_>>());
+        assert_eq!(ports(after), [3, 2]);
+        // Twice 100 bytes and once 125 in a tenth of a second.
+        assert_eq!([0, 1].map(|i| after.flows[i].rate.bytes_per_sec()), [2000.0, 1250.0]);
+    }
 }

@@ -204,6 +204,104 @@ fn an_xcp_link_answers_packets_that_carry_its_header_and_no_others() {
     assert!(got[400..].iter().all(|&feedback| feedback < 1.0), "{:?}", &got[400..410]);
 }
 
+#[test]
+fn feedback_leaves_a_right_checksum_and_one_that_the_kernel_has_left_to_others_alone() {
+    let asks = Forward { feedback: Feedback::Split.encode(5000.0), rtt_ms: 40, cwnd: 10 };
+    for (law, flags, changed, right) in [
+        (XcpConfig::default().build(Rate::from_mbps(8.0)), 0, true, true),
+        (XcpConfig::default().build(Rate::from_mbps(8.0)), 1, true, false),
+        // Where no link speaks nothing is written.
+        (AnyLink::DropTail(DropTail), 0, false, true),
+    ] {
+        let mut spec = row();
+        spec.links[0].law = law;
+        let mut mesh = Mesh::new(&spec, tun::VNET_LEN);
+        let segment = xcp_segment(address(0).octets(), address(1).octets(), 0, asks);
+        let mut frame = [vec![0; tun::VNET_LEN], segment].concat();
+        frame[0] = flags;
+        mesh.handle_frame(Time::from_millis(1), 0, &frame, 0);
+        mesh.handle_timeout(Time::from_secs(1));
+        let delivery = mesh.poll_delivery().unwrap();
+        let bytes = &mesh.frame(delivery)[tun::VNET_LEN..];
+        let found = ip::xcp_option(bytes, &ip::parse(bytes).unwrap()).unwrap().1;
+        assert_eq!(found.feedback != asks.feedback, changed, "{flags}");
+        assert_eq!(super::super::ip::tests::sum(&bytes[20..]) == 0, right, "{flags}");
+    }
+}
+
+#[test]
+fn nodes_have_the_addresses_of_their_numbers() {
+    for (node, end) in [(0, [0, 1]), (254, [0, 255]), (255, [1, 0]), (700, [2, 189])] {
+        let address = address(node);
+        assert_eq!(address.octets(), [10, 77, end[0], end[1]]);
+        assert_eq!((node_of(address, node + 1), node_of(address, node)), (Some(node), None));
+    }
+    // The network's own address is nobody's, nor is another network's.
+    assert_eq!(node_of(Ipv4Addr::new(10, 77, 0, 0), 9), None);
+    assert_eq!(node_of(Ipv4Addr::new(10, 78, 0, 1), 9), None);
+}
+
+#[test]
+fn what_is_lost_at_random_is_set_changed_and_told() {
+    let loss = |probability| Loss { before: true, only: crate::Only::All, probability };
+    let mut spec = row();
+    spec.losses = vec![vec![loss(1.0)], vec![loss(0.5), loss(0.5)]];
+    let mut mesh = Mesh::new(&spec, 0);
+    assert_eq!([0, 1, 2].map(|link| mesh.setting(link).loss), [1.0, 0.75, 0.0]);
+    mesh.handle_frame(Time::ZERO, 0, &from_to(0, 1, 972), 0);
+    assert_eq!(deliveries(&mut mesh, Time::from_secs(1)), []);
+    mesh.change_now(Time::from_secs(1), 0, LinkChange::Losses(Vec::new()));
+    mesh.change_now(Time::from_secs(1), 3, LinkChange::Losses(vec![loss(1.0)]));
+    // A number that no link has changes nothing.
+    mesh.change_now(Time::from_secs(1), 4, LinkChange::Losses(vec![loss(1.0)]));
+    assert_eq!([0, 3].map(|link| mesh.setting(link).loss), [0.0, 1.0]);
+    mesh.handle_frame(Time::from_secs(1), 0, &from_to(0, 1, 972), 0);
+    mesh.handle_frame(Time::from_secs(1), 1, &from_to(1, 0, 972), 0);
+    assert_eq!(deliveries(&mut mesh, Time::from_secs(2)), [(1006.0, 1)]);
+}
+
+#[test]
+fn a_change_makes_what_was_due_due_at_another_time() {
+    let mut mesh = Mesh::new(&row(), 0);
+    mesh.handle_frame(Time::ZERO, 0, &from_to(0, 1, 972), 0);
+    mesh.handle_frame(Time::from_millis(1), 2, &from_to(2, 1, 972), 0);
+    assert_eq!(mesh.poll_timeout(), Time::from_millis(6));
+    // Half of it is still to go, at ten times the rate.
+    mesh.change_now(Time::from_micros(500), 0, LinkChange::Rate(Rate::from_mbps(80.0)));
+    assert_eq!(mesh.poll_timeout(), Time::from_micros(5550));
+    // What was due before a change has come before it.
+    mesh.change_now(Time::from_millis(20), 0, LinkChange::Blackout(true));
+    let came: Vec<u32> = std::iter::from_fn(|| mesh.poll_delivery()).map(|delivery| delivery.node).collect();
+    assert_eq!(came, [1, 1]);
+}
+
+#[test]
+fn a_flow_s_record_tells_what_came_when_and_what_the_kernel_took() {
+    let mut mesh = Mesh::new(&row(), 0);
+    for ms in [10, 20, 110, 160] {
+        mesh.handle_frame(Time::from_millis(ms), 0, &from_to(0, 1, 972), 0);
+    }
+    mesh.handle_timeout(Time::from_secs(1));
+    for taken in [true, true, true, false] {
+        let delivery = mesh.poll_delivery().unwrap();
+        mesh.release(delivery, taken);
+    }
+    let flow = &mesh.flows()[0];
+    assert_eq!((flow.packets, flow.bytes, flow.delivered, flow.delivered_bytes), (4, 4000, 3, 3000));
+    assert_eq!((flow.first, flow.last), (Time::from_millis(10), Time::from_millis(160)));
+    // By tenths of a second.
+    assert_eq!(flow.rates, [(0, 2000), (1, 1000)]);
+    // Each segment of a train has been on its way as long as the train; it came last, and is delivered last.
+    let train = packet(address(0).octets(), address(1).octets(), 6, 2, 4 * 960);
+    mesh.handle_frame(Time::from_millis(2000), 0, &train, 960);
+    mesh.handle_timeout(Time::from_secs(3));
+    let delivery = mesh.poll_delivery().unwrap();
+    mesh.release(delivery, true);
+    let flow = &mesh.flows()[1];
+    assert_eq!((flow.packets, flow.bytes, flow.delivered_bytes, flow.payload_bytes), (4, 4000, 4000, 3840));
+    assert_eq!((flow.last, flow.delay_sum.0), (Time::from_millis(2009), 4 * flow.delay_min.0));
+}
+
 proptest! {
     #[test]
     fn every_packet_is_somewhere(
