@@ -84,9 +84,9 @@ pub struct LinkStats {
     /// Packets marked.
     pub marks: u64,
     /// Bytes waiting, integrated over time (bytes · ns), since last read.
-    pub queue_byte_ns: u64,
+    pub queue_byte_ns: u128,
     /// Packets waiting, integrated over time (packets · ns), since last read.
-    pub queue_packet_ns: u64,
+    pub queue_packet_ns: u128,
     /// Most bytes waiting since last read.
     pub queue_max_bytes: u64,
     /// Most packets waiting since last read.
@@ -349,9 +349,9 @@ impl Link {
 
     /// Adds to the integrals what waited up to `now`, before the queue changes.
     fn note_queue(&mut self, now: Time) {
-        let span = now.saturating_sub(self.queue_since).0;
-        self.stats.queue_byte_ns += self.port.bytes() * span;
-        self.stats.queue_packet_ns += u64::from(self.port.packets()) * span;
+        let span = u128::from(now.saturating_sub(self.queue_since).0);
+        self.stats.queue_byte_ns += u128::from(self.port.bytes()) * span;
+        self.stats.queue_packet_ns += u128::from(self.port.packets()) * span;
         self.queue_since = now;
     }
 

@@ -76,9 +76,9 @@ pub struct LinkStats {
     /// Packets marked.
     pub marks: u64,
     /// Bytes waiting, integrated over time (bytes · ns), since last read.
-    pub queue_byte_ns: u64,
+    pub queue_byte_ns: u128,
     /// Packets waiting, integrated over time (packets · ns), since last read.
-    pub queue_packet_ns: u64,
+    pub queue_packet_ns: u128,
     /// Most bytes waiting since last read.
     pub queue_max_bytes: u64,
     /// Most packets waiting since last read.
@@ -152,8 +152,8 @@ struct Rare {
     drops: Drops,
     marks: u64,
     queue_since: Time,
-    queue_byte_ns: u64,
-    queue_packet_ns: u64,
+    queue_byte_ns: u128,
+    queue_packet_ns: u128,
     queue_max_bytes: u64,
     queue_max_packets: u32,
     /// Kept while somebody wants it.
@@ -525,9 +525,10 @@ impl Link {
     fn note_queue(&mut self, now: Time) {
         if self.measured {
             let rare = self.rare.get_or_insert_default();
-            let span = now.0 - rare.queue_since.0;
-            rare.queue_byte_ns += self.port.bytes() * span;
-            rare.queue_packet_ns += u64::from(self.port.packets()) * span;
+            // Ten megabytes for half an hour are more than 64 bits hold.
+            let span = u128::from(now.0 - rare.queue_since.0);
+            rare.queue_byte_ns += u128::from(self.port.bytes()) * span;
+            rare.queue_packet_ns += u128::from(self.port.packets()) * span;
             rare.queue_since = now;
         }
     }

@@ -549,8 +549,8 @@ impl Meter {
 impl LinkMeter {
     /// Adds what a read brought to what is summed up since the warm-up.
     fn note(&mut self, stats: &LinkStats) {
-        self.byte_ns += u128::from(stats.queue_byte_ns);
-        self.packet_ns += u128::from(stats.queue_packet_ns);
+        self.byte_ns += stats.queue_byte_ns;
+        self.packet_ns += stats.queue_packet_ns;
         self.max_bytes = self.max_bytes.max(stats.queue_max_bytes);
         self.max_packets = self.max_packets.max(stats.queue_max_packets);
     }

@@ -422,3 +422,21 @@ fn flows_that_come_on_the_way_can_make_a_run_too_long() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Twelve megabytes that wait for an hour are more byte-nanoseconds than 64 bits hold, and with no interval nobody reads them before the end.
+#[test]
+fn a_long_queue_for_long_is_measured_in_one_piece() {
+    let text = r#"
+        name = "standing"
+        duration = "3600 s"
+        node = { a = {}, b = {} }
+        link.w = { from = "a", to = "b", rate = "1 kbps", limit = "unlimited" }
+        cbr.c = { from = "a", to = "b", rate = "1 Mbps", stop = "100 s" }
+        measure = { interval = "none" }
+    "#;
+    let finished = finish(&parse(text, &[]).variants()[0].plan, DigestMode::Results);
+    let summary = &finished.result.link_summary[0];
+    let mean = summary.column_by_name("queue_mean_bytes").expect("a column").as_primitive::<Float64Type>();
+    // It grows for 100 s to 12.5 MB less what the wire takes, and then loses 450 kB an hour.
+    assert!((11.9e6..12.2e6).contains(&mean.value(0)), "{}", mean.value(0));
+}
