@@ -32,24 +32,32 @@ impl Claim {
 /// ```
 pub fn divide(capacity: f64, claims: &mut [Claim], order: &mut Vec<u32>) {
     let weight = |claim: &Claim| claim.weight.clamp(LEAST_WEIGHT, f64::MAX);
-    let mut weights: f64 = claims.iter().map(weight).sum();
     let mut left = capacity.max(0.0);
     order.clear();
     order.extend((0..claims.len() as u32).filter(|&at| claims[at as usize].wants.is_finite()));
     // By the level at which each is satisfied.
     let level = |at: &u32| claims[*at as usize].wants.max(0.0) / weight(&claims[*at as usize]);
     order.sort_unstable_by(|a, b| level(a).total_cmp(&level(b)).then(a.cmp(b)));
+    // Weights from each on, added up from the end: of a sum from which large ones are taken away, small ones would not be left.
+    let mut weights: f64 = claims.iter().filter(|claim| !claim.wants.is_finite()).map(weight).sum();
+    let endless = weights;
+    for &at in order.iter().rev() {
+        let claim = &mut claims[at as usize];
+        weights += weight(claim);
+        claim.gets = weights;
+    }
     let mut satisfied = 0;
     for &at in order.iter() {
         let claim = &mut claims[at as usize];
         let wants = claim.wants.max(0.0);
+        weights = claim.gets;
         if wants * weights > left * weight(claim) {
             break;
         }
         claim.gets = wants;
         left -= wants;
-        weights = (weights - weight(claim)).max(0.0);
         satisfied += 1;
+        weights = endless;
     }
     for &at in &order[satisfied..] {
         let claim = &mut claims[at as usize];

@@ -117,6 +117,67 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The same with weights, rates and buckets from end to end of what a file of policies takes.
+    #[test]
+    fn extremes_divide_no_more_than_there_is(
+        link in magnitude(-1.0..14.0),
+        tenants in prop::collection::vec((magnitude(-12.0..6.0), magnitude(-1.0..14.0), prop::collection::vec(magnitude(-12.0..6.0), 1..4)), 1..5),
+        members in prop::collection::vec((0u32..20, magnitude(-3.0..15.0), 0u8..4), 1..40),
+        depth in prop::option::of(0u64..1 << 40),
+        sent in prop::collection::vec(0u64..1 << 44, 1..8),
+        tick in prop_oneof![Just(1u64), Just(15), Just(10_000)],
+    ) {
+        let rate = Rate::from_bytes_per_sec;
+        let specs: Vec<Tenant> = tenants.iter().map(|(weight, r, classes)| Tenant {
+            contract: Contract { weight: *weight, rate: Some(rate(*r)), ..Contract::default() },
+            classes: classes.clone(),
+        }).collect();
+        let count = specs.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
+        let contract = Contract { rate: Some(rate(link)), depth: depth.map(Bytes), ..Contract::default() };
+        let mut shares = Shares::new(Time::ZERO, contract, &specs);
+        let mut members: Vec<Member> = members.iter().map(|&(class, keep, state)| Member {
+            class: class % count, weight: 1.0, sent: 0, burst: 3000,
+            wants: Wants { keep: rate(if state == 3 { 0.0 } else { keep }), hungry: state == 1, waits: state == 2 },
+            partition: Partition::default(), share: Rate::ZERO, limit: Rate::ZERO,
+        }).collect();
+        let tick = Time::from_millis(tick);
+        for (k, sent) in sent.into_iter().enumerate() {
+            let at = k % members.len();
+            members[at].sent = sent;
+            shares.divide(tick * (k as u64 + 1), tick, &mut members);
+            members[at].sent = 0;
+            let total: f64 = members.iter().map(|member| member.share.bytes_per_sec()).sum();
+            prop_assert!(total <= link * (1.0 + 1e-9), "{total} of {link}");
+            for member in &members {
+                let limit = member.limit.bytes_per_sec();
+                prop_assert!(member.limit >= member.share && limit.is_finite() && limit > 0.0, "{member:?}");
+            }
+            let mut first = 0;
+            for (tenant, spec) in tenants.iter().zip(&specs) {
+                let range = first..first + spec.classes.len() as u32;
+                first = range.end;
+                let own: f64 = members.iter().filter(|m| range.contains(&m.class)).map(|m| m.share.bytes_per_sec()).sum();
+                prop_assert!(own <= tenant.1 * (1.0 + 1e-9), "{own} of {}", tenant.1);
+            }
+        }
+    }
+}
+
+/// From 10 to the power of `least` on.
+fn magnitude(powers: std::ops::Range<f64>) -> impl Strategy<Value = f64> {
+    powers.prop_map(|power| libm::pow(10.0, power))
+}
+
+/// Of weights that are added up and taken away again, a small one would be nothing, and its part of what is left without end.
+#[test]
+fn a_small_weight_among_large_ones_gets_what_is_left() {
+    let mut claims: Vec<Claim> = (0..20).map(|_| Claim::new(1e6, 1.0)).collect();
+    claims.push(Claim::new(1e-9, f64::INFINITY));
+    let after = divided(100.0, claims);
+    assert_eq!((after[0].gets, after[20].gets), (1.0, 80.0));
+}
+
 /// A sender whose window lets nothing through for now, though data wait.
 const STOPPED: f64 = -1.0;
 
