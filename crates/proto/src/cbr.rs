@@ -40,7 +40,10 @@ impl Cbr {
         if let Some((on, off)) = self.on_off
             && since >= on
         {
-            self.period = self.period.saturating_add(on).saturating_add(off);
+            // A packet that takes longer than a turn takes the next ones, too: one in each would be more than the rate.
+            let turn = on.saturating_add(off);
+            let turns = since.0.div_ceil(turn.0.max(1));
+            self.period = self.period.saturating_add(Time(turn.0.saturating_mul(turns)));
             self.in_period = 0;
             at = self.period;
         }
@@ -61,5 +64,8 @@ mod tests {
             std::iter::successors(Some(cbr.first()), |_| Some(cbr.advance())).take(6).collect();
         assert_eq!(left, [ms(10), ms(11), ms(12), ms(18), ms(19), Time::NEVER]);
         assert_eq!(Cbr::new(Rate::from_mbps(8.0), 1000, ms(10), ms(10), None).first(), Time::NEVER);
+        // Turns much shorter than a packet: no more than the rate all the same.
+        let mut cbr = Cbr::new(Rate::from_mbps(8.0), 1000, ms(0), ms(9), Some((Time(1), Time(2))));
+        assert_eq!([cbr.advance(), cbr.advance()], [Time(1_000_002), Time(2_000_004)]);
     }
 }
