@@ -95,7 +95,7 @@ impl Rcp {
     }
 
     fn begin(&mut self, now: Time) {
-        self.interval = self.avg_rtt.min(self.config.max_interval.as_secs_f64());
+        self.interval = self.avg_rtt.min(self.config.max_interval.as_secs_f64()).max(MIN_RTT);
         self.ends = now.saturating_add(Time::from_secs_f64(self.interval));
         self.bytes = 0;
         self.rtt_bytes = 0.0;
@@ -175,6 +175,7 @@ impl LinkLaw for Rcp {
     }
 }
 
+/// Of an interval, too: all are gone through, one by one, where a queue stands.
 const MIN_RTT: f64 = 1e-6;
 const MAX_RTT: f64 = 10.0;
 /// The least rate, in bytes a round trip: a hundredth of a packet of 1000 bytes (the code).
@@ -187,6 +188,14 @@ mod tests {
     fn passing(size: u32, backlog: u64) -> Passing {
         let kind = Kind::Tolled;
         Passing::of(kind, size, 0, backlog)
+    }
+
+    #[test]
+    fn an_interval_is_a_microsecond_at_least() {
+        let config = RcpConfig { max_interval: Time(1), ..RcpConfig::default() };
+        let mut law = config.build(Rate::from_bytes_per_sec(12.5e6));
+        law.begin(Time::from_secs(1));
+        assert_eq!(law.ends, Time(1_000_001_000));
     }
 
     /// `flows` senders at the rate told one round trip before; answers the rate after `secs`.
