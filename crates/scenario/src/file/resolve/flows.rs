@@ -631,12 +631,19 @@ impl<'a> Resolver<'a> {
                         let flow = &mut self.plan.flows[first + i];
                         (flow.receive_buffer, flow.send_buffer) = (receive, send);
                         if let Some(way) = boundless(&self.plan, first + i) {
-                            let name = &self.plan.flows[first + i].name;
+                            let flow = &self.plan.flows[first + i];
                             let message = format!(
-                                "`{name}` asks for all there is, and no link on its way {way} answers"
+                                "`{}` asks for all there is, and no link on its way {way} answers",
+                                flow.name
                             );
+                            let label = match flow.data {
+                                Data::Endless if receive.min(send) == u32::MAX => {
+                                    "its window would grow without end"
+                                }
+                                _ => "its window would grow to more than a million packets",
+                            };
                             self.mistakes
-                                .add(request.keys.at("law"), message, "its window would grow without end")
+                                .add(request.keys.at("law"), message, label)
                                 .help(
                                     "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), \
                                      or the flow a `receive-buffer`",
@@ -655,13 +662,19 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The way on which nothing would ever hold back an endless flow: an XCP sender takes what it asked for if no router
-/// takes anything off it.
+/// The way on which nothing would ever hold back a flow: an XCP sender takes what it asked for if no router takes anything off it,
+/// until its buffers are full or its data at an end.
 fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
     let flow = &plan.flows[flow];
     let transport = &plan.transports[flow.transport.0 as usize];
     let asks_for_all = matches!(transport.law, SenderLaw::Xcp(XcpSender { request: Ask::All, .. }));
-    if !asks_for_all || flow.data != Data::Endless || flow.receive_buffer.min(flow.send_buffer) != u32::MAX {
+    let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
+    let data = match flow.data {
+        Data::Endless => u64::MAX,
+        Data::Bytes(bytes) => bytes / payload,
+        Data::Frames { count, size } => count.saturating_mul(size) / payload,
+    };
+    if !asks_for_all || data.min(u64::from(flow.receive_buffer.min(flow.send_buffer))) <= MOST_WINDOW {
         return None;
     }
     let silent = |route: &[LinkId]| {
@@ -735,5 +748,7 @@ fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
 }
 
+/// What an initial window has at most, packets: a larger one on links that don't answer is a queue of as many.
+const MOST_WINDOW: u64 = 1_000_000;
 /// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.
 const MOST_ARRIVALS: f64 = 1e8;

@@ -79,6 +79,14 @@ fn what_is_of_no_use_in_a_flow_is_said() {
             &["flow.f.size=3 kB", "flow.f.frames={count=3, size='1 kB'}"][..],
             "either `size` bytes or `frames`",
         ),
+        (
+            &["flow.f.law=xcp", "flow.f.size=2 GB"],
+            "asks for all there is, and no link on its way there answers",
+        ),
+        (
+            &["flow.f.law=xcp", "flow.f.receive-buffer=4 GB"],
+            "asks for all there is, and no link on its way there",
+        ),
         (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in 1500 B"),
         (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
         (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),
