@@ -13,7 +13,7 @@ pub(super) struct Cgroups {
     /// Where it is mounted, if it is.
     root: Option<PathBuf>,
     paths: HashMap<u64, String>,
-    /// Numbers without a path, until the next reading.
+    /// Numbers without a path, and how often they were looked for; not all there ever were.
     unknown: HashMap<u64, u32>,
 }
 
@@ -37,6 +37,9 @@ impl Cgroups {
 
     fn resolve(&mut self, id: u64) -> Option<&str> {
         if !self.paths.contains_key(&id) {
+            if self.unknown.len() >= GONE {
+                self.unknown.clear();
+            }
             // A group that is gone has no path, however often one looks.
             let asked = self.unknown.entry(id).or_default();
             *asked += 1;
@@ -91,7 +94,7 @@ pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
 
 /// Readings for the sake of one number.
 const PATIENCE: u32 = 3;
-/// Groups that are gone and remembered, at the least.
+/// Groups that are gone and remembered: those with a path at the least, those without at most.
 const GONE: usize = 1024;
 /// Groups within groups that are looked into.
 const DEEPEST: usize = 32;
@@ -123,5 +126,8 @@ mod tests {
         assert_eq!(groups.resolve(other), Some("/c.slice"));
         assert_eq!(groups.resolve(id), Some("/a.slice/b.service"));
         fs::remove_dir_all(root).unwrap();
+        // Services come and go for a year, with connections that outlive them.
+        assert!((0..10_000).all(|gone| groups.resolve(u64::MAX - gone).is_none()));
+        assert!(groups.unknown.len() <= GONE);
     }
 }
