@@ -399,12 +399,17 @@ fn dry_run(
 
 fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
     let path = socket.map_or_else(shape::default_path, PathBuf::from);
-    let text = shape::ask(&path).map_err(|error| {
-        Failure::run(miette!(
+    let text = shape::ask(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Failure::run(miette!(
+            help = "see whether it is stopped (`T` in `ps`); what it has paced keeps its pace until it goes on, or ends",
+            "the agent at `{}` does not answer: {error}",
+            path.display()
+        )),
+        _ => Failure::run(miette!(
             help = "start one with `tollway shape --policy FILE`; `--socket` says where another user's, or another place's, is",
             "no agent answers at `{}`: {error}",
             path.display()
-        ))
+        )),
     })?;
     if json {
         terminal::say(format_args!("{text}\n"));

@@ -102,12 +102,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Asks the agent at `path`.
 ///
 /// # Errors
-/// Nobody answers there.
+/// Nobody answers there. [`io::ErrorKind::TimedOut`]: an agent is there, and says nothing.
 pub fn ask(path: &Path) -> io::Result<String> {
+    ask_within(path, Duration::from_secs(15))
+}
+
+fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(Duration::from_secs(15)))?;
+    stream.set_read_timeout(Some(patience))?;
     let mut text = String::new();
-    stream.read_to_string(&mut text)?;
+    stream.read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("it has said nothing for {} s", patience.as_secs_f64()),
+        ),
+        _ => error,
+    })?;
     Ok(text)
 }
 
@@ -158,6 +168,12 @@ mod tests {
         assert!(!next.is_finished());
         drop(guardian);
         drop(next.join().unwrap());
+        // One that was stopped is there, and says nothing.
+        let stopped = Control::open(&path).unwrap();
+        let error = ask_within(&path, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "it has said nothing for 0.02 s");
+        drop(stopped);
         // Somebody's file is not ours to take away.
         fs::write(&path, "dear").unwrap();
         let error = Control::open(&path).unwrap_err();
