@@ -60,6 +60,8 @@ pub struct FileSource {
     /// What it is now, and since when.
     now: (Option<Mark>, Instant),
     pacing: Pacing,
+    /// Why it could not be read, and when to try again though it has not changed: somebody may have given the right to.
+    unread: Option<(String, Instant)>,
 }
 
 /// What of a file changes when it does: the length too, since a clock may be coarse, and the number, since editors write another file.
@@ -74,7 +76,10 @@ impl FileSource {
         let mark = mark(path).ok();
         let policies = Policies::load(path)?;
         let pacing = Pacing::begin(&policies);
-        Ok((FileSource { path: path.to_owned(), mark, now: (mark, Instant::now()), pacing }, policies))
+        Ok((
+            FileSource { path: path.to_owned(), mark, now: (mark, Instant::now()), pacing, unread: None },
+            policies,
+        ))
     }
 }
 
@@ -85,17 +90,29 @@ impl Source for FileSource {
         if new != self.now.0 {
             self.now = (new, now);
         }
-        if new == self.mark || now < self.now.1 + SETTLED {
+        let again = self.unread.as_ref().is_some_and(|&(_, at)| at <= now);
+        if (new == self.mark && !again) || now < self.now.1 + SETTLED {
             return News::None;
         }
         self.mark = new;
+        let before = self.unread.take();
         let path = self.describe();
         if let Err(error) = found {
             return News::Away(format!("`{path}` cannot be read: {error}"));
         }
         match Policies::load(&self.path) {
             Ok(policies) => self.pacing.news(&path, policies),
-            Err(error) => News::Wrong(Box::new(error)),
+            Err(error) => {
+                if error.mistakes().is_empty() {
+                    let why = error.to_string();
+                    let said = before.is_some_and(|(said, _)| said == why);
+                    self.unread = Some((why, now + AGAIN));
+                    if said {
+                        return News::None;
+                    }
+                }
+                News::Wrong(Box::new(error))
+            }
         }
     }
 
@@ -107,11 +124,17 @@ impl Source for FileSource {
 fn mark(path: &Path) -> std::io::Result<Mark> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path)?;
+    if !meta.is_file() {
+        // To read a pipe is to wait for somebody who writes.
+        return Err(std::io::Error::other("it is no file"));
+    }
     Ok((meta.modified()?, meta.len(), meta.ino()))
 }
 
 /// How long a file has to have been as it is: it may be written in several steps, and between an editor's two there may be none.
 const SETTLED: Duration = Duration::from_millis(25);
+/// When to try again to read what could not be read.
+const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -157,6 +180,34 @@ mod tests {
         let (mut source, _) = FileSource::open(&path).unwrap();
         write("version = \"f\"\n");
         assert!(matches!(await_news(&mut source), News::Policies(_)));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_once_and_read_when_it_can_be() {
+        let path = std::env::temp_dir().join(format!("tollway-unread-{}.toml", std::process::id()));
+        let right =
+            |version: &str| format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.all]\n");
+        std::fs::write(&path, right("a")).unwrap();
+        let (mut source, _) = FileSource::open(&path).unwrap();
+        // Root may read everything, so that a file of another encoding has to do, whose bytes change while its marks do not.
+        std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
+        let News::Wrong(error) = await_news(&mut source) else { panic!("it cannot be read") };
+        assert!(error.to_string().contains("UTF-16"), "{error}");
+        let tried = source.unread.as_ref().unwrap().1;
+        while source.unread.as_ref().unwrap().1 == tried {
+            assert!(matches!(source.poll(), News::None), "it is said once");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::write(&path, right("b")).unwrap();
+        source.mark = mark(&path).ok();
+        let News::Policies(policies) = await_news(&mut source) else { panic!("now it can be read") };
+        assert_eq!(policies.regime().version, "b");
+        // A pipe that nobody writes to is not waited for.
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let News::Away(why) = await_news(&mut source) else { panic!("it is no file") };
+        assert!(why.contains("it is no file"), "{why}");
         std::fs::remove_file(&path).unwrap();
     }
 
