@@ -148,7 +148,6 @@ fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes
 }
 
 fn filter(keys: &Reader<'_>, users: &str, mistakes: &mut Mistakes) -> Filter {
-    let texts = |key: &str| keys.patterns(key).into_iter().map(|(text, _)| text).collect();
     Filter {
         from: each(keys, "from", Network::parse, ADDRESS, mistakes).concat(),
         to: each(keys, "to", Network::parse, ADDRESS, mistakes).concat(),
@@ -162,7 +161,14 @@ fn filter(keys: &Reader<'_>, users: &str, mistakes: &mut Mistakes) -> Filter {
             CGROUP,
             mistakes,
         ),
-        containers: texts("container"),
+        // An empty one would be the root's name, above everybody's.
+        containers: each(
+            keys,
+            "container",
+            |text| (!text.is_empty()).then(|| text.to_owned()),
+            CONTAINER,
+            mistakes,
+        ),
     }
 }
 
@@ -175,6 +181,10 @@ const PORT: Wrong = ("is no port", "write it like `443` or `\"8000-8099\"`");
 const USER: Wrong = ("is no user of this machine", "name one in `/etc/passwd`, or give the number");
 const CGROUP: Wrong =
     ("is no path of a control group", "paths begin with `/`, as in `/proc/PID/cgroup` after the `::`");
+const CONTAINER: Wrong = (
+    "is no container",
+    "write its name, with `*` and `?` if need be, its identifier, or twelve letters of that",
+);
 
 /// Reads every part of a key.
 fn each<T>(
@@ -342,6 +352,12 @@ mod tests {
         insta::assert_snapshot!(wrong(
             "[link]\nrate = \"1 Gbps\"\n[aggregate.d]\nto = \"192.0.2.1\"\n[aggregate.e]\nto = \"192.0.2.1/32\"\n"
         ));
+    }
+
+    #[test]
+    fn a_container_without_a_name_means_nobody() {
+        let said = wrong("[link]\nrate = \"10 Mbps\"\n[aggregate.a]\ncontainer = \"\"\n");
+        assert!(said.contains("`container`: `` is no container"), "{said}");
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub(crate) static POLICY: Section = Section {
             ),
         ],
         BURST,
+        &[FROM, key("to", ADDRESSES, Else("any but this machine's own"), OTHER_END)],
         FILTER,
     ],
 };
@@ -89,17 +90,22 @@ pub(crate) static POLICY: Section = Section {
 pub(crate) static POLICY_CLASS: Section = Section {
     header: "[aggregate.NAME.class.NAME]",
     says: "Some of a tenant's connections, which share its rate with the rest by weight. Which, is told as for tenants.",
-    parts: &[&[key("weight", WEIGHT, Must, "What the class counts for among the tenant's.")], FILTER],
+    parts: &[
+        &[key("weight", WEIGHT, Must, "What the class counts for among the tenant's.")],
+        &[FROM, key("to", ADDRESSES, Else("any"), OTHER_END)],
+        FILTER,
+    ],
 };
 
+const FROM: Key = key(
+    "from",
+    ADDRESSES,
+    Else("any"),
+    "Our end's address: one, a network `10.0.0.0/8`, `10.0.*`, or a list.",
+);
+const OTHER_END: &str = "The other end's, likewise.";
+
 const FILTER: &[Key] = &[
-    key(
-        "from",
-        ADDRESSES,
-        Else("any"),
-        "Our end's address: one, a network `10.0.0.0/8`, `10.0.*`, or a list.",
-    ),
-    key("to", ADDRESSES, Else("any but this machine's own"), "The other end's, likewise."),
     key("from-port", PORTS, Else("any"), "Our end's port: one, a range `8000-8099`, or a list."),
     key("to-port", PORTS, Else("any"), "The other end's, likewise."),
     key(
