@@ -116,10 +116,12 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     bars.clear();
     drop(watching);
 
-    let drawn = match &args.out {
-        Some(out) => draw_runs(&plan.title, &plan.name, &runs, out)?,
-        None => Vec::new(),
-    };
+    let mut lost: Vec<String> = runs.iter().filter_map(unwritten).collect();
+    let drawn = args.out.as_ref().map(|out| draw_runs(&plan.title, &plan.name, &runs, out));
+    let drawn = drawn.transpose().unwrap_or_else(|error| {
+        lost.push(error.to_string());
+        None
+    });
     drop(folder);
     if args.json {
         terminal::say_json(&Account {
@@ -135,10 +137,13 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         if let Some(path) = &args.pcap {
             for variant in scenario.variants() {
                 let name = if scenario.variants().len() > 1 { variant.name.as_str() } else { "" };
-                say(format_args!("wrote {}\n", variant_path(path, name).display()));
+                let path = variant_path(path, name);
+                if ran.result.unwritten.iter().all(|lost| lost.path != path) {
+                    say(format_args!("wrote {}\n", path.display()));
+                }
             }
         }
-        for path in &drawn {
+        for path in drawn.iter().flatten() {
             say(format_args!("wrote {}\n", path.display()));
         }
         if let Some(out) = &args.out {
@@ -156,6 +161,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     warn_if_late(&runs);
     let broken = runs.iter().filter_map(|ran| ran.info.live.as_ref()).flat_map(|live| &live.broken);
     let broken = broken.inspect(|broken| terminal::tell(format_args!("error: {broken}"))).count();
+    let broken = broken.chain(&lost);
     if interrupted.load(Ordering::Relaxed) {
         terminal::tell("interrupted: these are the results up to there");
         return Ok(ExitCode::from(130));
@@ -224,6 +230,16 @@ fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
 }
 
 /// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.
+/// What of a run's files is not written, if that is not everything.
+fn unwritten(ran: &Ran) -> Option<String> {
+    let (first, more) = ran.result.unwritten.split_first()?;
+    Some(match more.len() {
+        0 => first.to_string(),
+        1 => format!("{first}; nor is another file of this run whole"),
+        more => format!("{first}; nor are {more} more files of this run whole"),
+    })
+}
+
 fn tables(out: &Path, variants: &[Variant], formats: &[Format]) -> String {
     let one_of = |names: Vec<&str>| match names.as_slice() {
         [name] => name.to_string(),

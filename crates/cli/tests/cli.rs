@@ -301,6 +301,47 @@ fn what_cannot_be_printed_is_an_error() {
 fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {
     let dir = small("ctrl-c");
     // As nohup(1) does.
+/// What was computed is not lost with the files that there is no room for, and what is lost is said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_no_run() {
+    let dir = small("disk");
+    fs::create_dir(dir.join("out")).expect("made");
+    // Not even the first table has room.
+    let script = "mount -t tmpfs -o size=16k none out || exit 77; exec \"$@\"";
+    for arguments in [&["--json"][..], &["--jobs", "1"], &["--json", "--pcap", "out/c.pcapng", "--jobs", "1"]]
+    {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-rm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_tollway"), "run", "s.toml"]);
+        command.args(["--out", "out", "--set", "measure.interval=10 ms"]).args(arguments);
+        let output = command.current_dir(&dir).env("NO_COLOR", "1").output();
+        let Some(output) = output.ok().filter(|output| output.status.code() != Some(77)) else {
+            eprintln!("SKIPPED: no namespace with a small file system here");
+            return;
+        };
+        let (told, said) = (text(&output.stdout), text(&output.stderr));
+        if said.contains("unshare") {
+            eprintln!("SKIPPED: {said}");
+            return;
+        }
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("error: cannot write out/") && said.contains("No space left"), "{said}");
+        assert!(said.contains("more files of this run whole"), "{said}");
+        if arguments.contains(&"--json") {
+            let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+            let delivered = |flow: &serde_json::Value| flow["delivered_bytes"].as_u64() > Some(0);
+            assert!(told["flows"].as_array().is_some_and(|flows| flows.iter().all(delivered)), "{told}");
+            let lost = told["runs"][0]["unwritten"].as_array().expect("a list");
+            assert!(
+                lost.iter().any(|lost| lost.as_str().is_some_and(|lost| lost.contains("flows"))),
+                "{told}"
+            );
+        } else {
+            assert!(told.contains("of ideal") && told.contains("simulated"), "{told}");
+        }
+    }
+}
+
     let child = Command::new("sh")
         .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tollway"), "run", "s.toml"])
         .args(["--set", "duration=100000s", "--out", "out"])

@@ -72,6 +72,9 @@ pub enum NoDeviation {
         "the rates of its steady state are not at hand: it needs `measure.interval`, and tables that fit into memory"
     )]
     NoRates,
+    /// The rates of the stretch were in tables that could not be written.
+    #[error("the rates of its steady state are lost with the tables that could not be written")]
+    Unwritten,
     /// Every flow's share is below two packets a round trip.
     #[error("every share is below two packets a round trip")]
     Slow,

@@ -13,7 +13,7 @@ use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{
     self, Capture, DigestMode, EngineKind, Finished, Hosting, LiveInfo, RunError, RunInfo, Watch, WireInfo,
 };
-use tollway_scenario::tables::{Outputs, RunResult, Table, TableError};
+use tollway_scenario::tables::{Outputs, RunResult, Table, TableError, Unwritten};
 
 use crate::data;
 use crate::deviation::{Deviation, NoDeviation};
@@ -99,7 +99,7 @@ pub enum SessionError {
         /// How many, at least.
         rows: u64,
     },
-    /// Tables could not be read back.
+    /// The folder could not be made ready for tables.
     #[error(transparent)]
     Table(#[from] TableError),
     /// No threads could be started.
@@ -119,7 +119,7 @@ impl Session {
     /// Runs every variant. The results are the same for any number of jobs.
     ///
     /// # Errors
-    /// A run fails, a table cannot be written or read back, or there is no folder for tables that memory has no room for.
+    /// A run fails, its tables cannot be begun, or there is no folder for tables that memory has no room for.
     pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
         let variants = scenario.variants();
         let rows = variants.iter().map(|variant| variant.plan.least_rows()).fold(0, u64::saturating_add);
@@ -155,13 +155,15 @@ impl Session {
         });
         let outputs = match &dir {
             None => Outputs { rates_only: self.rates_only, ..Outputs::memory() },
-            Some(dir) => Outputs { csv: self.csv, parquet: self.parquet, ..Outputs::files(dir) },
+            Some(dir) => {
+                Outputs { csv: self.csv, parquet: self.parquet, summaries: true, ..Outputs::files(dir) }
+            }
         };
         let tell = progress.map(|progress| move |share| progress(i, share));
         let begun = Instant::now();
         let ideal_mbps = ideal_mbps(plan).into();
         let ideal_s = begun.elapsed().as_secs_f64();
-        let options = run::Options {
+        let mut options = run::Options {
             engine: self.engine,
             hosting: self.hosting.clone(),
             outputs,
@@ -174,27 +176,38 @@ impl Session {
             watch: self.watch.as_deref(),
             progress: tell.as_ref().map(|tell| tell as &(dyn Fn(f64) -> bool + Sync)),
         };
-        let Finished { mut result, run: mut info } = run::run(plan, &options)
-            .map_err(|error| SessionError::Run { variant: variant.name.clone(), error })?;
+        let mut finished = run::run(plan, &options);
+        if let (Err(RunError::Table(error)), Some(dir)) = (&finished, dir.as_ref().filter(|_| i > 0)) {
+            // Others ran, and what they found is not to be lost for this one's files.
+            let unwritten = Unwritten::new(dir, error);
+            options.outputs = Outputs { summaries: true, ..Outputs::default() };
+            finished = run::run(plan, &options);
+            if let Ok(Finished { result, .. }) = &mut finished {
+                result.unwritten.push(unwritten);
+            }
+        }
+        let Finished { mut result, run: mut info } =
+            finished.map_err(|error| SessionError::Run { variant: variant.name.clone(), error })?;
         info.setup_s += ideal_s;
         let mut undrawn = false;
-        if let Some(dir) = &dir {
+        if let Some(dir) = dir.as_ref().filter(|_| result.unwritten.is_empty()) {
             // What is read back stays in memory, however long the run was: there must be an end to it.
             let size = |table: Table| {
                 std::fs::metadata(dir.join(format!("{}.arrow", table.name()))).map_or(0, |file| file.len())
             };
             let grow = [Table::Flows, Table::Links, Table::Control];
             undrawn = grow.map(size).iter().sum::<u64>() > MOST_READ_BACK / variants.max(1) as u64;
-            let read = match undrawn {
-                true => RunResult::read_summaries(dir, variant.name.clone())?,
-                false => RunResult::read(dir, variant.name.clone())?,
-            };
-            result = RunResult { extra: result.extra, meta: result.meta, ..read };
+            if !undrawn && let Err(error) = result.read_intervals(dir) {
+                result.unwritten.push(Unwritten::new(dir, error));
+            }
         }
         let deviation = match info.stopped {
             true => Err(NoDeviation::Stopped),
             false => {
-                let deviation = Deviation::of(plan, &result);
+                let deviation = Deviation::of(plan, &result).map_err(|why| match why {
+                    NoDeviation::NoRates if !result.unwritten.is_empty() => NoDeviation::Unwritten,
+                    why => why,
+                });
                 match info.live.as_ref().and_then(|live| live.node.as_deref()) {
                     Some(node) => deviation.and_then(|deviation| deviation.at(plan, node)),
                     None => deviation,
@@ -316,6 +329,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
                 "run_cpu_s": ran.info.run_cpu_s,
                 "run_wall_s": ran.info.run_wall_s,
                 "extra": ran.result.extra,
+                "unwritten": ran.result.unwritten.iter().map(Unwritten::to_string).collect::<Vec<_>>(),
                 "live": ran.info.live.as_ref().map(live_account),
                 "lateness": ran.info.live.as_ref().map(lateness),
             })

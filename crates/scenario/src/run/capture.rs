@@ -17,6 +17,7 @@ use tollway_sim::{End, Fate, FlowId, Network, Origin, Sighting};
 use super::build::Built;
 use crate::file::matches;
 use crate::plan::{NodeId, Plan};
+use crate::tables::Unwritten;
 
 /// A capture to be made of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,8 @@ pub(super) struct Writer {
     numbers: HashMap<FlowId, ByteNumbers>,
     frame: Vec<u8>,
     block: Vec<u8>,
+    /// Why nothing more is written: the run goes on.
+    failed: Option<io::Error>,
 }
 
 impl Writer {
@@ -113,6 +116,7 @@ impl Writer {
             numbers: HashMap::new(),
             frame: Vec::new(),
             block: Vec::new(),
+            failed: None,
         };
         writer.section(plan).map_err(failed)?;
         for (i, link) in plan.links.iter().enumerate() {
@@ -131,24 +135,21 @@ impl Writer {
     }
 
     /// Writes what was seen since the last time.
-    pub(super) fn drain(
-        &mut self,
-        plan: &Plan,
-        built: &mut Built<Network<Connection>>,
-    ) -> Result<(), CaptureError> {
+    pub(super) fn drain(&mut self, plan: &Plan, built: &mut Built<Network<Connection>>) {
         for sighting in built.network.drain_sightings() {
-            self.write(plan, &sighting).map_err(|source| self.failed(source))?;
+            if self.failed.is_none() {
+                self.failed = self.write(plan, &sighting).err();
+            }
         }
-        Ok(())
     }
 
-    /// Everything is in the file.
-    pub(super) fn finish(mut self) -> Result<(), CaptureError> {
-        self.file.flush().map_err(|source| CaptureError::Write { path: self.path, source })
-    }
-
-    fn failed(&self, source: io::Error) -> CaptureError {
-        CaptureError::Write { path: self.path.clone(), source }
+    /// Answers what is not in the file, if that is not everything.
+    pub(super) fn finish(mut self) -> Option<Unwritten> {
+        let failed = self.failed.or_else(|| self.file.flush().err());
+        failed.map(|source| {
+            let error = CaptureError::Write { path: self.path.clone(), source };
+            Unwritten::new(&self.path, error)
+        })
     }
 
     fn write(&mut self, plan: &Plan, seen: &Sighting) -> io::Result<()> {

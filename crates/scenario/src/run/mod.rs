@@ -151,7 +151,7 @@ pub struct RunInfo {
 /// Why a run gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A table could not be written.
+    /// A table could not be begun.
     #[error(transparent)]
     Table(#[from] TableError),
     /// The capture could not be made.
@@ -186,7 +186,8 @@ pub enum RunError {
 /// Runs `plan` to its end.
 ///
 /// # Errors
-/// [`RunError`]: a file cannot be written, the run is too long, or the live engine cannot do it.
+/// [`RunError`]: a file cannot be created, the run is too long, or the live engine cannot do it. A file that takes no more on the way ends
+/// no run: [`RunResult::unwritten`] has it.
 pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let begun = Instant::now();
     match options.engine {
@@ -200,14 +201,13 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
                 Some(wanted) => Some(capture::Writer::new(wanted, plan, &mut built)?),
                 None => None,
             };
-            let mut drain = |built: &mut Built<_>| match &mut capture {
-                Some(capture) => Ok(capture.drain(plan, built)?),
-                None => Ok(()),
+            let mut drain = |built: &mut Built<_>| {
+                if let Some(capture) = &mut capture {
+                    capture.drain(plan, built);
+                }
             };
             let mut finished = drive(plan, options, &mut built, begun, thread_cpu, &mut drain)?;
-            if let Some(capture) = capture {
-                capture.finish()?;
-            }
+            finished.result.unwritten.extend(capture.and_then(capture::Writer::finish));
             finished.run.digest = built.network.trace_digest().unwrap_or(finished.run.digest);
             Ok(finished)
         }
@@ -218,7 +218,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             }
             let (network, links) = live::network(plan, &options.hosting)?;
             let mut built = Built::new(plan, network, links);
-            let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| Ok(()))?;
+            let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| {})?;
             finished.run.live = Some(built.network.info(plan));
             Ok(finished)
         }
@@ -232,7 +232,7 @@ fn drive<E: Engine>(
     network: &mut Built<E>,
     begun: Instant,
     cpu: fn() -> f64,
-    drain: &mut dyn FnMut(&mut Built<E>) -> Result<(), RunError>,
+    drain: &mut dyn FnMut(&mut Built<E>),
 ) -> Result<Finished, RunError> {
     within_horizon(plan, network)?;
     let mut meter = measure::Meter::new(plan, network, options)?;
@@ -270,7 +270,7 @@ fn drive<E: Engine>(
             }
         }
         network.network.run_until(next)?;
-        drain(network)?;
+        drain(network);
         workloads.collect(network, &mut meter, &mut hosts, &mut policies)?;
         // What the file changes at an instant comes after the measurement that ends there.
         meter.tick(plan, network, options.watch)?;

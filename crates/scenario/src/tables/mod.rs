@@ -26,7 +26,7 @@ mod schema;
 mod writer;
 
 pub use export::{EXPORTS, export};
-pub use result::RunResult;
+pub use result::{RunResult, Unwritten};
 pub use rows::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary};
 pub use schema::{ColumnKind, ColumnSpec, Table};
 pub use writer::{Outputs, TableWriter};

@@ -1,7 +1,8 @@
 //! What a run leaves behind.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
@@ -27,6 +28,30 @@ pub struct RunResult {
     pub extra: BTreeMap<String, f64>,
     /// Anything else worth showing: seed, engine, events, wall time.
     pub meta: serde_json::Value,
+    /// Files that were to be written, and are not there or not whole.
+    pub unwritten: Vec<Unwritten>,
+}
+
+/// A file that took no more, or none of what it should hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// The file.
+    pub path: PathBuf,
+    /// Why, the file named.
+    pub error: String,
+}
+
+impl Unwritten {
+    /// What an error says of the file at `path`.
+    pub fn new(path: &Path, error: impl fmt::Display) -> Unwritten {
+        Unwritten { path: path.to_path_buf(), error: error.to_string() }
+    }
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)
+    }
 }
 
 impl RunResult {
@@ -37,25 +62,24 @@ impl RunResult {
     /// A file is missing, unreadable, or another table.
     pub fn read(dir: &Path, variant: impl Into<String>) -> Result<RunResult, TableError> {
         let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
-        Ok(RunResult {
-            flows: read(Table::Flows)?,
-            links: read(Table::Links)?,
-            control: read(Table::Control)?,
-            ..RunResult::read_summaries(dir, variant)?
-        })
-    }
-
-    /// The same without the tables of intervals, which grow with the length of the run.
-    ///
-    /// # Errors
-    /// A file is missing, unreadable, or another table.
-    pub fn read_summaries(dir: &Path, variant: impl Into<String>) -> Result<RunResult, TableError> {
-        let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
-        Ok(RunResult {
+        let mut result = RunResult {
             variant: variant.into(),
             summary: read(Table::Summary)?,
             link_summary: read(Table::LinkSummary)?,
             ..RunResult::default()
-        })
+        };
+        result.read_intervals(dir)?;
+        Ok(result)
+    }
+
+    /// Takes the tables of intervals, which grow with the length of the run, from `dir`.
+    ///
+    /// # Errors
+    /// A file is missing, unreadable, or another table.
+    pub fn read_intervals(&mut self, dir: &Path) -> Result<(), TableError> {
+        let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
+        (self.flows, self.links) = (read(Table::Flows)?, read(Table::Links)?);
+        self.control = read(Table::Control)?;
+        Ok(())
     }
 }

@@ -10,12 +10,13 @@ use arrow_ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions};
 use super::columns::Columns;
 use super::rows::Row;
 use super::schema::Table;
-use super::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, csv};
+use super::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, Unwritten, csv};
 
 /// Takes rows from an engine and hands them on in batches.
 ///
 /// Rows of one table appear in the order they were pushed. [`TableWriter::finish`] must be called for files to be
-/// whole: an IPC file ends in an index.
+/// whole: an IPC file ends in an index. A file that takes no more, on a full disk for one, ends no run: it is left as it is, and
+/// [`RunResult::unwritten`] has it.
 pub struct TableWriter {
     flows: Stream,
     links: Stream,
@@ -45,7 +46,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Flows`].
     ///
     /// # Errors
-    /// A full batch could not be written.
+    /// A full batch could not be put together.
     pub fn flow(&mut self, row: &FlowRow<'_>) -> Result<(), TableError> {
         self.flows.push(row)
     }
@@ -53,7 +54,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Links`].
     ///
     /// # Errors
-    /// A full batch could not be written.
+    /// A full batch could not be put together.
     pub fn link(&mut self, row: &LinkRow<'_>) -> Result<(), TableError> {
         self.links.push(row)
     }
@@ -61,7 +62,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Control`].
     ///
     /// # Errors
-    /// A full batch could not be written.
+    /// A full batch could not be put together.
     pub fn control(&mut self, row: &ControlRow<'_>) -> Result<(), TableError> {
         self.control.push(row)
     }
@@ -69,7 +70,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Summary`].
     ///
     /// # Errors
-    /// A full batch could not be written.
+    /// A full batch could not be put together.
     pub fn flow_summary(&mut self, row: &FlowSummary<'_>) -> Result<(), TableError> {
         self.summary.push(row)
     }
@@ -77,24 +78,26 @@ impl TableWriter {
     /// Adds a row to [`Table::LinkSummary`].
     ///
     /// # Errors
-    /// A full batch could not be written.
+    /// A full batch could not be put together.
     pub fn link_summary(&mut self, row: &LinkSummary<'_>) -> Result<(), TableError> {
         self.link_summary.push(row)
     }
 
-    /// Writes what is left, closes the files, and returns what was to be kept in memory: tables are empty unless
-    /// [`Outputs::memory`] was set.
+    /// Writes what is left, closes the files, and returns what was to be kept in memory ([`Outputs::memory`],
+    /// [`Outputs::summaries`]): other tables are empty.
     ///
     /// # Errors
-    /// The last batch or the end of a file could not be written.
+    /// The last batch could not be put together.
     pub fn finish(self, variant: impl Into<String>) -> Result<RunResult, TableError> {
+        let mut unwritten = Vec::new();
         Ok(RunResult {
             variant: variant.into(),
-            flows: self.flows.finish()?,
-            links: self.links.finish()?,
-            control: self.control.finish()?,
-            summary: self.summary.finish()?,
-            link_summary: self.link_summary.finish()?,
+            flows: self.flows.finish(&mut unwritten)?,
+            links: self.links.finish(&mut unwritten)?,
+            control: self.control.finish(&mut unwritten)?,
+            summary: self.summary.finish(&mut unwritten)?,
+            link_summary: self.link_summary.finish(&mut unwritten)?,
+            unwritten,
             ..RunResult::default()
         })
     }
@@ -113,6 +116,8 @@ pub struct Outputs {
     pub parquet: bool,
     /// Keep all batches in memory.
     pub memory: bool,
+    /// Keep the tables with one row a flow or link in memory, whatever becomes of the others.
+    pub summaries: bool,
     /// Of a row a flow an interval keep only time, flow and rate: what it takes to hold a run against theory, a third of
     /// the memory.
     pub rates_only: bool,
@@ -136,6 +141,7 @@ struct Stream {
     columns: Option<Columns>,
     files: Vec<TableFile>,
     memory: Option<Vec<RecordBatch>>,
+    unwritten: Vec<Unwritten>,
 }
 
 impl Stream {
@@ -152,13 +158,14 @@ impl Stream {
                 files.push(TableFile::parquet(table, &dir.join(format!("{}.parquet", table.name())))?);
             }
         }
-        let memory = outputs.memory.then(Vec::new);
+        let summary = matches!(table, Table::Summary | Table::LinkSummary);
+        let memory = (outputs.memory || outputs.summaries && summary).then(Vec::new);
         let wanted = |column: &str| {
             !(outputs.rates_only && table == Table::Flows)
                 || ["time_s", "flow", "rate_mbps"].contains(&column)
         };
         let columns = (memory.is_some() || !files.is_empty()).then(|| Columns::new(table, wanted));
-        Ok(Stream { columns, files, memory })
+        Ok(Stream { columns, files, memory, unwritten: Vec::new() })
     }
 
     fn push<R: Row>(&mut self, row: &R) -> Result<(), TableError> {
@@ -171,19 +178,26 @@ impl Stream {
     fn flush(&mut self, next: usize) -> Result<(), TableError> {
         let Some(columns) = self.columns.as_mut().filter(|c| c.rows() > 0) else { return Ok(()) };
         let batch = columns.take(next)?;
-        for file in &mut self.files {
-            file.write(&batch)?;
-        }
+        let unwritten = &mut self.unwritten;
+        self.files.retain_mut(|file| match file.write(&batch) {
+            Ok(()) => true,
+            Err(error) => {
+                unwritten.push(Unwritten::new(&file.path, error));
+                false
+            }
+        });
         if let Some(kept) = &mut self.memory {
             kept.push(batch);
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<RecordBatch>, TableError> {
+    fn finish(mut self, unwritten: &mut Vec<Unwritten>) -> Result<Vec<RecordBatch>, TableError> {
         self.flush(0)?;
+        unwritten.append(&mut self.unwritten);
         for file in self.files {
-            file.finish()?;
+            let path = file.path.clone();
+            unwritten.extend(file.finish().err().map(|error| Unwritten::new(&path, error)));
         }
         Ok(self.memory.unwrap_or_default())
     }
