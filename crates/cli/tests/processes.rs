@@ -113,6 +113,10 @@ impl Nodes {
 
     /// Starts a node's process, and waits until it has its socket.
     fn start(&self, node: &str) -> Process {
+        self.start_with(node, &[])
+    }
+
+    fn start_with(&self, node: &str, more: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
         command.arg("run").arg(&self.file).args([
             "--engine",
@@ -126,6 +130,7 @@ impl Nodes {
         for at in &self.at {
             command.args(["--at", at]);
         }
+        command.args(more);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1").spawn();
         let process = Process(child.expect("the command starts"));
         let prefix = format!("{node}=");
@@ -251,6 +256,50 @@ fn kill_the_ends(after: u64) {
     let (b, a) = (nodes.start("b"), nodes.start("a"));
     assert!(a.output().status.success());
     assert_eq!(delivered(&b.output()), BYTES);
+}
+
+/// A receiver waits for who opens the flow, and at its end for what may come late: neither is part of its rate.
+#[test]
+fn a_receiver_s_rate_is_over_the_time_that_its_flow_ran() {
+    let text = THREE.replace("5 MB", "1 MB");
+    let Some(nodes) = Nodes::of("rate", &text) else { return };
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    pause(2000);
+    let a = nodes.start("a").output();
+    let b = b.output();
+    drop(r);
+    let told = |output: &Output| -> Value { serde_json::from_slice(&output.stdout).expect("JSON") };
+    let (a, b) = (told(&a), told(&b));
+    let (sent, came) = (&a["flows"][0], &b["flows"][0]);
+    // What the sender counts, to the last acknowledgement, is a round trip more at most, whatever the machine does.
+    let mean = |bytes: &Value, seconds: &Value| bytes.as_f64().unwrap() * 8e-6 / seconds.as_f64().unwrap();
+    let (least, rate) =
+        (mean(&came["delivered_bytes"], &sent["fct_s"]), came["goodput_mbps"].as_f64().unwrap());
+    assert!(rate >= 0.9 * least, "{rate} Mb/s of {least}: {came}");
+    assert!(came["finish_s"].as_f64() > sent["finish_s"].as_f64(), "it began two seconds earlier: {came}");
+}
+
+/// What the other process knows is no zero in the tables of intervals either.
+#[test]
+fn rows_of_intervals_have_what_their_process_knows() {
+    let text = THREE.replace("5 MB", "500 kB").replace("\"1 s\"", "\"100 ms\"");
+    let Some(nodes) = Nodes::of("rows", &text) else { return };
+    let out = |node: &str| nodes.file.with_extension(node);
+    let start = |node: &str| nodes.start_with(node, &["--out", out(node).to_str().unwrap()]);
+    let (b, r) = (start("b"), nodes.start("r"));
+    let a = start("a").output();
+    let b = b.output();
+    drop(r);
+    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
+    // time_s, flow, rate_mbps, goodput_mbps, cwnd_packets, rtt_ms, pacing_mbps, in_flight_packets, retransmissions, …
+    for (node, known) in [("a", [false, false, true, true, true]), ("b", [true, true, false, false, false])] {
+        let table = std::fs::read_to_string(out(node).join("flows.csv")).unwrap();
+        assert!(table.lines().count() > 1, "{table}");
+        for row in table.lines().skip(1) {
+            let cells: Vec<&str> = row.split(',').collect();
+            assert_eq!([2, 3, 4, 7, 8].map(|i: usize| !cells[i].is_empty()), known, "{node}: {row}");
+        }
+    }
 }
 
 #[test]

@@ -182,6 +182,8 @@ pub(crate) struct Endpoint {
     pub(crate) heard_rtt: f32,
     pub(crate) live: bool,
     /// Where it asks before it sends; [`OPEN`] if nowhere.
+    /// When it was opened, the other end having been heard, and when the last new data came.
+    pub(crate) heard: Option<(Time, Time)>,
     pub(crate) gate: u32,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]

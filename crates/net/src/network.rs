@@ -261,6 +261,7 @@ impl Network {
                 heard_rtt: 0.0,
                 live,
                 gate: OPEN,
+                heard: None,
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,

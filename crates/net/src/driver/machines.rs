@@ -52,7 +52,13 @@ impl Driver {
             end.heard_rtt = packet.toll.rtt;
         }
         if let Some(machine) = &mut end.machine {
+            let known = machine.stats().bytes_delivered;
             machine.handle_packet(now, &packet, &decoded.sack);
+            if end.heard.is_none() && machine.state() != State::Idle
+                || machine.stats().bytes_delivered > known
+            {
+                end.heard = Some((end.heard.map_or(now, |heard| heard.0), now));
+            }
         }
         self.pump(at, now)
     }

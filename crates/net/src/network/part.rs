@@ -114,6 +114,16 @@ impl Network {
         })
     }
 
+    /// When the client of a flow, or its server, first heard the other end, and when the last new data came, if none is to come any more;
+    /// `None` where another node of this process may have the other end, or it has heard nothing.
+    pub fn heard(&self, flow: u32, client: bool) -> Option<(Time, Option<Time>)> {
+        let part = self.part.as_ref()?;
+        let over = part.ends.iter().find(|end| end.flow == flow && end.client == client)?.fate.is_some();
+        let place = self.flows[flow as usize][usize::from(!client)];
+        let (first, last) = self.drivers[0].ends[place.at as usize].heard?;
+        Some((first, over.then_some(last)))
+    }
+
     pub(super) fn is_here(&self, place: Place) -> bool {
         self.part.is_none() || place.driver == 0
     }

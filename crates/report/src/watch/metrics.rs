@@ -131,8 +131,9 @@ impl Collector for Gathered {
             MetricType::Counter,
         )?;
         for (run, flow) in flows(&runs) {
+            let Some(resent) = flow.retransmissions else { continue };
             let labels = labels(run, "flow", &flow.name);
-            ConstCounter::new(flow.retransmissions).encode(again.encode_family(&labels)?)?;
+            ConstCounter::new(resent).encode(again.encode_family(&labels)?)?;
         }
         for (name, help, unit, read) in LINK_GAUGES {
             let unit = unit.of();
@@ -198,12 +199,14 @@ type Gauge<T> = (&'static str, &'static str, In, fn(&T) -> Option<f64>);
 const MBPS: f64 = 1e6 / 8.0;
 
 const FLOW_GAUGES: [Gauge<FlowScene>; 6] = [
-    ("tollway_flow_rate", "Wire bytes that arrived", In::BytesPerSecond, |flow| Some(flow.rate_mbps * MBPS)),
+    ("tollway_flow_rate", "Wire bytes that arrived", In::BytesPerSecond, |flow| {
+        flow.rate_mbps.map(|rate| rate * MBPS)
+    }),
     ("tollway_flow_goodput", "Payload handed over in order", In::BytesPerSecond, |flow| {
-        Some(flow.goodput_mbps * MBPS)
+        flow.goodput_mbps.map(|rate| rate * MBPS)
     }),
     ("tollway_flow_rtt", "Smoothed round-trip time", In::Seconds, |flow| flow.rtt_ms.map(|ms| ms * 1e-3)),
-    ("tollway_flow_cwnd", "Congestion window", In::Packets, |flow| Some(flow.cwnd_packets)),
+    ("tollway_flow_cwnd", "Congestion window", In::Packets, |flow| flow.cwnd_packets),
     ("tollway_flow_spending", "What the sender spends", In::DollarsPerSecond, |flow| flow.spending),
     ("tollway_flow_price", "Price of the flow's path", In::DollarsPerByte, |flow| {
         flow.price.map(|p| p * 1e-6)

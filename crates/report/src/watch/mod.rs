@@ -44,16 +44,16 @@ pub struct FlowScene {
     pub name: String,
     /// The end of that interval, in seconds: before its run's, once the flow is over.
     pub time_s: f64,
-    /// Wire bytes that arrived, Mb/s.
-    pub rate_mbps: f64,
+    /// Wire bytes that arrived, Mb/s; nothing where that is known to another process, as of all that follows.
+    pub rate_mbps: Option<f64>,
     /// Payload that arrived, Mb/s.
-    pub goodput_mbps: f64,
+    pub goodput_mbps: Option<f64>,
     /// Smoothed round-trip time, ms.
     pub rtt_ms: Option<f64>,
     /// Congestion window, packets.
-    pub cwnd_packets: f64,
+    pub cwnd_packets: Option<f64>,
     /// Packets sent again since the start.
-    pub retransmissions: u64,
+    pub retransmissions: Option<u64>,
     /// What it spends, $/s.
     pub spending: Option<f64>,
     /// The price of its path, $/MB.
@@ -123,14 +123,17 @@ impl Watch for Scene {
                 ..FlowScene::default()
             });
             flow.time_s = row.time_s;
-            flow.rate_mbps = row.rate_mbps;
-            flow.goodput_mbps = row.goodput_mbps;
-            flow.rtt_ms = row.rtt_ms;
-            flow.cwnd_packets = row.cwnd_packets;
-            flow.retransmissions += row.retransmissions;
-            flow.spending = row.spending;
-            flow.price = row.price;
-            remember(&mut flow.rates, row.rate_mbps);
+            let seen = row.seen;
+            flow.rate_mbps = seen.received(row.rate_mbps);
+            flow.goodput_mbps = seen.received(row.goodput_mbps);
+            flow.rtt_ms = seen.sent(row.rtt_ms).flatten();
+            flow.cwnd_packets = seen.sent(row.cwnd_packets);
+            flow.retransmissions = seen.sent(flow.retransmissions.unwrap_or(0) + row.retransmissions);
+            flow.spending = seen.sent(row.spending).flatten();
+            flow.price = seen.sent(row.price).flatten();
+            if let Some(rate) = flow.rate_mbps {
+                remember(&mut flow.rates, rate);
+            }
         });
     }
 
@@ -182,6 +185,8 @@ const HISTORY: usize = 40;
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use tollway_scenario::tables::Ends;
+
     use super::*;
 
     /// Two flows, one of which is over, and a link.
@@ -227,9 +232,24 @@ pub(crate) mod tests {
         let run = &runs[1];
         assert_eq!((run.variant.as_str(), run.time_s), ("xcp", 8.0));
         assert_eq!(run.current().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["f.1"]);
-        assert_eq!((run.flows[0].rate_mbps, run.flows[0].retransmissions), (8.0, 8));
+        assert_eq!((run.flows[0].rate_mbps, run.flows[0].retransmissions), (Some(8.0), Some(8)));
         assert_eq!((run.links[0].drops, run.links[0].queue_bytes), (16, 12_000.0));
         assert_eq!(runs[0].time_s, 0.0);
+    }
+
+    #[test]
+    fn what_another_process_knows_is_left_out() {
+        let scene = Scene::new([("", 20.0)]);
+        let row = FlowRow { flow: "f", rtt_ms: Some(0.0), price: Some(0.0), ..FlowRow::default() };
+        scene.flow("", &FlowRow { seen: Ends::Sender, ..row });
+        let flow = scene.runs()[0].flows[0].clone();
+        assert_eq!((flow.rate_mbps, flow.goodput_mbps, flow.rates.len()), (None, None, 0));
+        assert_eq!((flow.cwnd_packets, flow.retransmissions), (Some(0.0), Some(0)));
+        scene.flow("", &FlowRow { seen: Ends::Receiver, ..row });
+        let flow = scene.runs()[0].flows[0].clone();
+        assert_eq!((flow.rate_mbps, flow.goodput_mbps), (Some(0.0), Some(0.0)));
+        assert_eq!((flow.cwnd_packets, flow.retransmissions), (None, None));
+        assert_eq!((flow.rtt_ms, flow.price), (None, None));
     }
 
     #[test]

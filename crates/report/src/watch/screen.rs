@@ -95,10 +95,10 @@ fn draw_flows(frame: &mut Frame<'_>, area: Rect, run: &RunScene, scroll: usize) 
 fn flow_row(flow: &FlowScene, priced: bool) -> Row<'static> {
     let mut cells = vec![
         Cell::from(flow.name.clone()),
-        number(flow.rate_mbps, 2),
-        flow.rtt_ms.map_or(Cell::default(), |ms| number(ms, 1)),
-        number(flow.cwnd_packets, 1),
-        Cell::from(format!("{:>8}", flow.retransmissions)),
+        known(flow.rate_mbps, 2),
+        known(flow.rtt_ms, 1),
+        known(flow.cwnd_packets, 1),
+        flow.retransmissions.map_or(Cell::default(), |resent| Cell::from(format!("{resent:>8}"))),
     ];
     cells.extend(
         priced.then(|| flow.price.map_or(Cell::default(), |price| Cell::from(format!("{price:>9.3e}")))),
@@ -146,6 +146,11 @@ fn table<'a>(
 
 fn number(value: f64, digits: usize) -> Cell<'static> {
     Cell::from(format!("{value:>8.digits$}"))
+}
+
+/// Nothing where nobody here knows it.
+fn known(value: Option<f64>, digits: usize) -> Cell<'static> {
+    value.map_or(Cell::default(), |value| number(value, digits))
 }
 
 fn warning(on: bool) -> Style {

@@ -77,6 +77,11 @@ pub(super) trait Engine {
     fn outside(&self, _flow: FlowId, _forward: bool) -> Option<Outside> {
         None
     }
+    /// In which part of a span of time a flow ran, from the client or to it, where only the receiver is run here: it waits for
+    /// the flow to be opened, and for what may come late after the last of it.
+    fn heard(&self, _flow: FlowId, _forward: bool, span: (Time, Time)) -> (Time, Time) {
+        span
+    }
     /// Works on the flow's machines at the present instant.
     fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection));
     /// From now on a flow's receivers have buffers of so many packets.

@@ -485,6 +485,11 @@ impl Engine for Live {
         Some(Outside { received, delivered, sent, retransmissions, cwnd, srtt, in_flight })
     }
 
+    fn heard(&self, flow: FlowId, forward: bool, (from, until): (Time, Time)) -> (Time, Time) {
+        let heard = self.network.heard(flow.0, !forward);
+        heard.map_or((from, until), |(first, last)| (first, last.unwrap_or(until)))
+    }
+
     fn retire_when_done(&mut self, flow: FlowId, both: bool) {
         self.network.retire_when_done(flow.0, both);
     }

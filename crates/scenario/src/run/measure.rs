@@ -316,6 +316,7 @@ impl Meter {
                     retransmissions: counters.retransmissions - lane.last.retransmissions,
                     spending: reading.spending,
                     price: reading.price.map(Price::per_megabyte),
+                    seen: seen(&built.network, [lane.sender, lane.flow], lane.forward),
                 };
                 self.digest.word(counters.received);
                 self.digest.number(row.cwnd_packets);
@@ -408,7 +409,9 @@ impl Meter {
         };
         let until = done.unwrap_or(built.network.now());
         let seconds = until.saturating_sub(running.start).nearest_secs();
-        let per_second = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
+        let (first, last) = built.network.heard(flow, true, (running.start, until));
+        let heard = last.saturating_sub(first).nearest_secs();
+        let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
         let (workload, law) = &self.workload_names[running.workload];
         let name = format!("{workload}.{}", running.number + 1);
         self.digest.word(counters.received);
@@ -447,12 +450,15 @@ impl Meter {
             let outside = built.network.outside(lane.flow, lane.forward);
             let counters = lane.counters(built);
             let flow = &plan.flows[lane.plan_flow];
-            let last = lane.done.unwrap_or(end).min(lane.stop).min(end);
-            let seconds = last.saturating_sub(lane.start.max(self.warmup)).as_secs_f64();
+            // It is the sender's clock that stops a flow.
+            let stop = if seen == Ends::Receiver { Time::NEVER } else { lane.stop };
+            let last = lane.done.unwrap_or(end).min(stop).min(end);
+            let (first, last) = built.network.heard(lane.flow, lane.forward, (lane.start, last));
+            let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
             let base = if self.warmed { lane.at_warmup } else { Counters::default() };
             let per_second =
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
-            let until = lane.at_stop.unwrap_or(counters);
+            let until = lane.at_stop.filter(|_| stop == lane.stop).unwrap_or(counters);
             let rate_mbps = per_second(until.received, base.received);
             // Of a run that ended before its time it would be the ideal of another one.
             let ideal_mbps =

@@ -28,6 +28,8 @@ pub struct FlowRow<'a> {
     pub spending: Option<f64>,
     /// The price of its path, $/MB, once it is known.
     pub price: Option<f64>,
+    /// The ends that were seen, as in [`FlowSummary::seen`].
+    pub seen: Ends,
 }
 
 /// One direction of a link over one measurement interval: a row of [`Table::Links`].
@@ -125,12 +127,12 @@ pub enum Ends {
 
 impl Ends {
     /// `value`, which the sender knows.
-    fn sent<T>(self, value: T) -> Option<T> {
+    pub fn sent<T>(self, value: T) -> Option<T> {
         (self != Ends::Receiver).then_some(value)
     }
 
     /// `value`, which the receiver knows.
-    fn received<T>(self, value: T) -> Option<T> {
+    pub fn received<T>(self, value: T) -> Option<T> {
         (self != Ends::Sender).then_some(value)
     }
 }
@@ -173,15 +175,15 @@ impl Row for FlowRow<'_> {
     fn write(&self, cells: &mut Cells<'_>) {
         cells.number(self.time_s);
         cells.text(self.flow);
-        cells.number(self.rate_mbps);
-        cells.number(self.goodput_mbps);
-        cells.number(self.cwnd_packets);
-        cells.number(self.rtt_ms);
-        cells.number(self.pacing_mbps);
-        cells.number(self.in_flight_packets);
-        cells.count(self.retransmissions);
-        cells.number(self.spending);
-        cells.number(self.price);
+        cells.number(self.seen.received(self.rate_mbps));
+        cells.number(self.seen.received(self.goodput_mbps));
+        cells.number(self.seen.sent(self.cwnd_packets));
+        cells.number(self.seen.sent(self.rtt_ms).flatten());
+        cells.number(self.seen.sent(self.pacing_mbps).flatten());
+        cells.number(self.seen.sent(self.in_flight_packets));
+        cells.count(self.seen.sent(self.retransmissions));
+        cells.number(self.seen.sent(self.spending).flatten());
+        cells.number(self.seen.sent(self.price).flatten());
     }
 }
 

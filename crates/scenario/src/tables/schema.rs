@@ -148,13 +148,22 @@ const fn maybe(column: ColumnSpec) -> ColumnSpec {
 const FLOWS: &[ColumnSpec] = &[
     number("time_s", "end of the interval"),
     name("flow", "the flow"),
-    number("rate_mbps", "what arrived at the destination, every header byte counted"),
-    number("goodput_mbps", "payload handed over in order; what lies behind a gap counts when that is filled"),
-    number("cwnd_packets", "congestion window at the interval's end"),
+    maybe(number(
+        "rate_mbps",
+        "what arrived at the destination, every header byte counted; null where its receiver is another process (`--node`)",
+    )),
+    maybe(number(
+        "goodput_mbps",
+        "payload handed over in order; what lies behind a gap counts when that is filled; null likewise",
+    )),
+    maybe(number(
+        "cwnd_packets",
+        "congestion window at the interval's end; null, as all that follows, where its sender is another process",
+    )),
     maybe(number("rtt_ms", "smoothed round-trip time")),
     maybe(number("pacing_mbps", "pacing rate, where the sender paces")),
-    number("in_flight_packets", "sent and neither acknowledged nor lost"),
-    count("retransmissions", "packets sent again in the interval"),
+    maybe(number("in_flight_packets", "sent and neither acknowledged nor lost")),
+    maybe(count("retransmissions", "packets sent again in the interval")),
     maybe(number("spending", "what the sender spends at the interval's end, $/s (law `fcp`)")),
     maybe(number("price", "price of its path, $/MB (law `fcp`)")),
 ];
