@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use tollway_law::Time;
 use tollway_report::Overview;
 use tollway_report::folder::{Folder, tables_of};
 use tollway_report::reproduce::draw_runs;
@@ -135,7 +136,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     if !args.quiet && !args.json {
         if let Some(path) = &args.pcap {
-            for variant in scenario.variants() {
+            for (variant, ran) in scenario.variants().iter().zip(&runs) {
                 let name = if scenario.variants().len() > 1 { variant.name.as_str() } else { "" };
                 let path = variant_path(path, name);
                 if ran.result.unwritten.iter().all(|lost| lost.path != path) {
@@ -160,8 +161,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     warn_if_late(&runs);
     let broken = runs.iter().filter_map(|ran| ran.info.live.as_ref()).flat_map(|live| &live.broken);
-    let broken = broken.inspect(|broken| terminal::tell(format_args!("error: {broken}"))).count();
     let broken = broken.chain(&lost);
+    let broken = broken.inspect(|broken| terminal::tell(format_args!("error: {broken}"))).count();
     if interrupted.load(Ordering::Relaxed) {
         terminal::tell("interrupted: these are the results up to there");
         return Ok(ExitCode::from(130));
@@ -229,7 +230,6 @@ fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
     Ok(Hosting::Processes(Part { node, at: placed, patience }))
 }
 
-/// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.
 /// What of a run's files is not written, if that is not everything.
 fn unwritten(ran: &Ran) -> Option<String> {
     let (first, more) = ran.result.unwritten.split_first()?;
@@ -240,6 +240,7 @@ fn unwritten(ran: &Ran) -> Option<String> {
     })
 }
 
+/// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.
 fn tables(out: &Path, variants: &[Variant], formats: &[Format]) -> String {
     let one_of = |names: Vec<&str>| match names.as_slice() {
         [name] => name.to_string(),
@@ -298,15 +299,32 @@ fn warn_if_late(runs: &[Ran]) {
             "" => String::new(),
             name => format!("variant `{name}`: "),
         };
-        let late = live.punctuality.departures.percentile(0.99);
+        let (late, paused) = (live.punctuality.departures.percentile(0.99), live.punctuality.longest_pause);
         let drops = live.kernel_drops.unwrap_or(0);
+        let (what, helps) = match paused >= STOPPED {
+            true => (
+                format!(
+                    "this process stood still for {:.1} s: it was stopped, or others had its processor",
+                    paused.as_secs_f64()
+                ),
+                "another run without that helps",
+            ),
+            false if live.real_time => {
+                ("this machine did not keep up".into(), "slower links, fewer flows, a quieter machine help")
+            }
+            false => (
+                "this machine did not keep up".into(),
+                "slower links, fewer flows, a quieter machine or running as root, which gives real-time priority, help",
+            ),
+        };
         terminal::tell(format_args!(
-            "WARNING: {name}this machine did not keep up: one departure in a hundred was {:.1} ms late or more, and the \
-             kernel dropped {drops} datagrams and did not take {} to send; do not trust these results beyond that (slower links, fewer flows, a quieter \
-             machine{} help)",
+            "WARNING: {name}{what}: one departure in a hundred was {:.1} ms late or more, and the \
+             kernel dropped {drops} datagrams and did not take {} to send; do not trust these results beyond that ({helps})",
             late.as_millis_f64(),
             live.counters.unsent - live.counters.too_long,
-            if live.real_time { "" } else { " or running as root, which gives real-time priority," },
         ));
     }
 }
+
+/// A pause that no busy machine makes of its own accord.
+const STOPPED: Time = Time::from_millis(500);

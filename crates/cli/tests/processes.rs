@@ -302,6 +302,35 @@ fn rows_of_intervals_have_what_their_process_knows() {
     }
 }
 
+/// Who was stopped is not told that his machine is slow.
+#[test]
+fn a_process_that_was_stopped_is_told_so() {
+    let text = THREE
+        .replace("5 MB", "500 MB")
+        .replace("40 s", "4 s")
+        .replace("limit = \"2 BDP\"\n    law = \"xcp\"", "limit = \"300 packets\"")
+        .replace("law = \"xcp\"\n    size", "law = \"newreno\"\n    size");
+    let Some(nodes) = Nodes::of("stopped", &text) else { return };
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start("a");
+    let signal = |name: &str| {
+        let done = Command::new("kill").args([name, &r.0.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()));
+    };
+    pause(1500);
+    signal("-STOP");
+    pause(1500);
+    signal("-CONT");
+    let r = r.output();
+    let (told, live): (String, Value) =
+        (self::text(&r.stderr), serde_json::from_slice(&r.stdout).expect("JSON"));
+    // Little may have waited for it, where the machine was busy with something else.
+    let kept_up = live["runs"][0]["live"]["kept_up"] == true;
+    assert!(kept_up || told.contains("this process stood still for"), "{told}");
+    assert!(!told.contains("this machine did not keep up"), "{told}");
+    drop((a, b));
+}
+
 #[test]
 fn each_process_has_its_part_of_workloads_hosts_and_policies() {
     let text =

@@ -98,6 +98,8 @@ pub(crate) struct Driver {
     pub(crate) waits: Lateness,
     /// Spans that the clock left out.
     pub(crate) standstills: Lateness,
+    /// The longest one that the clock counted.
+    pub(crate) longest_pause: Time,
     pub(crate) done: Vec<(u32, bool, Time)>,
     /// Processor time that running took.
     pub(crate) cpu: Time,
@@ -180,10 +182,10 @@ pub(crate) struct Endpoint {
     pub(crate) header: u16,
     /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
     pub(crate) heard_rtt: f32,
-    pub(crate) live: bool,
-    /// Where it asks before it sends; [`OPEN`] if nowhere.
     /// When it was opened, the other end having been heard, and when the last new data came.
     pub(crate) heard: Option<(Time, Time)>,
+    pub(crate) live: bool,
+    /// Where it asks before it sends; [`OPEN`] if nowhere.
     pub(crate) gate: u32,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]
@@ -319,6 +321,7 @@ impl Driver {
             timeouts: Lateness::default(),
             waits: Lateness::default(),
             standstills: Lateness::default(),
+            longest_pause: Time::ZERO,
             done: Vec::new(),
             cpu: Time::ZERO,
         }
@@ -437,15 +440,15 @@ impl Driver {
     /// The present: never past the end of what is being run, so that what is read then is as of that instant.
     fn tell_time(&mut self, end: Time) -> Time {
         let mut now = self.clock.now();
-        if self.alone {
-            let handled = self.counters.handled();
-            let span = self.standstill.unaccounted(now, handled - self.handled);
-            self.handled = handled;
-            if span > Time::ZERO {
-                self.clock.hold(span);
-                self.standstills.note(span, 1);
-                now -= span;
-            }
+        let handled = self.counters.handled();
+        let span = self.standstill.unaccounted(now, handled - self.handled, self.alone);
+        self.handled = handled;
+        if self.alone && span > Time::ZERO {
+            self.clock.hold(span);
+            self.standstills.note(span, 1);
+            now -= span;
+        } else {
+            self.longest_pause = self.longest_pause.max(span);
         }
         self.now = now.clamp(self.now, end);
         self.now

@@ -119,6 +119,8 @@ pub struct Punctuality {
     /// Spans in which the run's only thread was kept from running, over what its work and its sleep account for. Everything stood still
     /// with it, so the run's clock doesn't count them; with several threads there are none, and such a pause is lateness.
     pub standstills: Lateness,
+    /// The longest such span of a thread beside which others ran, here or in another process: its clock went on.
+    pub longest_pause: Time,
 }
 
 /// What one thread did.
@@ -259,9 +261,9 @@ impl Network {
                 segment: u32::from(segment),
                 header,
                 heard_rtt: 0.0,
+                heard: None,
                 live,
                 gate: OPEN,
-                heard: None,
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,
@@ -602,6 +604,7 @@ impl Network {
             sum.timeouts.merge(&driver.timeouts);
             sum.waits.merge(&driver.waits);
             sum.standstills.merge(&driver.standstills);
+            sum.longest_pause = sum.longest_pause.max(driver.longest_pause);
         }
         sum
     }
