@@ -17,12 +17,20 @@ pub(crate) struct Files {
     read: Vec<(PathBuf, Result<Arc<str>, String>)>,
     /// What was made of them that a reader should know.
     notes: Vec<String>,
+    /// What is without effect in variants, and in how many of them.
+    idle: Vec<(String, usize)>,
 }
 
 impl Files {
     /// Of a scenario in `folder` that is made of `sources` texts itself.
     pub(crate) fn new(folder: &Path, sources: usize) -> Files {
-        Files { folder: folder.to_owned(), first: sources as u32, read: Vec::new(), notes: Vec::new() }
+        Files {
+            folder: folder.to_owned(),
+            first: sources as u32,
+            read: Vec::new(),
+            notes: Vec::new(),
+            idle: Vec::new(),
+        }
     }
 
     /// Whether there is a file `name`.
@@ -84,8 +92,18 @@ impl Files {
         }
     }
 
-    /// The texts, with their names, and the notes.
-    pub(crate) fn finish(self) -> (Vec<(String, Arc<str>)>, Vec<String>) {
+    /// Notes what has no effect in a variant: once in each.
+    pub(crate) fn note_idle(&mut self, note: String) {
+        match self.idle.iter_mut().find(|(known, _)| *known == note) {
+            Some((_, variants)) => *variants += 1,
+            None => self.idle.push((note, 1)),
+        }
+    }
+
+    /// The texts, with their names, and the notes: of what has no effect only if it has none in any of so many variants.
+    pub(crate) fn finish(mut self, variants: usize) -> (Vec<(String, Arc<str>)>, Vec<String>) {
+        let idle = self.idle.into_iter().filter(|(_, idle_in)| *idle_in == variants);
+        self.notes.extend(idle.map(|(note, _)| note));
         let texts = self.read.into_iter();
         let texts = texts.map(|(path, text)| (path.display().to_string(), text.unwrap_or_default()));
         (texts.collect(), self.notes)

@@ -150,7 +150,10 @@ impl Scenario {
             }
             mistakes.merge(name, found);
         }
-        let (texts, notes) = files.finish();
+        for (one, other) in twins(&mut variants) {
+            files.note(format!("variants `{one}` and `{other}` are the same run"));
+        }
+        let (texts, notes) = files.finish(count);
         sources.0.extend(texts);
         if !mistakes.is_empty() {
             return Err(mistakes.into_error(&sources, count));
@@ -214,6 +217,19 @@ impl Scenario {
             _ => Vec::new(),
         }
     }
+}
+
+/// Variants of the same plan, each with the first that has it. A grid may have thousands, whose points differ.
+fn twins(variants: &mut [Variant]) -> Vec<(String, String)> {
+    let mut named: Vec<&mut Variant> =
+        variants.iter_mut().filter(|variant| variant.cell.is_empty()).collect();
+    let names: Vec<Option<String>> = named.iter_mut().map(|variant| variant.plan.variant.take()).collect();
+    let same = |i: usize| (0..i).find(|&j| named[i].plan == named[j].plan).map(|j| (j, i));
+    let twins: Vec<(usize, usize)> = (0..named.len()).filter_map(same).collect();
+    for (variant, name) in named.iter_mut().zip(names) {
+        variant.plan.variant = name;
+    }
+    twins.into_iter().map(|(i, j)| (named[i].name.clone(), named[j].name.clone())).collect()
 }
 
 /// A `--set`, taken apart.

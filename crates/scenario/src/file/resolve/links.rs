@@ -403,6 +403,12 @@ impl<'a> Resolver<'a> {
         match spec {
             LimitSpec::Unlimited => Some(Limit::NONE),
             LimitSpec::Packets(n) => Some(Limit { packets: n.round() as u32, bytes: u64::MAX }),
+            LimitSpec::Bytes(n) if n.round() < LEAST_LIMIT => {
+                self.mistakes.add(at, "a queue that holds less than 40 B holds nothing", "too small").help(
+                    "not even a bare acknowledgement fits; give the limit in packets (\"100 packets\")",
+                );
+                None
+            }
             LimitSpec::Bytes(n) => Some(Limit { packets: u32::MAX, bytes: n.round() as u64 }),
             LimitSpec::Times(n) => {
                 let (sum, flows) = self.crossing(link);
@@ -416,8 +422,7 @@ impl<'a> Resolver<'a> {
                 }
                 let rtt = sum as f64 / flows as f64 * 1e-9;
                 let bytes = (n * rate.bytes_per_sec() * rtt).round() as u64;
-                // Not even a bare acknowledgement would fit.
-                if bytes < 40 {
+                if (bytes as f64) < LEAST_LIMIT {
                     let message = format!("the BDP of `{name}` is {} B: its queue would hold nothing", bytes);
                     self.mistakes
                         .add(at, message, "too small")
@@ -597,3 +602,5 @@ fn arithmetic(word: &str) -> Option<Arithmetic> {
 
 /// The limit of an imported link that no flow's data cross.
 const UNCROSSED: LimitSpec = LimitSpec::Packets(1000.0);
+/// Bytes of a bare acknowledgement: a queue that has no room for one holds nothing.
+const LEAST_LIMIT: f64 = 40.0;

@@ -5,6 +5,7 @@ mod classes;
 mod events;
 mod flows;
 mod hosts;
+mod idle;
 mod links;
 mod trees;
 
@@ -21,7 +22,7 @@ use super::keys;
 use super::reader::Reader;
 use super::value::When;
 use crate::import::word;
-use crate::plan::{LinkId, Measure, Node, NodeId, Plan};
+use crate::plan::{LinkId, Measure, Node, NodeId, Plan, TransportId};
 
 /// Resolves the scenario under `top`; `None`, and at least one mistake, if that cannot be done. `files` reads
 /// what it names.
@@ -95,6 +96,7 @@ pub(crate) fn resolve(
     r.losses();
     r.rows();
     r.late();
+    r.idle();
     // They last as long as the run.
     r.plan.nodes.shrink_to_fit();
     r.plan.links.shrink_to_fit();
@@ -334,6 +336,10 @@ impl<'a> Resolver<'a> {
     fn late(&mut self) {
         let Plan { flows, workloads, cbrs, aggregates, .. } = &self.plan;
         let (changes, losses) = (self.top.list("change", &keys::CHANGE), self.top.list("loss", &keys::LOSS));
+        let law = |transport: TransportId| self.plan.transports[transport.0 as usize].law;
+        let cheats = flows.iter().map(|flow| (&*flow.name, flow.transport));
+        let cheats = cheats.chain(workloads.iter().map(|workload| (&*workload.name, workload.transport)));
+        let cheats = cheats.filter_map(|(name, of)| Some((name, idle::cheats_from(&law(of))?)));
         let late = [
             self.late_of("flow", flows.iter().map(|flow| (&*flow.name, flow.start))),
             self.late_of("workload", workloads.iter().map(|workload| (&*workload.name, workload.start))),
@@ -341,6 +347,7 @@ impl<'a> Resolver<'a> {
             self.late_of("aggregate", aggregates.iter().map(|policy| (&*policy.name, policy.install))),
             self.late_of("change", changes.map(|change| ("", change.span("at")))),
             self.late_of("loss", losses.map(|loss| ("", loss.span("from")))),
+            self.late_of("cheat of", cheats),
         ];
         let late: Vec<String> = late.into_iter().flatten().collect();
         if !late.is_empty() {

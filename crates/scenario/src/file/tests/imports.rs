@@ -177,6 +177,75 @@ fn what_comes_when_all_is_over_is_told() {
 }
 
 #[test]
+fn what_has_no_effect_is_told() {
+    let text = "name = \"t\"\nduration = \"5 s\"\nnode = { a = {}, b = {} }\n\
+        link.l = { from = \"a\", to = \"b\", rate = \"10 Mbps\", delay = \"10 ms\", limit = \"1 BDP\" }\n\
+        flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n";
+    let told = |text: &str, sets: &[&str]| parse(text, sets).unwrap().notes().join("\n");
+    let fcp = ["flow.f.law=fcp", "link.l.law=fcp"];
+    let xcp = ["flow.f.law=xcp", "link.l.law=xcp"];
+    let border = "link.l.exchange.rate=2";
+    assert_eq!(told(text, &[border]), "link `l`: `exchange` has no effect, no sender being FCP's");
+    assert_eq!(told(text, &[fcp[0], fcp[1], border]), "");
+    let budget = "link.l.meter.budget=1";
+    assert_eq!(told(text, &[budget]), "link `l`: `meter.budget` has no effect, no sender being FCP's");
+    assert_eq!(told(text, &[fcp[0], fcp[1], budget]), "");
+    assert_eq!(told(text, &["link.l.meter={}"]), "link `l`: `meter` has no effect, no sender being XCP's");
+    assert_eq!(told(text, &[xcp[0], xcp[1], "link.l.meter={}"]), "");
+
+    let wants = [fcp[0], fcp[1], "flow.f.fcp.wants=1 Mbps"];
+    assert_eq!(
+        told(text, &wants),
+        "`fcp.wants` has no effect without a host whose strategy is `stable`: flow `f`"
+    );
+    let host = format!("{text}[host.h]\nflows = \"f\"\n");
+    assert_eq!(
+        told(&host, &[&wants[..], &["flow.f.count=3"]].concat()),
+        "`fcp.wants` has no effect without a host whose strategy is `stable`: flow `f.1` and 2 more"
+    );
+    assert_eq!(told(&host, &[&wants[..], &["host.h.strategy=stable"]].concat()), "");
+    let later = format!("{host}[[change]]\nat = \"1 s\"\nhost = \"h\"\nstrategy = \"stable\"\n");
+    assert_eq!(told(&later, &wants), "");
+
+    assert_eq!(told(text, &["link.l.limit=1500 B"]), "");
+    assert_eq!(
+        told(text, &["link.l.limit=1 kB"]),
+        "packets larger than a queue on their way are lost, all of them: flow `f` (1500 B, and `l` holds 1000 B)"
+    );
+    assert_eq!(told(text, &["link.l.limit=1 kB", "flow.f.size=100 B"]), "");
+    let error = parse(text, &["link.l.limit=1 B"]).expect_err("nothing gets through");
+    assert!(error.mistakes()[0].message.contains("holds nothing"), "{error}");
+
+    let cheat = "flow.f.xcp.cheat={ trick = \"understate-window\", factor = 2, from = \"5 s\" }";
+    assert_eq!(
+        told(text, &[xcp[0], xcp[1], cheat]),
+        "the run is over at 5 s, before there is: cheat of `f` (at 5 s)"
+    );
+    assert!(told(text, &["measure.interval=6 s"]).starts_with("the run is over at 5 s, within the first"));
+    assert_eq!(told(text, &["measure.interval=5 s"]), "");
+    // Whatever interval there is unless one is asked for is nobody's words.
+    assert_eq!(told(text, &["duration=1 ms"]), "");
+}
+
+#[test]
+fn what_has_an_effect_in_one_variant_is_not_told() {
+    let text = "name = \"t\"\nduration = \"5 s\"\nnode = { a = {}, b = {} }\n\
+        link.l = { from = \"a\", to = \"b\", rate = \"10 Mbps\", delay = \"10 ms\", limit = \"1 BDP\", meter = {} }\n\
+        flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n\
+        variant.tcp = {}\nvariant.xcp = { \"link.l.law\" = \"xcp\", \"flow.f.law\" = \"xcp\" }\n";
+    let told = |text: &str, sets: &[&str]| parse(text, sets).unwrap().notes().join("\n");
+    assert_eq!(told(text, &[]), "");
+    assert_eq!(
+        told(text, &["link.l.law=drop-tail", "flow.f.law=newreno"]),
+        "variants `tcp` and `xcp` are the same run\nlink `l`: `meter` has no effect, no sender being XCP's"
+    );
+    let twin = format!("{text}variant.reno = {{ \"flow.f.law\" = \"newreno\" }}\n");
+    assert_eq!(told(&twin, &[]), "variants `tcp` and `reno` are the same run");
+    let names = parse(&twin, &[]).unwrap();
+    assert_eq!(names.variants()[2].plan.variant.as_deref(), Some("reno"));
+}
+
+#[test]
 fn traces_have_a_mean() {
     let text = BASE.replace("rate = \"10 Mbps\"", "trace = \"tests/data/some.trace\"");
     let p = plan(&text, &[]);

@@ -1,0 +1,126 @@
+//! What a file says without effect: that nothing comes of it is easily taken for a result.
+
+use std::collections::BTreeSet;
+
+use tollway_law::Time;
+use tollway_law::meter::Duty;
+
+use super::Resolver;
+use super::keys;
+use crate::plan::{Data, Flow, Plan, SenderLaw, Strategy, Transport, What};
+
+impl Resolver<'_> {
+    /// Notes what has no effect in this variant; it is told if it has none in any other either.
+    pub(super) fn idle(&mut self) {
+        let mut notes = self.without_senders();
+        notes.extend(self.unwanted());
+        notes.extend(self.too_large());
+        let (interval, end) = (self.plan.measure.interval, self.plan.duration);
+        if let Some(interval) = interval.filter(|interval| *interval > end)
+            && self.top.table("measure", &keys::MEASURE).has("interval")
+        {
+            notes.push(format!(
+                "the run is over at {end}, within the first `measure.interval` of {interval}: interval tables have one row for each flow and link"
+            ));
+        }
+        notes.into_iter().for_each(|note| self.files.note_idle(note));
+    }
+
+    /// Meters and borders for laws that no sender has.
+    fn without_senders(&self) -> Vec<String> {
+        let any = |is: fn(&SenderLaw) -> bool| self.plan.transports.iter().any(|one| is(&one.law));
+        let fcp = any(|law| matches!(law, SenderLaw::Fcp(_)));
+        let xcp = any(|law| matches!(law, SenderLaw::Xcp(_)));
+        let mut notes = Vec::new();
+        for link in &self.plan.links {
+            let of_meter = link.meter.as_deref().and_then(|meter| match meter.duty {
+                Duty::Windows => (!xcp).then_some(("meter", "XCP")),
+                Duty::Budget(_) => (!fcp).then_some(("meter.budget", "FCP")),
+                Duty::Balance => (!fcp).then_some(("meter.balance", "FCP")),
+            });
+            let of_border = link.exchange.as_deref().filter(|_| !fcp).map(|_| ("exchange", "FCP"));
+            for (key, law) in of_meter.into_iter().chain(of_border) {
+                notes.push(format!("link `{}`: `{key}` has no effect, no sender being {law}'s", link.name));
+            }
+        }
+        notes
+    }
+
+    /// Rates that are wanted of hosts that keep none.
+    fn unwanted(&self) -> Option<String> {
+        let Plan { flows, workloads, hosts, changes, transports, .. } = &self.plan;
+        let mut stable: BTreeSet<usize> =
+            (0..hosts.len()).filter(|&host| hosts[host].strategy == Strategy::Stable).collect();
+        stable.extend(changes.iter().filter_map(|change| match change.what {
+            What::HostStrategy(host, Strategy::Stable) => Some(host),
+            _ => None,
+        }));
+        let wants =
+            |transport: &Transport| matches!(transport.law, SenderLaw::Fcp(fcp) if fcp.wants.is_some());
+        let of_flows: BTreeSet<u32> =
+            stable.iter().flat_map(|&host| &hosts[host].flows).map(|flow| flow.0).collect();
+        let of_workloads: BTreeSet<usize> =
+            stable.iter().flat_map(|&host| &hosts[host].workloads).copied().collect();
+        let idle_flows = (0..)
+            .zip(flows)
+            .filter(|(i, flow)| wants(&transports[flow.transport.0 as usize]) && !of_flows.contains(i));
+        let idle_workloads = workloads.iter().enumerate().filter(|(i, workload)| {
+            wants(&transports[workload.transport.0 as usize]) && !of_workloads.contains(i)
+        });
+        let names = idle_flows.map(|(_, flow)| format!("flow `{}`", flow.name));
+        let names = names.chain(idle_workloads.map(|(_, workload)| format!("workload `{}`", workload.name)));
+        few(names).map(|names| {
+            format!("`fcp.wants` has no effect without a host whose strategy is `stable`: {names}")
+        })
+    }
+
+    /// Packets that no queue on their way would take even if it were empty.
+    fn too_large(&self) -> Option<String> {
+        let Plan { flows, transports, links, changes, .. } = &self.plan;
+        let changed: BTreeSet<u32> = changes
+            .iter()
+            .filter_map(|change| match change.what {
+                What::Limit(link, _) => Some(link.0),
+                _ => None,
+            })
+            .collect();
+        let largest = |flow: &Flow| {
+            let transport = &transports[flow.transport.0 as usize];
+            let payload = match flow.data {
+                Data::Endless => u64::MAX,
+                Data::Bytes(bytes) => bytes,
+                Data::Frames { size, .. } => size,
+            };
+            payload.saturating_add(u64::from(transport.header)).min(u64::from(transport.packet_size))
+        };
+        let stuck = flows.iter().filter_map(|flow| {
+            let size = largest(flow);
+            let short = |link: &&crate::plan::LinkId| {
+                links[link.0 as usize].limit.bytes < size && !changed.contains(&link.0)
+            };
+            let link = flow.path.route.iter().find(short)?;
+            let link = &links[link.0 as usize];
+            Some(format!("flow `{}` ({size} B, and `{}` holds {} B)", flow.name, link.name, link.limit.bytes))
+        });
+        few(stuck)
+            .map(|stuck| format!("packets larger than a queue on their way are lost, all of them: {stuck}"))
+    }
+}
+
+/// The first, and how many more there are.
+fn few(mut all: impl Iterator<Item = String>) -> Option<String> {
+    let first = all.next()?;
+    Some(match all.count() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    })
+}
+
+/// From when on senders of this law cheat.
+pub(super) fn cheats_from(law: &SenderLaw) -> Option<Time> {
+    match law {
+        SenderLaw::Xcp(xcp) => xcp.cheat.map(|cheat| cheat.from),
+        SenderLaw::Fcp(fcp) => fcp.cheat.map(|(_, times)| times.from),
+        _ => None,
+    }
+}
