@@ -71,12 +71,17 @@ fn files_that_are_none() {
     fs::write(dir.join("latin.toml"), b"# here\nname = \"caf\xe9\"").expect("written");
     let wide: Vec<u8> = SCENARIO.encode_utf16().flat_map(u16::to_le_bytes).collect();
     fs::write(dir.join("wide.toml"), [b"\xff\xfe", &wide[..]].concat()).expect("written");
+    fs::write(dir.join("unmarked.toml"), &wide).expect("written");
+    let other: Vec<u8> = SCENARIO.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    fs::write(dir.join("other.toml"), other).expect("written");
     for (file, word) in [
         ("missing.toml", "missing.toml"),
         (".", "cannot be read"),
         ("empty.toml", "needs `name`"),
         ("latin.toml", "`latin.toml` cannot be read: line 2 is not UTF-8 (byte E9); save it as UTF-8"),
         ("wide.toml", "`wide.toml` cannot be read: it is UTF-16; save it as UTF-8"),
+        ("unmarked.toml", "`unmarked.toml` cannot be read: it is UTF-16; save it as UTF-8"),
+        ("other.toml", "`other.toml` cannot be read: it is UTF-16; save it as UTF-8"),
     ] {
         let output = run_in(&dir, &["run", file]);
         let said = text(&output.stderr);
@@ -296,11 +301,6 @@ fn what_cannot_be_printed_is_an_error() {
     }
 }
 
-#[cfg(unix)]
-#[test]
-fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {
-    let dir = small("ctrl-c");
-    // As nohup(1) does.
 /// What was computed is not lost with the files that there is no room for, and what is lost is said.
 #[cfg(target_os = "linux")]
 #[test]
@@ -342,6 +342,11 @@ fn a_full_disk_ends_no_run() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {
+    let dir = small("ctrl-c");
+    // As nohup(1) does.
     let child = Command::new("sh")
         .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tollway"), "run", "s.toml"])
         .args(["--set", "duration=100000s", "--out", "out"])

@@ -112,16 +112,17 @@ impl Files {
 
 /// The text of a file, without the mark that some editors put before it; where it is none, the error says what it is and what to do.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let text = String::from_utf8(std::fs::read(path)?).map_err(|error| {
+    let wrong =
+        |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{what}; save it as UTF-8"));
+    let bytes = std::fs::read(path)?;
+    // Marked, or beginning with a letter of ASCII's, whose other byte is zero.
+    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 1..0x80, ..] | [1..0x80, 0, ..] = bytes[..] {
+        return Err(wrong("it is UTF-16".to_owned()));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
         let (valid, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
-        let what = match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it is UTF-16".to_owned(),
-            _ => {
-                let line = 1 + bytes[..valid].iter().filter(|&&byte| byte == b'\n').count();
-                format!("line {line} is not UTF-8 (byte {:02X})", bytes[valid])
-            }
-        };
-        io::Error::new(io::ErrorKind::InvalidData, format!("{what}; save it as UTF-8"))
+        let line = 1 + bytes[..valid].iter().filter(|&&byte| byte == b'\n').count();
+        wrong(format!("line {line} is not UTF-8 (byte {:02X})", bytes[valid]))
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(marked) => marked.to_owned(),
