@@ -1,7 +1,7 @@
 //! `tollway shape`: this machine's connections, paced.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -452,11 +452,9 @@ fn lacking(args: &Shape) -> Result<(), Failure> {
             return Err(Failure::not_built(feature));
         }
     }
-    if args.watch && !io::stderr().is_terminal() {
-        return Err(Failure::input(miette!(
-            help = "leave out `--watch`",
-            "cannot draw on the terminal: standard error is none"
-        )));
+    #[cfg(feature = "watch")]
+    if args.watch {
+        terminal::can_be_drawn_on()?;
     }
     Ok(())
 }
@@ -520,7 +518,6 @@ mod screen {
     use std::io::stderr;
     use std::time::Duration;
 
-    use miette::miette;
     use ratatui::Terminal;
     use ratatui::backend::CrosstermBackend;
     use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -543,10 +540,7 @@ mod screen {
 
     impl Screen {
         pub(super) fn open() -> Result<Screen, Failure> {
-            let refused = |error: std::io::Error| {
-                Failure::input(miette!(help = "leave out `--watch`", "cannot draw on the terminal: {error}"))
-            };
-            enable_raw_mode().map_err(refused)?;
+            enable_raw_mode().map_err(terminal::no_screen)?;
             let opened = execute!(stderr(), EnterAlternateScreen)
                 .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
                 .and_then(|mut terminal| {
@@ -559,7 +553,7 @@ mod screen {
             if opened.is_err() {
                 let _ = disable_raw_mode();
             }
-            Ok(Screen { outlet: opened.map_err(refused)?, scroll: 0 })
+            Ok(Screen { outlet: opened.map_err(terminal::no_screen)?, scroll: 0 })
         }
 
         pub(super) fn draw(&self, standing: Standing) {

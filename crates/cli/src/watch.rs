@@ -92,7 +92,7 @@ impl Watching {
 
 #[cfg(feature = "watch")]
 mod screen {
-    use std::io::{IsTerminal, Stderr, stderr};
+    use std::io::{Stderr, stderr};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::JoinHandle;
@@ -116,6 +116,8 @@ mod screen {
     pub(super) struct Screen {
         over: Arc<AtomicBool>,
         thread: Option<JoinHandle<()>>,
+        /// Hears when the thread has ended.
+        ended: Receiver<()>,
     }
 
     impl Screen {
@@ -125,21 +127,12 @@ mod screen {
             title: &str,
             interrupted: &Arc<AtomicBool>,
         ) -> Result<Screen, Failure> {
-            let refused = |why: String| {
-                Failure::input(miette::miette!(
-                    help = "leave out `--watch`",
-                    "cannot draw on the terminal: {why}"
-                ))
-            };
-            if !stderr().is_terminal() {
-                return Err(refused("standard error is none".into()));
-            }
-            enable_raw_mode().map_err(|error| refused(error.to_string()))?;
+            terminal::can_be_drawn_on()?;
+            enable_raw_mode().map_err(terminal::no_screen)?;
             // From here on leaving the scope gives the terminal back.
             let restore = Restore;
-            execute!(stderr(), EnterAlternateScreen).map_err(|error| refused(error.to_string()))?;
-            let mut terminal =
-                Terminal::new(CrosstermBackend::new(stderr())).map_err(|error| refused(error.to_string()))?;
+            execute!(stderr(), EnterAlternateScreen).map_err(terminal::no_screen)?;
+            let mut terminal = Terminal::new(CrosstermBackend::new(stderr())).map_err(terminal::no_screen)?;
             let over = Arc::new(AtomicBool::new(false));
             let engine = match args.engine {
                 Engine::Sim => "simulated",
@@ -147,7 +140,9 @@ mod screen {
             };
             let (scene, title) = (Arc::clone(scene), title.to_owned());
             let (ends, interrupted) = (Arc::clone(&over), Arc::clone(interrupted));
+            let (end, ended) = sync_channel(0);
             let thread = std::thread::spawn(move || {
+                let _end: std::sync::mpsc::SyncSender<()> = end;
                 let _restore = restore;
                 let mut view = View::default();
                 while !ends.load(Ordering::Relaxed) {
@@ -157,13 +152,18 @@ mod screen {
                     }
                 }
             });
-            Ok(Screen { over, thread: Some(thread) })
+            Ok(Screen { over, thread: Some(thread), ended })
         }
     }
 
     impl Drop for Screen {
         fn drop(&mut self) {
             self.over.store(true, Ordering::Relaxed);
+            if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                // A terminal that takes nothing does not keep results from whoever else they are for.
+                let _ = disable_raw_mode();
+                return;
+            }
             if let Some(thread) = self.thread.take() {
                 let _ = thread.join();
             }
@@ -224,4 +224,6 @@ mod screen {
 
     /// How long a picture stands.
     const REFRESH: Duration = Duration::from_millis(100);
+    /// How long a terminal may take for the last one.
+    const PATIENCE: Duration = Duration::from_secs(1);
 }
