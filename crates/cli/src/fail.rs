@@ -131,6 +131,11 @@ impl From<CompareError> for Failure {
     }
 }
 
+/// What to do where nothing can be served at an address.
+#[cfg(feature = "metrics")]
+pub(crate) const ADDRESS: &str =
+    "give an address of this machine and a free port, 1024 or above where you are not root; port 0 is any";
+
 #[cfg(test)]
 mod tests {
     use super::*;

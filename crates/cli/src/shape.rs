@@ -304,10 +304,8 @@ impl Audience {
                     let latest = tollway_report::shape::metrics::Latest::default();
                     let served =
                         tollway_report::shape::metrics::serve(std::sync::Arc::clone(&latest), address);
-                    let served = served.map_err(|error| {
-                        let help = "give an address of this machine and a free port; port 0 is any";
-                        Failure::input(miette!(help = help, "{error}"))
-                    })?;
+                    let served = served
+                        .map_err(|error| Failure::input(miette!(help = crate::fail::ADDRESS, "{error}")))?;
                     terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
                     Some((latest, served))
                 }

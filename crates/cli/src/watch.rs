@@ -65,8 +65,7 @@ impl Watching {
                 Some(address) => {
                     let metrics = tollway_report::watch::metrics::Metrics::serve(Arc::clone(&scene), address);
                     let metrics = metrics.map_err(|error| {
-                        let help = "give an address of this machine and a free port; port 0 is any";
-                        Failure::input(miette::miette!(help = help, "{error}"))
+                        Failure::input(miette::miette!(help = crate::fail::ADDRESS, "{error}"))
                     })?;
                     terminal::tell(format_args!("metrics at http://{}/metrics", metrics.address()));
                     Some(metrics)
@@ -95,6 +94,7 @@ mod screen {
     use std::io::{Stderr, stderr};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
     use std::thread::JoinHandle;
     use std::time::Duration;
 
