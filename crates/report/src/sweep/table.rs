@@ -33,12 +33,11 @@ pub(super) fn batch(
     };
     for (i, vary) in vary.iter().enumerate() {
         // Plain numbers are numbers; what has a unit is text, as it was given.
-        let numbers: Option<Vec<f64>> = vary.values.iter().map(|value| value.parse().ok()).collect();
-        let column: ArrayRef = match numbers {
-            Some(_) => Arc::new(Float64Array::from_iter_values(
+        let column: ArrayRef = match vary.values.iter().all(|value| is_number(value)) {
+            true => Arc::new(Float64Array::from_iter_values(
                 rows.iter().map(|(point, _)| point.values[i].parse().unwrap_or(f64::NAN)),
             )),
-            None => Arc::new(StringArray::from_iter_values(rows.iter().map(|(point, _)| &point.values[i]))),
+            false => Arc::new(StringArray::from_iter_values(rows.iter().map(|(point, _)| &point.values[i]))),
         };
         add(&vary.key, column, false);
     }
@@ -58,4 +57,24 @@ pub(super) fn batch(
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
         .map_err(|e| TableError::Batch { table: table.name(), message: e.to_string() })
+}
+
+/// Whether a value is a number that a column of numbers has as it is: not every whole one beyond 2^53.
+fn is_number(value: &str) -> bool {
+    value.parse().is_ok_and(|number: f64| value.parse().map_or(true, |whole: i128| whole == number as i128))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_that_floats_do_not_have_are_no_numbers() {
+        for value in ["1", "-2.5", "1e300", "9007199254740992", "9007199254740994"] {
+            assert!(is_number(value), "{value}");
+        }
+        for value in ["10 Mbps", "", "9007199254740993", "-9007199254740993", "9223372036854775807"] {
+            assert!(!is_number(value), "{value}");
+        }
+    }
 }
