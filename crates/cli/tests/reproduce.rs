@@ -162,6 +162,17 @@ fn bad_input_exits_with_2_and_says_what_was_meant() {
     let output = papers.reproduce(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("are both called `toy/one`"));
+    // A claim is known by its name alone, in whichever file it stands.
+    let two = format!("{SCENARIO}{BUSY}").replace("name = \"toy/one\"", "name = \"toy/two\"");
+    std::fs::write(papers.0.join("papers/toy/two.toml"), two).unwrap();
+    let output = papers.reproduce(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).replace(['\n', '│'], "");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["toy/one.toml", "toy/two.toml", "both have a claim `toy.busy`"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    assert!(output.stdout.is_empty() && !papers.0.join("out").exists());
     let output = tollway(&["reproduce", "--papers", "/no/such/folder"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -100,6 +100,17 @@ pub enum ReproduceError {
         /// The second.
         other: PathBuf,
     },
+    /// A verdict would not say of which of them it is, nor a list of what is unmet.
+    #[error("{} and {} both have a claim `{id}`", one.display(), other.display())]
+    #[diagnostic(help("rename one of them: verdicts, and `unmet.toml`, know a claim by its `id` alone"))]
+    SameClaim {
+        /// Its name.
+        id: String,
+        /// The first file.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+    },
     /// A run failed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -206,15 +217,22 @@ fn read_with(found: &Found, sets: &[String]) -> Result<(Scenario, Experiment), R
     Ok((scenario, experiment))
 }
 
-/// Reads each to see whether it is right, and whether no two would draw one figure: what is wrong with the last shall be told before
+/// Reads each to see whether it is right, and whether no two would draw one figure or claim under one name: what is wrong with the last shall be told before
 /// the first has run for minutes. Nothing is kept, for some networks are large.
 ///
 /// # Errors
-/// As [`read`]; or [`ReproduceError::SameName`].
+/// As [`read`]; or [`ReproduceError::SameName`], or [`ReproduceError::SameClaim`].
 pub fn check_all(selected: &[Found]) -> Result<(), ReproduceError> {
     let mut drawn: BTreeMap<String, &Path> = BTreeMap::new();
+    let mut claimed: BTreeMap<String, &Path> = BTreeMap::new();
     for found in selected {
-        let name = read(found)?.1.name;
+        let Experiment { name, claims, live, .. } = read(found)?.1;
+        let ids = claims.into_iter().map(|claim| claim.id).chain(live.into_iter().map(|live| live.id));
+        for id in ids {
+            if let Some(one) = claimed.insert(id.clone(), &found.path) {
+                return Err(ReproduceError::SameClaim { id, one: one.into(), other: found.path.clone() });
+            }
+        }
         if let Some(one) = drawn.insert(file_name(&name), &found.path) {
             return Err(ReproduceError::SameName { name, one: one.into(), other: found.path.clone() });
         }
