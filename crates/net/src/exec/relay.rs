@@ -86,6 +86,8 @@ fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
     for stream in streams {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        // In its place in the stream: otherwise a read leaves it out.
+        SockRef::from(stream).set_out_of_band_inline(true)?;
     }
     let mut ways = [Way::new(), Way::new()];
     loop {
@@ -128,6 +130,8 @@ struct Way {
     buffer: Vec<u8>,
     /// Of the buffer, what is still to be written.
     left: Range<usize>,
+    /// That is one urgent byte (RFC 6093).
+    urgent: bool,
     /// The end was read, and passed on.
     over: bool,
 }
@@ -140,7 +144,7 @@ enum Broken {
 
 impl Way {
     fn new() -> Way {
-        Way { buffer: vec![0; CHUNK], left: 0..0, over: false }
+        Way { buffer: vec![0; CHUNK], left: 0..0, urgent: false, over: false }
     }
 
     /// Passes on what there is, and for which there is room.
@@ -150,7 +154,10 @@ impl Way {
                 break;
             }
             if self.left.is_empty() {
-                match from.read(&mut self.buffer) {
+                // A read ends before an urgent byte, and the next one must end behind it.
+                self.urgent = at_urgent(from).map_err(|_| Broken::Source)?;
+                let room = if self.urgent { 1 } else { CHUNK };
+                match from.read(&mut self.buffer[..room]) {
                     Ok(0) => {
                         // One that is broken is noticed by what comes of it.
                         let _ = to.shutdown(Shutdown::Write);
@@ -163,7 +170,12 @@ impl Way {
                 }
                 continue;
             }
-            match to.write(&self.buffer[self.left.clone()]) {
+            let left = &self.buffer[self.left.clone()];
+            let written = match self.urgent {
+                true => SockRef::from(to).send_out_of_band(left),
+                false => to.write(left),
+            };
+            match written {
                 Ok(len) => self.left.start += len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -202,6 +214,15 @@ fn unsent(stream: &TcpStream) -> io::Result<i32> {
     // SAFETY: the kernel writes a number to `bytes`, and keeps nothing.
     let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes) }
+}
+
+/// Whether the next byte of a stream is urgent (tcp(7), `SIOCATMARK`).
+#[expect(unsafe_code, reason = "no safe wrapper of SIOCATMARK among our dependencies")]
+fn at_urgent(stream: &TcpStream) -> io::Result<bool> {
+    let mut at: libc::c_int = 0;
+    // SAFETY: the kernel writes a number to `at`, and keeps nothing.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), SIOCATMARK, &raw mut at) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(at != 0) }
 }
 
 /// Passes datagrams, with a socket towards the host for each peer, so that answers find back.
@@ -281,6 +302,8 @@ impl Peers {
     }
 }
 
+/// `linux/sockios.h` has it, for most architectures.
+const SIOCATMARK: libc::Ioctl = 0x8905;
 /// Bytes passed on at a time; the largest datagram fits.
 const CHUNK: usize = 1 << 16;
 /// Reads and writes one way before the other has its turn.
@@ -369,6 +392,39 @@ mod tests {
             let most = Timespec { tv_sec: 10, tv_nsec: 0 };
             assert_eq!(rustix::event::poll(&mut fds, Some(&most)).unwrap(), 1);
             assert!(server.write_all(b"more").is_err());
+        });
+    }
+
+    /// Telnet's interrupt, FTP's abort: out of band for whoever reads it so, in its place for others.
+    #[test]
+    fn an_urgent_byte_stays_in_its_place_and_urgent() {
+        relayed(|mut client, mut server| {
+            for inline in [false, true] {
+                SockRef::from(&server).set_out_of_band_inline(inline).unwrap();
+                client.write_all(b"before").unwrap();
+                assert_eq!(SockRef::from(&client).send_out_of_band(b"!").unwrap(), 1);
+                client.write_all(b"after").unwrap();
+                let mut read = [0; 6];
+                server.read_exact(&mut read).unwrap();
+                assert_eq!(&read, b"before");
+                let mut fds = [PollFd::new(&server, PollFlags::PRI)];
+                let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+                assert_eq!(rustix::event::poll(&mut fds, Some(&most)).unwrap(), 1, "nothing is urgent");
+                let mut read = Vec::new();
+                if !inline {
+                    let mut urgent = [std::mem::MaybeUninit::uninit()];
+                    assert_eq!(SockRef::from(&server).recv_out_of_band(&mut urgent).unwrap(), 1);
+                    read.push(b'!');
+                }
+                while read.len() < 6 {
+                    let mut buffer = [0; 6];
+                    let len = server.read(&mut buffer).unwrap();
+                    assert!(len > 0);
+                    read.extend(&buffer[..len]);
+                }
+                assert_eq!(read, b"!after");
+            }
+            drop((client, server));
         });
     }
 
