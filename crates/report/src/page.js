@@ -19,7 +19,12 @@ function dressed(layout) {
 
 // A page may hold a hundred plots: each is drawn when it is about to be seen.
 const drawn = new Set();
-const draw = (i) => Plotly.react(`plot${i}`, plots[i].data, dressed(plots[i].layout), config);
+// Where there is little room its buttons would lie over the legend: fingers zoom without them.
+const buttons = (width) => ({ ...config, displayModeBar: width < 600 ? false : "hover" });
+const draw = (i) => {
+  const place = document.getElementById(`plot${i}`);
+  return Plotly.react(place, plots[i].data, dressed(plots[i].layout), buttons(place.clientWidth));
+};
 const watch = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (!isIntersecting) continue;

@@ -148,6 +148,28 @@ fn a_slider_in_a_browser_changes_the_link() {
     browser.until("the page says that it is over", over, |said| said == "The program has ended.");
 }
 
+/// The page that a run draws, where there is little room.
+#[test]
+fn a_narrow_page_s_buttons_leave_its_legend_alone() {
+    let dir = folder("narrow");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/quickstart.toml");
+    let run =
+        tollway(&["run", scenario.to_str().unwrap(), "--quiet", "--out", dir.to_str().unwrap()]).status();
+    assert!(run.is_ok_and(|status| status.success()));
+    let page = format!("file://{}", dir.join("quickstart.html").display());
+    let Some(mut browser) = Browser::open(&page, &folder("chromium-narrow")) else { return };
+    let narrow = json!({"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+    browser.call("Emulation.setDeviceMetricsOverride", &narrow);
+    browser.call("Page.reload", &json!({}));
+    let overlap = "(() => {
+        const boxes = (of) => [...document.querySelectorAll(of)].map((e) => e.getBoundingClientRect()).filter((b) => b.width > 0);
+        const legends = boxes('.legend .bg');
+        const lie = (b) => legends.some((l) => b.left < l.right && l.left < b.right && b.top < l.bottom && l.top < b.bottom);
+        return innerWidth === 400 && legends.length > 0 ? boxes('.modebar-btn').filter(lie).length : null;
+    })()";
+    browser.until("buttons over the legend", overlap, |number| number == 0);
+}
+
 /// Headless Chromium with one page, spoken to in its DevTools protocol over pipes.
 struct Browser {
     child: Child,
