@@ -4,6 +4,7 @@
 #[path = "../../crates/cli/src/mathematics.rs"]
 mod mathematics;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -185,6 +186,12 @@ impl Scenario {
     }
 }
 
+/// The text of a scenario file.
+#[pyfunction]
+fn read(path: PathBuf) -> PyResult<String> {
+    file::Scenario::read(&path).map_err(|error| refused(&error))
+}
+
 /// TOML of tables given as JSON.
 #[pyfunction]
 fn toml_of(json: &str) -> PyResult<String> {
@@ -260,6 +267,7 @@ const WIDTH: usize = 100;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;
+    module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(toml_of, module)?)?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
     module.add("RunError", module.py().get_type::<RunError>())?;

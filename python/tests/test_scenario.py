@@ -35,7 +35,7 @@ def test_what_is_no_text_is_told(tmp_path):
         tollway.Scenario.load(tmp_path / "none.toml")
     wide = tmp_path / "wide.toml"
     wide.write_text(WIRE, encoding="utf-16")
-    with pytest.raises(tollway.ScenarioError, match="wide.toml is no UTF-8 text"):
+    with pytest.raises(tollway.ScenarioError, match="save it as UTF-8"):
         tollway.Scenario.load(wide)
     wide.write_text(WIRE, encoding="utf-8-sig")
     assert tollway.Scenario.load(wide).name == "wire"

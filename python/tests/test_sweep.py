@@ -71,3 +71,11 @@ def test_every_point_is_checked_before_any_runs(scenario):
     ]:
         with pytest.raises(ValueError, match=why):
             tollway.sweep(scenario, vary, seeds=seeds, executor=Never())
+
+
+def test_columns_hold_what_was_given(scenario):
+    short = scenario.only("long").with_sets({"duration": "1100 ms"})
+    columns = tollway.sweep(short, {"flow.f.start": [{"random": "1 s"}, "0 s"], "flow.g.size": [2**53, 2**53 + 1]}).flows
+    assert set(columns["flow.f.start"].to_pylist()) == {'{"random" = "1 s"}', "0 s"}
+    assert set(columns["flow.g.size"].to_pylist()) == {str(2**53), str(2**53 + 1)}
+    assert tollway.sweep(short, {"flow.g.size": [2**53, 10**6]}).flows.schema.field("flow.g.size").type == "double"

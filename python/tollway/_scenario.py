@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from tollway import _native
@@ -40,13 +39,9 @@ class Scenario:
         :raises OSError: there is no such file, or it cannot be read.
         :raises ScenarioError: it is no scenario.
         """
-        try:
-            # As the command has it, a byte order mark at the beginning says nothing.
-            text = Path(path).read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise _native.ScenarioError(
-                f"{os.fspath(path)} is no UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8"
-            ) from None
+        with open(path, "rb"):
+            pass  # What the system says is an OSError here as elsewhere in Python.
+        text = _native.read(os.fspath(path))
         return cls(text, file=path, sets=sets)
 
     @classmethod

@@ -75,8 +75,8 @@ def sweep(
 
 
 def _cell(value: Any, key: str, values: list[Any]) -> float | str:
-    """What a varied key's column holds: numbers if all of its values are, else their words."""
-    plain = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in values)
+    """What a varied key's column holds: numbers if all of its values are and floats can hold them, else their words."""
+    plain = all(isinstance(one, (int, float)) and not isinstance(one, bool) and float(one) == one for one in values)
     return float(value) if plain else word(value, key)
 
 

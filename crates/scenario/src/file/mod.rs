@@ -91,9 +91,15 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Unreadable`] if there is no such text file, and whatever [`Scenario::parse`] finds.
     pub fn load<S: AsRef<str>>(path: &Path, sets: &[S]) -> Result<Scenario, ScenarioError> {
-        let text = files::read_text(path)
-            .map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })?;
-        Scenario::parse(&path.display().to_string(), &text, sets)
+        Scenario::parse(&path.display().to_string(), &Scenario::read(path)?, sets)
+    }
+
+    /// The text of the file at `path`, for [`Scenario::parse`].
+    ///
+    /// # Errors
+    /// [`ScenarioError::Unreadable`]: there is none, or it is no UTF-8.
+    pub fn read(path: &Path) -> Result<String, ScenarioError> {
+        files::read_text(path).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
     }
 
     /// Reads `text`, which messages call `file`; files that it names are looked for beside `file`. Each of `sets` is
