@@ -7,6 +7,7 @@
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
 mod codel;
+mod custom;
 mod dualpi2;
 pub mod fcp;
 mod measured;
@@ -20,6 +21,7 @@ mod step;
 pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
+pub use custom::CustomLink;
 pub use dualpi2::{DualPi2, DualPi2Config};
 pub use fcp::{Class, Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan};
 pub use measured::Measured;
@@ -97,6 +99,9 @@ pub enum Verdict {
 }
 
 /// A link's law. Every method is on the path of every packet: no allocation, no hashing.
+///
+/// Two methods have to be there; a law that goes by the link's capacity is told of another one by
+/// [`set_capacity`](LinkLaw::set_capacity). [`AnyLink::custom`] puts any law on a link.
 pub trait LinkLaw {
     /// A packet comes to the port; the law sees it also if the queue then has no room.
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict;
@@ -199,6 +204,8 @@ pub enum AnyLink {
     Measured(Box<Measured>),
     /// One of these for each class of traffic.
     Shared(Box<Shared>),
+    /// A law from outside this crate, at the price of a call through two pointers.
+    Custom(Box<CustomLink>),
 }
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
@@ -234,6 +241,19 @@ impl<N: Number> From<&Xcp<N>> for XcpState {
 }
 
 impl AnyLink {
+    /// A law from outside this crate, or one that no variant is worth while for. Queues by flow have a clone of it each.
+    pub fn custom(law: impl LinkLaw + Clone + Send + 'static) -> AnyLink {
+        AnyLink::Custom(Box::new(CustomLink::new(law)))
+    }
+
+    /// The law from outside this crate, if it is one and of this type.
+    pub fn as_custom<L: 'static>(&self) -> Option<&L> {
+        match self {
+            AnyLink::Custom(law) => law.get(),
+            _ => None,
+        }
+    }
+
     /// What the XCP router knows, if this is one; a shadowed one's float side. It is as of the last packet.
     pub fn xcp(&self) -> Option<XcpState> {
         match self {
@@ -245,7 +265,8 @@ impl AnyLink {
             | AnyLink::Fcp(_)
             | AnyLink::Rcp(_)
             | AnyLink::Step(_)
-            | AnyLink::Shared(_) => None,
+            | AnyLink::Shared(_)
+            | AnyLink::Custom(_) => None,
             AnyLink::Xcp(router) => Some((&**router).into()),
             AnyLink::Xcp32(router) => Some((&**router).into()),
             AnyLink::Xcp128(router) => Some((&**router).into()),
@@ -267,7 +288,8 @@ impl AnyLink {
             | AnyLink::Fcp(_)
             | AnyLink::Rcp(_)
             | AnyLink::Step(_)
-            | AnyLink::Shared(_) => 0,
+            | AnyLink::Shared(_)
+            | AnyLink::Custom(_) => 0,
             AnyLink::Xcp(router) => router.intervals(),
             AnyLink::Xcp32(router) => router.intervals(),
             AnyLink::Xcp128(router) => router.intervals(),
@@ -307,6 +329,7 @@ macro_rules! each {
             AnyLink::Shadow128($law) => $then,
             AnyLink::Measured($law) => $then,
             AnyLink::Shared($law) => $then,
+            AnyLink::Custom($law) => $then,
         }
     };
 }
@@ -354,7 +377,11 @@ impl LinkLaw for AnyLink {
 
     #[inline]
     fn is_silent(&self) -> bool {
-        matches!(self, AnyLink::DropTail(_))
+        match self {
+            AnyLink::DropTail(_) => true,
+            AnyLink::Custom(law) => law.is_silent(),
+            _ => false,
+        }
     }
 
     #[inline]
@@ -364,6 +391,7 @@ impl LinkLaw for AnyLink {
             AnyLink::Xcp(law) => law.is_gentle(),
             AnyLink::Xcp32(law) => law.is_gentle(),
             AnyLink::Xcp128(law) => law.is_gentle(),
+            AnyLink::Custom(law) => law.is_gentle(),
             _ => false,
         }
     }

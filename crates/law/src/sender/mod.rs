@@ -27,6 +27,7 @@ pub use newreno::{NewReno, NewRenoConfig};
 pub use rcp::Rcp;
 pub use xcp::{Demand, Fallback, LossResponse, Xcp, XcpConfig};
 
+use std::any::Any;
 use std::fmt;
 
 use crate::{Rate, Time, Toll};
@@ -57,6 +58,25 @@ pub struct Flight {
     pub unsent: u64,
 }
 
+impl Flight {
+    /// What a law that is driven by hand may be shown: `in_flight` full segments of 1500 bytes, and nothing but the law
+    /// in their way. All round trips so far took `rtt`.
+    pub fn of(now: Time, rtt: Time, in_flight: u32) -> Flight {
+        Flight {
+            now,
+            srtt: rtt,
+            min_rtt: rtt,
+            segment: 1500,
+            in_flight,
+            outstanding: in_flight,
+            limit: u32::MAX,
+            app_limited: false,
+            size: 1500,
+            unsent: u64::MAX,
+        }
+    }
+}
+
 /// One acknowledgement, also a duplicate one.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
@@ -76,9 +96,27 @@ pub struct Acked {
     pub marked: bool,
 }
 
+impl Acked {
+    /// An acknowledgement of `segments` in order, of which there is no more to say.
+    pub fn of(segments: u32) -> Acked {
+        Acked {
+            segments,
+            cumulative: segments,
+            rtt: None,
+            echo: None,
+            gap: false,
+            recovering: false,
+            marked: false,
+        }
+    }
+}
+
 /// A sender's law. Windows are in segments, as the papers' are, and fractional.
+///
+/// Four methods have to be there; the others are for laws that space their packets, carry a toll or measure what is delivered.
+/// [`AnySender::custom`] makes a sender of any law.
 pub trait SenderLaw {
-    /// Segments that may be in flight.
+    /// Segments that may be in flight: whole ones count, and one at least. Asked after what is told, not as time passes.
     fn window(&self) -> f64;
 
     /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock. A change of less than 1/32 counts from
@@ -162,8 +200,13 @@ pub enum AnySender {
     Custom(CustomSender),
 }
 
-/// A boxed [`SenderLaw`].
-pub struct CustomSender(pub Box<dyn SenderLaw + Send>);
+/// A boxed [`SenderLaw`], made by [`AnySender::custom`].
+pub struct CustomSender(Box<dyn Boxed>);
+
+/// A law whose type can be found out again.
+trait Boxed: SenderLaw + Any + Send {}
+
+impl<L: SenderLaw + Send + 'static> Boxed for L {}
 
 impl fmt::Debug for CustomSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -172,9 +215,17 @@ impl fmt::Debug for CustomSender {
 }
 
 impl AnySender {
-    /// A law from outside this crate.
+    /// A law from outside this crate, or one that no variant is worth while for.
     pub fn custom(law: impl SenderLaw + Send + 'static) -> AnySender {
         AnySender::Custom(CustomSender(Box::new(law)))
+    }
+
+    /// The law from outside this crate, if it is one and of this type.
+    pub fn as_custom<L: 'static>(&self) -> Option<&L> {
+        match self {
+            AnySender::Custom(CustomSender(law)) => (&**law as &dyn Any).downcast_ref(),
+            _ => None,
+        }
     }
 
     /// Whether [`SenderLaw::pacing_rate`] never answers a rate, so that it needs not be asked for each packet.
@@ -199,7 +250,15 @@ impl AnySender {
     /// Whether [`SenderLaw::pacing_rate`] answers the same from one call of another method to the next, whatever the time.
     #[inline]
     pub fn keeps_pace(&self) -> bool {
-        !matches!(self, AnySender::Custom(_) | AnySender::Bbr(_))
+        match self {
+            AnySender::Bbr(_) | AnySender::Custom(_) => false,
+            AnySender::NewReno(_)
+            | AnySender::Cubic(_)
+            | AnySender::Dctcp(_)
+            | AnySender::Xcp(_)
+            | AnySender::Fcp(_)
+            | AnySender::Rcp(_) => true,
+        }
     }
 }
 
@@ -366,9 +425,10 @@ fn window_over_min_rtt(window: f64, flight: &Flight) -> Option<Rate> {
     known.then(|| Rate::from_bytes_per_sec(window * f64::from(flight.segment) / flight.min_rtt.as_secs_f64()))
 }
 
-/// Whether the law's window is what holds the sender back; a window that is not used must not grow (RFC 7661).
+/// Whether the law's window is what holds the sender back. A window that is not used must not grow (RFC 7661): a law that goes by
+/// acknowledgements asks this in [`SenderLaw::on_ack`].
 #[inline]
-fn window_limited(window: f64, flight: &Flight) -> bool {
+pub fn window_limited(window: f64, flight: &Flight) -> bool {
     !flight.app_limited && window < f64::from(flight.limit)
 }
 
@@ -388,29 +448,10 @@ mod testing {
     use crate::Time;
 
     pub(super) fn flight(now: Time, window: u32) -> Flight {
-        Flight {
-            now,
-            srtt: Time::from_millis(100),
-            min_rtt: Time::from_millis(100),
-            segment: 1500,
-            in_flight: window,
-            outstanding: window,
-            limit: u32::MAX,
-            app_limited: false,
-            size: 1500,
-            unsent: u64::MAX,
-        }
+        Flight::of(now, Time::from_millis(100), window)
     }
 
     pub(super) fn acked(segments: u32) -> Acked {
-        Acked {
-            segments,
-            cumulative: segments,
-            rtt: None,
-            echo: None,
-            gap: false,
-            recovering: false,
-            marked: false,
-        }
+        Acked::of(segments)
     }
 }
