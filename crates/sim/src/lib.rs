@@ -11,6 +11,8 @@
 //! Ties: at one instant a link's departures come before an arrival at its queue, events go in the order of their
 //! entities' ids, and whatever the caller does between two [`Network::run_until`] comes before the events of that
 //! instant.
+//!
+//! `examples/own_laws.rs` builds a network in Rust, with a sender law and a link law that are not Tollway's, and runs it.
 
 mod link;
 mod network;
