@@ -288,6 +288,16 @@ mod tests {
     }
 
     #[test]
+    fn every_law_of_a_link_is_a_word() {
+        let schema = crate::file::schema();
+        let words = &schema["properties"]["link"]["additionalProperties"]["properties"]["law"]["enum"];
+        // Classes are the flows' of a scenario.
+        for word in words.as_array().unwrap().iter().filter(|word| *word != "by-class") {
+            assert_eq!(law(word.as_str().unwrap()), word.as_str());
+        }
+    }
+
+    #[test]
     fn words_and_tc_s_keywords_say_the_same() {
         let ours = words("20Mbps 40ms fq_codel 1% limit=100");
         assert_eq!(ours, words("rate 20mbit delay 40ms fq-codel loss 1% limit 100"));

@@ -36,6 +36,33 @@ fn every_file_that_we_ship_is_right() {
     assert!(files >= 2, "{files}");
 }
 
+/// What `law` may be in a `section`.
+fn laws(section: &str) -> Vec<String> {
+    let words = &schema()["properties"][section]["additionalProperties"]["properties"]["law"]["enum"];
+    words.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_word_for_a_law_is_a_law_of_its_own() {
+    let text = format!("{BASE}[class.c]\n");
+    let mut seen = Vec::new();
+    for word in laws("link") {
+        let plan = plan(&text, &[&format!("link.bottleneck.law={word}")]);
+        let law = plan.links.iter().find(|link| link.name == "bottleneck").unwrap().law.clone();
+        let kind = std::mem::discriminant(&*law);
+        assert!(!seen.contains(&kind), "link.NAME.law = {word:?} is {law:?}");
+        seen.push(kind);
+    }
+    for word in laws("flow") {
+        let mut sets = vec![format!("flow.f.law={word}")];
+        if laws("link").contains(&word) {
+            sets.extend(["access", "bottleneck"].map(|link| format!("link.{link}.law={word}")));
+        }
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        assert_eq!(plan(&text, &sets).transports[0].law.name(), word);
+    }
+}
+
 /// The part of JSON Schema that ours uses.
 fn validate(schema: &serde_json::Value, value: &serde_json::Value, path: &str) {
     use serde_json::Value;
