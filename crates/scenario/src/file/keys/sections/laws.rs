@@ -257,6 +257,11 @@ pub(crate) static RCP: Section = Section {
             "β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.",
         ),
         key("gamma", Kind::Over { over: 0.0, most: 1.0 }, Is("1"), "γ: part of the capacity aimed at."),
-        key("max-interval", SPAN, Is("10 ms"), "Longest time between updates of the rate."),
+        key(
+            "max-interval",
+            SPAN,
+            Is("10 ms"),
+            "Longest time between updates of the rate; less than 1 us counts as that.",
+        ),
     ]],
 };
