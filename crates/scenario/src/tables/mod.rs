@@ -23,6 +23,7 @@ mod export;
 mod result;
 mod rows;
 mod schema;
+mod sound;
 mod writer;
 
 pub use export::{EXPORTS, export};

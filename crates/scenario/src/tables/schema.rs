@@ -1,7 +1,7 @@
 //! What columns each table has.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::TableError;
+use super::{TableError, sound};
 
 /// One of the result tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,8 +65,16 @@ impl Table {
     /// The file cannot be opened or read, or has other columns than this table.
     pub fn read_ipc(self, path: &Path) -> Result<Vec<RecordBatch>, TableError> {
         let file = File::open(path).map_err(|e| TableError::io("open", path, e))?;
-        let reader = FileReader::try_new(BufReader::new(file), None)
-            .map_err(|e| TableError::format("read", path, e))?;
+        self.read_from(BufReader::new(file), path)
+    }
+
+    /// The same from elsewhere; errors call it `path`.
+    ///
+    /// # Errors
+    /// It can't be read, or has other columns than this table.
+    pub fn read_from(self, mut file: impl Read + Seek, path: &Path) -> Result<Vec<RecordBatch>, TableError> {
+        sound::check(&mut file).map_err(|e| TableError::format("read", path, e))?;
+        let reader = FileReader::try_new(file, None).map_err(|e| TableError::format("read", path, e))?;
         let (found, wanted) = (reader.schema(), self.schema());
         for field in wanted.fields() {
             let message = match found.field_with_name(field.name()) {

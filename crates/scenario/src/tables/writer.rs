@@ -416,6 +416,27 @@ mod tests {
         assert!(error.contains("links.arrow is no table of flows: it has no column `flow`"), "{error}");
     }
 
+    #[test]
+    fn a_damaged_file_is_refused_or_read_and_no_panic() {
+        let folder = Folder::new("damage");
+        let mut writer = TableWriter::new(&Outputs::files(&folder.0)).unwrap();
+        fill(&mut writer, 5);
+        writer.finish("").unwrap();
+        for table in Table::ALL {
+            let path = folder.0.join(format!("{}.arrow", table.name()));
+            let whole = std::fs::read(&path).unwrap();
+            assert!(table.read_from(std::io::Cursor::new(&whole), &path).is_ok());
+            for at in 0..whole.len() {
+                assert!(table.read_from(std::io::Cursor::new(&whole[..at]), &path).is_err());
+                for byte in [0, 0x80, 0xff, whole[at] ^ 4] {
+                    let mut damaged = whole.clone();
+                    damaged[at] = byte;
+                    let _ = table.read_from(std::io::Cursor::new(&damaged), &path);
+                }
+            }
+        }
+    }
+
     #[cfg(feature = "parquet")]
     #[test]
     fn parquet_reads_back() {
