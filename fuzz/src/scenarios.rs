@@ -1,8 +1,17 @@
 //! Scenario files, and policies: whatever is written is read or refused with a message, and what is small enough to be run, runs.
 
-use tollway_scenario::file::Scenario;
-use tollway_scenario::plan::Plan;
-use tollway_scenario::run::{Options, RunError, run};
+use std::io::Cursor;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use arrow_array::{Array, Float64Array};
+use tollway_law::Time;
+#[cfg(target_os = "linux")]
+use tollway_scenario::exec;
+use tollway_scenario::file::{Scenario, fuzzing};
+use tollway_scenario::plan::{Arrivals, Data, Flow, Plan, SenderLaw, TransportId, What, Workload};
+use tollway_scenario::run::{DigestMode, Finished, Options, RunError, run};
+use tollway_scenario::tables::{Outputs, Table};
 
 /// A scenario file as bytes; what follows a line `%%` is a `--set`, one a line.
 pub fn scenario(data: &[u8]) {
@@ -52,47 +61,156 @@ pub fn policies(data: &[u8]) {
     }
 }
 
+/// What `exec` is told of its links: the words of `--link`, those of `--link-up` in a second line, and the same as `--mahimahi`. What is read is a file of one
+/// plan, or its mistakes lie in the words.
+#[cfg(target_os = "linux")]
+pub fn words(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if huge_count(text) {
+        return;
+    }
+    let (down, up) = text.split_once('\n').map_or((text, None), |(down, up)| (down, Some(up)));
+    for file in [exec::two_nodes(down, up, 1), exec::chain(text, 1)].into_iter().flatten() {
+        match Scenario::parse("words", &file, NO_SETS) {
+            Ok(scenario) => {
+                let _ = exec::mesh(&scenario.variants()[0].plan);
+            }
+            Err(error) => {
+                let shown =
+                    error.in_words("words", &[("--link", down), ("--link-up", up.unwrap_or_default())]);
+                assert!(!shown.mistakes().is_empty());
+            }
+        }
+    }
+}
+
+/// A result table as it lies on a disk: read, or refused.
+pub fn table(data: &[u8]) {
+    for table in Table::ALL {
+        if let Ok(batches) = table.read_from(Cursor::new(data), Path::new("fuzz.arrow")) {
+            let columns = table.columns().len();
+            assert!(batches.iter().all(|batch| batch.num_columns() >= columns));
+        }
+    }
+}
+
 /// A hundred thousand nodes are right, and slow.
 fn huge_count(text: &str) -> bool {
     let digits = |c: char| c.is_ascii_digit() || c == '_';
     text.split(|c: char| !digits(c)).any(|run| run.len() > 4)
 }
 
-/// Runs a tenth of a second of it, unless that takes long.
+/// A file drawn from the table of keys, without its mistakes: it runs to its end, no packet appears or vanishes, no number is wild, and a second run is the same.
+pub fn drawn(data: &[u8]) {
+    let Some(scenario) = accepted(fuzzing::draw(data)) else { return };
+    scenario.variants().iter().for_each(|variant| run_if_small(&variant.plan));
+}
+
+/// The file without what is wrong in it.
+pub fn accepted(mut text: String) -> Option<Scenario> {
+    for _ in 0..40 {
+        let error = match Scenario::parse("drawn.toml", &text, NO_SETS) {
+            Ok(scenario) => return Some(scenario),
+            Err(error) => error,
+        };
+        let first = error.mistakes().iter().map(|mistake| mistake.span.offset()).min()?;
+        text = fuzzing::without(&text, first)?;
+    }
+    None
+}
+
+const NO_SETS: &[&str] = &[];
+
+/// Runs as much of it as makes some ten thousand packets, or as a second is enough for.
 fn run_if_small(plan: &Plan) {
-    let mut plan = plan.clone();
-    let most = tollway_law::Time::from_millis(100);
-    plan.duration = plan.duration.min(most);
-    plan.measure.warmup = plan.measure.warmup.min(tollway_law::Time(plan.duration.0 / 2));
-    plan.measure.interval = None;
-    let fastest = plan.links.iter().map(|link| link.rate.mbps()).fold(0.0, f64::max);
-    let cross: f64 = plan.cbrs.iter().map(|cbr| cbr.rate.mbps() / f64::from(cbr.packet_size)).sum();
-    let arrivals: f64 = plan.workloads.iter().map(per_sec).sum();
-    let frames = plan.flows.iter().any(
-        |flow| matches!(flow.data, tollway_scenario::plan::Data::Frames { count, .. } if count > 10_000),
-    );
-    if plan.links.len() > 64
-        || plan.flows.len() > 64
-        || fastest > 200.0
-        || cross > 1.0
-        || arrivals > 10_000.0
-        || frames
-    {
+    let Some(plan) = shortened(plan) else { return };
+    let Some(once) = finish(&plan, Options { outputs: Outputs::memory(), ..Options::default() }) else {
         return;
-    }
-    let windows = plan.transports.iter().any(|t| t.initial_window > 10_000);
-    if windows {
+    };
+    assert_finite(&once);
+    let Some(again) = finish(&plan, Options { digest: DigestMode::Packets, ..Options::default() }) else {
         return;
-    }
-    match run(&plan, &Options::default()) {
-        Ok(_) | Err(RunError::TooLong { .. }) => {}
+    };
+    let counts = |finished: &Finished| (finished.run.events, finished.run.packet_hops, finished.run.census);
+    assert_eq!(counts(&once), counts(&again), "a second run is the same");
+}
+
+/// `None` if it takes too long.
+fn finish(plan: &Plan, options: Options<'_>) -> Option<Finished> {
+    let begun = Instant::now();
+    let progress = |_| begun.elapsed() < Duration::from_secs(1);
+    match run(plan, &Options { progress: Some(&progress), ..options }) {
+        Ok(finished) => (!finished.run.stopped).then_some(finished),
+        Err(RunError::TooLong { .. }) => None,
         Err(error) => panic!("{error}"),
     }
 }
 
-fn per_sec(workload: &tollway_scenario::plan::Workload) -> f64 {
+/// The same for so long as links, sources and arrivals are good for some ten thousand packets.
+fn shortened(plan: &Plan) -> Option<Plan> {
+    let mut plan = plan.clone();
+    let fastest = |i: usize| {
+        let later = plan.changes.iter().map(|change| match change.what {
+            What::Rate(link, rate) if link.0 as usize == i => rate.bytes_per_sec(),
+            _ => 0.0,
+        });
+        later.fold(plan.links[i].rate.bytes_per_sec(), f64::max)
+    };
+    let bytes: f64 = (0..plan.links.len()).map(fastest).sum();
+    let cross: f64 = plan.cbrs.iter().map(|cbr| cbr.rate.bytes_per_sec() / f64::from(cbr.packet_size)).sum();
+    let arrivals: f64 = plan.workloads.iter().map(per_sec).sum();
+    let mut most = (30e6 / bytes).min(100e3 / cross).min(1e3 / arrivals);
+    // Where prices fall to nothing, a sender goes as fast as none can before it hears of more, and XCP's window has no end where nobody answers.
+    let law = |transport: TransportId| &plan.transports[transport.0 as usize].law;
+    if plan.transports.iter().any(|transport| matches!(transport.law, SenderLaw::Fcp(_))) {
+        most = most.min(0.3);
+    }
+    let long_flow = |flow: &Flow| match flow.data {
+        Data::Endless => (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer)),
+        Data::Bytes(bytes) => bytes > 1_000_000,
+        Data::Frames { count, size } => count.saturating_mul(size) > 1_000_000,
+    };
+    let xcp = |transport: TransportId| matches!(law(transport), SenderLaw::Xcp(_));
+    let endless =
+        plan.workloads.iter().any(|workload| xcp(workload.transport) && workload.sizes.mean() > 1e6)
+            || plan.flows.iter().any(|flow| xcp(flow.transport) && long_flow(flow));
+    plan.duration = plan.duration.min(Time::from_secs_f64(most).max(Time(1)));
+    plan.measure.warmup = plan.measure.warmup.min(Time(plan.duration.0 / 2));
+    let shortest = Time(plan.duration.0 / 50 + 1);
+    plan.measure.interval = plan.measure.interval.map(|interval| interval.max(shortest));
+    // What is sent again or looked at each nanosecond is right, and slow.
+    let often = Time(plan.duration.0 / 1000 + 1);
+    plan.shapers.iter_mut().for_each(|shaper| shaper.timer = shaper.timer.max(often));
+    for transport in &mut plan.transports {
+        let rto = &mut transport.rto;
+        (rto.initial, rto.min) = (rto.initial.max(often), rto.min.max(often));
+        rto.max = rto.max.max(rto.min);
+        rto.fixed = rto.fixed.map(|fixed| fixed.max(often));
+    }
+    let frames =
+        plan.flows.iter().any(|flow| matches!(flow.data, Data::Frames { count, .. } if count > 10_000));
+    let windows = plan.transports.iter().any(|transport| transport.initial_window > 1_000);
+    let many = plan.links.len() > 64 || plan.flows.len() > 64;
+    (!frames && !windows && !many && !endless).then_some(plan)
+}
+
+/// No number in a table is wild.
+fn assert_finite(finished: &Finished) {
+    let result = &finished.result;
+    for batch in [&result.flows, &result.links, &result.summary, &result.link_summary].into_iter().flatten() {
+        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+            let numbers = column.as_any().downcast_ref::<Float64Array>().into_iter().flatten().flatten();
+            for x in numbers {
+                let most = if field.name() == "utilisation" { 1.0 + 1e-9 } else { f64::MAX };
+                assert!((0.0..=most).contains(&x), "{} is {x}", field.name());
+            }
+        }
+    }
+}
+
+fn per_sec(workload: &Workload) -> f64 {
     match workload.arrivals {
-        tollway_scenario::plan::Arrivals::Poisson { per_sec } => per_sec,
-        tollway_scenario::plan::Arrivals::Every(gap) => 1.0 / gap.as_secs_f64(),
+        Arrivals::Poisson { per_sec } => per_sec,
+        Arrivals::Every(gap) => 1.0 / gap.as_secs_f64(),
     }
 }

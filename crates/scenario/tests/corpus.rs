@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use proptest::prelude::*;
+
 #[path = "../../../fuzz/src/inputs.rs"]
 #[allow(unreachable_pub)]
 mod inputs;
@@ -13,6 +15,35 @@ mod scenarios;
 #[test]
 fn scenario() {
     assert!(replay("scenario", scenarios::scenario) >= 8);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(96) })]
+
+    /// Whatever the table of keys makes of random bytes: what of it is right, runs.
+    #[test]
+    fn drawn(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+        scenarios::drawn(&data);
+    }
+}
+
+#[test]
+fn drawn_before() {
+    // Whole: what is drawn of a part is another file.
+    for data in inputs("drawn") {
+        scenarios::drawn(&data);
+    }
+}
+
+#[test]
+fn table() {
+    assert!(replay("table", scenarios::table) >= 2);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn words() {
+    assert!(replay("words", scenarios::words) >= 5);
 }
 
 #[test]
@@ -38,15 +69,24 @@ fn sizes() {
 
 /// Runs every input of a target, and counts them.
 fn replay(target: &str, run: fn(&[u8])) -> usize {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut inputs = 0;
-    for entry in fs::read_dir(&folder).expect("the corpus is in the repository") {
-        let data = fs::read(entry.expect("the corpus can be listed").path()).expect("the corpus can be read");
+    let all = inputs(target);
+    for data in &all {
         // Whole, and cut at every thirteenth byte.
         for cut in (0..data.len()).step_by(13).chain([data.len()]) {
             run(&data[..cut]);
         }
-        inputs += 1;
     }
-    inputs
+    all.len()
+}
+
+/// The checked-in inputs of a target; there is one at least.
+fn inputs(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = fs::read_dir(&folder).expect("the corpus is in the repository");
+    let read = |entry: std::io::Result<fs::DirEntry>| {
+        fs::read(entry.expect("the corpus can be listed").path()).expect("the corpus can be read")
+    };
+    let all: Vec<Vec<u8>> = entries.map(read).collect();
+    assert!(!all.is_empty(), "{target}");
+    all
 }

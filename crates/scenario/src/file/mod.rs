@@ -29,6 +29,8 @@
 
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grid;
 mod keys;
 #[cfg(target_os = "linux")]
