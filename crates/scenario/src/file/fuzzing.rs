@@ -327,7 +327,7 @@ impl Draw<'_> {
             Kind::Medium => self.name('m', self.counts.media, false),
             Kind::Links => {
                 let name = self.name('l', self.counts.links, true);
-                if self.once_in(16) { name.replace("\" ", ".reverse\"") } else { name }
+                if self.once_in(16) { format!("{}.reverse\"", name.trim_end_matches('"')) } else { name }
             }
             Kind::Flows => self.name('f', self.counts.flows, true),
             Kind::Table(_) | Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Grid | Kind::Raw => {
