@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -291,11 +292,7 @@ struct Audience {
 impl Audience {
     fn open(args: &Shape) -> Result<Audience, Failure> {
         Ok(Audience {
-            json: args
-                .json
-                .then(|| Outlet::open(|line: String| write_line(&line)))
-                .transpose()
-                .map_err(refused)?,
+            json: args.json.then(open_json).transpose().map_err(refused)?,
             next: Time::ZERO,
             #[cfg(feature = "metrics")]
             metrics: match args.metrics {
@@ -361,10 +358,27 @@ impl Audience {
     }
 }
 
-/// Writes a line to standard output; answers whether somebody reads it.
-fn write_line(line: &str) -> bool {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
+/// Writes lines to standard output as long as somebody reads them. A disk that is full is no reason to stop pacing.
+fn open_json() -> io::Result<Outlet<String>> {
+    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut torn = false;
+    Outlet::open(move |line: String| {
+        // What was written of one that had no room for its end is a line by itself.
+        let start = if torn { "\n" } else { "" };
+        let done = out.write_all(format!("{start}{line}\n").as_bytes());
+        if let Err(error) = &done {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                return false;
+            }
+            if !torn {
+                terminal::tell(format_args!(
+                    "note: standard output cannot be written to: {error}; pacing goes on"
+                ));
+            }
+        }
+        torn = done.is_err();
+        true
+    })
 }
 
 /// Looks for a second and sets nothing.

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -166,9 +166,7 @@ impl Agent {
     }
 
     fn status(&self) -> Option<Value> {
-        let words = ["shape", "status", "--json", "--socket", self.socket.to_str().unwrap()];
-        let output = tollway(&words).output().unwrap();
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
+        status(&self.socket)
     }
 
     fn signal(&self, name: &str) {
@@ -186,6 +184,12 @@ impl Agent {
                 .then(|| entry.file_name().to_str()?.parse().ok())?
         })
     }
+}
+
+fn status(socket: &Path) -> Option<Value> {
+    let output =
+        tollway(&["shape", "status", "--json", "--socket", socket.to_str().unwrap()]).output().unwrap();
+    output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
 fn signal(pid: u32, name: &str) {
@@ -381,6 +385,49 @@ fn who_is_to_outlive_a_hang_up_does() {
     assert!(agent.process.wait().unwrap().success());
 }
 
+/// The window is closed: an agent ends with it, as by any SIGHUP, and one that is to outlive that goes on.
+#[test]
+#[cfg(feature = "watch")]
+fn a_terminal_that_goes_away_is_a_hang_up_and_nothing_else() {
+    for (name, first, outlives) in [("gone", ":", false), ("gone-on", "trap '' HUP", true)] {
+        let folder = folder(name);
+        let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let (policy, socket, pid) = (file("policies.toml"), folder.join("run/shape.sock"), file("pid"));
+        fs::write(&policy, policies(1, "a", 80)).unwrap();
+        let program = env!("CARGO_BIN_EXE_tollway");
+        let run = format!(
+            "{first}; echo $$ > {pid}; exec {program} shape --watch --policy {policy} --socket {}",
+            socket.display()
+        );
+        let mut script = Command::new("sh");
+        script.args(["-c", "exec script -qec \"$0\" /dev/null", &run]);
+        let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = script.stdout.take().unwrap();
+        let (mut said, mut bytes) = (Vec::new(), [0; 1000]);
+        // Each time it has drawn it hides the cursor; by the third it has asked for keys, too.
+        while String::from_utf8_lossy(&said).matches("\x1b[?25l").count() < 3 {
+            let len = out.read(&mut bytes).unwrap();
+            if len == 0 {
+                eprintln!("SKIPPED: no `script` here: {}", String::from_utf8_lossy(&said));
+                script.wait().unwrap();
+                return;
+            }
+            said.extend(&bytes[..len]);
+        }
+        script.kill().unwrap();
+        script.wait().unwrap();
+        let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        if outlives {
+            let time = || Some(status(&socket)?["time_s"].as_f64().unwrap());
+            let first = wait("an answer", time);
+            wait("some ticks more", || time().filter(|&time| time > first + 1.0));
+            signal(pid, "TERM");
+        }
+        wait("the end", || is_gone(pid).then_some(()));
+        assert!(!socket.exists());
+    }
+}
+
 #[test]
 fn a_log_that_cannot_be_written_stops_no_pacing() {
     let folder = folder("full");
@@ -395,6 +442,22 @@ fn a_log_that_cannot_be_written_stops_no_pacing() {
         assert_eq!(agent.process.try_wait().unwrap(), None, "it goes on");
         agent.status().filter(|status| status["version"] == "b")
     });
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_full_disk_that_json_is_written_to_stops_no_pacing() {
+    let folder = folder("full-json");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let policies = policies(1, "a", 80);
+    let mut agent = Agent::start_with(":", &folder, &policies, &["--json"], full.into(), Stdio::piped());
+    let mut log = BufReader::new(agent.process.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("standard output cannot be written to")));
+    // It would have ended with the next line at the latest.
+    let time = |agent: &Agent| agent.status().expect("it goes on")["time_s"].as_f64().unwrap();
+    let first = time(&agent);
+    wait("some seconds more", || (time(&agent) > first + 3.0).then_some(()));
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());
 }
