@@ -493,4 +493,58 @@ mod tests {
         assert_eq!(meters.on_entry(Time::from_secs(6), 0, NO_TIME, &mut cheap), Passage::Rewritten);
         assert_eq!(cheap.toll.stake, 1e-7);
     }
+
+    /// What goes back, answering what was sent at `sent`, with a price of 1 or feedback of it.
+    fn answer(flow: u32, sent: Time) -> Packet {
+        let flags = Flags::ACK.with(Flags::ECHO).with(Flags::STAMP_ECHO);
+        let toll = Toll { echo: 1.0, ..Toll::default() };
+        Packet { flow, toll, flags, sent_echo: Stamp::at(sent), ..Packet::default() }
+    }
+
+    #[test]
+    fn a_border_turns_prices_both_ways() {
+        let mut meters = meters(&[Duty::Windows]);
+        assert_eq!(meters.add_border(Exchange::new(tollway_law::link::ExchangeRate::Fixed(4.0))), 1);
+        assert_eq!((meters.border(1).map(Exchange::factor), meters.border(0).is_some()), (Some(4.0), false));
+        let mut packet = data(0, Toll { due: 2.0, stake: 3.0, ..Toll::default() });
+        assert_eq!(meters.on_entry(Time::from_secs(1), 1, NO_TIME, &mut packet), Passage::Rewritten);
+        assert_eq!((packet.toll.due, packet.toll.stake), (8.0, 12.0));
+        // A price that goes back, and nothing that is none.
+        let back = |meters: &mut Meters, packet: Packet| {
+            let mut packet = packet;
+            meters.on_exit(Time::from_secs(1), 1, &mut packet);
+            packet.toll.echo
+        };
+        let priced = answer(0, Time::ZERO);
+        assert_eq!(back(&mut meters, priced), 0.25);
+        for flags in [Flags::ACK, Flags::ECHO, Flags::ACK.with(Flags::ECHO).with(PLAIN)] {
+            assert_eq!(back(&mut meters, Packet { flags, ..priced }), 1.0, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_measured_from_before_the_link_to_the_answer() {
+        let ms = Time::from_millis;
+        // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left no later than at 995 ms.
+        let entry = |meters: &mut Meters, flags| {
+            meters.on_wire(ms(998), 0, ms(8));
+            meters.on_wire(ms(1000), 0, ms(2));
+            let mut packet = Packet { flags, sent: Stamp::at(ms(995)), ..data(1, Toll::default()) };
+            meters.on_entry(ms(1000), 0, (ms(2), ms(3)), &mut packet);
+        };
+        for flags in [Flags::SYN, Flags::DATA.with(Flags::TOLLED)] {
+            let mut meters = meters(&[Duty::Windows, Duty::Windows]);
+            entry(&mut meters, flags);
+            // Neither another flow's answers, nor those at another post, nor what is no answer.
+            meters.on_exit(ms(1050), 1, &mut answer(1, ms(995)));
+            meters.on_exit(ms(1050), 0, &mut answer(2, ms(995)));
+            for none in [Flags::STAMP_ECHO, Flags::ACK, Flags::ACK.with(Flags::STAMP_ECHO).with(PLAIN)] {
+                meters.on_exit(ms(1050), 0, &mut Packet { flags: none, ..answer(1, ms(995)) });
+            }
+            assert_eq!(meters.of(1).unwrap().rtt(), 0.0, "{flags:?}");
+            meters.on_exit(ms(1100), 0, &mut answer(1, ms(995)));
+            // And its sender may have measured those 8 ms, too.
+            assert!((meters.of(1).unwrap().rtt() - 0.113).abs() < 1e-9, "{}", meters.of(1).unwrap().rtt());
+        }
+    }
 }
