@@ -82,44 +82,6 @@ impl Drop for Traffic {
     }
 }
 
-/// The window is closed: the agent ends, and those that it paced are free.
-#[test]
-#[cfg(feature = "watch")]
-fn a_terminal_that_goes_away_ends_an_agent_that_is_watched() {
-    let traffic = Traffic::start(1);
-    let folder = folder("gone");
-    let (policy, socket) = (folder.join("policies.toml"), folder.join("shape.sock"));
-    fs::write(&policy, traffic.policies("1", 40)).unwrap();
-    let (policy, socket) = (policy.display(), socket.display());
-    let program = env!("CARGO_BIN_EXE_tollway");
-    let agent = format!("exec {program} shape --policy {policy} --socket {socket} --watch");
-    // The pipe of `said` is the agent's too, as its third: it ends when all have ended.
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "exec script -qec \"$0\" /dev/null 3>&1", &agent]).env("TERM", "xterm");
-    let mut script = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = script.stdout.take().unwrap();
-    let (mut seen, mut bytes) = (Vec::new(), [0; 1000]);
-    // Each time it has drawn it hides the cursor; by the third it has asked for keys, too.
-    while String::from_utf8_lossy(&seen).matches("\x1b[?25l").count() < 3 {
-        let n = said.read(&mut bytes).unwrap();
-        if n == 0 {
-            eprintln!("SKIPPED: no `script`, or no pacing, here: {}", String::from_utf8_lossy(&seen));
-            script.wait().unwrap();
-            return;
-        }
-        seen.extend(&bytes[..n]);
-    }
-    script.kill().unwrap();
-    script.wait().unwrap();
-    let (ended, end) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let _ = said.read_to_end(&mut Vec::new());
-        ended.send(())
-    });
-    assert_eq!(end.recv_timeout(Duration::from_secs(100)), Ok(()), "it is there still");
-    assert!(traffic.limits().iter().all(Option::is_none), "{:?}", traffic.limits());
-}
-
 /// An agent, ended with the test.
 struct Agent {
     process: Child,
@@ -400,7 +362,7 @@ fn a_terminal_that_goes_away_is_a_hang_up_and_nothing_else() {
             socket.display()
         );
         let mut script = Command::new("sh");
-        script.args(["-c", "exec script -qec \"$0\" /dev/null", &run]);
+        script.args(["-c", "exec script -qec \"$0\" /dev/null", &run]).env("TERM", "xterm");
         let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = script.stdout.take().unwrap();
         let (mut said, mut bytes) = (Vec::new(), [0; 1000]);
