@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use prometheus_client::collector::Collector;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use tiny_http::{Header, Response, Server};
+use tiny_http::{Header, Request, Response, Server};
 
 use super::{FlowScene, LinkScene, RunScene, Scene};
 
@@ -51,14 +51,8 @@ impl Metrics {
         let thread = std::thread::Builder::new()
             .name("metrics".into())
             .spawn(move || {
-                for request in answering.incoming_requests() {
-                    // Whoever hangs up before the answer has no use for it.
-                    let path = request.url().split('?').next();
-                    let _ = match path {
-                        Some("/metrics") => request.respond(answer(&registry)),
-                        _ => request.respond(Response::from_string("see /metrics\n").with_status_code(404)),
-                    };
-                }
+                let desk = Arc::new(Desk { registry, busy: Mutex::default() });
+                answering.incoming_requests().for_each(|request| desk.take(request));
             })
             .map_err(|error| refused(error.to_string()))?;
         Ok(Metrics { server, thread: Some(thread), address: bound })
@@ -84,6 +78,56 @@ impl Drop for Metrics {
         }
     }
 }
+
+/// Who answers, each from a thread of its own: who asks and takes nothing holds up neither others nor the end.
+struct Desk {
+    registry: Registry,
+    /// Those who are being answered, once for each answer.
+    busy: Mutex<Vec<Option<SocketAddr>>>,
+}
+
+impl Desk {
+    fn take(self: &Arc<Desk>, request: Request) {
+        let peer = request.remote_addr().copied();
+        let mut busy = self.busy();
+        if busy.len() >= MOST || busy.iter().filter(|one| **one == peer).count() >= EACH {
+            drop(busy);
+            // Dropped as it is, it would be answered from here.
+            drop(request.into_writer());
+            return;
+        }
+        busy.push(peer);
+        drop(busy);
+        let desk = Arc::clone(self);
+        let answering = std::thread::Builder::new().name("answer".into()).spawn(move || {
+            let answer = match request.url().split('?').next() {
+                Some("/metrics") => answer(&desk.registry),
+                _ => Response::from_string("see /metrics\n").with_status_code(404),
+            };
+            // Whoever hangs up before the answer has no use for it.
+            let _ = request.respond(answer);
+            desk.done(peer);
+        });
+        if answering.is_err() {
+            self.done(peer);
+        }
+    }
+
+    fn done(&self, peer: Option<SocketAddr>) {
+        let mut busy = self.busy();
+        if let Some(at) = busy.iter().position(|one| *one == peer) {
+            busy.swap_remove(at);
+        }
+    }
+
+    fn busy(&self) -> MutexGuard<'_, Vec<Option<SocketAddr>>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers under way, in all and on one connection.
+const MOST: usize = 64;
+const EACH: usize = 4;
 
 fn answer(registry: &Registry) -> Response<std::io::Cursor<Vec<u8>>> {
     let mut body = String::new();
@@ -241,6 +285,7 @@ mod tests {
 
     fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(100))).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -276,6 +321,28 @@ mod tests {
             TcpStream::connect(address).is_err()
         });
         assert!(gone, "{address} still answers");
+    }
+
+    /// More than the way to anybody has room for.
+    #[derive(Debug)]
+    struct Vast;
+
+    impl Collector for Vast {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+            let help = "x".repeat(1 << 26);
+            ConstGauge::new(0).encode(encoder.encode_descriptor("vast", &help, None, MetricType::Gauge)?)
+        }
+    }
+
+    #[test]
+    fn who_takes_no_answer_holds_up_neither_others_nor_the_end() {
+        let metrics = Metrics::of(Box::new(Vast), ([127, 0, 0, 1], 0).into()).unwrap();
+        let mut deaf = TcpStream::connect(metrics.address()).unwrap();
+        write!(deaf, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        // It is being answered.
+        deaf.read_exact(&mut [0]).unwrap();
+        assert!(get(metrics.address(), "/").starts_with("HTTP/1.1 404"));
+        drop(metrics);
     }
 
     #[test]
