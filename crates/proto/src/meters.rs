@@ -547,4 +547,43 @@ mod tests {
             assert!((meters.of(1).unwrap().rtt() - 0.113).abs() < 1e-9, "{}", meters.of(1).unwrap().rtt());
         }
     }
+
+    #[test]
+    fn who_is_accused_is_counted_once_and_held() {
+        let mut meters = meters(&[Duty::Windows, Duty::Budget(tollway_law::Budget::per_sec(1.0))]);
+        let mut dropped = 0;
+        for i in 1..300u64 {
+            // Every 10 ms a packet that is answered after 100, and states a round trip of 500.
+            let now = Time::from_millis(10 * i);
+            let toll = Toll { rtt: 0.5, offer: 0.05, stake: 3e-5, ..Toll::default() };
+            let mut packet = Packet { seq: i as u32, sent: Stamp::at(now), ..data(0, toll) };
+            meters.on_wire(now, 0, Time::ZERO);
+            meters.on_entry(now, 0, NO_TIME, &mut packet);
+            meters.on_exit(
+                now,
+                0,
+                &mut Packet { flow: 0, ..answer(0, now.saturating_sub(Time::from_millis(100))) },
+            );
+            // Another spends three times its budget.
+            let passage = meters.on_entry(now, 1, NO_TIME, &mut Packet { seq: i as u32, ..data(1, toll) });
+            dropped += u32::from(passage == Passage::Dropped);
+        }
+        assert_eq!(
+            meters.of(0).unwrap().accusation().map(|found| found.offence),
+            Some(Offence::RttOverstated)
+        );
+        let account = meters.account(1).unwrap();
+        assert_eq!(account.accusation().map(|found| found.offence), Some(Offence::Overspent));
+        assert_eq!((meters.counts(), account.dropped()), ((2, 2), u64::from(dropped)));
+        assert!(dropped > 100, "{dropped}");
+        // Of one who is held the price that goes back is what its meter says.
+        let told = account.answer(1.0);
+        let mut back = answer(1, Time::ZERO);
+        meters.on_exit(Time::from_secs(3), 1, &mut back);
+        assert!(told > 1.0 && back.toll.echo == told, "{told}");
+        // That of another host's flow is left alone.
+        let mut other = answer(0, Time::ZERO);
+        meters.on_exit(Time::from_secs(3), 1, &mut other);
+        assert_eq!(other.toll.echo, 1.0);
+    }
 }
