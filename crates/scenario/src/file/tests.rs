@@ -4,6 +4,7 @@ mod imports;
 mod messages;
 mod plans;
 mod random;
+mod refusals;
 mod routes;
 
 use super::{Scenario, ScenarioError};

@@ -1,0 +1,266 @@
+//! What links, classes and hosts can't be together, and what stands right beside it and can.
+
+use tollway_law::link::ExchangeRate;
+use tollway_law::meter::Duty;
+
+use super::{BASE, parse, plan, show};
+use crate::plan::*;
+
+/// What is said of the base scenario with `more` at its end, on one line; nothing if it is right.
+fn said(more: &str, sets: &[&str]) -> String {
+    let Err(error) = parse(&format!("{BASE}{more}"), sets) else { return String::new() };
+    let words: Vec<_> =
+        show(&error).split_whitespace().filter(|&word| word != "│").map(str::to_owned).collect();
+    words.join(" ")
+}
+
+/// Each of these settings is answered with that, and without its last word it is right.
+fn one_too_many(more: &str, cases: &[(&[&str], &str)]) {
+    for (sets, message) in cases {
+        let said_of = |sets: &[&str]| said(more, sets);
+        assert!(said_of(sets).contains(message), "{sets:?}: {}", said_of(sets));
+        assert_eq!(said_of(&sets[..sets.len() - 1]), "", "{sets:?} but for the last");
+    }
+}
+
+const AIR: &str = "[medium.air]\nrate = \"10 Mbps\"\n";
+
+#[test]
+fn what_a_link_can_not_be_is_said() {
+    one_too_many(
+        AIR,
+        &[
+            (&["link.bottleneck.medium=aire"], "there is no medium `aire`"),
+            (
+                &["link.access.meter.tolerance=0.3", "link.access.medium=air"],
+                "a meter can't tell how long packets wait",
+            ),
+            (
+                &["link.access.meter.budget=1", "link.access.meter.balance=true"],
+                "a meter looks after a `budget`, where packets enter, or the `balance`",
+            ),
+            (
+                &["link.bottleneck.exchange.rate=2", "link.bottleneck.exchange.weight=1"],
+                "a border has a `rate` or a `weight`, not both",
+            ),
+            (
+                &["link.bottleneck.exchange.rate=2", "link.bottleneck.meter.tolerance=0.3"],
+                "a link's end is a border or has a meter",
+            ),
+            (
+                &["link.bottleneck.xcp.shadow=fixed32", "link.bottleneck.xcp.arithmetic=fixed128"],
+                "a shadow runs beside floats only",
+            ),
+            (
+                &[
+                    "link.bottleneck.reverse.xcp.shadow=fixed32",
+                    "link.bottleneck.reverse.xcp.arithmetic=fixed32",
+                ],
+                "a shadow runs beside floats only",
+            ),
+            (
+                &["link.bottleneck.limit=0.00128 BDP", "link.bottleneck.limit=0.0012 BDP"],
+                "its queue would hold nothing",
+            ),
+        ],
+    );
+    // Without a way back, and what needs one.
+    for (table, message) in [
+        ("reverse.rate=1 Mbps", "link `bottleneck` has no way back"),
+        ("meter.tolerance=0.3", "a meter watches acknowledgements too, and this link has no way back"),
+        ("exchange.rate=2", "a border turns the prices that go back too, and this link has no way back"),
+    ] {
+        let table = format!("link.bottleneck.{table}");
+        assert_eq!(said("", &[&table]), "");
+        let found = said("", &[&table, "link.bottleneck.duplex=false"]);
+        assert!(found.contains(message), "{found}");
+    }
+    assert!(said("[link.bottleneck.exchange]\n", &[]).contains("a border needs a `rate` or a `weight`"));
+}
+
+#[test]
+fn ends_are_two_nodes_and_a_link_has_a_rate() {
+    for (from, to, same) in
+        [("s", "s", true), ("s", "s.1", true), ("s.4", "s", true), ("s.1", "s.2", false), ("r", "s", false)]
+    {
+        let found = said("", &[&format!("flow.f.from={from}"), &format!("flow.f.to={to}")]);
+        assert_eq!(found.contains("`from` and `to` are the same node"), same, "{from} {to}: {found}");
+        assert_eq!(found.is_empty(), !same, "{from} {to}: {found}");
+    }
+    let link = |more: &str| said(&format!("{AIR}[node.e]\n[link.l]\nfrom = \"d\"\nto = \"e\"\n{more}"), &[]);
+    assert!(link("").contains("`[link.l]` needs `rate`"));
+    assert_eq!((link("rate = \"1 Mbps\"\n"), link("medium = \"air\"\n")), (String::new(), String::new()));
+    let found = said("", &["measure.warmup=10 s"]);
+    assert!(found.contains("the warm-up ends after the run"), "{found}");
+    assert_eq!(said("", &["measure.warmup=9.9 s"]), "");
+}
+
+#[test]
+fn words_of_laws_reach_the_plan() {
+    let law = |sets: &[&str]| (*plan(BASE, sets).links[8].law).clone();
+    let xcp = |more: &[&str]| match law(&[&["link.bottleneck.law=xcp"][..], more].concat()) {
+        LinkLaw::Xcp(xcp) => (xcp.form, xcp.arithmetic, xcp.measured, xcp.shadow),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(xcp(&[]), (XcpForm::Throughput, Arithmetic::Float, false, None));
+    let other = [
+        "link.bottleneck.xcp.form=window",
+        "link.bottleneck.xcp.capacity=measured",
+        "link.bottleneck.xcp.shadow=fixed128",
+    ];
+    assert_eq!(xcp(&other), (XcpForm::Window, Arithmetic::Float, true, Some(Arithmetic::Fixed128)));
+    for (word, arithmetic) in [("fixed32", Arithmetic::Fixed32), ("fixed128", Arithmetic::Fixed128)] {
+        assert_eq!(xcp(&[&format!("link.bottleneck.xcp.arithmetic={word}")]).1, arithmetic);
+    }
+    let fcp = |more: &[&str]| match law(&[&["link.bottleneck.law=fcp"][..], more].concat()) {
+        LinkLaw::Fcp(fcp) => (fcp.preload_by_flow, fcp.counts_unpaid),
+        other => panic!("{other:?}"),
+    };
+    for (span, by_flow) in [("flow", true), ("packet", false)] {
+        assert_eq!(fcp(&[&format!("link.bottleneck.fcp.preload-span={span}")]).0, by_flow);
+    }
+    assert_eq!((fcp(&[]).1, fcp(&["link.bottleneck.fcp.unpaid=counts"]).1), (false, true));
+    assert!(
+        matches!(law(&["link.bottleneck.law=rcp", "link.bottleneck.rcp.alpha=0.25"]), LinkLaw::Rcp(rcp) if rcp.alpha == 0.25)
+    );
+    assert!(
+        matches!(law(&["link.bottleneck.law=dualpi2", "link.bottleneck.dualpi2.coupling=3"]), LinkLaw::DualPi2(pi) if pi.coupling == 3.0)
+    );
+}
+
+#[test]
+fn red_s_thresholds_are_in_order_and_in_one_unit() {
+    let answer = |min: &str, max: &str| {
+        let sets = [
+            format!("link.bottleneck.red.min-threshold={min}"),
+            format!("link.bottleneck.red.max-threshold={max}"),
+        ];
+        said("", &["link.bottleneck.law=red", &sets[0], &sets[1]])
+    };
+    for (min, max) in [("5 packets", "6 packets"), ("5 kB", "6 kB"), ("5 packets", "0.5")] {
+        assert_eq!(answer(min, max), "");
+    }
+    assert!(answer("5 packets", "5 packets").contains("`min-threshold` must be under `max-threshold`"));
+    assert!(answer("6 kB", "5 kB").contains("`min-threshold` must be under `max-threshold`"));
+    assert!(answer("5 packets", "60 kB").contains("must be both in packets or both in bytes"));
+}
+
+#[test]
+fn meters_and_borders_stand_at_the_far_end_of_the_way_there() {
+    let sets = [
+        "link.access.meter.budget=3",
+        "link.access.meter.enforce=false",
+        "link.bottleneck.exchange.weight=2",
+    ];
+    let p = plan(BASE, &sets);
+    let meter = p.links[0].meter.as_ref().unwrap();
+    assert!(matches!(meter.duty, Duty::Budget(budget) if budget.get() == 3.0) && !meter.enforce);
+    assert_eq!(p.links[8].exchange.as_deref(), Some(&ExchangeRate::Weight(2.0)));
+    assert!([1, 8, 9].iter().all(|&link| p.links[link].meter.is_none()) && p.links[9].exchange.is_none());
+    for (set, duty) in [("balance=true", Duty::Balance), ("tolerance=0.5", Duty::Windows)] {
+        let p = plan(BASE, &[&format!("link.access.meter.{set}")]);
+        assert_eq!(p.links[6].meter.as_ref().unwrap().duty, duty);
+    }
+}
+
+#[test]
+fn a_symmetric_link_s_way_back_is_what_it_says_and_else_like_the_way_there() {
+    let sets = [
+        "link.bottleneck.law=xcp",
+        "link.bottleneck.xcp.alpha=0.25",
+        "link.bottleneck.limit=50 packets",
+        "link.bottleneck.capacity=9 Mbps",
+        "link.bottleneck.loss=0.01",
+    ];
+    let back = |more: &[&str]| {
+        let sets: Vec<&str> = sets.iter().chain(more).copied().collect();
+        let p = plan(BASE, &sets);
+        let link = &p.links[9];
+        let alpha = if let LinkLaw::Xcp(xcp) = *link.law { Some(xcp.alpha) } else { None };
+        (
+            alpha,
+            link.limit.packets,
+            link.capacity.mbps(),
+            link.loss,
+            link.rate.mbps(),
+            link.delay.as_millis_f64(),
+        )
+    };
+    assert_eq!(back(&[]), (None, u32::MAX, 10.0, 0.0, 10.0, 10.0));
+    let symmetric = "link.bottleneck.symmetric=true";
+    assert_eq!(back(&[symmetric]), (Some(0.25), 50, 9.0, 0.01, 10.0, 10.0));
+    let own =
+        ["rate=5 Mbps", "capacity=4 Mbps", "limit=7 packets", "loss=0.5", "delay=3 ms", "xcp.alpha=0.125"];
+    let own: Vec<String> = own.iter().map(|key| format!("link.bottleneck.reverse.{key}")).collect();
+    let all: Vec<&str> = std::iter::once(symmetric).chain(own.iter().map(String::as_str)).collect();
+    assert_eq!(back(&all), (Some(0.125), 7, 4.0, 0.5, 5.0, 3.0));
+}
+
+/// The base scenario under FCP.
+const FCP: [&str; 2] = ["link.*.law=fcp", "flow.f.law=fcp"];
+
+fn with_fcp<'s>(more: &[&'s str]) -> Vec<&'s str> {
+    FCP.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn classes_are_counted_from_one_and_groups_are_among_themselves() {
+    let class = |name: &str, pricing: &str| format!("[class.{name}]\npricing = \"{pricing}\"\n");
+    let two = class("a", "standard") + &class("b", "priority");
+    let p = plan(&format!("{BASE}{two}"), &with_fcp(&["flow.f.class=b", "class.b.times=4"]));
+    assert_eq!((p.classes[1].pricing, p.transports[0].class), (Pricing::Priority { times: 4.0 }, 2));
+    assert_eq!(plan(&format!("{BASE}{two}"), &FCP).transports[0].class, 0);
+    one_too_many(
+        &two,
+        &[
+            (&["flow.f.class=a", "flow.f.class=c"], "there is no class `c`"),
+            (&["class.b.times=2", "class.a.times=2"], "`times` is of the pricing `priority` only"),
+            (&["class.a.pricing=deadline", "class.b.share=0.5"], "`share` is of the pricing `deadline` only"),
+            (&["class.b.pricing=group", "class.a.pricing=stable"], "groups have currencies of their own"),
+        ],
+    );
+    // As many as a port tells apart, with what is of none.
+    let many = |n: u32| said(&(1..=n).map(|i| class(&format!("c{i}"), "stable")).collect::<String>(), &[]);
+    assert_eq!(many(7), "");
+    assert!(many(8).contains("there are more than 7 classes of traffic"));
+}
+
+#[test]
+fn a_flow_has_one_owner_and_spends_a_budget() {
+    let host = |name: &str, flows: &str| format!("[host.{name}]\nflows = \"{flows}\"\n");
+    for (hosts, message) in [
+        (host("h", "g"), "there is no flow `g`"),
+        (host("h", "f.[12]"), "there is no flow `f.[12]`"),
+        (host("h", "f") + &host("i", "f.2"), "a flow of `f.2` is host `h`'s already"),
+        (host("h", "f.1") + &host("i", "f.*"), "a flow of `f.*` is host `h`'s already"),
+    ] {
+        let found = said(&hosts, &FCP);
+        assert!(found.contains(message), "{found}");
+    }
+    let found = said(&host("h", "f.3"), &[]);
+    assert!(found.contains("`f.3` spends no budget: its law is another"), "{found}");
+    let p = plan(&format!("{BASE}{}{}", host("h", "f.1"), host("i", "f.[!1]").replace("[!1]", "4")), &FCP);
+    assert_eq!((&p.hosts[0].flows[..], &p.hosts[1].flows[..]), (&[FlowId(0)][..], &[FlowId(3)][..]));
+    // Workloads likewise.
+    let workload = "[workload.w]\nfrom = \"s\"\nto = \"d\"\nlaw = \"fcp\"\narrivals = { poisson = 50 }\nsizes = { empirical = [[\"1 kB\", 1.0]] }\n";
+    let p = plan(&format!("{BASE}{workload}{}{}", host("h", "w"), host("i", "f")), &FCP);
+    assert_eq!(
+        (&p.hosts[0].workloads[..], p.hosts[0].flows.len(), p.hosts[1].workloads.len()),
+        (&[0][..], 0, 0)
+    );
+    let found = said(&(workload.to_owned() + &host("h", "w") + &host("i", "?")), &FCP);
+    assert!(found.contains("a flow of `?` is host `h`'s already"), "{found}");
+    let found = said(&(workload.to_owned() + &host("h", "w")), &with_fcp(&["workload.w.law=cubic"]));
+    assert!(found.contains("`w` spends no budget: its law is another"), "{found}");
+    for (word, strategy) in [
+        ("equal-budget", Strategy::EqualBudget),
+        ("fixed", Strategy::Fixed),
+        ("background", Strategy::Background),
+        ("equal-throughput", Strategy::EqualThroughput),
+        ("max-throughput", Strategy::MaxThroughput),
+        ("stable", Strategy::Stable),
+    ] {
+        let p = plan(&format!("{BASE}{}", host("h", "f")), &with_fcp(&[&format!("host.h.strategy={word}")]));
+        assert_eq!((p.hosts[0].strategy, p.hosts[0].flows.len()), (strategy, 4));
+    }
+}
