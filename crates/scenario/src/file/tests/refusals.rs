@@ -1,4 +1,4 @@
-//! What links, classes and hosts can't be together, and what stands right beside it and can.
+//! What links, classes, hosts and trees can't be together, and what stands right beside it and can.
 
 use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
@@ -263,4 +263,50 @@ fn a_flow_has_one_owner_and_spends_a_budget() {
         let p = plan(&format!("{BASE}{}", host("h", "f")), &with_fcp(&[&format!("host.h.strategy={word}")]));
         assert_eq!((p.hosts[0].strategy, p.hosts[0].flows.len()), (strategy, 4));
     }
+}
+
+#[test]
+fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
+    let tree = with_fcp(&["link.*.reverse.law=fcp", "flow.f.multicast=true", "flow.f.from=d", "flow.f.to=s"]);
+    let p = plan(BASE, &tree);
+    assert_eq!((p.trees[0].first, p.trees[0].count), (FlowId(0), 4));
+    assert_eq!((p.transports[0].sack_blocks, p.transports[0].loss_detection), (0, LossDetection::NewReno));
+    let but = |more: &[&str]| said("", &[&tree[..], more].concat());
+    for (more, message) in [
+        (&["flow.f.law=newreno"][..], "prices are the only feedback that adds up over a tree"),
+        (&["flow.f.from=s", "flow.f.to=d"], "a multicast flow has one sender"),
+        (&["flow.f.to=s.1"], "a multicast flow has a receiver for each member of the group `to`"),
+        (&["flow.f.count=2"], "a multicast flow has a receiver for each member of the group `to`"),
+        (&["flow.f.both-ways=true"], "receivers of a multicast flow send nothing"),
+        (&["flow.f.sack=true"], "what one receiver has another may lack: there is no SACK"),
+        // Each of the links from here is a receiver's own.
+        (&["flow.f.from=r"], "its sender has more than one link to its receivers: routers make the copies"),
+    ] {
+        let found = but(more);
+        assert!(found.contains(message), "{more:?}: {found}");
+    }
+    assert_eq!(but(&["flow.f.sack=false"]), "");
+    // A receiver that is on the way to the others; and ways that part and meet again.
+    let chain =
+        "[node.e]\ncount = 2\n[link.first]\nfrom = \"d\"\nto = \"e.1\"\nrate = \"1 Mbps\"\nlaw = \"fcp\"\n";
+    let second = |from: &str| {
+        format!("[link.second]\nfrom = \"{from}\"\nto = \"e.2\"\nrate = \"1 Mbps\"\nlaw = \"fcp\"\n")
+    };
+    let to_e = with_fcp(&["flow.f.multicast=true", "flow.f.from=r", "flow.f.to=e"]);
+    assert_eq!(said(&(chain.to_owned() + &second("d")), &to_e), "");
+    let found = said(&(chain.to_owned() + &second("e.1")), &to_e);
+    assert!(found.contains("`e.1` receives, and is on the way to another receiver"), "{found}");
+    // Over a link without a way back, though another way leads back.
+    let detour = "[link.detour]\nfrom = \"s\"\nto = \"r\"\nrate = \"1 Mbps\"\ndelay = \"50 ms\"\nduplex = false\nlaw = \"fcp\"\n";
+    let one_way = with_fcp(&[
+        "link.bottleneck.reverse.law=fcp",
+        "link.access.from=r",
+        "link.access.to=s",
+        "link.access.duplex=false",
+        "flow.f.multicast=true",
+        "flow.f.from=d",
+        "flow.f.to=s",
+    ]);
+    let found = said(detour, &one_way);
+    assert!(found.contains("answers can't go back over `access.4`, which is one way"), "{found}");
 }
