@@ -14,6 +14,9 @@ FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway-n
 
 .PHONY: demo test check build python search soak fuzz bench docs clean
 
+# Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
+WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
+
 # Only the package itself needs a Python to be built for.
 export PYO3_NO_PYTHON = 1
 
@@ -27,12 +30,12 @@ build:
 # claims is not the one in papers/unmet.toml.
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 test: build
-	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
+	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
 	$(TOLLWAY) reproduce --check-unmet papers/unmet.toml --quiet
-	./python/test.sh
+	$(WITH_SIGNALS) ./python/test.sh
 
 python: build
-	./python/test.sh
+	$(WITH_SIGNALS) ./python/test.sh
 
 check:
 	$(CARGO) fmt --all --check
@@ -53,7 +56,7 @@ search:
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test processes -- --nocapture
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test processes -- --nocapture
 
 fuzz:
 	./fuzz/run.sh 60
