@@ -20,7 +20,7 @@ use pyo3::{create_exception, wrap_pyfunction};
 use tollway_report::session::{Account, Ran, Session, SessionError};
 use tollway_report::{Allocations, Overview};
 use tollway_scenario::file;
-use tollway_scenario::run::{DigestMode, EngineKind, RunError as Broken};
+use tollway_scenario::run::{DigestMode, EngineKind};
 use tollway_scenario::tables::{RunResult, Table};
 
 create_exception!(
@@ -249,16 +249,10 @@ fn refused(error: &file::ScenarioError) -> PyErr {
 /// Whose fault it is, as with the command's exit statuses.
 fn failed(error: &SessionError) -> PyErr {
     let text = error.to_string();
-    match error {
-        SessionError::Rows { .. }
-        | SessionError::Run { error: Broken::TooLong { .. } | Broken::Unsupported(_), .. } => {
-            ScenarioError::new_err(text)
-        }
-        _ => RunError::new_err(text),
-    }
+    if error.is_input() { ScenarioError::new_err(text) } else { RunError::new_err(text) }
 }
 
-/// How often a run is looked at: who pressed Ctrl-C waits no longer.
+/// How often a run is looked at, and whether somebody has pressed Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 /// Columns of text.
 const WIDTH: usize = 100;

@@ -80,13 +80,7 @@ impl From<ScenarioError> for Failure {
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
         let report = miette::miette!("{error}");
-        match error {
-            SessionError::Rows { .. }
-            | SessionError::Run { error: RunError::TooLong { .. } | RunError::Unsupported(_), .. } => {
-                Failure::input(report)
-            }
-            _ => Failure::run(report),
-        }
+        if error.is_input() { Failure::input(report) } else { Failure::run(report) }
     }
 }
 

@@ -218,20 +218,27 @@ fn rows_that_memory_has_no_room_for_want_a_folder() {
     succeeds(&dir, &[&short[..], &["measure.interval=1 ms"]].concat());
 }
 
+/// `run` on a terminal whose keys and picture are pipes; where its third descriptor leads is `third`.
+#[cfg(feature = "watch")]
+fn on_a_terminal(dir: &Path, third: &str, run: &str) -> std::process::Child {
+    use std::process::Stdio;
+
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec script -qec \"$0\" /dev/null {third}"), run]);
+    shell.env("TERM", "xterm").current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+    shell.spawn().expect("a shell starts")
+}
+
 /// The window is closed: the run ends, as by Ctrl-C, and nothing of it stays behind to read on at the end of the terminal.
 #[test]
 #[cfg(feature = "watch")]
 fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
     use std::io::Read;
-    use std::process::Stdio;
 
     let dir = folder("gone");
     let run = format!("exec {} run s.toml --engine live --watch", env!("CARGO_BIN_EXE_tollway"));
     // The pipe of `said` is the run's too, as its third: it ends when both have ended.
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "exec script -qec \"$0\" /dev/null 3>&1", &run]);
-    shell.env("TERM", "xterm").current_dir(&dir).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut script = shell.spawn().expect("a shell starts");
+    let mut script = on_a_terminal(&dir, "3>&1", &run);
     let mut said = script.stdout.take().expect("a pipe");
     let mut seen = Vec::new();
     let mut bytes = [0; 1000];
@@ -261,7 +268,6 @@ fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
 #[cfg(feature = "watch")]
 fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
     use std::io::Read;
-    use std::process::Stdio;
     use std::time::Instant;
 
     let dir = folder("hangs");
@@ -269,10 +275,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
         "stty rows 100 cols 250; exec {} run s.toml --engine live --watch --json --set measure.interval=50ms --set flow.f.count=90 >&3",
         env!("CARGO_BIN_EXE_tollway")
     );
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "exec script -qec \"$0\" /dev/null 3>results", &run]);
-    shell.env("TERM", "xterm").current_dir(&dir).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut script = shell.spawn().expect("a shell starts");
+    let mut script = on_a_terminal(&dir, "3>results", &run);
     let mut said = script.stdout.take().expect("a pipe");
     let mut seen = Vec::new();
     let mut bytes = [0; 1000];

@@ -112,6 +112,17 @@ pub enum SessionError {
     },
 }
 
+impl SessionError {
+    /// Whether it is what was asked for that is wrong, and not how it went.
+    pub fn is_input(&self) -> bool {
+        matches!(
+            self,
+            SessionError::Rows { .. }
+                | SessionError::Run { error: RunError::TooLong { .. } | RunError::Unsupported(_), .. }
+        )
+    }
+}
+
 /// Told how far each variant (by index) is, 0 to 1; answering false ends the run there.
 pub type Progress<'a> = &'a (dyn Fn(usize, f64) -> bool + Sync);
 
