@@ -22,6 +22,8 @@ use crate::{Budget, Price, Rate, Time, Toll};
 #[derive(Clone, Debug)]
 pub struct Fcp {
     config: FcpConfig,
+    /// The most that it sends, bytes a second.
+    line_rate: f64,
     /// What the owner lets the flow spend.
     budget: Budget,
     /// w, what links expect and what is spent, $/s.
@@ -92,6 +94,10 @@ pub struct FcpConfig {
     /// The rate that the flow needs to meet its deadline. It asks for it at the least price, all at once, and goes by its
     /// budget if it is told another price (§ 4.2, "D³-style deadline support"). Default none.
     pub deadline: Option<Rate>,
+    /// The rate of the interface that it sends by, and so the most it ever sends: where hardly anybody pays, prices fall until a
+    /// budget buys more than any link carries, and no window ends what acknowledgements no longer clock. Default 1 Tb/s, the most
+    /// that is taken.
+    pub line_rate: Rate,
 }
 
 impl Default for FcpConfig {
@@ -103,6 +109,7 @@ impl Default for FcpConfig {
             short: 50_000.0,
             max_preload: f64::INFINITY,
             deadline: None,
+            line_rate: Rate::from_bytes_per_sec(MOST_RATE),
         }
     }
 }
@@ -112,6 +119,7 @@ impl FcpConfig {
     pub fn build(&self) -> Fcp {
         Fcp {
             config: *self,
+            line_rate: at_most(self.line_rate.bytes_per_sec(), MOST_RATE),
             budget: self.budget,
             spending: 0.0,
             committed: 0.0,
@@ -261,7 +269,7 @@ impl Fcp {
         if self.spending * pause < segment * price.get() {
             return segment / pause;
         }
-        at_most(self.spending / price.get(), MOST_RATE)
+        at_most(self.spending / price.get(), self.line_rate)
     }
 
     /// What it pays for a byte: the price, but at the least rate there is no more than its budget buys. If it paid a price that is

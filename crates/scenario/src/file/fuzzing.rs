@@ -278,9 +278,9 @@ impl Draw<'_> {
                 let x = self.real(over, most);
                 (if x > over { x } else { over + f64::EPSILON * over.max(1e-9) }).to_string()
             }
-            Kind::Time { positive } => self.time(positive),
+            Kind::Time { least } => self.time(least),
             Kind::TimeOrNone if self.once_in(4) => "\"none\"".into(),
-            Kind::TimeOrNone => self.time(true),
+            Kind::TimeOrNone => self.time(1),
             Kind::RateOrAll if self.once_in(4) => "\"all\"".into(),
             Kind::Rate | Kind::RateOrAll => self.rate(1e-3),
             Kind::WireRate => self.rate(1000.0),
@@ -298,11 +298,11 @@ impl Draw<'_> {
                 _ => format!("\"{} B\"", self.whole(0, 1 << 53)),
             },
             Kind::Spread | Kind::When => match self.byte() {
-                0..32 => format!("{{ first = {}, last = {} }}", self.time(false), self.time(false)),
+                0..32 => format!("{{ first = {}, last = {} }}", self.time(0), self.time(0)),
                 32..64 if matches!(kind, Kind::When) => {
-                    format!("{{ random = {}, after = {} }}", self.time(false), self.time(false))
+                    format!("{{ random = {}, after = {} }}", self.time(0), self.time(0))
                 }
-                _ => self.time(false),
+                _ => self.time(0),
             },
             Kind::Sizes => match self.below(4) {
                 0 => self.whole(1, 1 << 40).to_string(),
@@ -360,7 +360,7 @@ impl Draw<'_> {
         }
     }
 
-    fn time(&mut self, positive: bool) -> String {
+    fn time(&mut self, least: u64) -> String {
         let seconds = match self.byte() {
             0..8 => 0.0,
             // From a nanosecond to a century.
@@ -370,7 +370,7 @@ impl Draw<'_> {
             _ => self.scale.seconds * libm::pow(1e-4, self.part()),
         };
         let ns = (seconds * 1e9) as u64;
-        format!("\"{} ns\"", if positive { ns.max(1) } else { ns })
+        format!("\"{} ns\"", ns.max(least))
     }
 
     fn rate(&mut self, least: f64) -> String {

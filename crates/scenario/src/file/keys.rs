@@ -58,8 +58,8 @@ pub(crate) enum Kind {
     Number { least: f64, most: f64 },
     /// A number over the first bound, up to the second.
     Over { over: f64, most: f64 },
-    /// A span or an instant.
-    Time { positive: bool },
+    /// A span or an instant, of so many nanoseconds at least.
+    Time { least: u64 },
     /// The same, or `"none"`.
     TimeOrNone,
     /// Bits a second, more than none.

@@ -1,6 +1,7 @@
 //! The table of keys written out for others: JSON Schema for editors, Markdown for the manual.
 
 use serde_json::{Map, Value, json};
+use tollway_law::Time;
 
 use super::keys::{Default, Key, Kind, Section, TOP, all, policies};
 
@@ -156,6 +157,7 @@ fn takes(kind: Kind) -> String {
         Kind::Number { least, most } => range(least.to_string(), most.to_string()),
         Kind::Over { over, most } if most > 1e9 => format!("over {over}"),
         Kind::Over { over, most } => format!("over {over}, up to {most}"),
+        Kind::Time { least } if least > 1 => format!("time from {}", Time(least)),
         Kind::Time { .. } => "time".into(),
         Kind::TimeOrNone => "time or `\"none\"`".into(),
         Kind::Rate => "rate".into(),

@@ -109,10 +109,10 @@ impl Kind {
                 let inside = |x| x > over && x <= most;
                 r.number(node, inside, format!("over {over}, up to {most}")).map(Val::Number)
             }
-            Kind::Time { positive } => r.time(node, positive).map(|t| Val::Time(Some(t))),
+            Kind::Time { least } => r.time(node, Time(least)).map(|t| Val::Time(Some(t))),
             Kind::TimeOrNone => match &node.value {
                 Value::Text(t) if t.trim() == "none" => Some(Val::Time(None)),
-                _ => r.time(node, true).map(|t| Val::Time(Some(t))),
+                _ => r.time(node, POSITIVE).map(|t| Val::Time(Some(t))),
             },
             Kind::Rate => r.rate(node).map(|rate| Val::Rate(Some(rate))),
             Kind::WireRate => match r.rate(node)? {
@@ -262,15 +262,18 @@ impl Read<'_> {
         None
     }
 
-    fn time(&mut self, node: &Node, positive: bool) -> Option<Time> {
+    fn time(&mut self, node: &Node, least: Time) -> Option<Time> {
         // Longer than a century is a slip, and leaves room to add times up without overflow.
         const MOST: Time = Time(100 * 365 * 86_400 * 1_000_000_000);
         let time: Time = self.quantity(node)?;
         if time > MOST {
             return self.out_of_range(node, "less than a hundred years");
         }
-        if positive && time == Time::ZERO {
-            return self.out_of_range(node, "more than zero");
+        if time < least {
+            return match least {
+                POSITIVE => self.out_of_range(node, "more than zero"),
+                _ => self.out_of_range(node, &format!("{least} or more")),
+            };
         }
         Some(time)
     }
@@ -367,9 +370,9 @@ impl Read<'_> {
                 self.mistakes.add(other.at, message, "beside `random`").help("leave out one of them");
                 return None;
             }
-            let span = self.time(&span.node, false)?;
+            let span = self.time(&span.node, Time::ZERO)?;
             let after = match table.get("after") {
-                Some(after) => self.time(&after.node, false)?,
+                Some(after) => self.time(&after.node, Time::ZERO)?,
                 None => Time::ZERO,
             };
             return Some(When::Random { span, after });
@@ -379,12 +382,12 @@ impl Read<'_> {
             return None;
         }
         let (first, last) = (self.part(node, table, "first"), self.part(node, table, "last"));
-        let (first, last) = (self.time(first?, false), self.time(last?, false));
+        let (first, last) = (self.time(first?, Time::ZERO), self.time(last?, Time::ZERO));
         Some(When::Spread { first: first?, last: last? })
     }
 
     fn time_or_type(&mut self, node: &Node) -> Option<When> {
-        self.time(node, false).map(When::At)
+        self.time(node, Time::ZERO).map(When::At)
     }
 
     fn arrivals(&mut self, node: &Node) -> Option<crate::plan::Arrivals> {
@@ -394,7 +397,7 @@ impl Read<'_> {
             (Some(rate), None) => self
                 .number(&rate.node, |x| x > 0.0 && x <= 1e12, "over 0 a second".into())
                 .map(|per_sec| Arrivals::Poisson { per_sec }),
-            (None, Some(every)) => self.time(&every.node, true).map(Arrivals::Every),
+            (None, Some(every)) => self.time(&every.node, POSITIVE).map(Arrivals::Every),
             _ => {
                 let message = "`arrivals` needs either `poisson` or `interval`";
                 self.mistakes.add(node.at, message, "here").help(self.kind.wants());
@@ -488,6 +491,9 @@ fn within(node: &Node, part: &str) -> At {
 }
 
 /// Units of limits; the last one is only for some.
+/// The least time that is more than none.
+const POSITIVE: Time = Time(1);
+
 const AMOUNTS: &[(&str, f64)] = &[
     ("packets", 1.0),
     ("packet", 1.0),

@@ -7,7 +7,7 @@ use tollway_law::link::{self, AnyLink, DropTail, xcp};
 use tollway_law::meter::MeterConfig;
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
-use tollway_law::{Budget, Bytes, Time};
+use tollway_law::{Budget, Bytes, Rate, Time};
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, Queues};
@@ -39,6 +39,8 @@ pub(super) struct Built<E: Engine> {
     pub(super) shapers: Vec<ShaperId>,
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
     losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
+    /// The most that links have by the plan's changes.
+    raised: BTreeMap<plan::LinkId, Rate>,
     configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
     /// Flows started.
     started: u64,
@@ -50,6 +52,8 @@ pub(super) struct FlowEnds<R> {
     pub(super) route: (R, R),
     /// Routers there and back.
     pub(super) routers: (u8, u8),
+    /// Of the interfaces that either end sends by.
+    pub(super) line_rates: (Rate, Rate),
     pub(super) data: Data,
     pub(super) receive_buffer: u32,
     pub(super) send_buffer: u32,
@@ -105,6 +109,7 @@ impl<E: Engine> Built<E> {
             sources: Vec::new(),
             shapers: Vec::new(),
             losses: BTreeMap::new(),
+            raised: raised(plan),
             configs: HashMap::new(),
             started: 0,
         };
@@ -138,6 +143,7 @@ impl<E: Engine> Built<E> {
                 transport: flow.transport,
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
                 routers: routers(plan, &flow.path),
+                line_rates: built.line_rates(plan, &flow.path),
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
@@ -157,6 +163,18 @@ impl<E: Engine> Built<E> {
 
     fn routes(&mut self, path: &plan::Path) -> (E::Route, E::Route) {
         (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client))
+    }
+
+    /// Rates of the links that either end of a path sends by: the most they ever have. One that replays a trace has none.
+    pub(super) fn line_rates(&self, plan: &Plan, path: &plan::Path) -> (Rate, Rate) {
+        let line_rate = |route: &[plan::LinkId]| {
+            let first = *route.first()?;
+            let link = &plan.links[first.0 as usize];
+            let raised = self.raised.get(&first).copied();
+            link.trace.is_none().then_some(raised.filter(|&rate| rate > link.rate).unwrap_or(link.rate))
+        };
+        let most = sender::FcpConfig::default().line_rate;
+        (line_rate(&path.route).unwrap_or(most), line_rate(&path.back).unwrap_or(most))
     }
 
     pub(super) fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> E::Route {
@@ -180,8 +198,8 @@ impl<E: Engine> Built<E> {
         // A stream of chance of its own for each sender.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
-        let mut client = Connection::client(config, sender(transport, seed), 0);
-        let mut server = Connection::server(config, sender(transport, !seed), 0);
+        let mut client = Connection::client(config, sender(transport, ends.line_rates.0, seed), 0);
+        let mut server = Connection::server(config, sender(transport, ends.line_rates.1, !seed), 0);
         server.set_routers_passed(ends.routers.0);
         client.set_routers_passed(ends.routers.1);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
@@ -405,6 +423,20 @@ pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     (count(&path.route), count(&path.back))
 }
 
+/// Of links whose rate is to change, the greatest of what it becomes.
+fn raised(plan: &Plan) -> BTreeMap<plan::LinkId, Rate> {
+    let mut raised = BTreeMap::new();
+    for change in &plan.changes {
+        if let plan::What::Rate(link, rate) = change.what {
+            let most = raised.entry(link).or_insert(rate);
+            if rate > *most {
+                *most = rate;
+            }
+        }
+    }
+    raised
+}
+
 /// A stream of chance of its own for each port.
 fn port_seed(plan: &Plan, index: usize) -> u64 {
     plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
@@ -584,8 +616,8 @@ fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
 }
 
 /// The sender, as honest as the plan says.
-fn sender(transport: &plan::Transport, seed: u64) -> AnySender {
-    let law = sender_law(transport, seed);
+fn sender(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySender {
+    let law = sender_law(transport, line_rate, seed);
     match transport.law {
         SenderLaw::Xcp(plan::XcpSender { cheat: Some(cheat), .. }) => {
             AnySender::custom(sender::Cheat::new(law, trick(cheat), cheat.from))
@@ -598,7 +630,7 @@ fn sender(transport: &plan::Transport, seed: u64) -> AnySender {
     }
 }
 
-fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
+fn sender_law(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
         SenderLaw::NewReno => {
@@ -615,6 +647,7 @@ fn sender_law(transport: &plan::Transport, seed: u64) -> AnySender {
             short: fcp.short,
             max_preload: fcp.max_preload.unwrap_or(f64::INFINITY),
             deadline: fcp.deadline,
+            line_rate,
         }
         .build()
         .into(),

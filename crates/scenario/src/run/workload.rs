@@ -116,6 +116,7 @@ impl Generator {
                     transport: workload.transport,
                     route: built.workload_routes[i][path],
                     routers: routers(plan, &workload.paths[path]),
+                    line_rates: built.line_rates(plan, &workload.paths[path]),
                     data: Data::Bytes(size),
                     receive_buffer: workload.receive_buffers[path],
                     send_buffer: workload.send_buffers[path],

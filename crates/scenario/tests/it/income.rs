@@ -104,3 +104,68 @@ fn flows_with_long_round_trips_pay_a_link_its_own_price() {
     let outcome = Outcome::of("", &finish(&scenario.variants()[0].plan, DigestMode::Results));
     assert!(outcome.used > 0.95, "{}", outcome.used);
 }
+
+/// Acknowledgements wait behind cross-traffic while prices forget what they were.
+const STORM: &str = r#"
+name = "storm"
+duration = "1450 ms"
+
+[node.n0]
+[node.n1]
+[node.n2]
+[node.n3]
+
+[link.l0]
+from = "n0"
+to = "n1"
+rate = "1.68 Mbps"
+law = "fcp"
+symmetric = true
+
+[link.b]
+from = "n1"
+to = "n2"
+rate = "1 Mbps"
+law = "fcp"
+symmetric = true
+
+[link.l2]
+from = "n1"
+to = "n3"
+rate = "3.04 Mbps"
+law = "fcp"
+symmetric = true
+
+[flow.f]
+from = "n3"
+to = "n2"
+law = "fcp"
+
+[workload.w]
+from = "n2"
+to = "n3"
+law = "fcp"
+arrivals = { interval = "71 ms" }
+sizes = { empirical = [["500 B", 0.3], ["60858 B", 1.0]] }
+
+[host.h]
+flows = "*"
+
+[cbr.c]
+from = "n2"
+to = "n0"
+rate = "1.76 Mbps"
+"#;
+
+/// A price of next to nothing bought a terabit a second, and a host lost millions of packets at its own interface.
+#[test]
+fn a_host_sends_no_more_than_its_interface_carries() {
+    let dropped = |sets: &[&str]| {
+        let scenario = parse(STORM, sets);
+        Outcome::of("storm", &finish(&scenario.variants()[0].plan, DigestMode::Results)).drops
+    };
+    assert_eq!(dropped(&[]), 0);
+    // What it is to have is what it may use at once: a change of rate is nothing that a law is told.
+    let raised = dropped(&[r#"change=[{ at = "1 s", link = "l2.reverse", rate = "30 Mbps" }]"#]);
+    assert!((1..10_000).contains(&raised), "{raised}");
+}

@@ -161,6 +161,22 @@ fn a_price_that_fell_by_decades_unheard_is_trodden_carefully() {
 }
 
 #[test]
+fn a_price_that_falls_to_nothing_buys_no_more_than_the_interface_carries() {
+    for line_rate in [Rate::from_mbps(3.0), Rate::from_mbps(400.0)] {
+        let mut path = Path::open(FcpConfig { line_rate, ..FcpConfig::default() });
+        path.run(2.0, |_| false);
+        let flight = flight(Time::from_secs(5), 0);
+        path.law.on_ack(&flight, &Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(1) });
+        assert_eq!(path.law.pacing_rate(&flight), Some(line_rate));
+        let mut toll = Toll::default();
+        path.law.write_toll(&flight, &mut toll);
+        assert!(toll.offer.is_finite());
+    }
+    let most = FcpConfig { line_rate: Rate::from_mbps(1e9), ..FcpConfig::default() }.build().line_rate;
+    assert_eq!(most, MOST_RATE);
+}
+
+#[test]
 fn spends_its_budget_and_no_more() {
     let mut path = Path::open(FcpConfig::default());
     path.run(1.0, |_| false);

@@ -23,8 +23,10 @@ const fn key(name: &'static str, kind: Kind, default: Default, says: &'static st
     Key { name, kind, default, says }
 }
 
-const TIME: Kind = Kind::Time { positive: false };
-const SPAN: Kind = Kind::Time { positive: true };
+const TIME: Kind = Kind::Time { least: 0 };
+const SPAN: Kind = Kind::Time { least: 1 };
+/// What a timer goes by, over and over: a shorter one would keep a run from going on.
+const PERIOD: Kind = Kind::Time { least: 1000 };
 const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
 const PACKET: Kind = Kind::Bytes { least: 60, most: 65535 };
 const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65535 };

@@ -59,7 +59,7 @@ pub(crate) static AGGREGATE: Section = Section {
         ),
         key(
             "timer",
-            SPAN,
+            PERIOD,
             Is("15 ms"),
             "Period of the host's timer for what waits; the shortest of its policies' counts.",
         ),

@@ -193,8 +193,8 @@ pub(crate) static RTO: Section = Section {
     header: "[flow.NAME.rto]",
     says: "The retransmission timer (RFC 6298); `[workload.NAME.rto]` likewise.",
     parts: &[&[
-        key("initial", SPAN, Is("1 s"), "Before the first sample of the round trip."),
-        key("min", SPAN, Is("200 ms"), "Never shorter."),
+        key("initial", PERIOD, Is("1 s"), "Before the first sample of the round trip."),
+        key("min", PERIOD, Is("200 ms"), "Never shorter."),
         key("max", SPAN, Is("60 s"), "Never longer."),
         key(
             "granularity",
@@ -208,7 +208,7 @@ pub(crate) static RTO: Section = Section {
             Is("true"),
             "Doubles with each expiry; the study proposes that it should not.",
         ),
-        key("fixed", SPAN, Else("worked out from the round trip"), "Always this long, without doubling."),
+        key("fixed", PERIOD, Else("worked out from the round trip"), "Always this long, without doubling."),
     ]],
 };
 
