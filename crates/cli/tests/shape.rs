@@ -246,6 +246,42 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
 }
 
 #[test]
+fn a_guardian_that_was_stopped_has_a_successor_and_still_frees_all() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("stopped");
+    let traffic = Traffic::start(2);
+    let paced = || traffic.limits().iter().all(Option::is_some).then_some(());
+    let free = || traffic.limits().iter().all(Option::is_none).then_some(());
+    let mut agent = Agent::start_telling(":", &folder, &traffic.policies("a", 80), Stdio::piped());
+    wait("paces", paced);
+    let first = wait("a guardian", || agent.guardian());
+    signal(first, "STOP");
+    let second = wait("another guardian", || agent.guardian().filter(|&guardian| guardian != first));
+    wait("the first one's end", || is_gone(first).then_some(()));
+    let mut log = BufReader::new(agent.process.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains(&format!("the guardian (process {first}) takes no word"))));
+    assert_eq!(paced(), Some(()), "nobody was set free by that");
+    // The agent killed before it has found out: the kernel hangs up on the guardian and wakes it.
+    signal(second, "STOP");
+    agent.signal("KILL");
+    wait("freedom", free);
+    wait("its end", || is_gone(second).then_some(()));
+
+    // And so it leaves nothing behind where the agent ends in order.
+    let mut agent = Agent::start(&folder, &traffic.policies("b", 80));
+    wait("paces again", paced);
+    let guardian = wait("a guardian", || agent.guardian());
+    signal(guardian, "STOP");
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+    assert_eq!(free(), Some(()));
+    wait("its end", || is_gone(guardian).then_some(()));
+}
+
+#[test]
 fn more_programs_than_descriptors_are_paced_and_free_again() {
     if Reach::find() == Reach::Children {
         eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");

@@ -1,7 +1,8 @@
 //! Who makes sockets free again when the agent can't: a process of its own that does nothing but wait for the agent's end.
 //!
 //! The agent writes down a pipe what it paces, before it does. However it ends, by a signal or a fault of its own, the kernel closes
-//! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too.
+//! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too. One that reads nothing any more, since
+//! somebody has stopped it, holds nobody up: the agent never waits for room in the pipe, and has another in its place.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tollway_law::Rate;
 
 use super::number::ByNumber;
@@ -23,6 +25,19 @@ pub struct Guardian {
     child: Child,
     pipe: ChildStdin,
     claim: File,
+    /// What the pipe had no room for and may be heard of later.
+    untold: ByNumber<u64, Option<Option<u64>>>,
+    /// Room was waited for in vain, and none was found since.
+    full: bool,
+    /// Bytes written to the pipe, and what of them had been read at the last look.
+    said: u64,
+    heard: u64,
+    /// Looks one after the other at which it had read nothing of what there was.
+    silent: u32,
+    /// Why there is none in the place of one that is of no use.
+    alone: Option<io::Error>,
+    /// Those in whose places others are: killed, and kept until they have ended.
+    fallen: Vec<Guardian>,
 }
 
 impl Guardian {
@@ -35,11 +50,26 @@ impl Guardian {
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
         let (held, claim) = (claim.try_clone()?, claim.try_clone()?);
-        // It writes nothing: there it holds the place. And a group of its own: what is typed at the agent's terminal is not for it.
+        // It writes nothing: there it holds the place. And a group of its own: what is typed at the agent's terminal is not for it, and should it be stopped
+        // when the agent ends, the kernel wakes it as it does all groups that are orphaned.
         command.args(arguments).stdin(Stdio::piped()).stdout(held).process_group(0);
         let mut child = command.spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Guardian { program: program.to_vec(), child, pipe, claim })
+        // Our end only: the other goes on to wait for what there is to read.
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Guardian {
+            program: program.to_vec(),
+            child,
+            pipe,
+            claim,
+            untold: ByNumber::default(),
+            full: false,
+            said: 0,
+            heard: 0,
+            silent: 0,
+            alone: None,
+            fallen: Vec::new(),
+        })
     }
 
     /// The number of its process.
@@ -47,25 +77,115 @@ impl Guardian {
         self.child.id()
     }
 
-    /// A connection is going to be paced, which had `own`; or, with none, is free.
-    pub(super) fn tell(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
+    /// A connection is going to be paced, which had `own`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: it reads nothing, and what it has been told already fills the pipe. Others: it is gone.
+    pub(super) fn tell(&mut self, cookie: u64, own: Option<u64>) -> io::Result<()> {
+        self.write(cookie, Some(own))?;
+        self.untold.remove(&cookie);
+        Ok(())
+    }
+
+    /// A connection that it knows is free; or had `own` all along. What there is no room for now it hears at a later [`flush`](Guardian::flush).
+    pub(super) fn note(&mut self, cookie: u64, own: Option<Option<u64>>) {
+        match self.write(cookie, own) {
+            Ok(()) => drop(self.untold.remove(&cookie)),
+            Err(_) => drop(self.untold.insert(cookie, own)),
+        }
+    }
+
+    /// Says what there was no room for, as far as there is now.
+    pub(super) fn flush(&mut self) {
+        let mut untold = std::mem::take(&mut self.untold);
+        let mut room = true;
+        untold.retain(|&cookie, own| {
+            room = room && self.write(cookie, *own).is_ok();
+            !room
+        });
+        self.untold = untold;
+    }
+
+    fn write(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
         let value = own.map_or(FREE, |own| own.unwrap_or(u64::MAX));
         let mut record = [0u8; RECORD];
         record[..8].copy_from_slice(&cookie.to_ne_bytes());
         record[8..].copy_from_slice(&value.to_ne_bytes());
-        self.pipe.write_all(&record)
+        // A record is written as a whole or not at all: pipe(7).
+        let mut done = self.pipe.write_all(&record);
+        // It may only not have come to it. What can't be waited for once is not waited for again.
+        if !self.full && done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            let _ = poll(&mut [PollFd::new(&self.pipe, PollFlags::OUT)], Some(&ROOM));
+            done = self.pipe.write_all(&record);
+        }
+        self.full = done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        done?;
+        self.said += RECORD as u64;
+        Ok(())
     }
 
-    /// Whether its process has ended, which it has no reason to.
-    pub(super) fn is_gone(&mut self) -> bool {
+    /// Looks after it, which is to be done once a second; answers whether it is of no use any more: it has ended, which it has no reason to, or has read
+    /// nothing for two looks.
+    pub(super) fn is_of_no_use(&mut self) -> bool {
+        self.fallen.retain_mut(|guardian| !guardian.has_ended());
+        let unread = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
+        let heard = self.said.saturating_sub(unread);
+        self.silent = if unread > 0 && heard == self.heard { self.silent + 1 } else { 0 };
+        self.heard = heard;
+        // There is always something to read until the next look: that nobody is free.
+        let _ = self.write(0, None);
+        let useless = self.silent >= SILENT || self.has_ended();
+        if !useless {
+            self.alone = None;
+        }
+        useless
+    }
+
+    fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// The guardian is gone: another takes its place, and learns all there is.
+    /// Another takes its place, and learns all there is, as far as there is room at once. Where there is no memory for one, that is asked for again at the
+    /// next look, not for every connection.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
-        let _ = self.child.wait();
-        *self = Guardian::start(&self.program, &self.claim)?;
-        paced.iter().try_for_each(|(&cookie, &own)| self.tell(cookie, Some(own)))
+        let mut next = match Guardian::start(&self.program, &self.claim) {
+            Ok(next) => next,
+            Err(error) => {
+                let kind = error.kind();
+                self.alone = Some(error);
+                return Err(kind.into());
+            }
+        };
+        // Before its pipe closes: it must not take that for our end.
+        let _ = self.child.kill();
+        next.untold = paced.iter().map(|(&cookie, &own)| (cookie, Some(own))).collect();
+        next.fallen = std::mem::take(&mut self.fallen);
+        let before = std::mem::replace(self, next);
+        self.fallen.push(before);
+        self.flush();
+        Ok(())
+    }
+
+    /// Whether none could be started in the place of one that is gone.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+
+    /// What is wrong with it, for people.
+    pub(super) fn trouble(&self) -> Option<String> {
+        if let Some(error) = &self.alone {
+            return Some(format!(
+                "no guardian can be started ({error}): new connections are not paced, and should this agent be killed too, `tollway shape clear` \
+                 makes the others free"
+            ));
+        }
+        (self.silent > 0).then(|| {
+            format!(
+                "the guardian (process {}) takes no word, as if somebody had stopped it: another takes its place in a second, and until then new \
+                 connections may not be paced",
+                self.pid()
+            )
+        })
     }
 
     /// Waits on `input` for the end of an agent whose connections the kernel knows. To be called before the first thread is started.
@@ -146,6 +266,10 @@ fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)
 /// Bytes of a record: a cookie and what it had; zero stands for one that is free.
 const RECORD: usize = 16;
 const FREE: u64 = 0;
+/// How long room in the pipe is waited for.
+const ROOM: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Looks without a word read, after which another takes its place.
+const SILENT: u32 = 2;
 /// A socket may be on its way from one process to another.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -159,6 +283,39 @@ mod tests {
     use socket2::{MsgHdr, SockRef};
 
     use super::*;
+
+    #[test]
+    fn what_there_is_no_room_for_is_heard_later() {
+        let folder = std::env::temp_dir().join(format!("tollway-untold-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (go, told) = (folder.join("go"), folder.join("told"));
+        let script = "until test -e $0; do sleep 0.02; done; exec cat > $1";
+        let program = ["sh", "-c", script, go.to_str().unwrap(), told.to_str().unwrap()].map(Into::into);
+        let mut guardian = Guardian::start(&program, &File::create(folder.join("claim")).unwrap()).unwrap();
+        let full = (1..).find(|&cookie| guardian.tell(cookie, None).is_err()).unwrap();
+        // The last word on each counts.
+        guardian.note(1, Some(Some(7)));
+        guardian.note(1, None);
+        assert_eq!(guardian.untold.len(), 1);
+        File::create(go).unwrap();
+        while !guardian.untold.is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+            guardian.flush();
+        }
+        guardian.tell(full, None).unwrap();
+        guardian.pipe.write_all(b"end").unwrap();
+        let text = loop {
+            let text = std::fs::read(&told).unwrap_or_default();
+            if text.ends_with(b"end") {
+                break text;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let words = text.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+        let words: Vec<u64> = words.collect();
+        assert_eq!(words[words.len() - 4..], [1, FREE, full, u64::MAX]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn who_could_not_be_reached_is_counted() {

@@ -86,22 +86,38 @@ impl SockDiag {
         }
     }
 
-    /// A guardian that was killed is no use to connections that are paced already: another takes its place.
+    /// A guardian that was killed, or stopped, is no use to connections that are paced already: another takes its place.
     fn keep_guarded(&mut self) {
+        let Some(guardian) = &mut self.guardian else { return };
         let now = self.clock.now();
-        if let Some(guardian) = self.guardian.as_mut().filter(|_| now >= self.look_after) {
+        if now >= self.look_after {
             self.look_after = now + Time::from_secs(1);
-            if guardian.is_gone() {
+            if guardian.is_of_no_use() {
                 // Without the memory for one now, then in a second.
                 let _ = guardian.again(&self.paced);
             }
         }
+        guardian.flush();
     }
 
-    /// Tells the guardian, if there is one.
-    fn tell(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
+    /// Tells the guardian, if there is one, before a connection is paced that had `own`.
+    fn tell(&mut self, cookie: u64, own: Option<u64>) -> io::Result<()> {
         let Some(guardian) = &mut self.guardian else { return Ok(()) };
-        guardian.tell(cookie, own).or_else(|_| guardian.again(&self.paced))
+        match guardian.tell(cookie, own) {
+            // One that is gone; one that only does not listen is looked after by and by.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock && !guardian.is_alone() => {
+                guardian.again(&self.paced)?;
+                guardian.tell(cookie, own)
+            }
+            told => told,
+        }
+    }
+
+    /// Tells it what it may hear later.
+    fn note(&mut self, cookie: u64, own: Option<Option<u64>>) {
+        if let Some(guardian) = &mut self.guardian {
+            guardian.note(cookie, own);
+        }
     }
 }
 
@@ -117,7 +133,7 @@ impl Kernel for SockDiag {
                 self.paced.keys().copied().filter(|cookie| !there.contains(cookie)).collect();
             for cookie in gone {
                 self.paced.remove(&cookie);
-                self.tell(cookie, None)?;
+                self.note(cookie, None);
             }
         }
         Ok(())
@@ -127,15 +143,15 @@ impl Kernel for SockDiag {
         let value = rate.map_or(u64::MAX, |rate| rate.bytes_per_sec() as u64);
         // Whoever is to undo it has to know of it before it is done.
         if rate.is_some() && !self.paced.contains_key(&connection.cookie) {
+            self.tell(connection.cookie, connection.limit)?;
             self.paced.insert(connection.cookie, connection.limit);
-            self.tell(connection.cookie, Some(connection.limit))?;
         }
         self.owners.with(connection, |socket| set_pace(socket, value))?;
         // It has what it had: whatever its program sets from now on is to stay.
         let own = self.paced.get(&connection.cookie).map(|own| own.unwrap_or(u64::MAX));
         if own.is_some_and(|own| own == value || value == u64::MAX) {
             self.paced.remove(&connection.cookie);
-            self.tell(connection.cookie, None)?;
+            self.note(connection.cookie, None);
         }
         Ok(())
     }
@@ -143,13 +159,16 @@ impl Kernel for SockDiag {
     fn owns(&mut self, connection: &Seen) {
         if let Some(own) = self.paced.get_mut(&connection.cookie) {
             *own = connection.limit;
-            // Without the memory for another guardian now, it learns it in a second.
-            let _ = self.tell(connection.cookie, Some(connection.limit));
+            self.note(connection.cookie, Some(connection.limit));
         }
     }
 
     fn describe(&self) -> String {
         "inet_diag and pidfd_getfd".to_owned()
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.guardian.as_ref()?.trouble()
     }
 }
 
@@ -208,6 +227,59 @@ mod tests {
         kernel.connections(&mut seen).unwrap();
         let ends = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
         seen.into_iter().find(|seen| (seen.local, seen.remote) == ends)
+    }
+
+    /// The kernel's own way to have a process do nothing is SIGSTOP; here one that never reads will do.
+    #[test]
+    fn a_guardian_that_takes_no_word_holds_nobody_up_and_has_a_successor_that_knows_all() {
+        let folder = std::env::temp_dir().join(format!("tollway-deaf-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (deaf, told) = (folder.join("deaf"), folder.join("told"));
+        let script = "test -e $0 && exec cat > $1; : > $0; exec sleep 600";
+        let program = ["sh", "-c", script, deaf.to_str().unwrap(), told.to_str().unwrap()].map(Into::into);
+        let claim = std::fs::File::create(folder.join("claim")).unwrap();
+        let mut kernel = SockDiag::new().unwrap();
+        let (_client, _server, one) = connection(&mut kernel);
+        kernel = kernel.guarded(Guardian::start(&program, &claim).unwrap());
+        let first = kernel.guardian.as_ref().unwrap().pid();
+        while !deaf.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // Nobody has these any more; what counts is what the guardian hears.
+        let many = (1..=5000).map(|n| Seen { cookie: u64::MAX - n, inode: 0, ..one });
+        let pace = |kernel: &mut SockDiag| -> usize {
+            let refused = |seen: &Seen| {
+                let paced = kernel.pace(seen, Some(Rate::from_mbps(8.0)));
+                paced.unwrap_err().kind() == io::ErrorKind::WouldBlock
+            };
+            many.clone().filter(refused).count()
+        };
+        let refused = pace(&mut kernel);
+        assert_eq!(
+            (refused, kernel.paced.len()),
+            (5000 - 4096, 4096),
+            "who it can't be told of is not paced"
+        );
+        let mut warned = false;
+        while kernel.guardian.as_ref().unwrap().pid() == first {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            kernel.keep_guarded();
+            warned |= kernel.warning().is_some_and(|warning| warning.contains(&format!("process {first})")));
+        }
+        assert!(warned, "it is said");
+        while pace(&mut kernel) > 0 || std::fs::metadata(&told).map_or(0, |meta| meta.len()) < 5000 * 16 {
+            kernel.keep_guarded();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(kernel.warning(), None);
+        let records = std::fs::read(&told).unwrap();
+        let cookies: std::collections::HashSet<u64> = records
+            .chunks_exact(16)
+            .map(|record| u64::from_ne_bytes(record[..8].try_into().unwrap()))
+            .filter(|&cookie| cookie != 0)
+            .collect();
+        assert_eq!(cookies, kernel.paced.keys().copied().collect());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
