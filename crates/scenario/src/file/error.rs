@@ -216,8 +216,8 @@ pub(crate) struct Found {
 impl Mistakes {
     /// Notes a mistake.
     pub(crate) fn add(&mut self, at: At, message: impl Into<String>, label: impl Into<String>) -> &mut Found {
-        let found =
-            Found { at, message: message.into(), label: label.into(), help: None, variants: Vec::new() };
+        let (message, label) = (visible(message.into()), visible(label.into()));
+        let found = Found { at, message, label, help: None, variants: Vec::new() };
         self.found.push(found);
         self.found.last_mut().expect("just pushed")
     }
@@ -313,11 +313,41 @@ impl Found {
         Mistake {
             message,
             help: self.help,
-            text: NamedSource::new(name, text),
+            text: NamedSource::new(name, printable(text)),
             span: (start, end - start).into(),
             label: self.label,
         }
     }
+}
+
+/// A message as a terminal may have it: what it quotes may be anybody's.
+fn visible(text: String) -> String {
+    let hidden = |c: char| c.is_control() && c != '\n';
+    if !text.contains(hidden) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match hidden(c) {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// A text to be shown with carets under it: everything stays in its place.
+fn printable(text: Arc<str>) -> Arc<str> {
+    let hidden = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    if !text.contains(hidden) {
+        return text;
+    }
+    let shown = |c: char| match c {
+        _ if !hidden(c) => c,
+        _ if c.len_utf8() == 1 => '?',
+        _ => '\u{b7}',
+    };
+    text.chars().map(shown).collect::<String>().into()
 }
 
 /// The one of `names` that `wrong` was most probably meant to be.

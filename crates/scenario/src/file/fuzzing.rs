@@ -269,7 +269,7 @@ impl Draw<'_> {
 
     fn value(&mut self, kind: &Kind) -> String {
         match *kind {
-            Kind::Text | Kind::Match(_) => "\"text\"".into(),
+            Kind::Text | Kind::Line | Kind::Match(_) => "\"text\"".into(),
             Kind::Truth => (self.once_in(2)).to_string(),
             Kind::Word(words) => format!("\"{}\"", words[self.below(words.len())]),
             Kind::Count { least, most } => self.whole(least, most).to_string(),

@@ -48,6 +48,8 @@ pub(crate) enum Default {
 pub(crate) enum Kind {
     /// Any string.
     Text,
+    /// A string that can stand on a line: not empty, and without control characters.
+    Line,
     /// True or false.
     Truth,
     /// One of these.

@@ -33,6 +33,7 @@ fn section(s: &'static Section) -> Value {
 fn property(key: &'static Key) -> Value {
     let mut schema = match key.kind {
         Kind::Text | Kind::Node | Kind::Medium | Kind::Links | Kind::Flows => json!({ "type": "string" }),
+        Kind::Line => json!({ "type": "string", "minLength": 1 }),
         Kind::Nodes => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
         Kind::Match(_) => json!({ "type": ["string", "integer", "array"] }),
         Kind::Truth => json!({ "type": "boolean" }),
@@ -149,7 +150,7 @@ fn tables(sections: &[&'static Section], out: &mut String) {
 fn takes(kind: Kind) -> String {
     let range = |least: String, most: String| format!("{least} … {most}");
     match kind {
-        Kind::Text => "string".into(),
+        Kind::Text | Kind::Line => "string".into(),
         Kind::Truth => "`true` or `false`".into(),
         Kind::Word(words) => words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", "),
         Kind::Count { least, most } if most >= 1 << 40 => format!("whole number from {least}"),

@@ -58,7 +58,7 @@ impl Kind {
     /// What it takes, with an article and an example.
     pub(crate) fn wants(&self) -> String {
         match self {
-            Kind::Text => "a string".into(),
+            Kind::Text | Kind::Line => "a string".into(),
             Kind::Truth => "true or false".into(),
             Kind::Word(words) => format!("one of {}", list(words)),
             Kind::Count { .. } => "a whole number".into(),
@@ -95,6 +95,7 @@ impl Kind {
             Kind::Text | Kind::Node | Kind::Medium | Kind::Links | Kind::Flows => {
                 r.text(node).map(|t| Val::Text(t.to_owned()))
             }
+            Kind::Line => r.line(node).map(|t| Val::Text(t.to_owned())),
             Kind::Truth => match node.value {
                 Value::Truth(b) => Some(Val::Truth(b)),
                 _ => r.wrong_type(node),
@@ -156,6 +157,25 @@ impl Read<'_> {
     fn out_of_range<T>(&mut self, node: &Node, range: &str) -> Option<T> {
         self.mistakes.add(node.at, format!("`{}` must be {range}", self.key), "out of range");
         None
+    }
+
+    fn line<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
+        let text = self.text(node)?;
+        let key = self.key;
+        if text.trim().is_empty() {
+            let help = format!("give a `{key}`, such as \"mine\"");
+            self.mistakes.add(node.at, format!("`{key}` is empty"), "empty").help(help);
+            return None;
+        }
+        // It is printed on terminals, and stands in tables, files' names and metrics' labels.
+        if text.contains(char::is_control) {
+            let message = format!("`{key}` has a control character in it");
+            self.mistakes
+                .add(node.at, message, "here")
+                .help("write it on one line, of characters that can be seen");
+            return None;
+        }
+        Some(text)
     }
 
     fn text<'n>(&mut self, node: &'n Node) -> Option<&'n str> {

@@ -37,9 +37,9 @@ pub(crate) static TOP: Section = Section {
     says: "A scenario is one TOML file. Quantities are strings with their unit: `\"10 Mbps\"`, `\"250 ms\"`, \
            `\"64 KiB\"`; a size may also be a whole number of bytes.",
     parts: &[&[
-        key("name", Kind::Text, Must, "What the scenario is called in results and file names."),
-        key("title", Kind::Text, Else("the name"), "A line to print over results."),
-        key("source", Kind::Text, Else(""), "Where the experiment comes from: paper, section, figure."),
+        key("name", Kind::Line, Must, "What the scenario is called in results and file names."),
+        key("title", Kind::Line, Else("the name"), "A line to print over results."),
+        key("source", Kind::Line, Else(""), "Where the experiment comes from: paper, section, figure."),
         key("description", Kind::Text, Else(""), "What it shows."),
         key("duration", SPAN, Must, "How long to run."),
         key(

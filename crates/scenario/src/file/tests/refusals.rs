@@ -39,6 +39,20 @@ fn what_a_timer_goes_by_is_no_shorter_than_a_run_can_bear() {
 
 const AIR: &str = "[medium.air]\nrate = \"10 Mbps\"\n";
 
+/// They are printed, and stand in tables and in files' names.
+#[test]
+fn what_a_run_is_called_can_be_read_on_a_line() {
+    for key in ["name", "title", "source"] {
+        one_too_many(
+            "",
+            &[
+                (&[&format!("{key}=\"\"")], &format!("`{key}` is empty")),
+                (&[&format!("{key}=\"a\\u0007\"")], &format!("`{key}` has a control character in it")),
+            ],
+        );
+    }
+}
+
 #[test]
 fn what_a_link_can_not_be_is_said() {
     one_too_many(

@@ -138,15 +138,17 @@ fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
             close = 1 + pattern.chars().filter(|c| !"*?".contains(*c)).count() + exact;
             path.remove(0);
         }
-        let text = std::str::from_utf8(value).map_err(|_| format!("the value of `{key}` is no text"))?;
+        let text = std::str::from_utf8(value)
+            .map_err(|_| format!("the value of `{}` is no text", key.escape_debug()))?;
         match tables.entry(path) {
             Entry::Vacant(entry) => drop(entry.insert((close, key, text))),
             Entry::Occupied(mut entry) if entry.get().0 < close => drop(entry.insert((close, key, text))),
             Entry::Occupied(entry) if entry.get().0 > close => {}
             Entry::Occupied(entry) => {
                 return Err(format!(
-                    "`{}` and `{key}` are as close to this host, `{host}`: narrow one of them down",
-                    entry.get().1
+                    "`{}` and `{}` are as close to this host, `{host}`: narrow one of them down",
+                    entry.get().1.escape_debug(),
+                    key.escape_debug()
                 ));
             }
         }

@@ -11,7 +11,7 @@ pub(crate) static POLICIES: Section = Section {
     parts: &[&[
         key(
             "version",
-            Kind::Text,
+            Kind::Line,
             Else("made from the text"),
             "What `tollway shape status` calls this version.",
         ),
