@@ -1,5 +1,6 @@
 //! The agent: at every tick it looks at all connections, has the rate divided, and sets what has changed.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -97,8 +98,9 @@ impl<K: Kernel> Agent<K> {
     /// Another version is to hold from the next tick on, for open connections too. Tenants of the same name keep their buckets.
     pub fn install(&mut self, now: Time, regime: Regime) {
         let (mut shares, owners) = shares(now, &regime);
-        let before = &self.regime.tenants;
-        let same = |at: usize| before.iter().position(|old| old.name == regime.tenants[at].name);
+        let before: HashMap<&str, usize> =
+            self.regime.tenants.iter().zip(0..).map(|(old, at)| (old.name.as_str(), at)).collect();
+        let same = |at: usize| before.get(regime.tenants[at].name.as_str()).copied();
         shares.inherit(&self.shares, same);
         (self.shares, self.owners, self.regime) = (shares, owners, regime);
         for open in self.open.values_mut() {

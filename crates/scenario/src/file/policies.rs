@@ -1,5 +1,6 @@
 //! A file of policies for this machine's own connections: the same checks and messages as a scenario's.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -87,20 +88,21 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
         mistakes.add(uplink.at("peak"), message, "too low").help(PEAK);
     }
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users = users_of(&users);
     let (mut tenants, mut filters) = (Vec::new(), Filters::default());
-    let mut places: Vec<String> = Vec::new();
+    // The first with each filter.
+    let mut firsts: HashMap<Filter, String> = HashMap::new();
     for (name, keys) in top.named("aggregate", &POLICY) {
         let contract = contract(name, &keys, uplink.has("rate"), mistakes);
         let own = filter(&keys, &users, mistakes);
-        let same = places.iter().zip(&filters.tenants).find(|(_, (filter, _))| *filter == own);
         // What could not be read is no filter yet.
-        if let (true, Some((other, _))) = (mistakes.is_empty(), same) {
+        if let (true, Some(other)) = (mistakes.is_empty(), firsts.get(&own)) {
             let message = format!("policies `{other}` and `{name}` mean the same connections");
             mistakes
                 .add(keys.place(), message, "the same filter")
                 .help("a connection is under one policy: narrow one of them down");
         }
-        places.push(name.to_owned());
+        firsts.entry(own.clone()).or_insert_with(|| name.to_owned());
         let (mut weights, mut names, mut classes) = (vec![1.0], vec![String::new()], Vec::new());
         for (class, keys) in keys.named("class", &POLICY_CLASS) {
             weights.push(keys.number("weight"));
@@ -147,7 +149,7 @@ fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes
     Contract { weight: keys.number("weight"), rate, peak, depth: keys.bytes("depth").map(Bytes) }
 }
 
-fn filter(keys: &Reader<'_>, users: &str, mistakes: &mut Mistakes) -> Filter {
+fn filter(keys: &Reader<'_>, users: &Users<'_>, mistakes: &mut Mistakes) -> Filter {
     Filter {
         from: each(keys, "from", Network::parse, ADDRESS, mistakes).concat(),
         to: each(keys, "to", Network::parse, ADDRESS, mistakes).concat(),
@@ -218,12 +220,24 @@ fn ports(text: &str) -> Option<(u16, u16)> {
     (range.0 <= range.1 && range.0 > 0).then_some(range)
 }
 
-/// A user's number, or that of a name in `/etc/passwd`.
-fn user(text: &str, users: &str) -> Option<u32> {
-    text.parse().ok().or_else(|| {
-        let row = users.lines().find(|row| row.split(':').next() == Some(text))?;
-        row.split(':').nth(2)?.parse().ok()
-    })
+/// Users' numbers by name; a name whose row is spoiled has none.
+type Users<'a> = HashMap<&'a str, Option<u32>>;
+
+/// Those of a text like `/etc/passwd`: of two rows with the same name the first.
+fn users_of(passwd: &str) -> Users<'_> {
+    let mut users = Users::new();
+    for row in passwd.lines() {
+        let mut words = row.split(':');
+        if let Some(name) = words.next() {
+            users.entry(name).or_insert_with(|| words.nth(1)?.parse().ok());
+        }
+    }
+    users
+}
+
+/// A user's number, or that of a name.
+fn user(text: &str, users: &Users<'_>) -> Option<u32> {
+    text.parse().ok().or_else(|| users.get(text).copied().flatten())
 }
 
 /// FNV-1a: names a version that has no name.
@@ -381,7 +395,58 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_version_is_something_to_be_read_on_a_line() {
+        for (version, why) in [("", "`version` is empty"), (r"a\u001b[2J", "has a control character in it")] {
+            let said =
+                wrong(&format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n"));
+            assert!(said.contains(why) && said.contains("policies.toml:1:"), "{said}");
+        }
+        // What a message quotes is no command to a terminal.
+        let text = "[link]\nrate = \"10 Mbps\"\n[aggregate.\"a\\u001b[2J\"]\n";
+        let error = Policies::parse("policies.toml", text).unwrap_err();
+        assert_eq!(error.to_string(), "`a\\u{1b}[2J` is no name");
+        // Nor are the lines shown beside it, in which it may stand as it is.
+        let error = Policies::parse("x", "[link]\nrate = 1 # \u{9b}2J\u{1b}[2J").unwrap_err();
+        let label = error.labels().unwrap().next().unwrap();
+        let source = error.source_code().unwrap().read_span(label.inner(), 1, 1);
+        assert!(String::from_utf8_lossy(source.unwrap().data()).contains("# \u{b7}2J?[2J"));
+        let text = "[link]\nrate = \"10 Mbps\"\n[aggregate.\"\"]\n";
+        assert!(wrong(text).contains("`` is no name"));
+    }
+
+    #[test]
+    fn users_are_those_of_the_first_row_with_their_name() {
+        let users = users_of("root:x:0:0::/:/bin/sh\n\na:x:7\na:x:8\nb:x:none\nb:x:9\nc\n");
+        let found = ["root", "a", "b", "c", "d", "12"].map(|name| user(name, &users));
+        assert_eq!(found, [Some(0), Some(7), None, None, None, Some(12)]);
+    }
+
     proptest! {
+        /// Who means the same connections as one before is found as by comparing each with all before it.
+        #[test]
+        fn policies_that_mean_the_same_are_found(picked in prop::collection::vec((0..5usize, 0..4usize), 0..7)) {
+            let filter = |&(to, more): &(usize, usize)| {
+                let to = ["192.0.2.1", "192.0.2.1/32", "192.0.2.*", "192.0.2.0/24", "*"][to];
+                format!("to = \"{to}\"\n{}", ["", "from-port = 80\n", "from-port = \"80-80\"\n", "user = 0\n"][more])
+            };
+            let all = |picked: &[(usize, usize)]| -> String {
+                let tables = picked.iter().enumerate().map(|(i, one)| format!("[aggregate.t{i}]\n{}", filter(one)));
+                format!("[link]\nrate = \"1 Mbps\"\n{}", tables.collect::<String>())
+            };
+            // Each by itself says what it means.
+            let meant: Vec<String> = picked
+                .iter()
+                .map(|one| format!("{:?}", Policies::parse("x", &all(&[*one])).unwrap().regime.rules))
+                .collect();
+            let same = (0..meant.len()).find_map(|i| Some((meant[..i].iter().position(|other| *other == meant[i])?, i)));
+            let said = Policies::parse("x", &all(&picked)).map(drop).map_err(|error| error.to_string());
+            prop_assert_eq!(said, match same {
+                None => Ok(()),
+                Some((one, other)) => Err(format!("policies `t{one}` and `t{other}` mean the same connections")),
+            });
+        }
+
         /// Whatever is written, it is read or refused.
         #[test]
         fn any_text_can_be_read(

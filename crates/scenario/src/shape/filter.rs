@@ -7,7 +7,7 @@ use tollway_net::shape::{Identity, Rules};
 use crate::file::matches;
 
 /// What a connection has to be; an empty list is anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
     /// Our end's address.
     pub from: Vec<Network>,
@@ -26,7 +26,7 @@ pub struct Filter {
 }
 
 /// Addresses that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     bits: u128,
     /// Of 32 or 128.
