@@ -164,6 +164,15 @@ fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<O
                 path.display()
             )));
         }
+        if let Some((scheme, rest)) = path.to_str().and_then(|path| path.split_once("://")) {
+            let meant = if scheme == "https" { "etcds" } else { "etcd" };
+            return Err(Failure::input(miette!(
+                help =
+                    format!("write `--policy {meant}://{rest}`: `etcd://` is without TLS, `etcds://` with"),
+                "`{}` is neither a file nor a store",
+                path.display()
+            )));
+        }
         let (source, policies) = FileSource::open(path)?;
         return Ok(Some((Box::new(source), policies)));
     }

@@ -550,6 +550,7 @@ fn policies_are_checked_and_nobody_answering_is_said() {
         ("etcds://127.0.0.1:1/tollway", None, "--store-ca"),
         ("etcd://127.0.0.1:1/tollway", Some("--store-ca"), "without TLS"),
         (file.to_str().unwrap(), Some("--store-ca"), "is a file"),
+        ("https://127.0.0.1:1/tollway", None, "`--policy etcds://127.0.0.1:1/tollway`"),
     ] {
         fs::write(&file, "[link]\nrate = \"10 Mbps\"\n[aggregate.web]\nfrom-port = 80\n").unwrap();
         let mut words = vec!["shape", "--dry-run", "--policy", policy];

@@ -1,6 +1,7 @@
 //! Who we are to a store, and whom we take it for.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// What it takes to be let into a store.
@@ -94,13 +95,35 @@ fn secured(config: Config, access: &Access) -> io::Result<Config> {
     Ok(config.tls_config(tls.build()))
 }
 
-/// Why it went wrong, in words that say what to do.
-pub(super) fn explain(why: &str, tls: bool) -> String {
+/// Whether `member` answers by TLS; `None` if that can't be told. A store says nothing to who comes with it to one without, or the reverse, but only hangs
+/// up, so that it has to be tried.
+fn speaks_tls(member: &str) -> Option<bool> {
+    let address = member.to_socket_addrs().ok()?.next()?;
+    let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
+    stream.set_read_timeout(Some(PROBE)).ok()?;
+    let mut kind = [0];
+    match stream.write_all(EMPTY_HELLO).and_then(|()| stream.read(&mut kind)) {
+        Ok(len) => Some(len > 0 && matches!(kind[0], ALERT | HANDSHAKE)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+            Some(false)
+        }
+        Err(_) => None,
+    }
+}
+
+/// Why `member` was no use, in words that say what to do.
+pub(super) fn explain(why: &str, tls: bool, member: &str) -> String {
     let hint = HINTS.iter().find(|(part, _)| why.contains(part)).map(|(_, hint)| *hint);
     // A server that is not content with our certificate says so, or just ends the connection: what it has said may be lost with that.
-    let ended = tls && ENDED.iter().any(|part| why.contains(part));
-    let hint =
-        hint.or_else(|| ended.then_some("it may want a certificate of ours, or one by another authority"));
+    let ended = ENDED.iter().any(|part| why.contains(part));
+    let hint = hint.or_else(|| match (tls, speaks_tls(member)) {
+        (false, Some(true)) => {
+            Some("it speaks TLS: write `etcds://`, and give the certificate of its authority")
+        }
+        (true, Some(false)) => Some("it does not speak TLS: write `etcd://`, which is without"),
+        (true, _) if ended => Some("it may want a certificate of ours, or one by another authority"),
+        _ => None,
+    });
     hint.map_or_else(|| why.to_owned(), |hint| format!("{hint} ({why})"))
 }
 
@@ -117,7 +140,44 @@ const HINTS: &[(&str, &str)] = &[
     ("UnknownIssuer", "its certificate is signed by none of the authorities that were given"),
     ("NotValidForName", "its certificate is for another name or address"),
     ("Expired", "a certificate is no longer valid"),
-    ("corrupt message", "it does not speak TLS: `etcd://` is without"),
-    ("InvalidContentType", "it does not speak TLS: `etcd://` is without"),
+    ("corrupt message", "it does not speak TLS: write `etcd://`, which is without"),
+    ("InvalidContentType", "it does not speak TLS: write `etcd://`, which is without"),
 ];
 const ENDED: &[&str] = &["fatal alert", "reset by peer", "Broken pipe"];
+
+/// The shortest thing that TLS (RFC 8446, 5.1) takes for a word: a client's hello with nothing in it. The answer is a record of one of these kinds. The
+/// empty line is for who goes on reading until there is one.
+const EMPTY_HELLO: &[u8] = &[HANDSHAKE, 3, 1, 0, 4, 1, 0, 0, 0, b'\r', b'\n', b'\r', b'\n'];
+const HANDSHAKE: u8 = 22;
+const ALERT: u8 = 21;
+/// How long that is waited for.
+const PROBE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn who_speaks_tls_is_told_from_who_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let member = listener.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            for answer in [&[ALERT, 3, 1, 0, 2, 2, 50][..], b"HTTP/1.1 400 Bad Request", b""].repeat(2) {
+                let mut stream = listener.accept().unwrap().0;
+                stream.read_exact(&mut [0; EMPTY_HELLO.len()]).unwrap();
+                stream.write_all(answer).unwrap();
+            }
+        });
+        let said = |tls| [(), (), ()].map(|()| explain("reset by peer", tls, &member));
+        let wants =
+            "it speaks TLS: write `etcds://`, and give the certificate of its authority (reset by peer)";
+        assert_eq!(said(false), [wants, "reset by peer", "reset by peer"]);
+        let lacks = "it does not speak TLS: write `etcd://`, which is without (reset by peer)";
+        let may = "it may want a certificate of ours, or one by another authority (reset by peer)";
+        assert_eq!(said(true), [may, lacks, lacks]);
+        answering.join().unwrap();
+        assert_eq!(explain("it is away", false, &member), "it is away");
+    }
+}

@@ -32,7 +32,9 @@ pub(super) fn read_token(text: &str) -> Option<String> {
 pub(super) fn read_refusal(text: &str) -> Option<String> {
     let answer: Value = serde_json::from_str(text).unwrap_or_default();
     let said = answer["message"].as_str().or(answer["error"].as_str()).or(text.lines().next())?;
-    Some(said.chars().take(LONGEST_REASON).collect()).filter(|said: &String| !said.is_empty())
+    // It is anybody's, and for a terminal.
+    let said = said.chars().take(LONGEST_REASON).map(|c| if c.is_control() { ' ' } else { c });
+    Some(said.collect()).filter(|said: &String| !said.is_empty())
 }
 
 /// The revision that an answer is of, and what is there.
@@ -179,6 +181,7 @@ mod tests {
         assert_eq!(of(r#"{"error":"no","message":"not you","code":7}"#).as_deref(), Some("not you"));
         assert_eq!(of(r#"{"error":"no"}"#).as_deref(), Some("no"));
         assert_eq!(of("not so\n").as_deref(), Some("not so"));
+        assert_eq!(of(r#"{"error":"\u001b[2J"}"#).as_deref(), Some(" [2J"));
         assert_eq!(of(""), None);
     }
 

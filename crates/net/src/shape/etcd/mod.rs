@@ -156,11 +156,8 @@ impl Watcher {
                 Over::Again => pause = SHORTEST,
                 Over::Done => return,
                 Over::Away(why) => {
-                    if self
-                        .sender
-                        .send(Event::Away(format!("{member}: {}", explain(&why, self.address.tls))))
-                        .is_err()
-                    {
+                    let why = explain(&why, self.address.tls, member);
+                    if self.sender.send(Event::Away(format!("{member}: {why}"))).is_err() {
                         return;
                     }
                     next += 1;

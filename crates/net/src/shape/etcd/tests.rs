@@ -151,6 +151,9 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
             Event::Keys(..) => panic!("it let us in"),
         });
     }
+    let plain = Store::open(Address { tls: false, ..etcd.address() }, Access::default()).unwrap();
+    let why = "it speaks TLS: write `etcds://`";
+    await_that(&plain, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
     for (what, body) in [
         ("auth/user/add", r#"{"name":"root","password":"of all"}"#),
         ("auth/role/add", r#"{"name":"root"}"#),
@@ -173,6 +176,10 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
         let error = Store::open(etcd.address(), access).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
+    let Some(plain) = Etcd::start("no-tls", &[], Access::default()) else { return };
+    let store = Store::open(Address { tls: true, ..plain.address() }, access("ca", None)).unwrap();
+    let why = "it does not speak TLS: write `etcd://`";
+    await_that(&store, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
 }
 
 /// An authority that signs itself; none without openssl.
