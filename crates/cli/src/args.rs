@@ -5,7 +5,7 @@ mod exec;
 #[cfg(target_os = "linux")]
 mod shape;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
@@ -44,6 +44,32 @@ fn told(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// An address with its port: of a host by number or by name. Of a name's addresses one of IPv4 is taken, if it has some.
+///
+/// # Errors
+/// It is none, and what to write.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let right = "write it like `127.0.0.1:9100`, `localhost:9100` or `[::1]:9100`; port 0 is any free one";
+    let (host, port) = match text.rsplit_once(':') {
+        Some(("", port)) => {
+            return Err(format!(
+                "no host is named: `127.0.0.1:{port}` is this machine only, `0.0.0.0:{port}` every network it is in"
+            ));
+        }
+        // The end of an address of IPv6 is no port.
+        Some((host, port)) if !host.contains(':') => (host, port),
+        _ => return Err(format!("it has no port, or no host; {right}")),
+    };
+    let port: u16 = port.parse().map_err(|_| format!("`{port}` is no port; {right}"))?;
+    let found: Vec<_> =
+        (host, port).to_socket_addrs().map_err(|error| format!("`{host}`: {error}; {right}"))?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| format!("`{host}` has no address; {right}"))
 }
 
 /// Scenario files have no greater whole numbers.
@@ -228,7 +254,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) watch: bool,
     /// Serve the same to Prometheus while it runs, at http://ADDR/metrics; needs a build with the feature `metrics`.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
@@ -246,7 +272,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
     /// Where a node's process is reached. May be given several times.
-    #[arg(long, value_name = "NODE=IP:PORT", requires = "node")]
+    #[arg(long, value_name = "NODE=HOST:PORT", requires = "node")]
     pub(crate) at: Vec<String>,
     /// Nodes without --at are at ports of 127.0.0.1 from this one on, in the file's order.
     #[arg(long, value_name = "FIRST", requires = "node")]
@@ -454,6 +480,30 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_a_port_or_says_what_to_write() {
+        let read = |text| super::address(text).map(|address| address.to_string());
+        for (text, address) in [
+            ("127.0.0.1:9000", "127.0.0.1:9000"),
+            ("[::1]:0", "[::1]:0"),
+            ("localhost:9000", "127.0.0.1:9000"),
+        ] {
+            assert_eq!(read(text).unwrap(), address);
+        }
+        for (text, why) in [
+            (":9000", "`127.0.0.1:9000` is this machine only"),
+            ("9000", "no port"),
+            ("localhost", "no port"),
+            ("::1", "no port"),
+            ("localhost:http", "`http` is no port"),
+            ("localhost:70000", "`70000` is no port"),
+            ("no host:9000", "`no host`: "),
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains(why), "{text}: {said}");
+        }
+    }
 
     #[test]
     fn no_line_of_an_example_is_broken_by_the_width_of_help() {

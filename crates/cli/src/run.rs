@@ -17,7 +17,7 @@ use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{Capture, DigestMode, Hosting, LiveInfo, Part, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
 
-use crate::args::{Digest, Engine, Format, Hosts, Run};
+use crate::args::{Digest, Engine, Format, Hosts, Run, address};
 use crate::fail::Failure;
 use crate::terminal::{self, Bars, say};
 use crate::watch::Watching;
@@ -209,19 +209,20 @@ fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
         }
     }
     for text in &args.at {
-        let parts = text.split_once('=').and_then(|(name, addr)| Some((name, addr.parse().ok()?)));
-        let Some((name, addr)) = parts else {
+        let Some((name, addr)) = text.split_once('=') else {
             let help = "write it like `--at r=192.0.2.1:7000`";
             return Err(input(help.into(), format!("`--at {text}` names no node and address")));
         };
-        at[find(name)?] = Some(addr);
+        let addr = address(addr)
+            .map_err(|why| miette::miette!("`--at {text}` says no address of node `{name}`: {why}"));
+        at[find(name)?] = Some(addr.map_err(Failure::input)?);
     }
     let node = find(name)?;
     let placed: Vec<SocketAddr> = at.iter().flatten().copied().collect();
     if placed.len() < at.len() {
         let missing = at.iter().zip(&plan.nodes).find(|(at, _)| at.is_none());
         let name = missing.map_or("", |(_, node)| node.name.as_str());
-        let help = format!("add `--at {name}=IP:PORT`, or `--ports 7000` for all of them on this machine");
+        let help = format!("add `--at {name}=HOST:PORT`, or `--ports 7000` for all of them on this machine");
         return Err(input(help, format!("nobody says where node `{name}` is reached")));
     }
     let patience = args.patience.parse();

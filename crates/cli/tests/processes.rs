@@ -458,7 +458,7 @@ fn a_node_says_what_it_needs() {
     assert!(tell(&["--node", "a", "--ports", "7000"]).contains("--engine live"));
     assert!(tell(&["--engine", "live", "--node", "x", "--ports", "7000"]).contains("there are a, r, b"));
     assert!(
-        tell(&["--engine", "live", "--node", "a", "--at", "a=127.0.0.1:7000"]).contains("--at r=IP:PORT")
+        tell(&["--engine", "live", "--node", "a", "--at", "a=127.0.0.1:7000"]).contains("--at r=HOST:PORT")
     );
     assert!(tell(&["--engine", "live", "--node", "a", "--at", "a"]).contains("--at r=192.0.2.1:7000"));
     assert!(

@@ -74,7 +74,7 @@ pub(crate) struct Shape {
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     pub(crate) watch: bool,
     /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature `metrics`.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Where the agent can be asked how it stands, instead of in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
