@@ -26,6 +26,8 @@ use args::{Args, Command};
 fn main() -> ExitCode {
     let args = Args::read();
     terminal::set_up_errors();
+    #[cfg(target_os = "linux")]
+    tollway_scenario::exec::Signals::outlast_file_limit();
     let done = match &args.command {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),

@@ -342,6 +342,29 @@ fn a_full_disk_ends_no_run() {
     }
 }
 
+/// `ulimit -f` is a full disk: the kernel's signal for it ends nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_on_files_ends_no_run() {
+    let dir = small("file-limit");
+    let limited = |script: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("ulimit -f 8; {script}"), "sh", env!("CARGO_BIN_EXE_tollway")]);
+        command.args(arguments).current_dir(&dir).env("NO_COLOR", "1").output().expect("the shell starts")
+    };
+    let run = ["run", "s.toml", "--out", "out", "--set", "measure.interval=10 ms"];
+    let output = limited("exec \"$@\"", &run);
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
+    assert!(said.contains("error: cannot write out/") && said.contains("File too large"), "{said}");
+    assert!(told.contains("of ideal") && told.contains("simulated"), "{told}");
+    // What is printed, too.
+    let output = limited("exec \"$@\" > said", &["schema"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
+    assert!(said.contains("cannot write to standard output: File too large"), "{said}");
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {

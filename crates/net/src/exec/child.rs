@@ -169,6 +169,24 @@ impl Signals {
         }
     }
 
+    /// A file that may grow no further (`ulimit -f`) is an error of what writes to it, as a full disk is, instead of this process's end. Programs that are
+    /// started meet that limit as they would without us: an empty handler is not handed on to them, as ignoring the signal would be.
+    #[expect(unsafe_code, reason = "no safe wrapper of sigaction(2) among our dependencies")]
+    pub fn outlast_file_limit() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        // SAFETY: the handler does nothing, which it may at any time; of both actions all bits zero are a valid value.
+        unsafe {
+            let (mut old, mut new): (libc::sigaction, libc::sigaction) =
+                (std::mem::zeroed(), std::mem::zeroed());
+            new.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            new.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &raw mut old);
+            if old.sa_sigaction == libc::SIG_DFL {
+                libc::sigaction(libc::SIGXFSZ, &raw const new, std::ptr::null_mut());
+            }
+        }
+    }
+
     /// Has `work` set up its handlers, and goes on to ignore those of hang-up, interrupt and quit that were ignored before.
     #[expect(unsafe_code, reason = "no safe wrapper of signal(2) among our dependencies")]
     pub fn keep_ignored<T>(work: impl FnOnce() -> T) -> T {
@@ -268,5 +286,16 @@ mod tests {
         assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
         drop(signals);
         assert_eq!(Signals::hold().has_come(), None);
+    }
+
+    #[test]
+    fn programs_meet_the_limit_on_files_as_they_would_without_us() {
+        use std::os::unix::process::ExitStatusExt;
+        Signals::outlast_file_limit();
+        let path = std::env::temp_dir().join(format!("tollway-limit-{}", std::process::id()));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -f 1; exec head -c 100000 /dev/zero > $0"]).arg(&path);
+        assert_eq!(shell.status().unwrap().signal(), Some(libc::SIGXFSZ));
+        std::fs::remove_file(path).unwrap();
     }
 }
