@@ -25,6 +25,8 @@ pub mod folder;
 mod gallery;
 pub mod grid;
 pub mod html;
+#[cfg(any(feature = "metrics", feature = "view"))]
+mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;

@@ -13,19 +13,18 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tiny_http::{Header, Method, Request, Response, Server};
 use tollway_law::{Rate, Time};
 use tollway_scenario::exec::{FlowMoment, LinkChange, LinkMoment, Loss, Moment, Only, Remote, Spec};
 use tollway_scenario::plan::Plan;
 
 use super::{command, name};
+use crate::http::{Answer, Request, Server};
 
 /// Why there is nothing to be seen.
 #[derive(Debug, thiserror::Error)]
@@ -43,11 +42,11 @@ pub enum ViewError {
     },
 }
 
-/// Serves the page from a thread of its own until it is dropped.
+/// Serves the page from threads of its own until it is dropped.
 pub struct View {
-    server: Arc<Server>,
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _server: Server,
+    /// Who takes in what happens while nobody asks ends without it.
+    _keeper: Sender<()>,
     url: String,
 }
 
@@ -61,27 +60,25 @@ impl View {
         if !address.ip().is_loopback() {
             return Err(ViewError::NotLoopback(address));
         }
-        let refused = |message: String| ViewError::Serve { address, message };
-        let token = token().map_err(|error| refused(error.to_string()))?;
-        let server = Server::http(address).map_err(|error| refused(error.to_string()))?;
-        let bound = server.server_addr().to_ip().unwrap_or(address);
-        let url = format!("http://{bound}/{token}/");
-        let (server, over) = (Arc::new(server), Arc::new(AtomicBool::new(false)));
-        let mut desk = Desk::new(plan, spec, remote, token);
-        let (answering, ends) = (Arc::clone(&server), Arc::clone(&over));
-        let thread = std::thread::Builder::new()
-            .name("view".into())
-            .spawn(move || {
-                while !ends.load(Ordering::Relaxed) {
-                    let asked = answering.recv_timeout(TICK);
-                    desk.keep();
-                    if let Ok(Some(request)) = asked {
-                        desk.answer(request);
-                    }
-                }
-            })
-            .map_err(|error| refused(error.to_string()))?;
-        Ok(View { server, over, thread: Some(thread), url })
+        let refused = |error: io::Error| ViewError::Serve { address, message: error.to_string() };
+        let token = token().map_err(refused)?;
+        let desk = Arc::new(Mutex::new(Desk::new(plan, spec, remote, token.clone())));
+        let asked = Arc::clone(&desk);
+        let server = Server::serve(address, "view", move |request| {
+            let mut desk = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            desk.keep();
+            desk.answer(request)
+        })
+        .map_err(refused)?;
+        let (keeper, ends) = mpsc::channel();
+        let keep = move || {
+            while let Err(RecvTimeoutError::Timeout) = ends.recv_timeout(TICK) {
+                desk.lock().unwrap_or_else(PoisonError::into_inner).keep();
+            }
+        };
+        std::thread::Builder::new().name("view".into()).spawn(keep).map_err(refused)?;
+        let url = format!("http://{}/{token}/", server.address());
+        Ok(View { _server: server, _keeper: keeper, url })
     }
 
     /// Where the page is. Whoever has this can change links.
@@ -93,16 +90,6 @@ impl View {
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View").finish_non_exhaustive()
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -136,8 +123,6 @@ struct Wish {
     loss: Option<f64>,
 }
 
-type Answer = Response<io::Cursor<Vec<u8>>>;
-
 impl Desk {
     fn new(plan: &Plan, spec: &Spec, remote: Remote, token: String) -> Desk {
         let node = |id: u32| spec.mesh.nodes[id as usize].clone();
@@ -167,39 +152,26 @@ impl Desk {
         }
     }
 
-    fn answer(&self, mut request: Request) {
-        let response = self.response(&mut request);
-        // Whoever hangs up before the answer has no use for it.
-        let _ = request.respond(response);
-    }
-
-    fn response(&self, request: &mut Request) -> Answer {
-        let host = request.headers().iter().find(|header| header.field.equiv("Host"));
-        if !host.is_some_and(|host| is_ours(host.value.as_str())) {
+    fn answer(&self, request: &Request) -> Answer {
+        if !request.host.as_deref().is_some_and(is_ours) {
             return words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
         }
-        let (method, url) = (request.method().clone(), request.url().to_owned());
-        let (path, query) = url.split_once('?').unwrap_or((&url, ""));
-        let inside = path.strip_prefix('/').and_then(|path| path.strip_prefix(self.token.as_str()));
-        match (method, inside) {
-            (Method::Get, Some("/")) => {
+        let inside = request.path.strip_prefix('/').and_then(|path| path.strip_prefix(self.token.as_str()));
+        match (request.method.as_str(), inside) {
+            ("GET", Some("/")) => {
                 let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                               connect-src 'self'; frame-ancestors 'none'";
-                let page = typed(200, PAGE.to_owned(), "text/html; charset=utf-8");
-                with(page, "Content-Security-Policy", policy)
+                let page = typed(200, "text/html; charset=utf-8", PAGE.to_owned());
+                page.with("Content-Security-Policy", policy)
             }
-            (Method::Get, Some("/data")) => match after(query) {
-                Some(after) => typed(200, self.data(after).to_string(), "application/json"),
+            ("GET", Some("/data")) => match after(&request.query) {
+                Some(after) => typed(200, "application/json", self.data(after).to_string()),
                 None => words(400, "ask for `data` or `data?after=N`, N being the number of a moment\n"),
             },
-            (Method::Post, Some("/link")) => {
-                let mut text = String::new();
-                let read = request.as_reader().take(LONGEST).read_to_string(&mut text);
-                match read.map_err(|error| error.to_string()).and_then(|_| self.change(&text)) {
-                    Ok(()) => typed(200, "{}".into(), "application/json"),
-                    Err(why) => words(400, &format!("{why}\n")),
-                }
-            }
+            ("POST", Some("/link")) => match self.change(&request.body) {
+                Ok(()) => typed(200, "application/json", "{}".into()),
+                Err(why) => words(400, &format!("{why}\n")),
+            },
             _ => words(404, "see the address that `tollway exec --view` has printed\n"),
         }
     }
@@ -305,24 +277,14 @@ fn token() -> io::Result<String> {
 }
 
 fn words(status: u16, text: &str) -> Answer {
-    typed(status, text.to_owned(), "text/plain; charset=utf-8")
+    typed(status, "text/plain; charset=utf-8", text.to_owned())
 }
 
-fn typed(status: u16, text: String, kind: &str) -> Answer {
-    let headers = [
-        ("Cache-Control", "no-store"),
-        ("Referrer-Policy", "no-referrer"),
-        ("X-Content-Type-Options", "nosniff"),
-    ];
-    let response = with(Response::from_string(text).with_status_code(status), "Content-Type", kind);
-    headers.into_iter().fold(response, |response, (name, value)| with(response, name, value))
-}
-
-fn with(response: Answer, name: &str, value: &str) -> Answer {
-    match Header::from_bytes(name, value) {
-        Ok(header) => response.with_header(header),
-        Err(()) => response,
-    }
+fn typed(status: u16, kind: &'static str, text: String) -> Answer {
+    Answer::new(status, kind, text)
+        .with("Cache-Control", "no-store")
+        .with("Referrer-Policy", "no-referrer")
+        .with("X-Content-Type-Options", "nosniff")
 }
 
 /// The page: no file beside it, no other server.
@@ -331,8 +293,6 @@ const PAGE: &str = include_str!("view/page.html");
 const TICK: Duration = Duration::from_secs(1);
 /// Moments that are kept: two minutes.
 const KEPT: usize = 1200;
-/// The longest request, bytes.
-const LONGEST: u64 = 4096;
 /// The slowest link, Mb/s.
 const LEAST_MBPS: f64 = 0.001;
 /// The fastest, Mb/s: no limit.

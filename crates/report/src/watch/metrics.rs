@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -11,9 +10,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use tiny_http::{Header, Request, Response, Server};
 
 use super::{FlowScene, LinkScene, RunScene, Scene};
+use crate::http::{Answer, Request, Server};
 
 /// Why nothing can be served.
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +23,9 @@ pub struct ServeError {
 }
 
 /// Serves a scene from a thread of its own until it is dropped.
+#[derive(Debug)]
 pub struct Metrics {
-    server: Arc<Server>,
-    thread: Option<JoinHandle<()>>,
-    address: SocketAddr,
+    server: Server,
 }
 
 impl Metrics {
@@ -41,105 +39,29 @@ impl Metrics {
 
     /// The same of whatever is collected.
     pub(crate) fn of(collector: Box<dyn Collector>, address: SocketAddr) -> Result<Metrics, ServeError> {
-        let refused = |message: String| ServeError { address, message };
-        let server = Server::http(address).map_err(|error| refused(error.to_string()))?;
-        let bound = server.server_addr().to_ip().unwrap_or(address);
-        let server = Arc::new(server);
         let mut registry = Registry::default();
         registry.register_collector(collector);
-        let answering = Arc::clone(&server);
-        let thread = std::thread::Builder::new()
-            .name("metrics".into())
-            .spawn(move || {
-                let desk = Arc::new(Desk { registry, busy: Mutex::default() });
-                answering.incoming_requests().for_each(|request| desk.take(request));
-            })
-            .map_err(|error| refused(error.to_string()))?;
-        Ok(Metrics { server, thread: Some(thread), address: bound })
+        let answer = move |request: &Request| match request.path.as_str() {
+            "/metrics" => answer(&registry),
+            _ => Answer::words(404, "see /metrics\n"),
+        };
+        let server = Server::serve(address, "metrics", answer)
+            .map_err(|error| ServeError { address, message: error.to_string() })?;
+        Ok(Metrics { server })
     }
 
     /// Where it serves.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
 }
 
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Who answers, each from a thread of its own: who asks and takes nothing holds up neither others nor the end.
-struct Desk {
-    registry: Registry,
-    /// Those who are being answered, once for each answer.
-    busy: Mutex<Vec<Option<SocketAddr>>>,
-}
-
-impl Desk {
-    fn take(self: &Arc<Desk>, request: Request) {
-        let peer = request.remote_addr().copied();
-        let mut busy = self.busy();
-        if busy.len() >= MOST || busy.iter().filter(|one| **one == peer).count() >= EACH {
-            drop(busy);
-            // Dropped as it is, it would be answered from here.
-            drop(request.into_writer());
-            return;
-        }
-        busy.push(peer);
-        drop(busy);
-        let desk = Arc::clone(self);
-        let answering = std::thread::Builder::new().name("answer".into()).spawn(move || {
-            let answer = match request.url().split('?').next() {
-                Some("/metrics") => answer(&desk.registry),
-                _ => Response::from_string("see /metrics\n").with_status_code(404),
-            };
-            // Whoever hangs up before the answer has no use for it.
-            let _ = request.respond(answer);
-            desk.done(peer);
-        });
-        if answering.is_err() {
-            self.done(peer);
-        }
-    }
-
-    fn done(&self, peer: Option<SocketAddr>) {
-        let mut busy = self.busy();
-        if let Some(at) = busy.iter().position(|one| *one == peer) {
-            busy.swap_remove(at);
-        }
-    }
-
-    fn busy(&self) -> MutexGuard<'_, Vec<Option<SocketAddr>>> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Answers under way, in all and on one connection.
-const MOST: usize = 64;
-const EACH: usize = 4;
-
-fn answer(registry: &Registry) -> Response<std::io::Cursor<Vec<u8>>> {
+fn answer(registry: &Registry) -> Answer {
     let mut body = String::new();
     if text::encode(&mut body, registry).is_err() {
-        return Response::from_string("cannot write the metrics\n").with_status_code(500);
+        return Answer::words(500, "cannot write the metrics\n");
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let response = Response::from_string(body);
-    match Header::from_bytes("Content-Type", kind) {
-        Ok(header) => response.with_header(header),
-        Err(()) => response,
-    }
+    Answer::new(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
 }
 
 /// Reads the scene when it is asked for.

@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use tollway_scenario::exec;
@@ -104,7 +104,7 @@ fn what_no_link_can_be_is_refused_in_words() {
         let answer = post(body);
         assert!(status(&answer) == 400 && answer.contains(said), "{body}: {answer}");
     }
-    assert_eq!(status(&post(&format!(r#"{{"link": "{}"}}"#, "x".repeat(9000)))), 400);
+    assert_eq!(status(&post(&format!(r#"{{"link": "{}"}}"#, "x".repeat(9000)))), 413);
     assert_eq!(status(&ask(&address, "POST", "/link", &address, r#"{"link": "down", "loss": 1}"#)), 404);
 }
 

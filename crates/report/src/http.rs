@@ -1,0 +1,443 @@
+//! As much of HTTP as a browser or a scraper needs, for whoever may ask: one request a connection, and nobody who asks can have more of
+//! this process than a thread for [`PATIENCE`] and some kilobytes.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// Up to its `?`.
+    pub(crate) path: String,
+    /// What follows that; empty if nothing does.
+    pub(crate) query: String,
+    /// The name under which the server was asked.
+    pub(crate) host: Option<String>,
+    pub(crate) body: String,
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, &'static str)>,
+    body: String,
+}
+
+impl Answer {
+    /// `body`, of the media type `kind`.
+    pub(crate) fn new(status: u16, kind: &'static str, body: String) -> Answer {
+        Answer { status, headers: vec![("Content-Type", kind)], body }
+    }
+
+    /// A text for people.
+    pub(crate) fn words(status: u16, text: &str) -> Answer {
+        Answer::new(status, "text/plain; charset=utf-8", text.to_owned())
+    }
+
+    /// With a header more.
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Answer {
+        self.headers.push((name, value));
+        self
+    }
+
+    fn to_bytes(&self, head_only: bool) -> Vec<u8> {
+        let mut text = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        for (name, value) in &self.headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += &format!("Content-Length: {}\r\nConnection: close\r\n\r\n", self.body.len());
+        if !head_only {
+            text += &self.body;
+        }
+        text.into_bytes()
+    }
+}
+
+/// Answers from a thread of its own until it is dropped, each who asks from another: who takes no answer holds up neither others nor the end.
+pub(crate) struct Server {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts at `address`; port 0 is any free one. Its threads are called `name`, and inherit the caller's signals.
+    ///
+    /// # Errors
+    /// The address is taken, or not this machine's; or there is no thread to be had.
+    pub(crate) fn serve(
+        address: SocketAddr,
+        name: &'static str,
+        answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
+    ) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (ends, answer, busy) = (Arc::clone(&over), Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+        let accept = move || {
+            while let accepted = listener.accept()
+                && !ends.load(Ordering::Relaxed)
+            {
+                let Ok((stream, _)) = accepted else {
+                    // There may be a descriptor again soon.
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                };
+                let Some(turn) = Turn::take(&busy) else { continue };
+                let answer = Arc::clone(&answer);
+                // Where there is no thread to be had, the connection closes.
+                let _ = std::thread::Builder::new().name(name.into()).spawn(move || {
+                    let _turn = turn;
+                    // Who hangs up has no use for an answer.
+                    let _ = serve_one(&stream, Instant::now() + PATIENCE, &*answer);
+                });
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(accept)?;
+        Ok(Server { address, over, thread: Some(thread) })
+    }
+
+    /// Where it answers.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let here = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        // It waits for somebody to ask.
+        let woken = TcpStream::connect_timeout(&SocketAddr::new(here, self.address.port()), WAKE);
+        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One of those who are being answered.
+struct Turn(Arc<AtomicUsize>);
+
+impl Turn {
+    /// None if there are too many.
+    fn take(busy: &Arc<AtomicUsize>) -> Option<Turn> {
+        let turn = Turn(Arc::clone(busy));
+        (busy.fetch_add(1, Ordering::Relaxed) < MOST).then_some(turn)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn serve_one(
+    mut stream: &TcpStream,
+    until: Instant,
+    answer: &(impl Fn(&Request) -> Answer + ?Sized),
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    let mut told = false;
+    let (answer, head_only) = loop {
+        match parse(&bytes) {
+            Parsed::Whole(request) => break (answer(&request), request.method == "HEAD"),
+            Parsed::Wrong(status, why) => break (Answer::words(status, why), false),
+            // Who asks before it sends its body is told to; once.
+            Parsed::Body { expected: true } if !told => {
+                told = true;
+                write_all(stream, b"HTTP/1.1 100 Continue\r\n\r\n", until)?;
+            }
+            Parsed::Head | Parsed::Body { .. } => {
+                let mut buffer = [0; 1024];
+                stream.set_read_timeout(Some(left(until)?))?;
+                match stream.read(&mut buffer)? {
+                    0 => return Ok(()),
+                    len => bytes.extend_from_slice(&buffer[..len]),
+                }
+            }
+        }
+    };
+    write_all(stream, &answer.to_bytes(head_only), until)?;
+    stream.shutdown(Shutdown::Write)?;
+    // What comes still is read: closed before, the connection would be reset, and the answer lost on its way.
+    let until = until.min(Instant::now() + Duration::from_secs(1));
+    let mut rest = 1 << 16;
+    while rest > 0 {
+        stream.set_read_timeout(Some(left(until)?))?;
+        match stream.read(&mut [0; 1024])? {
+            0 => break,
+            len => rest -= len.min(rest),
+        }
+    }
+    Ok(())
+}
+
+fn write_all(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(until)?))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) => bytes = &bytes[len..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// What has come of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Parsed {
+    /// Its head is not whole.
+    Head,
+    /// Its body is not whole; `expected` if it comes only once it is asked for.
+    Body { expected: bool },
+    /// All of it, whatever follows.
+    Whole(Request),
+    /// Nothing that is answered otherwise than by this.
+    Wrong(u16, &'static str),
+}
+
+/// What the bytes that have come so far are.
+fn parse(bytes: &[u8]) -> Parsed {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    let len = match head.parse(&bytes[..bytes.len().min(HEAD)]) {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD => return Parsed::Head,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Parsed::Wrong(431, "the request's head is too long\n");
+        }
+        Err(_) => return Parsed::Wrong(400, "this is no request of HTTP/1\n"),
+    };
+    let (mut body_len, mut host, mut expected) = (None, None, false);
+    for header in head.headers.iter() {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        if is("transfer-encoding") {
+            return Parsed::Wrong(411, "say with Content-Length how long the body is\n");
+        } else if is("content-length") {
+            let Some(len) = number(header.value).filter(|len| body_len.is_none_or(|known| known == *len))
+            else {
+                return Parsed::Wrong(400, "its Content-Length is no number\n");
+            };
+            body_len = Some(len);
+        } else if is("host") {
+            // Of two names one could be ours, and the other what was asked.
+            let Some(name) = std::str::from_utf8(header.value).ok().filter(|_| host.is_none()) else {
+                return Parsed::Wrong(400, "its Host is no name\n");
+            };
+            host = Some(name.to_owned());
+        } else if is("expect") {
+            expected = true;
+        }
+    }
+    let body_len = match body_len.unwrap_or(0) {
+        len if len <= BODY as u64 => len as usize,
+        _ => return Parsed::Wrong(413, "the request's body is too long\n"),
+    };
+    let Some(body) = bytes.get(len..len + body_len) else { return Parsed::Body { expected } };
+    let Ok(body) = std::str::from_utf8(body) else {
+        return Parsed::Wrong(400, "the request's body is no text\n");
+    };
+    let url = head.path.unwrap_or_default();
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
+    Parsed::Whole(Request {
+        method: head.method.unwrap_or_default().to_owned(),
+        path: path.to_owned(),
+        query: query.to_owned(),
+        host,
+        body: body.to_owned(),
+    })
+}
+
+/// Digits and nothing else: what others read as another number is none.
+fn number(digits: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    text.parse().ok().filter(|_| text.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        411 => "Length Required",
+        413 => "Content Too Large",
+        431 => "Request Header Fields Too Large",
+        _ => "Error",
+    }
+}
+
+/// Any bytes as a request: it is read or refused, within bounds, and no byte that comes later changes what those before it said.
+pub(crate) fn read_anything(bytes: &[u8]) {
+    let whole = parse(bytes);
+    if let Parsed::Whole(request) = &whole {
+        assert!(request.body.len() <= BODY && request.path.len() + request.query.len() <= HEAD);
+        assert!(!request.path.contains(|c: char| c.is_control() || c == ' ' || c == '?'));
+        assert!(!request.method.is_empty());
+    }
+    let waits = |parsed: &Parsed| matches!(parsed, Parsed::Head | Parsed::Body { .. });
+    assert!(!waits(&whole) || bytes.len() <= HEAD + BODY, "{} bytes, and more are wanted", bytes.len());
+    for cut in [bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        let part = parse(&bytes[..cut]);
+        assert!(waits(&part) || part == whole, "{part:?}, and then {whole:?}");
+    }
+}
+
+/// Those who are answered at once.
+const MOST: usize = 64;
+/// Bytes of the longest head, and of the longest body.
+const HEAD: usize = 8192;
+const BODY: usize = 4096;
+/// Most headers.
+const HEADERS: usize = 64;
+/// How long all of a request and its answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an end is waited for.
+const WAKE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn echo() -> Server {
+        let answer = |request: &Request| {
+            assert_ne!(request.path, "/bug");
+            Answer::words(200, &format!("{} {} {}", request.path, request.query, request.body))
+        };
+        Server::serve(([127, 0, 0, 1], 0).into(), "echo", answer).unwrap()
+    }
+
+    fn ask(server: &Server, request: &str) -> String {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn what_is_asked_is_answered() {
+        let server = echo();
+        let answer = ask(&server, "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nyes");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain"), "{answer}");
+        assert!(answer.ends_with("Content-Length: 10\r\nConnection: close\r\n\r\n/a b=c yes"), "{answer}");
+        let answer = ask(&server, "HEAD /a HTTP/1.0\r\n\r\n");
+        assert!(answer.contains("Content-Length: 4\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+        let waits = "POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(waits.as_bytes()).unwrap();
+        let mut told = [0; 25];
+        stream.read_exact(&mut told).unwrap();
+        assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream.write_all(b"x").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("/  x"), "{answer}");
+    }
+
+    #[test]
+    fn what_has_no_bounds_is_refused_and_ends_nothing() {
+        let server = echo();
+        let long = "x".repeat(9000);
+        for (request, status) in [
+            // Nobody makes room for what is only announced.
+            ("GET / HTTP/1.1\r\nContent-Length: 9000000000000000\r\n\r\n", 413),
+            ("GET / HTTP/1.1\r\nContent-Length: 4097\r\n\r\n", 413),
+            ("GET / HTTP/1.1\r\nContent-Length: 99999999999999999999999999\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\nx", 400),
+            ("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy", 400),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+            ("GET / HTTP/2.0\r\n\r\n", 400),
+            ("\u{16}\u{3}\u{1}", 400),
+            (&format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65)), 431),
+            (&format!("GET /{long} HTTP/1.1\r\n\r\n"), 431),
+            (&format!("GET / HTTP/1.1\r\nA: {long}"), 431),
+        ] {
+            let answer = ask(&server, request);
+            let begin: String = request.chars().take(60).collect();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{begin:?}: {answer}");
+        }
+        // A fault of ours is one connection's.
+        assert_eq!(ask(&server, "GET /bug HTTP/1.1\r\n\r\n"), "");
+        assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn those_who_say_nothing_are_borne_up_to_a_number() {
+        let server = echo();
+        let mute: Vec<TcpStream> = (0..MOST).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+        // One too many is not answered, and told so at once.
+        let mut more = TcpStream::connect(server.address()).unwrap();
+        let mut answer = Vec::new();
+        let _ = more.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+        drop(mute);
+        // Those who are gone leave their places as soon as that is seen.
+        let served = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            let mut answer = String::new();
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
+            let _ = stream.read_to_string(&mut answer);
+            answer.starts_with("HTTP/1.1 200")
+        });
+        assert!(served);
+    }
+
+    #[test]
+    fn who_takes_too_long_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let answer = |_: &Request| Answer::words(200, "");
+        let error = serve_one(&stream, Instant::now() + Duration::from_millis(20), &answer).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        let error = write_all(&stream, &vec![0; 1 << 26], Instant::now() + Duration::from_millis(20));
+        assert!(error.is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            at in 0usize..200,
+            with in any::<u8>(),
+        ) {
+            read_anything(&bytes);
+            let mut request =
+                b"POST /a/link?b HTTP/1.1\r\nHost: localhost:80\r\nContent-Length: 14\r\nExpect: 100-continue\r\n\r\n{\"loss\": 0.5 }".to_vec();
+            let at = at % request.len();
+            request[at] = with;
+            read_anything(&request);
+        }
+    }
+}
