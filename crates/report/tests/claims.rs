@@ -9,7 +9,7 @@ use tollway_report::plot::Figure;
 use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::Scenario;
 use tollway_scenario::tables::{
-    ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
+    ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
 };
 
 mod measures;

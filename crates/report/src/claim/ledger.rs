@@ -105,6 +105,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_listed_has_a_reason() {
+        let path = std::env::temp_dir().join(format!("tollway-unmet-{}.toml", std::process::id()));
+        let read = |reason: &str| {
+            std::fs::write(&path, format!("[[unmet]]\nid = \"a\"\nreason = \"{reason}\"\n")).unwrap();
+            Ledger::read(&path)
+        };
+        assert_eq!(read("because").unwrap().reason("a"), Some("because"));
+        let error = read(" ").unwrap_err().to_string();
+        assert!(error.ends_with("`a` is listed without a reason"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn differences_go_both_ways() {
         let verdict = |id: &str, status| Verdict {
             id: id.into(),

@@ -179,11 +179,15 @@ impl<'a> Bench<'a> {
                 let moved = |s: &Series| -> f64 {
                     let part = |(a, b, v): (f64, f64, f64)| {
                         let overlap = (b.min(window.until) - a.max(window.from)).max(0.0);
-                        if v.is_nan() { 0.0 } else { overlap * v }
+                        if overlap > 0.0 { overlap * v } else { 0.0 }
                     };
                     s.intervals().map(part).sum()
                 };
-                let total: f64 = self.flow_series(column).iter().map(moved).sum();
+                let series = self.flow_series(column);
+                if series.is_empty() {
+                    return Err("no selected flow left any rates".into());
+                }
+                let total: f64 = series.iter().map(moved).sum();
                 Ok(vec![Sample { label: String::new(), value: total / window.length() }])
             }
             Jain => {
@@ -339,6 +343,9 @@ impl<'a> Bench<'a> {
         match self.m.metric {
             Metric::Timeouts => Ok(all.map(|f| sample(f, f.get("timeouts"))).collect()),
             Metric::Finished => {
+                if self.flows.is_empty() {
+                    return Err("the run knows of no flow".into());
+                }
                 let finished = all.filter(|f| !f.get("fct_s").is_nan()).count();
                 Ok(vec![Sample { label: String::new(), value: finished as f64 }])
             }
@@ -467,7 +474,8 @@ fn variation(s: &Series, window: Window) -> f64 {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
-    if mean > 0.0 { libm::sqrt(variance) / mean } else { f64::NAN }
+    // One value varies from nothing.
+    if mean > 0.0 && values.len() > 1 { libm::sqrt(variance) / mean } else { f64::NAN }
 }
 
 /// By least squares, per second.

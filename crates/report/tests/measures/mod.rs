@@ -338,3 +338,209 @@ fn control_intervals_of_other_links_or_after_the_window_do_not_count() {
     let sum = "metric = \"packet-feedback\"\nlink = \"b\"\nfrom = \"1 s\"\nuntil = \"3 s\"\nover = \"sum\"";
     assert_eq!(measured(sum, &runs), "5 packets");
 }
+
+/// A run with a number called `x`.
+fn with_x(variant: &str, x: f64) -> RunResult {
+    let mut run = RunResult { variant: variant.into(), ..two_flows() };
+    run.extra.insert("x".into(), x);
+    run
+}
+
+#[test]
+fn a_distance_is_part_of_the_middles_size_or_stands_for_itself() {
+    let held = |x: f64, bound: &str| {
+        one(&format!("metric = \"extra\"\nname = \"x\"\nwithin = {{ {bound} }}"), &[with_x("", x)]).0
+    };
+    assert_eq!(held(-1.0, "of = -2, percent = 50"), Status::Met);
+    assert_eq!(held(-0.9, "of = -2, percent = 50"), Status::Unmet);
+    assert_eq!(held(105.0, "of = 100, absolute = 5"), Status::Met);
+    assert_eq!(held(94.0, "of = 100, absolute = 5"), Status::Unmet);
+    assert_eq!(held(106.0, "of = 100, absolute = 5"), Status::Unmet);
+    for keys in ["percent = -1", "absolute = -1", "percent = 1, absolute = 1", "percent = 1, part = 1"] {
+        let text = format!("[[claim]]\nid = \"a\"\nmetric = \"jain\"\nwithin = {{ of = 1, {keys} }}");
+        assert!(Experiment::parse(&text, Path::new("x.toml")).is_err(), "{keys}");
+    }
+}
+
+#[test]
+fn of_several_values_to_beat_the_hardest_counts() {
+    let rates = |variant: &str, rates: [f64; 2]| {
+        let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+        for (flow, rate_mbps) in ["f.1", "f.2"].into_iter().zip(rates) {
+            w.flow(&FlowRow { time_s: 1.0, flow, rate_mbps, ..FlowRow::default() }).unwrap();
+            w.flow_summary(&FlowSummary { flow, ..FlowSummary::default() }).unwrap();
+        }
+        w.finish(variant).unwrap()
+    };
+    let runs = [rates("a", [5.0, 5.0]), rates("low", [2.0, 5.0]), rates("high", [5.0, 8.0])];
+    for (bound, variant, status) in [
+        ("at-least", "low", Status::Met),
+        ("at-least", "high", Status::Unmet),
+        ("more-than", "low", Status::Unmet),
+        ("at-most", "high", Status::Met),
+        ("at-most", "low", Status::Unmet),
+        ("less-than", "high", Status::Unmet),
+    ] {
+        let claim = format!(
+            "metric = \"rate\"\nvariant = \"a\"\nfrom = \"0 s\"\n{bound} = {{ variant = \"{variant}\" }}"
+        );
+        assert_eq!(one(&claim, &runs).0, status, "{bound} {variant}");
+    }
+}
+
+#[test]
+fn a_variant_is_the_one_of_that_name_wherever_it_stands() {
+    let runs = [with_x("xcp-fixed", 1.0), with_x("xcp", 2.0)];
+    assert_eq!(measured("metric = \"extra\"\nname = \"x\"\nvariant = \"xcp\"", &runs), "2");
+}
+
+#[test]
+fn a_run_without_flows_meets_nothing() {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    w.link(&LinkRow { time_s: 2.0, link: "b", ..LinkRow::default() }).unwrap();
+    w.link_summary(&LinkSummary { link: "b", ..LinkSummary::default() }).unwrap();
+    let runs = [w.finish("").unwrap()];
+    for (keys, why) in [
+        ("metric = \"timeouts\"", "nothing was measured"),
+        ("metric = \"finished\"", "the run knows of no flow"),
+        ("metric = \"total-rate\"", "no selected flow left any rates"),
+        ("metric = \"share-of-fair\"\nlink = \"b\"", "link `b` has no single capacity"),
+        ("metric = \"utilisation\"\nlink = \"b\"\nfrom = \"2 s\"", "the run ends at 2 s, before the window"),
+    ] {
+        let (status, _, found) = one(&format!("{keys}\nat-most = 9"), &runs);
+        assert_eq!((status, found.as_str()), (Status::Unmet, why), "{keys}");
+    }
+}
+
+#[test]
+fn what_only_another_process_knows_is_not_taken_for_nothing() {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    for (flow, seen) in [("f.1", Ends::Both), ("f.2", Ends::Sender)] {
+        w.flow(&FlowRow { time_s: 1.0, flow, rate_mbps: 3.0, seen, ..FlowRow::default() }).unwrap();
+        w.flow_summary(&FlowSummary { flow, seen, ..FlowSummary::default() }).unwrap();
+    }
+    // It has no rows at all.
+    w.flow_summary(&FlowSummary { flow: "g", ..FlowSummary::default() }).unwrap();
+    let runs = [w.finish("").unwrap()];
+    let found = |keys: &str| {
+        let (status, _, found) = one(&format!("{keys}\nfrom = \"0 s\"\nat-most = 9"), &runs);
+        (status, found)
+    };
+    assert_eq!(found("metric = \"total-rate\"\nflow = \"f.1\""), (Status::Met, "3 Mb/s".into()));
+    let unknown = (Status::Unmet, "no data: the value is not a number".to_owned());
+    assert_eq!(found("metric = \"total-rate\""), unknown);
+    assert_eq!(found("metric = \"total-goodput\"\nflow = \"f.2\""), unknown);
+    assert_eq!(found("metric = \"rate\"\nflow = \"g\""), (Status::Unmet, "no data for g".into()));
+    // One value does not vary.
+    assert_eq!(found("metric = \"rate-variation\"\nflow = \"f.1\"").0, Status::Unmet);
+}
+
+#[test]
+fn a_stretch_that_nobody_lives_through_or_that_is_short_is_no_phase() {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    for t in 1..=30 {
+        let (time_s, utilisation) = (f64::from(t), if t <= 20 { 0.5 } else { 0.9 - 0.02 * f64::from(t) });
+        w.link(&LinkRow { time_s, link: "b", utilisation, ..LinkRow::default() }).unwrap();
+    }
+    for (flow, end) in [("f.1", 20.0), ("f.2", 20.1)] {
+        w.flow_summary(&FlowSummary { flow, finish_s: Some(end), ..FlowSummary::default() }).unwrap();
+    }
+    let runs = [w.finish("").unwrap()];
+    assert_eq!(measured("metric = \"utilisation\"\nlink = \"b\"\nphases = true", &runs), "0.5");
+}
+
+#[test]
+fn each_flow_has_an_ideal_of_its_own_and_each_link_a_limit() {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    for (i, ideal_mbps) in [(1.0, 4.0), (3.0, 6.0)] {
+        let (flow, link) = if i == 1.0 { ("f.1", "a") } else { ("f.2", "b") };
+        w.flow(&FlowRow { time_s: 1.0, flow, rate_mbps: 2.0 * i, ..FlowRow::default() }).unwrap();
+        w.link(&LinkRow { time_s: 1.0, link, queue_mean_bytes: 10.0, ..LinkRow::default() }).unwrap();
+        w.flow_summary(&FlowSummary { flow, ideal_mbps: Some(ideal_mbps), ..FlowSummary::default() })
+            .unwrap();
+        w.link_summary(&LinkSummary { link, limit_bytes: Some(10 * i as u64), ..LinkSummary::default() })
+            .unwrap();
+    }
+    let runs = [w.finish("").unwrap()];
+    let all = "from = \"0 s\"\nover = \"sum\"\nlink = \"*\"";
+    assert_eq!(measured(&format!("metric = \"share-of-ideal\"\n{all}"), &runs), "1.5");
+    assert_eq!(measured(&format!("metric = \"queue-mean-of-limit\"\n{all}"), &runs), "1.333");
+}
+
+#[test]
+fn with_a_fraction_under_one_falls_count_and_not_rises() {
+    // Down at 4 to 6 s, at 9 s and at 15 s: five and six seconds from fall to fall, three and six from rise to rise.
+    let down = one_flow(17, |t| {
+        let cwnd_packets = if [4.0, 5.0, 6.0, 9.0, 15.0].contains(&t) { 1.0 } else { 10.0 };
+        FlowRow { cwnd_packets, ..FlowRow::default() }
+    });
+    let keys = "metric = \"cwnd-period\"\nfraction = 0.5\nfrom = \"0 s\"\nover = \"mean\"";
+    assert_eq!(measured(keys, &down), "5.5 s");
+}
+
+#[test]
+fn nothing_at_all_is_reached_only_by_something() {
+    let late = one_flow(5, |t| FlowRow { rate_mbps: if t < 3.0 { 0.0 } else { 2.0 }, ..FlowRow::default() });
+    assert_eq!(measured("metric = \"time-to-reach\"\nflow = \"f.1\"", &late), "3 s");
+}
+
+/// A claim of two_flows' rates against `theirs`, by second and flow; what of the claim is `keys`.
+fn against(theirs: impl Fn(u32, usize) -> f64, keys: &str) -> (Status, String) {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("tollway-against-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let row = |t| format!("{t},{},{}\n", theirs(t, 0), theirs(t, 1));
+    let rows: String = (1..=30).map(row).collect();
+    std::fs::write(dir.join("other.csv"), format!("time_s,f.1_mbps,f.2_mbps\n{rows}")).unwrap();
+    let text = format!(
+        "[[claim]]\nid = \"a\"\nmetric = \"series-deviation\"\nreference = \"other.csv\"\nspan = \"2 s\"\nat-most = 0.1\n{keys}"
+    );
+    let e = Experiment::parse(&text, &dir.join("x.toml")).unwrap();
+    let verdict = claim::check(&e.claims, &[two_flows()], &e.context(Vec::new())).claims[0].clone();
+    std::fs::remove_dir_all(&dir).unwrap();
+    (verdict.status, verdict.measured)
+}
+
+#[test]
+fn a_reference_holds_above_and_below_and_where_it_is_nothing() {
+    let ours = |t: u32, flow: usize| match (t, flow) {
+        (13..=14, _) => 0.0,
+        (1..=10, 0) => 8.0,
+        (11..=20, 0) => 6.0,
+        (1..=10, _) => 0.0,
+        (11..=20, _) => 3.0,
+        (_, flow) => 9.0 * flow as f64,
+    };
+    let first = "flow = \"f.1\"";
+    assert_eq!(against(ours, first).0, Status::Met);
+    assert_eq!(against(|t, flow| 0.8 * ours(t, flow), first), (Status::Unmet, "0.25".into()));
+    assert_eq!(against(|t, flow| 1.25 * ours(t, flow), first), (Status::Unmet, "0.2".into()));
+    assert_eq!(against(|_, _| 0.0, first), (Status::Unmet, "inf".into()));
+    // What comes after a flow's end or lies outside of the window is not compared, and what lies in it is.
+    let off =
+        |of: std::ops::RangeInclusive<u32>| move |t, flow| if of.contains(&t) { 50.0 } else { ours(t, flow) };
+    assert_eq!(against(off(21..=30), first).0, Status::Met);
+    for (of, keys, status) in [
+        (1..=10, "from = \"10 s\"", Status::Met),
+        (1..=10, "from = \"9 s\"", Status::Unmet),
+        (16..=20, "until = \"15 s\"", Status::Met),
+        (16..=20, "until = \"16 s\"", Status::Unmet),
+        (11..=14, "skip-after-start = \"4 s\"", Status::Met),
+    ] {
+        let keys = if keys.starts_with("skip") { keys.to_owned() } else { format!("{first}\n{keys}") };
+        assert_eq!(against(off(of.clone()), &keys).0, status, "{of:?} {keys}");
+    }
+    // Before the other flow comes all is settled.
+    assert_eq!(against(off(5..=6), "skip-after-start = \"4 s\"").0, Status::Unmet);
+}
+
+#[test]
+fn what_is_unmet_in_one_of_several_reports_is_unmet_in_all() {
+    let runs = [two_flows()];
+    let drops = "metric = \"drops\"\nlink = \"b\"";
+    let mut all = verdicts(&format!("{drops}\nequals = 1"), &runs);
+    all.extend(verdicts(&format!("{drops}\nequals = 2"), &runs));
+    all.extend(verdicts(&format!("{drops}\nequals = 2\nneeds = \"ns2\""), &runs));
+    assert_eq!((all.met, all.unmet, all.skipped, all.claims.len()), (1, 1, 1, 3));
+}
