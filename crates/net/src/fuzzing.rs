@@ -53,6 +53,111 @@ pub fn frame(data: &[u8]) {
     }
 }
 
+/// What programs at three nodes in a row send, as the kernel hands it over: of each packet that came it is known what became of it, and its bytes arrive as they
+/// were but for marks, feedback and their checksums. A byte says from where, in which way and how long after the one before; the next two how long its segments are and it is.
+#[cfg(target_os = "linux")]
+pub fn mesh(data: &[u8]) {
+    use crate::exec::{self, Mesh, tun};
+    use tollway_law::Time;
+
+    let mut mesh = Mesh::new(&row(), tun::VNET_LEN);
+    let (mut now, mut rest, mut offered) = (Time::ZERO, data, 0u64);
+    let deliver = |mesh: &mut Mesh| {
+        while let Some(delivery) = mesh.poll_delivery() {
+            let frame = mesh.frame(delivery);
+            assert!(exec::ip::parse(&frame[tun::VNET_LEN..]).is_ok(), "what arrives is a packet still");
+            mesh.release(delivery, true);
+        }
+    };
+    while let [how, segment, len, tail @ ..] = rest {
+        let (own, tail) = tail.split_at(tail.len().min(usize::from(*len)));
+        rest = tail;
+        let node = u32::from(how % 3);
+        let mut frame = own.to_vec();
+        // Some come from where they say, to somebody; what nobody would carry is tried, too.
+        if how & 4 != 0 && frame.len() >= tun::VNET_LEN + 20 {
+            let packet = &mut frame[tun::VNET_LEN..];
+            packet[0] = 0x40 | packet[0] & 0xf;
+            let whole = (packet.len() as u16).to_be_bytes();
+            packet[2..4].copy_from_slice(&whole);
+            packet[12..16].copy_from_slice(&exec::address(node).octets());
+            let to = exec::address(u32::from(packet[19] % 3)).octets();
+            packet[16..20].copy_from_slice(&to);
+        }
+        now += Time::from_micros(u64::from(how >> 4) * 300);
+        if how & 8 != 0 {
+            let mut bytes = mesh.spare();
+            bytes[..frame.len()].copy_from_slice(&frame);
+            mesh.handle_train(now, node, bytes, frame.len(), (*segment).into());
+        } else {
+            mesh.handle_frame(now, node, &frame, (*segment).into());
+        }
+        offered += 1;
+        deliver(&mut mesh);
+    }
+    // Some are under way still.
+    let mut check = |now: Time| {
+        mesh.handle_timeout(now);
+        deliver(&mut mesh);
+        let strays = mesh.strays();
+        assert!(strays.not_ipv4 + strays.malformed + strays.no_such_address + strays.no_route <= offered);
+        let lost: u64 = (0..4)
+            .map(|link| mesh.read_link(now, link))
+            .map(|stats| stats.full + stats.dropped + stats.lost_before + stats.lost_after)
+            .sum();
+        let flows = mesh.flows();
+        let sum = |count: fn(&exec::FlowRecord) -> u64| flows.iter().map(count).sum::<u64>();
+        assert_eq!(sum(|flow| flow.packets), sum(|flow| flow.delivered) + sum(|flow| flow.in_flight) + lost);
+        sum(|flow| flow.in_flight)
+    };
+    check(now);
+    assert_eq!(check(now + Time::from_secs(60)), 0, "nothing stays");
+}
+
+/// Three nodes in a row, with a law that speaks to who asks, one that marks, and loss.
+#[cfg(target_os = "linux")]
+fn row() -> crate::exec::MeshSpec {
+    use crate::emulator::{LinkSpec, Loss, Only};
+    use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+    use tollway_law::{Rate, Time};
+    use tollway_proto::port::{Limit, Queues};
+
+    let rate = Rate::from_mbps(8.0);
+    let link = |from, to, law| LinkSpec {
+        from,
+        to,
+        rate,
+        trace: None,
+        delay: Time::from_millis(2),
+        overhead: 0,
+        law,
+        limit: Limit { packets: 3, bytes: u64::MAX },
+        queues: Queues::One,
+    };
+    let step = StepConfig { threshold: 1.0, ..StepConfig::default() }.build();
+    let plain = || AnyLink::DropTail(DropTail);
+    crate::exec::MeshSpec {
+        nodes: ["a", "r", "b"].map(String::from).to_vec(),
+        links: vec![
+            link(0, 1, XcpConfig::default().build(rate)),
+            link(1, 2, AnyLink::Step(Box::new(step))),
+            link(2, 1, plain()),
+            link(1, 0, plain()),
+        ],
+        losses: vec![Vec::new(), Vec::new(), vec![Loss { before: false, only: Only::All, probability: 0.1 }]],
+        changes: Vec::new(),
+        next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
+        seed: 1,
+        outside: Some(2),
+    }
+}
+
+/// What the kernel says of its own types: what is read of it lies within it.
+#[cfg(target_os = "linux")]
+pub fn types(data: &[u8]) {
+    crate::shape::bpf::btf::look(data);
+}
+
 /// What the kernel answers who asks for its TCP connections; the first byte is the request's number.
 #[cfg(target_os = "linux")]
 pub fn connections(data: &[u8]) {
@@ -112,6 +217,11 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     proptest! {
+        #[test]
+        fn programs_may_send_anything(data in prop::collection::vec(any::<u8>(), 0..600)) {
+            mesh(&data);
+        }
+
         #[test]
         fn answers_may_be_anything(data in prop::collection::vec(any::<u8>(), 0..600)) {
             connections(&data);

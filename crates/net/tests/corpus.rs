@@ -34,6 +34,7 @@ fn nodes_hear_anything_of_their_neighbours() {
 #[test]
 fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
     replay("frame", fuzzing::frame);
+    replay("types", fuzzing::types);
     replay("connections", fuzzing::connections);
     #[cfg(feature = "etcd")]
     replay("etcd", fuzzing::etcd);
@@ -43,6 +44,7 @@ fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
 #[test]
 fn packets_of_programs_are_read_or_refused() {
     replay("ip", packets::ip);
+    replay("mesh", fuzzing::mesh);
 }
 
 #[cfg(target_os = "linux")]

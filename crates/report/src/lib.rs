@@ -22,6 +22,8 @@ mod deviation;
 pub mod exec;
 mod experiment;
 pub mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gallery;
 pub mod grid;
 pub mod html;

@@ -104,6 +104,21 @@ impl Running {
     }
 }
 
+/// Any text as a reference: its times go on, and the mean over any window is a number.
+pub(crate) fn read_anything(text: &str) {
+    let Ok(series) = parse(text) else { return };
+    for s in &series {
+        assert!(s.times.windows(2).all(|w| w[0] < w[1]), "{:?}", s.times);
+        let (running, last) = (Running::new(s), s.times.last().copied().unwrap_or(0.0));
+        for window in [Window { from: 0.0, until: 1.0 }, Window { from: last / 2.0, until: last + 1.0 }] {
+            let mean = running.over(window);
+            // What is no rate of anything overflows, and is then near nothing.
+            let sane = s.values.iter().chain(&s.times).all(|number| number.abs() < 1e12);
+            assert!(!sane || mean.is_finite(), "{mean} over {window:?} of {s:?}");
+        }
+    }
+}
+
 /// The columns `<flow>_mbps` of a CSV text by its column `time_s`; lines starting with `#` are comments.
 fn parse(text: &str) -> Result<Vec<Series>, String> {
     let mut lines =
@@ -117,13 +132,18 @@ fn parse(text: &str) -> Result<Vec<Series>, String> {
         .filter_map(|(i, c)| Some((i, c.strip_suffix("_mbps")?)))
         .map(|(i, flow)| (i, Series { name: flow.to_string(), ..Series::default() }))
         .collect();
+    let mut before = None;
     for (number, line) in lines {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
         let cell = |i: usize| -> Result<f64, String> {
             let text = cells.get(i).copied().unwrap_or("");
-            text.parse().map_err(|_| format!("line {}: `{text}` is no number", number + 1))
+            let value = text.parse().ok().filter(|value: &f64| value.is_finite());
+            value.ok_or_else(|| format!("line {}: `{text}` is no number", number + 1))
         };
         let time = cell(time_column)?;
+        if time < 0.0 || before.replace(time).is_some_and(|before| time <= before) {
+            return Err(format!("line {}: {time} s come after later ones", number + 1));
+        }
         for (i, s) in &mut series {
             s.times.push(time);
             s.values.push(cell(*i)?);
@@ -151,6 +171,10 @@ mod tests {
         assert!((series[0].interval - 0.1).abs() < 1e-12);
         assert_eq!(parse("time_s,f_mbps\n1,x\n").unwrap_err(), "line 2: `x` is no number");
         assert!(parse("t,f_mbps\n").unwrap_err().contains("time_s"));
+        // What is no rate would be zero, or pass for anything.
+        assert_eq!(parse("time_s,f_mbps\n1,nan\n").unwrap_err(), "line 2: `nan` is no number");
+        assert_eq!(parse("time_s,f_mbps\ninf,1\n").unwrap_err(), "line 2: `inf` is no number");
+        assert_eq!(parse("time_s,f_mbps\n2,1\n2,1\n").unwrap_err(), "line 3: 2 s come after later ones");
     }
 
     #[test]

@@ -213,30 +213,57 @@ impl Desk {
 
     /// Does what a browser asks, all of it or nothing.
     fn change(&self, text: &str) -> Result<(), String> {
-        let wish: Wish = serde_json::from_str(text).map_err(|error| {
-            format!(
-                "{error}; write it like {{\"link\": \"down\", \"rate_mbps\": 5, \"delay_ms\": 40, \"loss\": 0.01}}"
-            )
-        })?;
-        let link = self.links.iter().position(|link| link.name == wish.link).ok_or_else(|| {
-            let known: Vec<&str> = self.links.iter().map(|link| link.name.as_str()).collect();
-            format!("there is no link `{}`; there are {}", wish.link, known.join(", "))
-        })?;
-        let mut changes = Vec::new();
-        if let Some(mbps) = within("rate_mbps", wish.rate_mbps, LEAST_MBPS, MOST_MBPS)? {
-            let rate = Rate::from_mbps(mbps);
-            changes.push(LinkChange::Rate(rate));
-            changes.extend(self.links[link].told.then_some(LinkChange::Capacity(rate)));
-        }
-        if let Some(ms) = within("delay_ms", wish.delay_ms, 0.0, MOST_MS)? {
-            changes.push(LinkChange::Delay(Time::from_secs_f64(ms * 1e-3)));
-        }
-        if let Some(probability) = within("loss", wish.loss, 0.0, 1.0)? {
-            let loss = Loss { before: false, only: Only::All, probability };
-            changes.push(LinkChange::Losses((probability > 0.0).then_some(loss).into_iter().collect()));
-        }
-        changes.into_iter().for_each(|change| self.remote.change(link as u32, change));
+        let (link, changes) = changes(&self.links, text)?;
+        changes.into_iter().for_each(|change| self.remote.change(link, change));
         Ok(())
+    }
+}
+
+/// What a browser asks of which of the links.
+fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<LinkChange>), String> {
+    let wish: Wish = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "{error}; write it like {{\"link\": \"down\", \"rate_mbps\": 5, \"delay_ms\": 40, \"loss\": 0.01}}"
+        )
+    })?;
+    let link = links.iter().position(|link| link.name == wish.link).ok_or_else(|| {
+        let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+        format!("there is no link `{}`; there are {}", wish.link, known.join(", "))
+    })?;
+    let mut changes = Vec::new();
+    if let Some(mbps) = within("rate_mbps", wish.rate_mbps, LEAST_MBPS, MOST_MBPS)? {
+        let rate = Rate::from_mbps(mbps);
+        changes.push(LinkChange::Rate(rate));
+        changes.extend(links[link].told.then_some(LinkChange::Capacity(rate)));
+    }
+    if let Some(ms) = within("delay_ms", wish.delay_ms, 0.0, MOST_MS)? {
+        changes.push(LinkChange::Delay(Time::from_secs_f64(ms * 1e-3)));
+    }
+    if let Some(probability) = within("loss", wish.loss, 0.0, 1.0)? {
+        let loss = Loss { before: false, only: Only::All, probability };
+        changes.push(LinkChange::Losses((probability > 0.0).then_some(loss).into_iter().collect()));
+    }
+    Ok((link as u32, changes))
+}
+
+/// Any text as a wish: what comes of it is what a link can be.
+pub(crate) fn hear(text: &str) {
+    let face =
+        |name: &str| LinkFace { name: name.into(), from: String::new(), to: String::new(), told: true };
+    let Ok((link, changes)) = changes(&[face("down"), face("up")], text) else { return };
+    assert!(link < 2);
+    for change in changes {
+        let right = match &change {
+            LinkChange::Rate(rate) | LinkChange::Capacity(rate) => {
+                (LEAST_MBPS..=MOST_MBPS).contains(&rate.mbps())
+            }
+            LinkChange::Delay(delay) => *delay <= Time::from_secs(60),
+            LinkChange::Losses(losses) => {
+                losses.iter().all(|loss| loss.probability > 0.0 && loss.probability <= 1.0)
+            }
+            _ => false,
+        };
+        assert!(right, "{change:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tollway_scenario::tables::RunResult;
+use tollway_scenario::tables::{RunResult, Table};
 
 use super::{Point, SweepError, links_beside};
 use crate::data;
@@ -62,6 +62,46 @@ fn beside(flows: &Path) -> PathBuf {
     flows.with_file_name(name)
 }
 
+/// How many bytes of a journal are whole lines, and what runs they tell of.
+///
+/// # Errors
+/// It is none, or another sweep's.
+fn read(bytes: &[u8], head: &Head) -> Result<(usize, HashMap<Key, Done>), String> {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n');
+    if let Some(first) = lines.next() {
+        let found: Head = serde_json::from_slice(first).map_err(|_| "its first line is none of a journal")?;
+        if found != *head {
+            let says = |h: &Head| {
+                format!("Tollway {}, scenario {}, varying {}", h.tollway_sweep, h.scenario, h.vary.join(" "))
+            };
+            return Err(format!("{}; this is {}", says(&found), says(head)));
+        }
+    }
+    // Half a line, or one that a full disk cut short, is a run that is not done.
+    let runs = lines.filter_map(|line| serde_json::from_slice::<Done>(line).ok());
+    Ok((whole, runs.map(|run| ((run.values.clone(), run.seed, run.variant.clone()), run)).collect()))
+}
+
+/// Any bytes as the rest of a journal: what is read is a table or an error, and what is written of it reads the same.
+pub(crate) fn read_anything(bytes: &[u8]) {
+    let head = Head { tollway_sweep: "0".into(), scenario: String::new(), vary: Vec::new() };
+    let _ = read(bytes, &head);
+    let mut whole = serde_json::to_vec(&head).unwrap_or_default();
+    whole.push(b'\n');
+    whole.extend_from_slice(bytes);
+    let Ok((_, done)) = read(&whole, &head) else { panic!("its own first line is refused") };
+    for run in done.values() {
+        let point = Point { values: Vec::new(), seed: run.seed, variant: run.variant.clone() };
+        for table in [Table::Summary, Table::LinkSummary] {
+            let _ = super::table::batch(table, &[], &[(&point, run)]);
+        }
+        let line = serde_json::to_string(run).unwrap_or_default();
+        let again: Option<Done> = serde_json::from_str(&line).ok();
+        assert_eq!(again.map(|again| serde_json::to_string(&again).unwrap_or_default()), Some(line));
+    }
+}
+
 /// The file, open for more, and locked for as long as it is.
 pub(super) struct Journal {
     path: PathBuf,
@@ -103,27 +143,8 @@ impl Journal {
         // Bytes, for what was cut short may end within a character.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(fail("read"))?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n');
         let other = |why: String| SweepError::Other { path: path.clone(), why };
-        if let Some(first) = lines.next() {
-            let found: Head = serde_json::from_slice(first)
-                .map_err(|_| other("its first line is none of a journal".into()))?;
-            if found != head {
-                let says = |h: &Head| {
-                    format!(
-                        "Tollway {}, scenario {}, varying {}",
-                        h.tollway_sweep,
-                        h.scenario,
-                        h.vary.join(" ")
-                    )
-                };
-                return Err(other(format!("{}; this is {}", says(&found), says(&head))));
-            }
-        }
-        // Half a line, or one that a full disk cut short, is a run that is not done.
-        let runs = lines.filter_map(|line| serde_json::from_slice::<Done>(line).ok());
-        let done = runs.map(|run| ((run.values.clone(), run.seed, run.variant.clone()), run)).collect();
+        let (whole, done) = read(&bytes, &head).map_err(other)?;
         // What is whole stays as it lies: written anew, it would be lost to whatever comes between.
         if whole < bytes.len() {
             file.set_len(whole as u64).map_err(fail("write"))?;

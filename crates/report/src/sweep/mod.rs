@@ -19,6 +19,7 @@ use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{EXPORTS, Outputs, Table, TableError, export};
 
 use crate::seeds::{NoSeeds, seeds};
+pub(crate) use journal::read_anything;
 use journal::{Done, Journal};
 
 /// A key and the values it takes: `link.bottleneck.rate=10Mbps,20Mbps`.

@@ -15,7 +15,7 @@
 //! its fields they ask it (`btf.rs`).
 
 mod asm;
-mod btf;
+pub(crate) mod btf;
 mod namespaces;
 mod programs;
 mod record;

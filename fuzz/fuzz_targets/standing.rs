@@ -1,0 +1,4 @@
+//! See `tollway_report::fuzzing::standing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_report::fuzzing::standing(data));
