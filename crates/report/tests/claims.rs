@@ -283,6 +283,10 @@ fn slips_about_the_grid_are_named() {
         wrong(&format!("{claim}\nequals = {{ by-variant = {{ a = \"1\" }} }}"))
             .contains("takes a number for each")
     );
+    assert!(
+        wrong(&format!("{claim}\nequals = {{ by-variant = {{ a = 1 }}, times = 2 }}"))
+            .contains("and nothing beside it")
+    );
     let plot = "[[plot]]\ntitle = \"a\"";
     assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nlink = \"b\"")).contains("name it in `x`"));
     assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nx = \"los\"")).contains("did you mean `loss`?"));
