@@ -90,7 +90,7 @@ impl Btf {
                     Some((name, rest)) => (name, rest.trim_end_matches(']').parse::<u32>().ok()),
                     None => (name, None),
                 };
-                let member = self.member(at, name, DEPTH).ok_or_else(|| missing(name))?;
+                let member = self.member(at, name, DEPTH, &mut { LOOKS }).ok_or_else(|| missing(name))?;
                 bits = bits.checked_add(member.bit).ok_or_else(broken)?;
                 (at, narrow) = (member.kind, member.bits);
                 if let Some(element) = element {
@@ -120,7 +120,7 @@ impl Btf {
     }
 
     /// The member `name` of a structure or union, in the unnamed ones inside it too.
-    fn member(&self, id: u32, name: &str, depth: u32) -> Option<Member> {
+    fn member(&self, id: u32, name: &str, depth: u32, looks: &mut u32) -> Option<Member> {
         let id = self.plain(id)?;
         if depth == 0 || !matches!(self.kind(id)?, STRUCT | UNION) {
             return None;
@@ -128,6 +128,8 @@ impl Btf {
         let narrow = self.info(id)? >> 31 == 1;
         let first = self.types[id as usize] + HEAD;
         (0..self.members(id)).find_map(|index| {
+            // Unnamed ones inside each other would be looked through again and again.
+            *looks = looks.checked_sub(1)?;
             let at = first + 12 * index;
             let (kind, offset) = (read_u32(&self.bytes, at + 4)?, read_u32(&self.bytes, at + 8)?);
             let (bit, bits) = if narrow { (offset & 0xff_ffff, offset >> 24) } else { (offset, 0) };
@@ -135,7 +137,7 @@ impl Btf {
             if own == name.as_bytes() {
                 return Some(Member { kind, bit, bits: (bits > 0).then_some(bits) });
             }
-            let inner = own.is_empty().then(|| self.member(kind, name, depth - 1))??;
+            let inner = own.is_empty().then(|| self.member(kind, name, depth - 1, looks))??;
             Some(Member { bit: bit.checked_add(inner.bit)?, ..inner })
         })
     }
@@ -252,6 +254,8 @@ const MAGIC: u32 = 0xeb9f;
 const HEAD: usize = 12;
 /// Names for names, and structures without a name in each other: more than any kernel has.
 const DEPTH: u32 = 16;
+/// Members that are looked at for one of a name: more than any structure of a kernel has, in it and in those without a name.
+const LOOKS: u32 = 1 << 20;
 
 const INTEGER: u32 = 1;
 const POINTER: u32 = 2;
