@@ -86,10 +86,7 @@ impl From<SessionError> for Failure {
 
 impl From<ReproduceError> for Failure {
     fn from(error: ReproduceError) -> Failure {
-        match error {
-            ReproduceError::Session(_) | ReproduceError::Plot(_) => Failure::run(error),
-            _ => Failure::input(error),
-        }
+        if error.is_input() { Failure::input(error) } else { Failure::run(error) }
     }
 }
 
@@ -118,10 +115,7 @@ impl From<SweepError> for Failure {
 
 impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Failure {
-        match error {
-            CompareError::Plot(_) => Failure::run(error),
-            _ => Failure::input(error),
-        }
+        if error.is_input() { Failure::input(error) } else { Failure::run(error) }
     }
 }
 

@@ -1,13 +1,14 @@
 //! `tollway reproduce`.
 
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use tollway_report::agreement;
 use tollway_report::claim::{Ledger, Report};
 use tollway_report::reproduce::{
-    Found, ReproduceError, Reproduced, check_all, list, read, read_later, reproduce as run_one, select,
+    Found, ReproduceError, Reproduced, check_all, list, missing_peers, over_seeds, read,
+    reproduce as run_one, select,
 };
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
@@ -115,10 +116,7 @@ fn simulated(
     talk: bool,
 ) -> Result<Option<Reproduced>, Failure> {
     let interrupted = terminal::interrupt_flag();
-    let mut first: Option<Reproduced> = None;
-    let mut reports = Vec::new();
-    for later in 0..args.seeds {
-        let (scenario, experiment) = read_later(found, later)?;
+    over_seeds(found, args.seeds, |later, scenario, experiment| {
         let seed = scenario.variants()[0].plan.seed;
         let what = if later == 0 { found.name.clone() } else { format!("{}, seed {seed}", found.name) };
         let bars = Bars::new(&what, scenario.variants(), talk);
@@ -126,19 +124,14 @@ fn simulated(
             bars.set(i, share);
             !interrupted.load(Ordering::Relaxed)
         };
-        let mut reproduced = run_one(&scenario, experiment, args.jobs, missing, Some(&tell))?;
+        let reproduced = run_one(&scenario, experiment, args.jobs, missing, Some(&tell))?;
         bars.clear();
         if interrupted.load(Ordering::Relaxed) {
             terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
             return Ok(None);
         }
-        reports.push((seed, std::mem::take(&mut reproduced.report)));
-        first.get_or_insert(reproduced);
-    }
-    Ok(first.map(|first| match <[_; 1]>::try_from(reports) {
-        Ok([(_, report)]) => Reproduced { report, ..first },
-        Err(reports) => Reproduced { report: Report::over_seeds(reports), ..first },
-    }))
+        Ok(Some(reproduced))
+    })
 }
 
 /// An experiment's live parts, held against the simulator; `None` if Ctrl-C ended them.
@@ -205,22 +198,4 @@ fn with_kernel(
     _: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
     Err(ReproduceError::Kernel { claim: comparison.id.clone(), message: "it needs Linux".into() })
-}
-
-/// The peer programs that some claims compare with and that are not installed here.
-fn missing_peers() -> Vec<String> {
-    let runs = |program: &str, argument: &str| {
-        let quiet = Command::new(program)
-            .arg(argument)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        quiet.is_ok()
-    };
-    [("ns2", "ns", "-version")]
-        .into_iter()
-        .filter(|(_, program, argument)| !runs(program, argument))
-        .map(|(name, ..)| name.to_owned())
-        .collect()
 }

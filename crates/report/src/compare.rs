@@ -55,7 +55,7 @@ pub enum CompareError {
     },
     /// They have no variant in common.
     #[error("the two have no variant in common: {} has {a}, {} has {b}", a_path.display(), b_path.display())]
-    #[diagnostic(help("name the variants' own folders, such as {}", a_variant(&[(a_path, a), (b_path, b)]).display()))]
+    #[diagnostic(help("{}", choose(&a_variant(&[(a_path, a), (b_path, b)]))))]
     NothingCommon {
         /// The first folder.
         a_path: PathBuf,
@@ -74,14 +74,39 @@ pub enum CompareError {
     Plot(#[from] PlotError),
 }
 
+impl CompareError {
+    /// Whether it is what was asked for that is wrong, and not how it went.
+    pub fn is_input(&self) -> bool {
+        !matches!(self, CompareError::Plot(_))
+    }
+}
+
 impl Comparison {
     /// Reads two folders that `tollway run --out` has written, or two variants' folders in them.
     ///
     /// # Errors
     /// There are no tables, or no variant in common.
     pub fn read(a_path: &Path, b_path: &Path) -> Result<Comparison, CompareError> {
-        let (mut a, mut b) = (results(a_path)?, results(b_path)?);
         let (a_name, b_name) = names(a_path, b_path);
+        Comparison::pair((a_name, a_path, runs(a_path)?), (b_name, b_path, runs(b_path)?))
+    }
+
+    /// Compares runs that are at hand, by what the two of them are called.
+    ///
+    /// # Errors
+    /// They have no variant in common.
+    pub fn of(
+        (a, a_runs): (String, Vec<RunResult>),
+        (b, b_runs): (String, Vec<RunResult>),
+    ) -> Result<Comparison, CompareError> {
+        let (a_path, b_path) = (PathBuf::from(&a), PathBuf::from(&b));
+        Comparison::pair((a, &a_path, a_runs), (b, &b_path, b_runs))
+    }
+
+    fn pair(
+        (a_name, a_path, mut a): (String, &Path, Vec<RunResult>),
+        (b_name, b_path, mut b): (String, &Path, Vec<RunResult>),
+    ) -> Result<Comparison, CompareError> {
         let mut pairs = Vec::new();
         let mut alone = Vec::new();
         if let ([one], [other]) = (a.as_slice(), b.as_slice())
@@ -358,8 +383,19 @@ fn a_variant(results: &[(&PathBuf, &String)]) -> PathBuf {
     folders.next().unwrap_or_default()
 }
 
-/// The variants of a folder, or the one whose folder it is.
-fn results(path: &Path) -> Result<Vec<RunResult>, CompareError> {
+/// How to have a variant of each compared, of which there may be `folder`.
+fn choose(folder: &Path) -> String {
+    match folder.as_os_str().is_empty() {
+        true => "choose one variant of each".into(),
+        false => format!("name the variants' own folders, such as {}", folder.display()),
+    }
+}
+
+/// The runs in a folder that `tollway run --out` has written, a variant each, or the one whose folder it is.
+///
+/// # Errors
+/// There are no tables, or one cannot be read.
+pub fn runs(path: &Path) -> Result<Vec<RunResult>, CompareError> {
     let has_tables = |dir: &Path| dir.join("summary.arrow").is_file();
     if has_tables(path) {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

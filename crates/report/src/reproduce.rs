@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use tollway_proto::encoding::{SelfCheck, self_check};
 use tollway_scenario::file::{Scenario, ScenarioError};
@@ -121,6 +122,13 @@ pub enum ReproduceError {
     /// A figure could not be written.
     #[error(transparent)]
     Plot(#[from] PlotError),
+}
+
+impl ReproduceError {
+    /// Whether it is what was asked for that is wrong, and not how it went.
+    pub fn is_input(&self) -> bool {
+        !matches!(self, ReproduceError::Session(_) | ReproduceError::Plot(_))
+    }
 }
 
 /// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`.
@@ -268,6 +276,49 @@ pub fn reproduce(
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     let report = check(&experiment.claims, &results, &experiment.context(missing.to_vec()));
     Ok(Reproduced { experiment, runs, report })
+}
+
+/// An experiment with `seeds` seeds from its own on, judged together: `run` runs and judges it `later` seeds on, or answers `None` where it was
+/// ended, and so is all of it then. The runs that are kept are those of the first.
+///
+/// # Errors
+/// As [`read_later`], and what `run` finds.
+pub fn over_seeds<E: From<ReproduceError>>(
+    found: &Found,
+    seeds: u64,
+    mut run: impl FnMut(u64, Scenario, Experiment) -> Result<Option<Reproduced>, E>,
+) -> Result<Option<Reproduced>, E> {
+    let mut first: Option<Reproduced> = None;
+    let mut reports = Vec::new();
+    for later in 0..seeds {
+        let (scenario, experiment) = read_later(found, later)?;
+        let seed = scenario.variants()[0].plan.seed;
+        let Some(mut reproduced) = run(later, scenario, experiment)? else { return Ok(None) };
+        reports.push((seed, std::mem::take(&mut reproduced.report)));
+        first.get_or_insert(reproduced);
+    }
+    Ok(first.map(|first| match <[_; 1]>::try_from(reports) {
+        Ok([(_, report)]) => Reproduced { report, ..first },
+        Err(reports) => Reproduced { report: Report::over_seeds(reports), ..first },
+    }))
+}
+
+/// The peer programs that some claims compare with and that are not installed here.
+pub fn missing_peers() -> Vec<String> {
+    let runs = |program: &str, argument: &str| {
+        let quiet = Command::new(program)
+            .arg(argument)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        quiet.is_ok()
+    };
+    [("ns2", "ns", "-version")]
+        .into_iter()
+        .filter(|(_, program, argument)| !runs(program, argument))
+        .map(|(name, ..)| name.to_owned())
+        .collect()
 }
 
 impl Reproduced {
