@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
-use tollway_scenario::plan::{Flow, Link, LinkLaw, Plan};
+use tollway_scenario::plan::{Flow, Link, LinkLaw, Plan, SenderLaw};
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Aim, Allocation, Network, XcpGains, spend, xcp_equilibrium};
 
@@ -214,7 +214,11 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     let network = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
     let laws = steady.lanes.iter().map(|lane| {
         let flow = &plan.flows[lane.flow];
-        plan.transports[flow.transport.0 as usize].law.name()
+        match &plan.transports[flow.transport.0 as usize].law {
+            // Whatever it is called, nobody knows what it aims at.
+            SenderLaw::Own(_) => "",
+            law => law.name(),
+        }
     });
     let fair = || Ok((Aim::MaxMin, false, Aim::MaxMin.allocation(&steady.network).map_err(network)?));
     let Some(aim) = Aim::of(laws) else { return fair() };

@@ -65,7 +65,7 @@ use grid::Over;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
-use crate::plan::Plan;
+use crate::plan::{NoPlace, OwnLink, OwnSender, Plan};
 
 /// A scenario, checked and resolved.
 #[derive(Clone, Debug)]
@@ -192,6 +192,34 @@ impl Scenario {
             self.variants.retain(named);
         }
         self
+    }
+
+    /// The same with the senders of a section by a law of the caller's, in every variant that has the section ([`Plan::set_sender`]).
+    ///
+    /// # Errors
+    /// No variant has it, or one can't have another law there.
+    pub fn with_sender(self, key: &str, law: &OwnSender) -> Result<Scenario, NoPlace> {
+        self.with(|plan| plan.set_sender(key, law))
+    }
+
+    /// The same with links under a law of the caller's, in every variant that has them ([`Plan::set_link`]).
+    ///
+    /// # Errors
+    /// No variant has them.
+    pub fn with_link(self, key: &str, law: &OwnLink) -> Result<Scenario, NoPlace> {
+        self.with(|plan| plan.set_link(key, law))
+    }
+
+    fn with(mut self, set: impl Fn(&mut Plan) -> Result<(), NoPlace>) -> Result<Scenario, NoPlace> {
+        let all = self.variants.iter_mut().map(|variant| set(&mut variant.plan));
+        let (done, wrong): (Vec<_>, Vec<_>) = all.partition(Result::is_ok);
+        let mut wrong: Vec<NoPlace> = wrong.into_iter().filter_map(Result::err).collect();
+        // A section may be of some variants only.
+        let is_missing = |why: &NoPlace| matches!(why, NoPlace::Unknown { .. });
+        match wrong.iter().position(|why| done.is_empty() || !is_missing(why)) {
+            Some(i) => Err(wrong.swap_remove(i)),
+            None => Ok(self),
+        }
     }
 
     /// What the file is called in messages.

@@ -91,6 +91,8 @@ pub enum LinkLaw {
     Rcp(RcpRouter),
     /// A queue for each class of traffic under a law of its own; first that of what is of none.
     ByClass(Vec<ClassLaw>),
+    /// The caller's; no file names it.
+    Own(OwnLink),
 }
 
 /// A class's queue on a link of the law `by-class`.

@@ -5,6 +5,7 @@
 
 mod events;
 mod links;
+mod own;
 mod owners;
 mod senders;
 mod traffic;
@@ -20,6 +21,7 @@ use tollway_sim::Trace;
 
 pub use events::*;
 pub use links::*;
+pub use own::*;
 pub use owners::*;
 pub use senders::*;
 pub use traffic::*;

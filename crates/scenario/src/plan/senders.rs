@@ -48,7 +48,7 @@ pub struct Transport {
 }
 
 /// A sender's law.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SenderLaw {
     /// TCP NewReno (RFC 5681, RFC 6582).
     NewReno,
@@ -64,6 +64,8 @@ pub enum SenderLaw {
     Fcp(FcpSender),
     /// RCP.
     Rcp,
+    /// The caller's; no file names it.
+    Own(OwnSender),
 }
 
 /// FCP's sender.
@@ -100,8 +102,8 @@ impl Transport {
 }
 
 impl SenderLaw {
-    /// Its word in scenario files and result tables.
-    pub const fn name(&self) -> &'static str {
+    /// Its word in scenario files and result tables; the caller's law has a name in tables only.
+    pub fn name(&self) -> &str {
         match self {
             SenderLaw::NewReno => "newreno",
             SenderLaw::Cubic => "cubic",
@@ -110,6 +112,7 @@ impl SenderLaw {
             SenderLaw::Xcp(_) => "xcp",
             SenderLaw::Fcp(_) => "fcp",
             SenderLaw::Rcp => "rcp",
+            SenderLaw::Own(law) => law.name(),
         }
     }
 }

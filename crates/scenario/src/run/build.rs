@@ -47,7 +47,11 @@ pub(super) struct Built<E: Engine> {
 }
 
 /// A flow to be started.
-pub(super) struct FlowEnds<R> {
+pub(super) struct FlowEnds<'a, R> {
+    /// Its section.
+    pub(super) section: &'a str,
+    /// Its name, and for a flow of a workload its number instead.
+    pub(super) name: Result<&'a str, u64>,
     pub(super) transport: TransportId,
     pub(super) route: (R, R),
     /// Routers there and back.
@@ -140,6 +144,8 @@ impl<E: Engine> Built<E> {
             // A receiver that is not the first of its tree has a sender in name only.
             let silent = plan.sender_of(i) != i;
             let ends = FlowEnds {
+                section: &flow.section,
+                name: Ok(&flow.name),
                 transport: flow.transport,
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
                 routers: routers(plan, &flow.path),
@@ -186,7 +192,7 @@ impl<E: Engine> Built<E> {
     pub(super) fn start_flow(
         &mut self,
         plan: &Plan,
-        ends: FlowEnds<E::Route>,
+        ends: FlowEnds<'_, E::Route>,
         vacant: Option<FlowId>,
     ) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
@@ -198,8 +204,28 @@ impl<E: Engine> Built<E> {
         // A stream of chance of its own for each sender.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
-        let mut client = Connection::client(config, sender(transport, ends.line_rates.0, seed), 0);
-        let mut server = Connection::server(config, sender(transport, ends.line_rates.1, !seed), 0);
+        let name = || match ends.name {
+            Ok(name) => name.to_owned(),
+            Err(number) => format!("{}.{}", ends.section, number + 1),
+        };
+        // The caller is asked for senders that have something to send.
+        let asked = |backward: bool| ends.start < Time::NEVER && (!backward || transport.both_ways);
+        let law = |seed: u64, backward: bool| match &transport.law {
+            SenderLaw::Own(law) if asked(backward) => law.maker().make(&plan::Sending {
+                flow: &name(),
+                section: ends.section,
+                backward,
+                segment: transport.packet_size,
+                initial_window: f64::from(transport.initial_window),
+                seed,
+            }),
+            _ => {
+                let (there, back) = ends.line_rates;
+                sender(transport, if backward { back } else { there }, seed)
+            }
+        };
+        let mut client = Connection::client(config, law(seed, false), 0);
+        let mut server = Connection::server(config, law(!seed, true), 0);
         server.set_routers_passed(ends.routers.0);
         client.set_routers_passed(ends.routers.1);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
@@ -228,7 +254,7 @@ impl<E: Engine> Built<E> {
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
             kernel: transport.kernel.then(|| Kernels {
-                congestion: kernels_name(&transport.law),
+                congestion: kernels_name(&transport.law).to_owned(),
                 bytes: match ends.data {
                     Data::Endless => None,
                     Data::Bytes(bytes) => Some(bytes),
@@ -322,7 +348,7 @@ impl<E: Engine> Built<E> {
             }
         }
         let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
-            match (plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
+            match (&plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
                 (SenderLaw::Fcp(plan::FcpSender { deadline: Some(_), .. }), AnySender::Fcp(law)) => Some(law),
                 _ => None,
             }
@@ -558,6 +584,10 @@ fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
             let laws = laws.iter().map(|class| (law_of(plan, index, &class.law), class.weight)).collect();
             AnyLink::Shared(Box::new(link::Shared::new(laws, link.capacity)))
         }
+        LinkLaw::Own(law) => {
+            let (name, seed) = (&*link.name, port_seed(plan, index));
+            law.maker().make(&plan::Carrying { link: name, capacity: link.capacity, seed })
+        }
         LinkLaw::Rcp(law) => {
             let config = link::RcpConfig {
                 alpha: law.alpha,
@@ -633,6 +663,8 @@ fn sender(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySender 
 fn sender_law(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySender {
     let initial_window = f64::from(transport.initial_window);
     match &transport.law {
+        // Where there is nothing to send, the caller's law is not asked.
+        SenderLaw::Own(_) => sender::NewRenoConfig { initial_window, ..Default::default() }.build().into(),
         SenderLaw::NewReno => {
             let growth_per_ack = transport.growth_per_ack;
             sender::NewRenoConfig { initial_window, growth_per_ack, ..Default::default() }.build().into()
@@ -699,6 +731,7 @@ fn echo(law: &SenderLaw) -> Echo {
         SenderLaw::NewReno | SenderLaw::Cubic | SenderLaw::Dctcp | SenderLaw::Bbr | SenderLaw::Xcp(_) => {
             Echo::Sum
         }
+        SenderLaw::Own(law) => law.maker().echo(),
     }
 }
 
@@ -713,12 +746,12 @@ fn encoding(encoding: plan::Encoding) -> Encoding {
 }
 
 /// A sender law's name, as the file has it.
-pub(super) fn sender_name(law: &SenderLaw) -> &'static str {
+pub(super) fn sender_name(law: &SenderLaw) -> &str {
     law.name()
 }
 
 /// What Linux calls the congestion control.
-fn kernels_name(law: &SenderLaw) -> &'static str {
+fn kernels_name(law: &SenderLaw) -> &str {
     match law {
         SenderLaw::NewReno => "reno",
         law => law.name(),

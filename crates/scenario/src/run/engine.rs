@@ -171,7 +171,7 @@ pub(super) struct Start<R> {
 /// What the kernel's TCP is to do.
 pub(super) struct Kernels {
     /// Its name for the congestion control.
-    pub(super) congestion: &'static str,
+    pub(super) congestion: String,
     /// What is sent; endless if `None`.
     pub(super) bytes: Option<u64>,
     pub(super) both_ways: bool,

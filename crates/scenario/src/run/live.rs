@@ -384,7 +384,6 @@ impl Engine for Live {
         let added = match start.kernel {
             #[cfg(target_os = "linux")]
             Some(Kernels { congestion, bytes, both_ways, receive_buffer, changes }) => {
-                let congestion = congestion.to_owned();
                 let kernel =
                     net::KernelSpec { congestion, bytes, both_ways, receive_buffer, changes, packet };
                 self.network.add_kernel_flow(&kernel, spec)

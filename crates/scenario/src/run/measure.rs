@@ -37,7 +37,7 @@ pub(super) struct Meter {
     /// By the flow whose sender's data they are, in order.
     lanes_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
-    workload_names: Vec<(String, &'static str)>,
+    workload_names: Vec<(String, String)>,
 }
 
 /// One direction of data of a flow.
@@ -209,7 +209,8 @@ impl Meter {
                 links.push(LinkMeter { link: i, ..LinkMeter::default() });
             }
         }
-        let law = |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law);
+        let law =
+            |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law).to_owned();
         Ok(Meter {
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),

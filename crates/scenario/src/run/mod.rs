@@ -173,6 +173,15 @@ pub enum RunError {
     /// The live engine met something it cannot go on with.
     #[error(transparent)]
     Live(#[from] tollway_net::Error),
+    /// A law of the caller's has given up.
+    #[error("the law `{law}` failed: {failure}")]
+    Law {
+        /// What it is called.
+        law: String,
+        /// What it said.
+        #[source]
+        failure: crate::plan::Failure,
+    },
     /// Packets appeared or vanished: a bug of the simulator, not of the scenario.
     #[error(
         "packets were not conserved: {census:?}; this is a bug in Tollway, please report it with the scenario"
@@ -249,6 +258,7 @@ fn drive<E: Engine>(
         tick = tick.min(Time::from_millis(200));
     }
     let mut next_tick = Time::ZERO;
+    let own_laws = plan.has_own_laws();
     let mut stopped = false;
     if network.network.foresees() {
         workloads.arrive(plan, network, &mut hosts);
@@ -269,7 +279,13 @@ fn drive<E: Engine>(
                 stopped = !progress(next.as_secs_f64() / plan.duration.as_secs_f64());
             }
         }
+        if own_laws {
+            next = next.min(network.network.now().saturating_add(OWN_LAWS_TICK));
+        }
         network.network.run_until(next)?;
+        if own_laws && let Some((law, failure)) = plan.failure() {
+            return Err(RunError::Law { law, failure });
+        }
         drain(network);
         workloads.collect(network, &mut meter, &mut hosts, &mut policies)?;
         // What the file changes at an instant comes after the measurement that ends there.
@@ -323,6 +339,8 @@ fn within_horizon<E: Engine>(plan: &Plan, network: &mut Built<E>) -> Result<(), 
     Ok(())
 }
 
+/// How often laws of the caller's are asked whether they go on.
+const OWN_LAWS_TICK: Time = Time::from_millis(100);
 /// How often what a capture saw is written.
 const CAPTURE_TICK: Time = Time::from_millis(100);
 

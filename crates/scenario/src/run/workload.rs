@@ -113,6 +113,8 @@ impl Generator {
                 let Drawn { number, at, size, path } = queue.draw(workload);
                 let start = at.max(now);
                 let ends = FlowEnds {
+                    section: &workload.name,
+                    name: Err(number),
                     transport: workload.transport,
                     route: built.workload_routes[i][path],
                     routers: routers(plan, &workload.paths[path]),

@@ -9,6 +9,7 @@ mod faults;
 mod income;
 mod meters;
 mod multicast;
+mod own_laws;
 mod scenes;
 
 use tollway_scenario::file::Scenario;

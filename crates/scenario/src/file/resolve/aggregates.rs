@@ -109,7 +109,7 @@ fn subjects(plan: &Plan) -> Vec<Subject> {
             to: path.to,
             packet: transport.packet_size,
             rtt: path.base_rtt,
-            law: Some(transport.law),
+            law: Some(transport.law.clone()),
         }
     };
     let flows = plan.flows.iter().map(|flow| ends(&flow.name, &flow.section, &flow.path, flow.transport));

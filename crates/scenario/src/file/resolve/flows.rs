@@ -375,7 +375,7 @@ impl<'a> Resolver<'a> {
                 .help("add `loss-detection = \"rack\"`");
         }
         // What 40 bytes of options leave beside timestamps (12) and XCP's forward (8) and return (4) options.
-        let room = match (law, encoding, both_ways) {
+        let room = match (&law, encoding, both_ways) {
             (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, true) => 1,
             (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, false) => 2,
             _ => 3,

@@ -336,10 +336,10 @@ impl<'a> Resolver<'a> {
     fn late(&mut self) {
         let Plan { flows, workloads, cbrs, aggregates, .. } = &self.plan;
         let (changes, losses) = (self.top.list("change", &keys::CHANGE), self.top.list("loss", &keys::LOSS));
-        let law = |transport: TransportId| self.plan.transports[transport.0 as usize].law;
+        let law = |transport: TransportId| &self.plan.transports[transport.0 as usize].law;
         let cheats = flows.iter().map(|flow| (&*flow.name, flow.transport));
         let cheats = cheats.chain(workloads.iter().map(|workload| (&*workload.name, workload.transport)));
-        let cheats = cheats.filter_map(|(name, of)| Some((name, idle::cheats_from(&law(of))?)));
+        let cheats = cheats.filter_map(|(name, of)| Some((name, idle::cheats_from(law(of))?)));
         let late = [
             self.late_of("flow", flows.iter().map(|flow| (&*flow.name, flow.start))),
             self.late_of("workload", workloads.iter().map(|workload| (&*workload.name, workload.start))),

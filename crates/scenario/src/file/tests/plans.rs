@@ -219,7 +219,7 @@ fn a_grid_is_every_combination() {
         (last.plan.links[8].rate, last.plan.links[0].rate),
         (Rate::from_mbps(2.0), Rate::from_mbps(2.0))
     );
-    assert_eq!((last.plan.transports[0].law, last.plan.seed), (SenderLaw::Cubic, 7));
+    assert_eq!((&last.plan.transports[0].law, last.plan.seed), (&SenderLaw::Cubic, 7));
     assert_eq!(last.plan.duration, Time::from_secs(3));
 }
 

@@ -1,0 +1,344 @@
+//! Laws that a caller brings, in place of those that a file names.
+
+use std::error::Error;
+use std::fmt;
+
+use tollway_law::link::AnyLink;
+use tollway_law::receiver::Echo;
+use tollway_law::sender::AnySender;
+
+use super::*;
+
+/// A sender that a law is made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sending<'a> {
+    /// The flow, as result tables call it.
+    pub flow: &'a str,
+    /// The section of the file it comes from: `flow.NAME` or `workload.NAME` without the first word.
+    pub section: &'a str,
+    /// Whether it is the flow's far end, which sends, too, where data go both ways.
+    pub backward: bool,
+    /// Size of a full packet on the wire, headers included, bytes.
+    pub segment: u16,
+    /// Window at the start, segments.
+    pub initial_window: f64,
+    /// For what it draws: another one for each sender and each seed of the run.
+    pub seed: u64,
+}
+
+/// A port that a law is made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Carrying<'a> {
+    /// The link's direction, as result tables call it.
+    pub link: &'a str,
+    /// The capacity that the law is to believe in.
+    pub capacity: Rate,
+    /// For what it draws: another one for each port and each seed of the run.
+    pub seed: u64,
+}
+
+/// Makes a law for each sender of a section. Functions do.
+pub trait MakeSender: Send + Sync {
+    /// A new law.
+    fn make(&self, of: &Sending<'_>) -> AnySender;
+
+    /// What receivers return to it of the tolls that come. Default the sum, which is nothing where no law writes any.
+    fn echo(&self) -> Echo {
+        Echo::Sum
+    }
+
+    /// What has gone wrong in a law that was made, if anything has: the run ends with it. Asked every 100 ms of the run's time.
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+}
+
+impl<F: Fn(&Sending<'_>) -> AnySender + Send + Sync> MakeSender for F {
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        self(of)
+    }
+}
+
+/// Makes a law for each port of a section's links. Functions do.
+pub trait MakeLink: Send + Sync {
+    /// A new law.
+    fn make(&self, of: &Carrying<'_>) -> AnyLink;
+
+    /// As [`MakeSender::failure`].
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+}
+
+impl<F: Fn(&Carrying<'_>) -> AnyLink + Send + Sync> MakeLink for F {
+    fn make(&self, of: &Carrying<'_>) -> AnyLink {
+        self(of)
+    }
+}
+
+/// What went wrong in a law of the caller's.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// A sender law that no file has a word for.
+///
+/// ```
+/// use tollway_law::sender::{AnySender, NewRenoConfig};
+/// use tollway_scenario::file::Scenario;
+/// use tollway_scenario::plan::{OwnSender, Sending};
+/// use tollway_scenario::run::{Options, run};
+///
+/// # let text = "name = 'wire'\nduration = '1 s'\nnode = { a = {}, b = {} }\nlink.wire = { from = 'a', to = 'b', rate = '1 Mbps' }\n\
+/// #     flow.long = { from = 'a', to = 'b', law = 'cubic' }\n";
+/// let mine = OwnSender::new("mine", |of: &Sending<'_>| {
+///     let law = NewRenoConfig { initial_window: of.initial_window, ..Default::default() };
+///     AnySender::custom(law.build())
+/// });
+/// let scenario = Scenario::parse("wire.toml", text, &["flow.long.initial-window=4"])?;
+/// let scenario = scenario.with_sender("flow.long", &mine)?;
+/// let finished = run(&scenario.variants()[0].plan, &Options::default())?;
+/// # assert!(finished.run.packet_hops > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct OwnSender {
+    name: Arc<str>,
+    make: Arc<dyn MakeSender>,
+}
+
+impl OwnSender {
+    /// A law that result tables call `name`, and that `make` makes.
+    pub fn new(name: &str, make: impl MakeSender + 'static) -> OwnSender {
+        OwnSender { name: name.into(), make: Arc::new(make) }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What makes it.
+    pub fn maker(&self) -> &dyn MakeSender {
+        &*self.make
+    }
+}
+
+/// The same is what the same made.
+impl PartialEq for OwnSender {
+    fn eq(&self, other: &OwnSender) -> bool {
+        Arc::ptr_eq(&self.make, &other.make) && self.name == other.name
+    }
+}
+
+impl fmt::Debug for OwnSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnSender").field(&self.name).finish()
+    }
+}
+
+/// A link law that no file has a word for. Its queue is one.
+#[derive(Clone)]
+pub struct OwnLink {
+    name: Arc<str>,
+    make: Arc<dyn MakeLink>,
+}
+
+impl OwnLink {
+    /// A law called `name` that `make` makes.
+    pub fn new(name: &str, make: impl MakeLink + 'static) -> OwnLink {
+        OwnLink { name: name.into(), make: Arc::new(make) }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What makes it.
+    pub fn maker(&self) -> &dyn MakeLink {
+        &*self.make
+    }
+}
+
+/// The same is what the same made.
+impl PartialEq for OwnLink {
+    fn eq(&self, other: &OwnLink) -> bool {
+        Arc::ptr_eq(&self.make, &other.make) && self.name == other.name
+    }
+}
+
+impl fmt::Debug for OwnLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnLink").field(&self.name).finish()
+    }
+}
+
+/// Why a law of the caller's has no place in a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
+pub enum NoPlace {
+    /// Nothing is called so.
+    #[error("there is nothing called `{key}` to give a law of your own; there {}", there_are(known))]
+    #[diagnostic(help("`*` in place of a name stands for every name"))]
+    Unknown {
+        /// What was asked for.
+        key: String,
+        /// What could have been.
+        known: Vec<String>,
+    },
+    /// What else its file says of it needs a law of the house.
+    #[error("`{key}` can't have a law of your own: {why}")]
+    #[diagnostic(help("{remedy}"))]
+    Refused {
+        /// The section.
+        key: String,
+        /// Why not.
+        why: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+}
+
+fn there_are(known: &[String]) -> String {
+    match known {
+        [] => "is nothing that could have one".into(),
+        [one] => format!("is `{one}`"),
+        all => format!("are `{}`", all.join("`, `")),
+    }
+}
+
+impl Plan {
+    /// Has the senders of a section, `flow.NAME` or `workload.NAME`, go by a law of the caller's; `*` stands for every name. All else
+    /// about them stays as the file says. A tree's flows, and the kernel's, keep theirs.
+    ///
+    /// # Errors
+    /// There is no such section, or it can't have another law.
+    pub fn set_sender(&mut self, key: &str, law: &OwnSender) -> Result<(), NoPlace> {
+        let sections = self.senders();
+        let chosen: Vec<&(String, TransportId)> = sections.iter().filter(|one| names(key, &one.0)).collect();
+        if chosen.is_empty() {
+            return Err(unknown(key, sections.into_iter().map(|one| one.0)));
+        }
+        for (section, transport) in &chosen {
+            self.check_sender(section, *transport)?;
+        }
+        for (_, transport) in chosen {
+            self.transports[transport.0 as usize].law = SenderLaw::Own(law.clone());
+        }
+        Ok(())
+    }
+
+    /// Puts a law of the caller's on links, `link.NAME` or, for their ways back, `link.NAME.reverse`; `*` stands for every name.
+    ///
+    /// # Errors
+    /// There is no such link.
+    pub fn set_link(&mut self, key: &str, law: &OwnLink) -> Result<(), NoPlace> {
+        let section = |link: &Link| match link.direction {
+            Direction::Forward => format!("link.{}", link.section),
+            Direction::Reverse => format!("link.{}.reverse", link.section),
+        };
+        let own = Arc::new(LinkLaw::Own(law.clone()));
+        let chosen: Vec<bool> = self.links.iter().map(|link| names(key, &section(link))).collect();
+        if !chosen.contains(&true) {
+            return Err(unknown(key, self.links.iter().map(section)));
+        }
+        // Of another rate only drop-tail has not been told, which has no use for it.
+        let mut changes = Vec::with_capacity(self.changes.len());
+        for (i, change) in self.changes.iter().enumerate() {
+            changes.push(*change);
+            let What::Rate(on, rate) = change.what else { continue };
+            let link = &self.links[on.0 as usize];
+            let told = |other: &Change| {
+                other.at == change.at && matches!(other.what, What::Capacity(to, _) if to == on)
+            };
+            let unaware = *link.law == LinkLaw::DropTail && link.capacity == link.rate;
+            if chosen[on.0 as usize] && unaware && !self.changes[i..].iter().any(told) {
+                changes.push(Change { at: change.at, what: What::Capacity(on, rate) });
+            }
+        }
+        self.changes = changes;
+        for (link, _) in self.links.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
+            link.law = Arc::clone(&own);
+        }
+        Ok(())
+    }
+
+    /// What went wrong in a law of the caller's, and whose.
+    pub(crate) fn failure(&self) -> Option<(String, Failure)> {
+        let senders = self.transports.iter().filter_map(|transport| match &transport.law {
+            SenderLaw::Own(law) => law.maker().failure().map(|failure| (law.name().to_owned(), failure)),
+            _ => None,
+        });
+        let links = self.links.iter().filter_map(|link| match &*link.law {
+            LinkLaw::Own(law) => law.maker().failure().map(|failure| (law.name().to_owned(), failure)),
+            _ => None,
+        });
+        senders.chain(links).next()
+    }
+
+    /// Whether any law is the caller's.
+    pub(crate) fn has_own_laws(&self) -> bool {
+        self.transports.iter().any(|transport| matches!(transport.law, SenderLaw::Own(_)))
+            || self.links.iter().any(|link| matches!(*link.law, LinkLaw::Own(_)))
+    }
+
+    /// The sections that send by a law.
+    fn senders(&self) -> Vec<(String, TransportId)> {
+        let mut sections: Vec<(String, TransportId)> = Vec::new();
+        for flow in &self.flows {
+            if sections.iter().all(|one| one.1 != flow.transport) {
+                sections.push((format!("flow.{}", flow.section), flow.transport));
+            }
+        }
+        let workload = |one: &Workload| (format!("workload.{}", one.name), one.transport);
+        sections.extend(self.workloads.iter().map(workload));
+        sections
+    }
+
+    fn check_sender(&self, section: &str, transport: TransportId) -> Result<(), NoPlace> {
+        let refuse = |why, remedy| Err(NoPlace::Refused { key: section.to_owned(), why, remedy });
+        if self.transports[transport.0 as usize].kernel {
+            let remedy = "leave out `transport = \"kernel\"`, and Tollway's own transport runs it";
+            return refuse("the kernel's TCP has none but its own", remedy);
+        }
+        let of_it = || (0..self.flows.len()).filter(|&i| self.flows[i].transport == transport);
+        if of_it().any(|i| self.trees.iter().any(|tree| tree.flows().contains(&i))) {
+            return refuse(
+                "a flow of several receivers goes by `fcp`",
+                "give each receiver a flow of its own",
+            );
+        }
+        let paths = self.workloads.iter().filter(|workload| workload.transport == transport);
+        let gates = paths.flat_map(|workload| workload.gates.iter().copied().flatten());
+        let mut gates = gates.chain(of_it().filter_map(|i| self.flows[i].gate));
+        let told = |gate: Gate| {
+            let policies = &self.shapers[gate.shaper].classes[gate.class as usize];
+            policies.iter().any(|&policy| self.aggregates[policy].window != WindowIncrease::Standard)
+        };
+        if gates.any(told) {
+            let remedy = "leave out the aggregate's `window`";
+            return refuse("a policy tells its window how to grow, which is for `newreno`", remedy);
+        }
+        Ok(())
+    }
+}
+
+/// Whether `key` means a section, its name or `*` in place of it.
+fn names(key: &str, section: &str) -> bool {
+    let mut parts = section.splitn(3, '.');
+    let [of, name, rest] = [(); 3].map(|()| parts.next());
+    let mut asked = key.splitn(3, '.').map(str::trim);
+    let [asked_of, asked_name, asked_rest] = [(); 3].map(|()| asked.next());
+    of == asked_of && rest == asked_rest && (name == asked_name || asked_name == Some("*"))
+}
+
+fn unknown(key: &str, known: impl Iterator<Item = String>) -> NoPlace {
+    let mut all: Vec<String> = Vec::new();
+    for name in known {
+        if all.len() < MOST_NAMED && !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    NoPlace::Unknown { key: key.to_owned(), known: all }
+}
+
+/// Names that a message has room for.
+const MOST_NAMED: usize = 12;
