@@ -4,8 +4,11 @@
 #[path = "../../crates/cli/src/mathematics.rs"]
 mod mathematics;
 
+mod laws;
+
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -13,15 +16,17 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pyo3::{create_exception, wrap_pyfunction};
-use tollway_report::session::{Account, Ran, Session, SessionError};
+use tollway_report::session::{Account, Session, SessionError};
 use tollway_report::{Allocations, Overview};
 use tollway_scenario::file;
-use tollway_scenario::run::{DigestMode, EngineKind};
+use tollway_scenario::run::{self, DigestMode, EngineKind};
 use tollway_scenario::tables::{RunResult, Table};
+
+use laws::{Ending, Raised};
 
 create_exception!(
     tollway,
@@ -106,7 +111,8 @@ impl Scenario {
 
     /// Runs every variant, `jobs` at once (0: as many as there are processors). `progress` is called about ten times a
     /// second with the share of each variant that is over. Answers the account that `tollway run --json` prints, the tables
-    /// that it prints otherwise, and for each variant its tables by name in Arrow's stream format.
+    /// that it prints otherwise, and for each variant its tables by name in Arrow's stream format. Each of `laws` is what it is for, its
+    /// name in tables, and what makes it.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -114,9 +120,17 @@ impl Scenario {
         digest: &str,
         jobs: usize,
         progress: Option<Py<PyAny>>,
+        laws: Vec<laws::Given>,
     ) -> PyResult<(String, String, Vec<Bound<'py, PyDict>>)> {
+        let asks = !laws.is_empty();
+        let ending = Arc::new(Ending::default());
+        let scenario = match asks {
+            true => &laws::with(&self.inner, laws, &ending)?,
+            false => &self.inner,
+        };
         let session = Session {
-            jobs,
+            // Of laws in Python one is asked at a time, whoever else waits.
+            jobs: if asks && jobs == 0 { 1 } else { jobs },
             engine: match engine {
                 "sim" => EngineKind::Sim,
                 "live" => EngineKind::Live,
@@ -130,8 +144,15 @@ impl Scenario {
             slowdowns: true,
             ..Session::default()
         };
-        let runs = py.detach(|| self.watched(&session, progress.as_ref()))?;
-        let account = Account { scenario: &self.inner, runs: &runs, load_s: 0.0, peak_rss_bytes: None };
+        let shares: Vec<AtomicU64> = scenario.variants().iter().map(|_| AtomicU64::new(0)).collect();
+        let tell = |variant: usize, share: f64| {
+            shares[variant].store(share.to_bits(), Ordering::Relaxed);
+            !ending.is_stopped()
+        };
+        let run = || session.run(scenario, Some(&tell));
+        let runs = py.detach(|| watched(&shares, progress.as_ref(), asks, &ending, run))?;
+        let runs = runs.map_err(|error| failed(&error))?;
+        let account = Account { scenario, runs: &runs, load_s: 0.0, peak_rss_bytes: None };
         let account =
             serde_json::to_string(&account).map_err(|error| RunError::new_err(error.to_string()))?;
         let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
@@ -140,50 +161,47 @@ impl Scenario {
     }
 }
 
-impl Scenario {
-    /// Runs in threads of its own, while this one, which may be Python's main thread, listens for Ctrl-C and tells of progress.
-    fn watched(&self, session: &Session, progress: Option<&Py<PyAny>>) -> PyResult<Vec<Ran>> {
-        let stop = AtomicBool::new(false);
-        let shares: Vec<AtomicU64> = self.inner.variants().iter().map(|_| AtomicU64::new(0)).collect();
-        let tell = |variant: usize, share: f64| {
-            shares[variant].store(share.to_bits(), Ordering::Relaxed);
-            !stop.load(Ordering::Relaxed)
-        };
-        let (done, ended) = mpsc::channel();
-        thread::scope(|scope| {
-            scope.spawn(|| done.send(session.run(&self.inner, Some(&tell))));
-            let mut raised = None;
-            let runs = loop {
-                match ended.recv_timeout(LOOK) {
-                    Ok(runs) => break runs,
-                    Err(RecvTimeoutError::Disconnected) => {
-                        return Err(RunError::new_err(
-                            "the run panicked; this is a bug in Tollway, please report it",
-                        ));
-                    }
-                    Err(RecvTimeoutError::Timeout) if raised.is_some() => {}
-                    Err(RecvTimeoutError::Timeout) => {
-                        let looked = Python::attach(|py| {
-                            py.check_signals()?;
-                            let now: Vec<f64> = shares
-                                .iter()
-                                .map(|share| f64::from_bits(share.load(Ordering::Relaxed)))
-                                .collect();
-                            progress.map_or(Ok(()), |progress| progress.call1(py, (now,)).map(drop))
-                        });
-                        if let Err(error) = looked {
-                            stop.store(true, Ordering::Relaxed);
-                            raised = Some(error);
-                        }
+/// Has `run` run in a thread of its own, while this one, which may be Python's main thread, listens for Ctrl-C and tells of progress. If the
+/// run `asks` Python, its thread is made known to it once, and not for each call.
+fn watched<R: Send>(
+    shares: &[AtomicU64],
+    progress: Option<&Py<PyAny>>,
+    asks: bool,
+    ending: &Ending,
+    run: impl FnOnce() -> R + Send,
+) -> PyResult<R> {
+    let (done, ended) = mpsc::channel();
+    thread::scope(|scope| {
+        let run = move || done.send(run());
+        let thread = scope.spawn(move || if asks { Python::attach(|py| py.detach(run)) } else { run() });
+        let mut raised = None;
+        let ran = loop {
+            match ended.recv_timeout(LOOK) {
+                Ok(ran) => break ran,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Joined, its panic is not this thread's too.
+                    drop(thread.join());
+                    return Err(RunError::new_err(
+                        "the run panicked; this is a bug in Tollway, please report it",
+                    ));
+                }
+                Err(RecvTimeoutError::Timeout) if raised.is_some() => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let looked = Python::attach(|py| {
+                        py.check_signals()?;
+                        let now = shares.iter().map(|share| f64::from_bits(share.load(Ordering::Relaxed)));
+                        let now: Vec<f64> = now.collect();
+                        progress.map_or(Ok(()), |progress| progress.call1(py, (now,)).map(drop))
+                    });
+                    if let Err(error) = looked {
+                        ending.stop();
+                        raised = Some(error);
                     }
                 }
-            };
-            match raised {
-                Some(error) => Err(error),
-                None => runs.map_err(|error| failed(&error)),
             }
-        })
-    }
+        };
+        raised.map_or(Ok(ran), Err)
+    })
 }
 
 /// The text of a scenario file.
@@ -237,18 +255,41 @@ fn no_choice(what: &str, given: &str, known: [&str; 2]) -> PyErr {
 
 /// Mistakes, each as the command shows it.
 fn refused(error: &file::ScenarioError) -> PyErr {
-    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(WIDTH);
-    let mut text = String::from("\n");
     let shown = match error.related() {
-        Some(mut mistakes) => mistakes.try_for_each(|mistake| handler.render_report(&mut text, mistake)),
-        None => handler.render_report(&mut text, error),
+        Some(mistakes) => mistakes.map(shown).collect::<Vec<_>>().concat(),
+        None => shown(error),
     };
-    ScenarioError::new_err(if shown.is_ok() { text } else { error.to_string() })
+    ScenarioError::new_err(format!("\n{shown}"))
+}
+
+/// An error as the command shows it.
+fn shown(error: &dyn Diagnostic) -> String {
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(WIDTH);
+    let mut text = String::new();
+    if handler.render_report(&mut text, error).is_ok() { text } else { error.to_string() }
 }
 
 /// Whose fault it is, as with the command's exit statuses.
 fn failed(error: &SessionError) -> PyErr {
     let text = error.to_string();
+    let raised = match error {
+        SessionError::Run { error: run::RunError::Law { failure, .. }, .. } => {
+            failure.downcast_ref::<Raised>()
+        }
+        _ => None,
+    };
+    if let Some(Raised { error: cause, .. }) = raised {
+        return Python::attach(|py| {
+            let cause = cause.clone_ref(py);
+            // Ctrl-C, and what else is no mistake of the law's, stays what it is.
+            if !cause.is_instance_of::<PyException>(py) {
+                return cause;
+            }
+            let error = RunError::new_err(text);
+            error.set_cause(py, Some(cause));
+            error
+        });
+    }
     if error.is_input() { ScenarioError::new_err(text) } else { RunError::new_err(text) }
 }
 
@@ -261,6 +302,7 @@ const WIDTH: usize = 100;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;
+    laws::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(toml_of, module)?)?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;

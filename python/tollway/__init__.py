@@ -7,13 +7,36 @@ A :class:`Scenario` is checked as it is made, and run by the same engines as the
 >>> results = scenario.with_sets({"link.bottleneck.rate": "20 Mbps"}).run()
 >>> results["xcp"].flows.to_pandas()
 
+A law of one's own, a :class:`SenderLaw` or :class:`LinkLaw`, takes the place of a file's:
+
+>>> scenario.run(laws={"flow.f": MyLaw})
+
 :func:`sweep` runs one many times, on threads, processes, Dask, or any other ``concurrent.futures`` executor. Tables are
 ``pyarrow.Table``; their columns, with units in the names, are those of the command's.
 """
 
-from tollway._native import RunError, ScenarioError, __version__
+from tollway._laws import LinkLaw, SenderLaw
+from tollway._native import Acked, Carrying, Delivery, Flight, Passing, RunError, ScenarioError, Sending, Verdict, __version__
 from tollway._results import Results, Run
 from tollway._scenario import Scenario
 from tollway._sweep import Sweep, sweep
 
-__all__ = ["Results", "Run", "RunError", "Scenario", "ScenarioError", "Sweep", "__version__", "sweep"]
+__all__ = [
+    "Acked",
+    "Carrying",
+    "Delivery",
+    "Flight",
+    "LinkLaw",
+    "Passing",
+    "Results",
+    "Run",
+    "RunError",
+    "Scenario",
+    "ScenarioError",
+    "SenderLaw",
+    "Sending",
+    "Sweep",
+    "Verdict",
+    "__version__",
+    "sweep",
+]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from tollway import _native
+from tollway._laws import Laws, given
 from tollway._results import Results
 from tollway._words import word
 
@@ -113,6 +114,7 @@ class Scenario:
         jobs: int = 0,
         digest: Literal["results", "packets"] = "results",
         progress: Callable[[list[float]], Any] | None = None,
+        laws: Laws | None = None,
     ) -> Results:
         """Runs every variant.
 
@@ -125,13 +127,18 @@ class Scenario:
         :param digest: what digests cover: counters and rows of tables, or every packet on every link (``--digest packets``).
         :param progress: called about ten times a second with the share of each variant that is over, 0 to 1. What it raises
             ends the run.
-        :raises ScenarioError: the engine cannot run this, or the interval tables would not fit into memory.
-        :raises RunError: the run failed.
+        :param laws: laws of one's own, in place of the file's: under ``"flow.NAME"`` or ``"workload.NAME"`` a :class:`SenderLaw`,
+            under ``"link.NAME"`` or ``"link.NAME.reverse"`` a :class:`LinkLaw`; ``*`` stands for every name. Each is a class,
+            called once for each flow or link, in every variant. Variants then run one after the other unless ``jobs`` says
+            otherwise: Python asks one law at a time.
+        :raises ScenarioError: the engine cannot run this, the interval tables would not fit into memory, or there is nothing
+            that a law was given for.
+        :raises RunError: the run failed; what a law raised is its cause.
         """
         if jobs < 0:
             raise ValueError(f"jobs is {jobs}; 0 is as many as there are processors")
         chosen = self if seed is None else self.with_sets({"seed": seed})
-        account, text, tables = chosen._native.run(engine, digest, jobs, progress)
+        account, text, tables = chosen._native.run(engine, digest, jobs, progress, given(laws))
         return Results(json.loads(account), text, tables)
 
     def theory(self) -> dict[str, Any]:

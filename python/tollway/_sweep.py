@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import pyarrow as pa
 
+from tollway._laws import Laws, given
 from tollway._results import Run, stack
 from tollway._scenario import Scenario
 from tollway._words import word
@@ -34,6 +36,7 @@ def sweep(
     seeds: int | Iterable[int] = 1,
     executor: Executor | None = None,
     progress: Callable[[int, int], Any] | None = None,
+    laws: Laws | None = None,
 ) -> Sweep:
     """Runs every combination of values with every seed, and every variant.
 
@@ -48,6 +51,8 @@ def sweep(
         ``client.get_executor()``, or any other. Threads of this process, one a processor, if none is given. A scenario goes
         there as its text; files that it names have to be there.
     :param progress: called with how many points are done, and of how many, as each in its turn ends.
+    :param laws: laws of one's own, as for :meth:`Scenario.run`. Python asks one at a time: points run one after the other unless
+        an ``executor`` is given. Processes run them beside each other, and get laws by name: those at the top level of a module.
     :raises ScenarioError: of a point that is no scenario.
     :raises RunError: of a run that failed; what hasn't begun by then is cancelled.
     """
@@ -68,10 +73,23 @@ def sweep(
         columns = {key: _cell(value, key, over[key]) for key, value in point.items()}
         for seed in chosen:
             points.append((columns, scenario.with_sets({**point, "seed": seed, "measure.interval": "none"})))
+    given(laws)
     if executor is not None:
-        return _gather(points, executor, progress)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(points))) as threads:
-        return _gather(points, threads, progress)
+        if laws and isinstance(executor, ProcessPoolExecutor):
+            _check_they_travel(laws)
+        return _gather(points, executor, progress, laws)
+    with ThreadPoolExecutor(1 if laws else min(os.cpu_count() or 1, len(points))) as threads:
+        return _gather(points, threads, progress, laws)
+
+
+def _check_they_travel(laws: Laws) -> None:
+    for key, law in laws.items():
+        try:
+            pickle.dumps(law)
+        except Exception as why:
+            raise TypeError(
+                f"laws[{key!r}] can't go to another process: {why}. Define it at the top level of a module, or use threads"
+            ) from why
 
 
 def _cell(value: Any, key: str, values: list[Any]) -> float | str:
@@ -81,9 +99,12 @@ def _cell(value: Any, key: str, values: list[Any]) -> float | str:
 
 
 def _gather(
-    points: list[tuple[dict[str, Any], Scenario]], executor: Executor, progress: Callable[[int, int], Any] | None
+    points: list[tuple[dict[str, Any], Scenario]],
+    executor: Executor,
+    progress: Callable[[int, int], Any] | None,
+    laws: Laws | None,
 ) -> Sweep:
-    futures = [executor.submit(run_point, scenario) for _, scenario in points]
+    futures = [executor.submit(run_point, scenario, laws) for _, scenario in points]
     flows, links = [], []
     try:
         for done, ((columns, _), future) in enumerate(zip(points, futures, strict=True), 1):
@@ -100,6 +121,6 @@ def _gather(
     return Sweep(stack(flows), stack(links))
 
 
-def run_point(scenario: Scenario) -> list[Run]:
+def run_point(scenario: Scenario, laws: Laws | None) -> list[Run]:
     """What an executor runs: a point's variants, one after the other."""
-    return list(scenario.run(jobs=1).values())
+    return list(scenario.run(jobs=1, laws=laws).values())

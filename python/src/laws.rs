@@ -1,0 +1,644 @@
+//! Laws written in Python: what they are shown, and the calls to them. The interpreter is taken for each call and given back after it.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use miette::Diagnostic;
+use pyo3::call::PyCallArgs;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use tollway_law::link::{self, AnyLink, LinkLaw};
+use tollway_law::sender::{self, AnySender, SenderLaw, window_limited};
+use tollway_law::{Rate, Time, Toll};
+use tollway_scenario::file;
+use tollway_scenario::plan::{self, Failure, MakeLink, MakeSender, OwnLink, OwnSender};
+
+use crate::ScenarioError;
+
+/// Under a key, the class's name and what makes a law.
+pub(crate) type Given = (String, String, Py<PyAny>);
+
+/// `scenario` with the laws given; `ending` ends the run.
+pub(crate) fn with(
+    scenario: &file::Scenario,
+    laws: Vec<Given>,
+    ending: &Arc<Ending>,
+) -> PyResult<file::Scenario> {
+    laws.into_iter().try_fold(scenario.clone(), |scenario, (key, name, factory)| {
+        let maker =
+            Maker { factory, trouble: Trouble { ending: Arc::clone(ending), raised: Arc::default() } };
+        let placed = match key.trim_start().starts_with("link.") {
+            true => scenario.with_link(&key, &OwnLink::new(&name, maker)),
+            false => scenario.with_sender(&key, &OwnSender::new(&name, maker)),
+        };
+        placed.map_err(|why| {
+            let help = why.help().map_or(String::new(), |help| format!("\n  help: {help}"));
+            ScenarioError::new_err(format!("{why}{help}"))
+        })
+    })
+}
+
+/// What a law raised, and where.
+#[derive(Debug)]
+pub(crate) struct Raised {
+    /// The flow or link.
+    of: String,
+    /// The method.
+    hook: &'static str,
+    pub(crate) error: PyErr,
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of `{}`: {}", self.hook, self.of, self.error)
+    }
+}
+
+impl Error for Raised {}
+
+/// Whether the laws of a run are asked any more.
+#[derive(Default)]
+pub(crate) struct Ending {
+    /// One of them has failed, or the run is to end.
+    quiet: AtomicBool,
+    /// The run is to end.
+    stopped: AtomicBool,
+}
+
+impl Ending {
+    /// From now on no law is asked anything.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.quiet.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// What goes wrong with the laws of one key.
+#[derive(Clone)]
+struct Trouble {
+    ending: Arc<Ending>,
+    raised: Arc<Mutex<Option<Raised>>>,
+}
+
+impl Trouble {
+    /// Asks Python something, unless something was raised before. What is raised now ends the run.
+    fn ask<R>(&self, of: &str, hook: &'static str, ask: impl FnOnce(Python<'_>) -> PyResult<R>) -> Option<R> {
+        if self.ending.quiet.load(Ordering::Relaxed) {
+            return None;
+        }
+        // There is no Python any more where this thread outlives the interpreter.
+        match Python::try_attach(ask)? {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+                raised.get_or_insert(Raised { of: of.to_owned(), hook, error });
+                self.ending.quiet.store(true, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match raised {
+            Some(raised) => Some(Box::new(raised)),
+            // Sooner than by its progress, which is told a hundred times a run.
+            None => self.ending.is_stopped().then(|| "the run was ended".into()),
+        }
+    }
+}
+
+/// Calls a class, or whatever else answers a law, for each flow or port.
+struct Maker {
+    factory: Py<PyAny>,
+    trouble: Trouble,
+}
+
+impl MakeSender for Maker {
+    fn make(&self, of: &plan::Sending<'_>) -> AnySender {
+        let made = self.trouble.ask(of.flow, "the making", |py| {
+            let sending = Sending {
+                flow: of.flow.to_owned(),
+                section: of.section.to_owned(),
+                backward: of.backward,
+                segment: of.segment,
+                initial_window: of.initial_window,
+                seed: of.seed,
+            };
+            PySender::new(self.factory.bind(py).call1((sending,))?, of.flow, self.trouble.clone())
+        });
+        match made {
+            Some(law) => AnySender::custom(law),
+            None => sender::NewRenoConfig::default().build().into(),
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.trouble.failure()
+    }
+}
+
+impl MakeLink for Maker {
+    fn make(&self, of: &plan::Carrying<'_>) -> AnyLink {
+        let made = self.trouble.ask(of.link, "the making", |py| {
+            let carrying =
+                Carrying { link: of.link.to_owned(), capacity_bps: of.capacity.bps(), seed: of.seed };
+            PyLink::new(self.factory.bind(py).call1((carrying,))?, of.link, self.trouble.clone())
+        });
+        made.map_or(AnyLink::DropTail(link::DropTail), AnyLink::custom)
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.trouble.failure()
+    }
+}
+
+/// A bound method, looked up once.
+struct Hook {
+    name: &'static str,
+    method: Py<PyAny>,
+}
+
+impl Hook {
+    /// A method that has to be there.
+    fn of(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Hook> {
+        let method = law.getattr(name).map_err(|_| {
+            PyTypeError::new_err(format!("a law has a method `{name}`; this {} has none", type_of(law)))
+        })?;
+        Ok(Hook { name, method: method.unbind() })
+    }
+
+    /// One that may be; the one that `tollway`'s classes have for all does nothing, and isn't called.
+    fn maybe(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Option<Hook>> {
+        let Some(method) = law.getattr_opt(name)? else { return Ok(None) };
+        let idle = method.getattr_opt(intern!(law.py(), "_does_nothing"))?.is_some();
+        Ok((!idle).then(|| Hook { name, method: method.unbind() }))
+    }
+}
+
+fn type_of(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or("object".into(), |name| name.to_string())
+}
+
+/// A sender's law.
+struct PySender {
+    law: Py<PyAny>,
+    flow: Arc<str>,
+    trouble: Trouble,
+    on_ack: Hook,
+    on_loss: Hook,
+    on_timeout: Hook,
+    on_recovered: Option<Hook>,
+    on_restart: Option<Hook>,
+    on_delivery: Option<Hook>,
+    /// What it said last.
+    window: f64,
+    /// What it said last; `None` as long as it has no attribute for it.
+    pacing: Option<Rate>,
+    paces: bool,
+}
+
+impl PySender {
+    fn new(law: Bound<'_, PyAny>, flow: &str, trouble: Trouble) -> PyResult<PySender> {
+        let mut made = PySender {
+            on_ack: Hook::of(&law, "on_ack")?,
+            on_loss: Hook::of(&law, "on_loss")?,
+            on_timeout: Hook::of(&law, "on_timeout")?,
+            on_recovered: Hook::maybe(&law, "on_recovered")?,
+            on_restart: Hook::maybe(&law, "on_restart")?,
+            on_delivery: Hook::maybe(&law, "on_delivery")?,
+            paces: law.getattr_opt(intern!(law.py(), "pacing_bps"))?.is_some(),
+            law: law.clone().unbind(),
+            flow: flow.into(),
+            trouble,
+            window: 1.0,
+            pacing: None,
+        };
+        (made.window, made.pacing) = made.said(law.py())?;
+        Ok(made)
+    }
+
+    /// What the law answers now.
+    fn said(&self, py: Python<'_>) -> PyResult<(f64, Option<Rate>)> {
+        let law = self.law.bind(py);
+        let window = law.getattr(intern!(py, "window"))?;
+        let segments = match window.extract::<f64>() {
+            Ok(segments) if segments >= 0.0 => segments,
+            Ok(_) => {
+                return Err(PyValueError::new_err(format!(
+                    "`window` is {window}; it is segments, 0 or more"
+                )));
+            }
+            Err(_) => return Err(no_number("window", &window, "segments")),
+        };
+        if !self.paces {
+            return Ok((segments, None));
+        }
+        let pacing = law.getattr(intern!(py, "pacing_bps"))?;
+        if pacing.is_none() {
+            return Ok((segments, None));
+        }
+        match pacing.extract::<f64>() {
+            Ok(bps) if bps > 0.0 && bps.is_finite() => Ok((segments, Some(Rate::from_bps(bps)))),
+            Ok(_) => Err(PyValueError::new_err(format!(
+                "`pacing_bps` is {pacing}; it is bit/s, more than 0, or None to have acknowledgements clock packets"
+            ))),
+            Err(_) => Err(no_number("pacing_bps", &pacing, "bit/s, or None")),
+        }
+    }
+
+    /// Tells the law something, and asks what it says now.
+    fn tell(&mut self, hook: fn(&PySender) -> Option<&Hook>, told: impl for<'py> PyCallArgs<'py>) {
+        let Some(hook) = hook(self) else { return };
+        let said = self.trouble.ask(&self.flow, hook.name, |py| {
+            let answer = hook.method.bind(py).call1(told)?;
+            if !answer.is_none() {
+                return Err(PyTypeError::new_err(format!(
+                    "it returned {answer:?}; a law answers by setting `window` and `pacing_bps`"
+                )));
+            }
+            self.said(py)
+        });
+        if let Some(said) = said {
+            (self.window, self.pacing) = said;
+        }
+    }
+}
+
+fn no_number(what: &str, value: &Bound<'_, PyAny>, unit: &str) -> PyErr {
+    PyTypeError::new_err(format!("`{what}` is {value:?}, a {}; it is a number: {unit}", type_of(value)))
+}
+
+impl SenderLaw for PySender {
+    fn window(&self) -> f64 {
+        self.window
+    }
+
+    fn pacing_rate(&self, _: &sender::Flight) -> Option<Rate> {
+        self.pacing
+    }
+
+    fn samples_delivery(&self) -> bool {
+        self.on_delivery.is_some()
+    }
+
+    fn on_delivery(&mut self, flight: &sender::Flight, delivery: &sender::Delivery) {
+        self.tell(|law| law.on_delivery.as_ref(), (Flight(*flight), Delivery(*delivery)));
+    }
+
+    fn on_restart(&mut self, flight: &sender::Flight) {
+        self.tell(|law| law.on_restart.as_ref(), (Flight(*flight),));
+    }
+
+    fn on_ack(&mut self, flight: &sender::Flight, acked: &sender::Acked) {
+        self.tell(|law| Some(&law.on_ack), (Flight(*flight), Acked(*acked)));
+    }
+
+    fn on_loss(&mut self, flight: &sender::Flight) {
+        self.tell(|law| Some(&law.on_loss), (Flight(*flight),));
+    }
+
+    fn on_recovered(&mut self, flight: &sender::Flight) {
+        self.tell(|law| law.on_recovered.as_ref(), (Flight(*flight),));
+    }
+
+    fn on_timeout(&mut self, flight: &sender::Flight, first: bool) {
+        self.tell(|law| Some(&law.on_timeout), (Flight(*flight), first));
+    }
+}
+
+/// A link's law.
+#[derive(Clone)]
+struct PyLink {
+    link: Arc<str>,
+    trouble: Trouble,
+    // A port's clone is the law itself: the value that it was cloned from runs nothing.
+    on_arrival: Arc<Hook>,
+    on_departure: Option<Arc<Hook>>,
+    on_capacity: Option<Arc<Hook>>,
+}
+
+impl PyLink {
+    fn new(law: Bound<'_, PyAny>, link: &str, trouble: Trouble) -> PyResult<PyLink> {
+        Ok(PyLink {
+            link: link.into(),
+            trouble,
+            on_arrival: Hook::of(&law, "on_arrival")?.into(),
+            on_departure: Hook::maybe(&law, "on_departure")?.map(Arc::new),
+            on_capacity: Hook::maybe(&law, "on_capacity")?.map(Arc::new),
+        })
+    }
+
+    /// What the law says to a packet.
+    fn judge(&self, hook: &Hook, now: Time, packet: link::Passing) -> link::Verdict {
+        let verdict = self.trouble.ask(&self.link, hook.name, |py| {
+            let answer = hook.method.bind(py).call1((Passing { now, packet },))?;
+            if answer.is_none() {
+                return Ok(Verdict::PASS);
+            }
+            answer.extract::<Verdict>().map_err(|_| {
+                PyTypeError::new_err(format!(
+                    "it returned {answer:?}; a verdict is a `tollway.Verdict`, or None for PASS"
+                ))
+            })
+        });
+        match verdict {
+            None | Some(Verdict::PASS) => link::Verdict::Pass,
+            Some(Verdict::SIGNAL) => link::Verdict::Signal,
+            Some(Verdict::DROP) => link::Verdict::Drop,
+        }
+    }
+}
+
+impl LinkLaw for PyLink {
+    fn on_arrival(&mut self, now: Time, packet: link::Passing, _: &Toll) -> link::Verdict {
+        self.judge(&self.on_arrival, now, packet)
+    }
+
+    fn on_departure(&mut self, now: Time, packet: link::Passing, _: &mut Toll) -> link::Verdict {
+        self.on_departure.as_ref().map_or(link::Verdict::Pass, |hook| self.judge(hook, now, packet))
+    }
+
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        let Some(hook) = &self.on_capacity else { return };
+        let told = (now.nearest_secs(), capacity.bps());
+        self.trouble.ask(&self.link, hook.name, |py| hook.method.bind(py).call1(told).map(drop));
+    }
+}
+
+/// The sender that a law is made for.
+#[pyclass(frozen, get_all, module = "tollway")]
+struct Sending {
+    flow: String,
+    section: String,
+    backward: bool,
+    segment: u16,
+    initial_window: f64,
+    seed: u64,
+}
+
+/// The port that a law is made for.
+#[pyclass(frozen, get_all, module = "tollway")]
+struct Carrying {
+    link: String,
+    capacity_bps: f64,
+    seed: u64,
+}
+
+/// What the transport knows when it tells a law something.
+#[pyclass(frozen, module = "tollway", freelist = 16)]
+struct Flight(sender::Flight);
+
+#[pymethods]
+impl Flight {
+    #[getter]
+    fn now_s(&self) -> f64 {
+        self.0.now.nearest_secs()
+    }
+
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        self.0.now.as_nanos()
+    }
+
+    #[getter]
+    fn srtt_s(&self) -> f64 {
+        self.0.srtt.nearest_secs()
+    }
+
+    #[getter]
+    fn srtt_ns(&self) -> u64 {
+        self.0.srtt.as_nanos()
+    }
+
+    #[getter]
+    fn min_rtt_s(&self) -> Option<f64> {
+        known(self.0.min_rtt).map(Time::nearest_secs)
+    }
+
+    #[getter]
+    fn min_rtt_ns(&self) -> Option<u64> {
+        known(self.0.min_rtt).map(Time::as_nanos)
+    }
+
+    #[getter]
+    fn segment(&self) -> u32 {
+        self.0.segment
+    }
+
+    #[getter]
+    fn in_flight(&self) -> u32 {
+        self.0.in_flight
+    }
+
+    #[getter]
+    fn outstanding(&self) -> u32 {
+        self.0.outstanding
+    }
+
+    #[getter]
+    fn limit(&self) -> u32 {
+        self.0.limit
+    }
+
+    #[getter]
+    fn app_limited(&self) -> bool {
+        self.0.app_limited
+    }
+
+    fn window_limited(&self, window: f64) -> bool {
+        window_limited(window, &self.0)
+    }
+}
+
+/// One acknowledgement.
+#[pyclass(frozen, module = "tollway", freelist = 16)]
+struct Acked(sender::Acked);
+
+#[pymethods]
+impl Acked {
+    #[getter]
+    fn segments(&self) -> u32 {
+        self.0.segments
+    }
+
+    #[getter]
+    fn cumulative(&self) -> u32 {
+        self.0.cumulative
+    }
+
+    #[getter]
+    fn rtt_s(&self) -> Option<f64> {
+        self.0.rtt.map(Time::nearest_secs)
+    }
+
+    #[getter]
+    fn rtt_ns(&self) -> Option<u64> {
+        self.0.rtt.map(Time::as_nanos)
+    }
+
+    #[getter]
+    fn recovering(&self) -> bool {
+        self.0.recovering
+    }
+
+    #[getter]
+    fn marked(&self) -> bool {
+        self.0.marked
+    }
+}
+
+/// What an acknowledgement tells of how fast segments are delivered.
+#[pyclass(frozen, module = "tollway", freelist = 16)]
+struct Delivery(sender::Delivery);
+
+#[pymethods]
+impl Delivery {
+    #[getter]
+    fn delivered(&self) -> u64 {
+        self.0.delivered
+    }
+
+    #[getter]
+    fn newly_acked(&self) -> u32 {
+        self.0.newly_acked
+    }
+
+    #[getter]
+    fn newly_lost(&self) -> u32 {
+        self.0.newly_lost
+    }
+
+    #[getter]
+    fn rtt_s(&self) -> Option<f64> {
+        self.0.rtt.map(Time::nearest_secs)
+    }
+
+    #[getter]
+    fn rtt_ns(&self) -> Option<u64> {
+        self.0.rtt.map(Time::as_nanos)
+    }
+
+    #[getter]
+    fn segments_per_s(&self) -> f64 {
+        self.0.rate
+    }
+
+    #[getter]
+    fn delivered_before(&self) -> u64 {
+        self.0.before
+    }
+
+    #[getter]
+    fn in_flight_then(&self) -> u32 {
+        self.0.tx_in_flight
+    }
+
+    #[getter]
+    fn lost_since(&self) -> u64 {
+        self.0.lost
+    }
+
+    #[getter]
+    fn app_limited(&self) -> bool {
+        self.0.app_limited
+    }
+
+    #[getter]
+    fn recovering(&self) -> bool {
+        self.0.recovering
+    }
+}
+
+/// What a link's law sees of a packet and of the queue around it.
+#[pyclass(frozen, module = "tollway", freelist = 16)]
+struct Passing {
+    now: Time,
+    packet: link::Passing,
+}
+
+#[pymethods]
+impl Passing {
+    #[getter]
+    fn now_s(&self) -> f64 {
+        self.now.nearest_secs()
+    }
+
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        self.now.as_nanos()
+    }
+
+    #[getter]
+    fn size(&self) -> u32 {
+        self.packet.size
+    }
+
+    #[getter]
+    fn traffic_class(&self) -> u8 {
+        self.packet.class
+    }
+
+    #[getter]
+    fn ect(&self) -> bool {
+        self.packet.ect
+    }
+
+    #[getter]
+    fn l4s(&self) -> bool {
+        self.packet.l4s
+    }
+
+    #[getter]
+    fn backlog_packets(&self) -> u32 {
+        self.packet.backlog_packets
+    }
+
+    #[getter]
+    fn backlog_bytes(&self) -> u64 {
+        self.packet.backlog_bytes
+    }
+
+    #[getter]
+    fn waited_s(&self) -> f64 {
+        self.packet.waited.nearest_secs()
+    }
+
+    #[getter]
+    fn waited_ns(&self) -> u64 {
+        self.packet.waited.as_nanos()
+    }
+}
+
+/// What a link's law wants done with a packet.
+#[pyclass(frozen, eq, from_py_object, module = "tollway")]
+#[derive(Clone, Copy, PartialEq)]
+#[expect(clippy::upper_case_acronyms, reason = "Python's constants are")]
+enum Verdict {
+    PASS,
+    SIGNAL,
+    DROP,
+}
+
+fn known(time: Time) -> Option<Time> {
+    (time != Time::NEVER).then_some(time)
+}
+
+/// What laws are shown, for the module.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Sending>()?;
+    module.add_class::<Carrying>()?;
+    module.add_class::<Flight>()?;
+    module.add_class::<Acked>()?;
+    module.add_class::<Delivery>()?;
+    module.add_class::<Passing>()?;
+    module.add_class::<Verdict>()
+}
