@@ -5,6 +5,7 @@
 mod mathematics;
 
 mod laws;
+mod papers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -303,6 +304,7 @@ const WIDTH: usize = 100;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;
     laws::add(module)?;
+    papers::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(toml_of, module)?)?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;

@@ -11,12 +11,14 @@ A law of one's own, a :class:`SenderLaw` or :class:`LinkLaw`, takes the place of
 
 >>> scenario.run(laws={"flow.f": MyLaw})
 
-:func:`sweep` runs one many times, on threads, processes, Dask, or any other ``concurrent.futures`` executor. Tables are
+:func:`sweep` runs one many times, on threads, processes, Dask, or any other ``concurrent.futures`` executor. :func:`reproduce`
+runs papers' experiments and judges their claims, :func:`compare` lays two results beside each other. Tables are
 ``pyarrow.Table``; their columns, with units in the names, are those of the command's.
 """
 
 from tollway._laws import LinkLaw, SenderLaw
 from tollway._native import Acked, Carrying, Delivery, Flight, Passing, RunError, ScenarioError, Sending, Verdict, __version__
+from tollway._papers import Comparison, Reproduced, compare, experiments, reproduce
 from tollway._results import Results, Run
 from tollway._scenario import Scenario
 from tollway._sweep import Sweep, sweep
@@ -24,10 +26,12 @@ from tollway._sweep import Sweep, sweep
 __all__ = [
     "Acked",
     "Carrying",
+    "Comparison",
     "Delivery",
     "Flight",
     "LinkLaw",
     "Passing",
+    "Reproduced",
     "Results",
     "Run",
     "RunError",
@@ -38,5 +42,8 @@ __all__ = [
     "Sweep",
     "Verdict",
     "__version__",
+    "compare",
+    "experiments",
+    "reproduce",
     "sweep",
 ]

@@ -75,6 +75,10 @@ class Run:
         """Numbers that fit no table, by name."""
         return self.info["extra"]
 
+    def _tables(self) -> tuple[str, dict[str, bytes]]:
+        """What the native module compares."""
+        return self.variant, self._streams
+
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         return self.info, self._streams
 

@@ -1,0 +1,168 @@
+//! Papers' experiments with their claims, and two results beside each other.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::StreamReader;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::json;
+use tollway_report::compare::{self, CompareError};
+use tollway_report::reproduce::{self, Found, ReproduceError, over_seeds};
+use tollway_scenario::tables::{RunResult, Table};
+
+use crate::laws::Ending;
+use crate::{RunError, ScenarioError, WIDTH, shown, watched};
+
+/// Every experiment beneath a folder, by name.
+#[pyfunction]
+fn experiments(papers: PathBuf) -> PyResult<Vec<String>> {
+    let all = reproduce::list(&papers).map_err(|error| unjudged(&error))?;
+    Ok(all.into_iter().map(|found| found.name).collect())
+}
+
+/// Those that names mean, each checked, with their files.
+#[pyfunction]
+fn select(py: Python<'_>, papers: PathBuf, names: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
+    let selected = py.detach(|| {
+        let selected = reproduce::select(&papers, &names)?;
+        reproduce::check_all(&selected)?;
+        Ok::<_, ReproduceError>(selected)
+    });
+    let selected = selected.map_err(|error| unjudged(&error))?;
+    Ok(selected.into_iter().map(|found| (found.name, found.path)).collect())
+}
+
+/// Runs one and holds it against its claims; answers these as JSON. Its figure is drawn to `out`, if that is given.
+#[pyfunction]
+#[pyo3(name = "reproduce")]
+fn judge(
+    py: Python<'_>,
+    experiment: (String, PathBuf),
+    seeds: u64,
+    jobs: usize,
+    out: Option<PathBuf>,
+) -> PyResult<String> {
+    let found = Found { name: experiment.0, path: experiment.1 };
+    let (ending, shares) = (Ending::default(), <[AtomicU64; 0]>::default());
+    let judged = py.detach(|| {
+        watched(&shares, None, false, &ending, || {
+            let missing = reproduce::missing_peers();
+            let judged = over_seeds(&found, seeds, |_, scenario, experiment| {
+                let go_on = |_, _| !ending.is_stopped();
+                let judged = reproduce::reproduce(&scenario, experiment, jobs, &missing, Some(&go_on))?;
+                Ok::<_, ReproduceError>((!ending.is_stopped()).then_some(judged))
+            })?;
+            let drawn = match (&judged, &out) {
+                (Some(judged), Some(out)) => judged.draw(out)?,
+                _ => Vec::new(),
+            };
+            Ok::<_, ReproduceError>((judged, drawn))
+        })
+    })?;
+    let (judged, drawn) = judged.map_err(|error| unjudged(&error))?;
+    let judged = judged.ok_or_else(|| RunError::new_err("the run was ended"))?;
+    let claims = judged.report.claims.iter().map(|claim| {
+        json!({
+            "experiment": found.name,
+            "id": claim.id,
+            "says": claim.says,
+            "status": claim.status,
+            "expected": claim.expected,
+            "measured": claim.measured,
+            "source": claim.source,
+            "seeds": claim.seeds,
+        })
+    });
+    Ok(json!({ "claims": claims.collect::<Vec<_>>(), "figures": drawn }).to_string())
+}
+
+/// One of two that are compared: a folder of tables, or runs by variant, each with its tables in Arrow's stream format.
+#[derive(FromPyObject)]
+enum Side<'py> {
+    Runs(Vec<(String, Bound<'py, PyDict>)>),
+    Folder(PathBuf),
+}
+
+impl Side<'_> {
+    fn runs(self) -> PyResult<Vec<RunResult>> {
+        match self {
+            Side::Folder(path) => compare::runs(&path).map_err(|error| incomparable(&error)),
+            Side::Runs(runs) => runs.into_iter().map(|(variant, tables)| run(variant, &tables)).collect(),
+        }
+    }
+}
+
+fn run(variant: String, tables: &Bound<'_, PyDict>) -> PyResult<RunResult> {
+    let read = |table: Table| -> PyResult<Vec<RecordBatch>> {
+        let bytes: Vec<u8> = match tables.get_item(table.name())? {
+            Some(stream) => stream.extract()?,
+            None => return Ok(Vec::new()),
+        };
+        let batches = StreamReader::try_new(&bytes[..], None).and_then(Iterator::collect);
+        batches.map_err(|error| RunError::new_err(format!("the table of {}: {error}", table.name())))
+    };
+    Ok(RunResult {
+        variant,
+        flows: read(Table::Flows)?,
+        links: read(Table::Links)?,
+        control: read(Table::Control)?,
+        summary: read(Table::Summary)?,
+        link_summary: read(Table::LinkSummary)?,
+        ..RunResult::default()
+    })
+}
+
+/// Two results beside each other.
+#[pyclass(frozen, module = "tollway._native")]
+struct Comparison {
+    inner: compare::Comparison,
+}
+
+#[pymethods]
+impl Comparison {
+    #[new]
+    fn new(a: (String, Side<'_>), b: (String, Side<'_>)) -> PyResult<Comparison> {
+        let inner = match (a, b) {
+            // The folders' own names.
+            ((_, Side::Folder(a)), (_, Side::Folder(b))) => compare::Comparison::read(&a, &b),
+            ((a, a_side), (b, b_side)) => compare::Comparison::of((a, a_side.runs()?), (b, b_side.runs()?)),
+        };
+        Ok(Comparison { inner: inner.map_err(|error| incomparable(&error))? })
+    }
+
+    /// The tables of `tollway compare`.
+    fn text(&self) -> String {
+        self.inner.to_text(WIDTH)
+    }
+
+    /// The object of `tollway compare --json`.
+    fn json(&self) -> String {
+        self.inner.to_json().to_string()
+    }
+
+    /// Draws the two over each other, and answers the files.
+    fn draw(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Vec<PathBuf>> {
+        py.detach(|| self.inner.draw(&folder)).map_err(|error| incomparable(&error))
+    }
+}
+
+fn unjudged(error: &ReproduceError) -> PyErr {
+    match error {
+        ReproduceError::Session(error) => crate::failed(error),
+        error if error.is_input() => ScenarioError::new_err(shown(error)),
+        error => RunError::new_err(shown(error)),
+    }
+}
+
+fn incomparable(error: &CompareError) -> PyErr {
+    if error.is_input() { ScenarioError::new_err(shown(error)) } else { RunError::new_err(shown(error)) }
+}
+
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Comparison>()?;
+    module.add_function(wrap_pyfunction!(experiments, module)?)?;
+    module.add_function(wrap_pyfunction!(select, module)?)?;
+    module.add_function(wrap_pyfunction!(judge, module)?)
+}
