@@ -1,11 +1,12 @@
 //! As much of HTTP as a browser or a scraper needs, for whoever may ask: one request a connection, and nobody who asks can have more of
-//! this process than a thread for [`PATIENCE`] and some kilobytes.
+//! this process than a thread for [`PATIENCE`] and some kilobytes. Of more than [`MOST`] the one who came first gives way, so that who says
+//! nothing keeps nobody else from asking.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,7 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let over = Arc::new(AtomicBool::new(false));
-        let (ends, answer, busy) = (Arc::clone(&over), Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+        let (ends, answer, open) = (Arc::clone(&over), Arc::new(answer), Arc::new(Open::default()));
         let accept = move || {
             while let accepted = listener.accept()
                 && !ends.load(Ordering::Relaxed)
@@ -90,15 +91,15 @@ impl Server {
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 };
-                let Some(turn) = Turn::take(&busy) else { continue };
-                let answer = Arc::clone(&answer);
+                let (turn, answer) = (Turn::take(&open, stream), Arc::clone(&answer));
                 // Where there is no thread to be had, the connection closes.
                 let _ = std::thread::Builder::new().name(name.into()).spawn(move || {
-                    let _turn = turn;
                     // Who hangs up has no use for an answer.
-                    let _ = serve_one(&stream, Instant::now() + PATIENCE, &*answer);
+                    let _ = serve_one(&turn.stream, Instant::now() + PATIENCE, &*answer);
                 });
             }
+            // Who still waits hears that it is over.
+            open.all().drain(..).for_each(|stream| hang_up(&stream));
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(accept)?;
         Ok(Server { address, over, thread: Some(thread) })
@@ -132,21 +133,44 @@ impl Drop for Server {
     }
 }
 
-/// One of those who are being answered.
-struct Turn(Arc<AtomicUsize>);
+/// Those who are being answered, who came first before the others.
+#[derive(Default)]
+struct Open(Mutex<Vec<Arc<TcpStream>>>);
+
+impl Open {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<TcpStream>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of them, for as long as it is answered, whatever becomes of that.
+struct Turn {
+    open: Arc<Open>,
+    stream: Arc<TcpStream>,
+}
 
 impl Turn {
-    /// None if there are too many.
-    fn take(busy: &Arc<AtomicUsize>) -> Option<Turn> {
-        let turn = Turn(Arc::clone(busy));
-        (busy.fetch_add(1, Ordering::Relaxed) < MOST).then_some(turn)
+    fn take(open: &Arc<Open>, stream: TcpStream) -> Turn {
+        let turn = Turn { open: Arc::clone(open), stream: Arc::new(stream) };
+        let mut all = open.all();
+        if all.len() >= MOST {
+            hang_up(&all.remove(0));
+        }
+        all.push(Arc::clone(&turn.stream));
+        drop(all);
+        turn
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.open.all().retain(|stream| !Arc::ptr_eq(stream, &self.stream));
     }
+}
+
+fn hang_up(stream: &TcpStream) {
+    // The other end may have.
+    let _ = stream.shutdown(Shutdown::Both);
 }
 
 fn serve_one(
@@ -392,25 +416,21 @@ mod tests {
     }
 
     #[test]
-    fn those_who_say_nothing_are_borne_up_to_a_number() {
+    fn those_who_say_nothing_give_way() {
         let server = echo();
-        let mute: Vec<TcpStream> = (0..MOST).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-        // One too many is not answered, and told so at once.
-        let mut more = TcpStream::connect(server.address()).unwrap();
-        let mut answer = Vec::new();
-        let _ = more.read_to_end(&mut answer);
-        assert_eq!(answer, b"");
-        drop(mute);
-        // Those who are gone leave their places as soon as that is seen.
-        let served = (0..1000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            let mut stream = TcpStream::connect(server.address()).unwrap();
-            let mut answer = String::new();
-            let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
-            let _ = stream.read_to_string(&mut answer);
-            answer.starts_with("HTTP/1.1 200")
-        });
-        assert!(served);
+        let connect = || {
+            let stream = TcpStream::connect(server.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+            stream
+        };
+        let mut mute: Vec<TcpStream> = (0..3 * MOST).map(|_| connect()).collect();
+        mute.push(connect());
+        mute.last_mut().unwrap().write_all(b"GET /half HTT").unwrap();
+        assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        // Who came first is told at once, who came last at the end of all.
+        assert_eq!(mute[0].read(&mut [0]).unwrap_or(0), 0);
+        drop(server);
+        assert_eq!(mute.last_mut().unwrap().read(&mut [0]).unwrap_or(0), 0);
     }
 
     #[test]
