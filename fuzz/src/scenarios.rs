@@ -159,12 +159,9 @@ fn shortened(plan: &Plan) -> Option<Plan> {
     let bytes: f64 = (0..plan.links.len()).map(fastest).sum();
     let cross: f64 = plan.cbrs.iter().map(|cbr| cbr.rate.bytes_per_sec() / f64::from(cbr.packet_size)).sum();
     let arrivals: f64 = plan.workloads.iter().map(per_sec).sum();
-    let mut most = (30e6 / bytes).min(100e3 / cross).min(1e3 / arrivals);
-    // Where prices fall to nothing, a sender goes as fast as none can before it hears of more, and XCP's window has no end where nobody answers.
+    let most = (30e6 / bytes).min(100e3 / cross).min(1e3 / arrivals);
+    // XCP's window has no end where nobody answers.
     let law = |transport: TransportId| &plan.transports[transport.0 as usize].law;
-    if plan.transports.iter().any(|transport| matches!(transport.law, SenderLaw::Fcp(_))) {
-        most = most.min(0.3);
-    }
     let long_flow = |flow: &Flow| match flow.data {
         Data::Endless => (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer)),
         Data::Bytes(bytes) => bytes > 1_000_000,

@@ -630,26 +630,6 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &mut self.plan.flows[first + i];
                         (flow.receive_buffer, flow.send_buffer) = (receive, send);
-                        if let Some(way) = boundless(&self.plan, first + i) {
-                            let flow = &self.plan.flows[first + i];
-                            let message = format!(
-                                "`{}` asks for all there is, and no link on its way {way} answers",
-                                flow.name
-                            );
-                            let label = match flow.data {
-                                Data::Endless if receive.min(send) == u32::MAX => {
-                                    "its window would grow without end"
-                                }
-                                _ => "its window would grow to more than a million packets",
-                            };
-                            self.mistakes
-                                .add(request.keys.at("law"), message, label)
-                                .help(
-                                    "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), \
-                                     or the flow a `receive-buffer`",
-                                );
-                            break;
-                        }
                     }
                     Target::Workload(w) => {
                         self.plan.workloads[w].receive_buffers.push(receive);
@@ -657,24 +637,54 @@ impl<'a> Resolver<'a> {
                     }
                     Target::Cbrs { .. } => break,
                 }
+                let (name, path, transport, bytes) = match request.target {
+                    Target::Workload(w) => {
+                        let workload = &self.plan.workloads[w];
+                        (&workload.name, &workload.paths[i], workload.transport, workload.sizes.mean())
+                    }
+                    Target::Flows { first, .. } => {
+                        let flow = &self.plan.flows[first + i];
+                        let bytes = match flow.data {
+                            Data::Endless => f64::INFINITY,
+                            Data::Bytes(bytes) => bytes as f64,
+                            Data::Frames { count, size } => count as f64 * size as f64,
+                        };
+                        (&flow.name, &flow.path, flow.transport, bytes)
+                    }
+                    Target::Cbrs { .. } => break,
+                };
+                let buffer = receive.min(send);
+                if let Some(way) = boundless(&self.plan, path, transport, bytes, buffer) {
+                    let message =
+                        format!("`{name}` asks for all there is, and no link on its way {way} answers");
+                    let label = match bytes.is_infinite() && buffer == u32::MAX {
+                        true => "its window would grow without end",
+                        false => "its window would grow to more than a million packets",
+                    };
+                    self.mistakes.add(request.keys.at("law"), message, label).help(
+                        "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), or the flow a \
+                         `receive-buffer`",
+                    );
+                    break;
+                }
             }
         }
     }
 }
 
-/// The way on which nothing would ever hold back a flow: an XCP sender takes what it asked for if no router takes anything off it,
-/// until its buffers are full or its data at an end.
-fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
-    let flow = &plan.flows[flow];
-    let transport = &plan.transports[flow.transport.0 as usize];
+/// The way on which nothing would ever hold back flows of so many bytes: an XCP sender takes what it asked for if no router takes
+/// anything off it, until its buffers are full or its data at an end.
+fn boundless(
+    plan: &Plan,
+    path: &Path,
+    transport: TransportId,
+    bytes: f64,
+    buffer: u32,
+) -> Option<&'static str> {
+    let transport = &plan.transports[transport.0 as usize];
     let asks_for_all = matches!(transport.law, SenderLaw::Xcp(XcpSender { request: Ask::All, .. }));
-    let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
-    let data = match flow.data {
-        Data::Endless => u64::MAX,
-        Data::Bytes(bytes) => bytes / payload,
-        Data::Frames { count, size } => count.saturating_mul(size) / payload,
-    };
-    if !asks_for_all || data.min(u64::from(flow.receive_buffer.min(flow.send_buffer))) <= MOST_WINDOW {
+    let payload = f64::from(transport.packet_size.saturating_sub(transport.header).max(1));
+    if !asks_for_all || (bytes / payload).min(f64::from(buffer)) <= MOST_WINDOW {
         return None;
     }
     let silent = |route: &[LinkId]| {
@@ -682,10 +692,10 @@ fn boundless(plan: &Plan, flow: usize) -> Option<&'static str> {
             .iter()
             .any(|link| matches!(plan.links[link.0 as usize].law.of_class(transport.class), LinkLaw::Xcp(_)))
     };
-    if silent(&flow.path.route) {
+    if silent(&path.route) {
         Some("there")
     } else {
-        (transport.both_ways && silent(&flow.path.back)).then_some("back")
+        (transport.both_ways && silent(&path.back)).then_some("back")
     }
 }
 
@@ -749,6 +759,6 @@ fn path((from, to): (NodeId, NodeId)) -> Path {
 }
 
 /// What an initial window has at most, packets: a larger one on links that don't answer is a queue of as many.
-const MOST_WINDOW: u64 = 1_000_000;
+const MOST_WINDOW: f64 = 1e6;
 /// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.
 const MOST_ARRIVALS: f64 = 1e8;

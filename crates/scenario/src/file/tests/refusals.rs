@@ -39,6 +39,22 @@ fn what_a_timer_goes_by_is_no_shorter_than_a_run_can_bear() {
 
 const AIR: &str = "[medium.air]\nrate = \"10 Mbps\"\n";
 
+/// Nothing would hold back an XCP sender, be it one of many that come by chance.
+#[test]
+fn a_workload_that_no_link_answers_is_refused() {
+    let of = |sizes: &str, sets: &[&str]| {
+        let ends = "from = \"s\"\nto = \"d\"\nlaw = \"xcp\"\narrivals = { poisson = 5 }";
+        said(&format!("[workload.w]\n{ends}\nsizes = {sizes}\n"), sets)
+    };
+    let message = "`w` asks for all there is, and no link on its way there answers";
+    for sizes in ["\"2 GB\"", "{ pareto = { mean = \"2 GB\", shape = 1.2 } }"] {
+        assert!(of(sizes, &[]).contains(message), "{}", of(sizes, &[]));
+    }
+    assert_eq!(of("\"1 GB\"", &[]), "");
+    assert_eq!(of("\"2 GB\"", &["workload.w.receive-buffer=20 packets"]), "");
+    assert_eq!(of("\"2 GB\"", &["link.bottleneck.law=xcp"]), "");
+}
+
 /// They are printed, and stand in tables and in files' names.
 #[test]
 fn what_a_run_is_called_can_be_read_on_a_line() {
