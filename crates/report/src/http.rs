@@ -417,20 +417,43 @@ mod tests {
 
     #[test]
     fn those_who_say_nothing_give_way() {
-        let server = echo();
-        let connect = || {
-            let stream = TcpStream::connect(server.address()).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
-            stream
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = Arc::new(Open::default());
+        let come = || {
+            let asking = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            asking.set_nonblocking(true).unwrap();
+            (asking, Turn::take(&open, listener.accept().unwrap().0))
         };
-        let mut mute: Vec<TcpStream> = (0..3 * MOST).map(|_| connect()).collect();
-        mute.push(connect());
-        mute.last_mut().unwrap().write_all(b"GET /half HTT").unwrap();
+        let mut all: Vec<_> = (0..MOST).map(|_| come()).collect();
+        let waits = |stream: &mut TcpStream| {
+            stream.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        assert!(all.iter_mut().all(|(asking, _)| waits(asking)), "there is room for all");
+        all.push(come());
+        assert!(all[1..].iter_mut().all(|(asking, _)| waits(asking)));
+        let (first, _) = &mut all[0];
+        first.set_nonblocking(false).unwrap();
+        first.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "who came first is told at once");
+        assert_eq!(open.all().len(), MOST);
+        drop(all);
+        assert_eq!(open.all().len(), 0, "who has gone takes no place");
+    }
+
+    #[test]
+    fn those_who_still_ask_hear_of_the_end() {
+        let server = echo();
+        let mut half = TcpStream::connect(server.address()).unwrap();
+        half.write_all(b"GET /half HTT").unwrap();
         assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
-        // Who came first is told at once, who came last at the end of all.
-        assert_eq!(mute[0].read(&mut [0]).unwrap_or(0), 0);
         drop(server);
-        assert_eq!(mute.last_mut().unwrap().read(&mut [0]).unwrap_or(0), 0);
+        // At once, which a connection that nobody waits for any longer is not.
+        half.set_nonblocking(true).unwrap();
+        let heard = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            half.read(&mut [0]).ok()
+        });
+        assert_eq!(heard, Some(0));
     }
 
     #[test]
