@@ -6,13 +6,12 @@
 
 use std::collections::VecDeque;
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
+use tollway_proto::faults::{Faults, Place};
 use tollway_proto::port::{ControlInterval, ControlLog, Limit, Offered, Queues};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Flags, Packet, Port};
+use tollway_proto::{Change, Packet, Port};
 
 use crate::buffers::Buffers;
 use crate::lateness::Lateness;
@@ -38,28 +37,6 @@ pub struct LinkSpec {
     pub limit: Limit,
     /// How many queues there are, and how they take turns.
     pub queues: Queues,
-}
-
-/// Random loss on a link direction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loss {
-    /// Before the port's law sees the packet; else on the wire.
-    pub before: bool,
-    /// Which packets.
-    pub only: Only,
-    /// Probability for each packet, independently.
-    pub probability: f64,
-}
-
-/// Which packets get lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Only {
-    /// Every packet.
-    All,
-    /// Packets that carry data.
-    Data,
-    /// Packets that carry none.
-    Acks,
 }
 
 /// What a link direction did since the run's start; queue figures since they were last read.
@@ -105,9 +82,7 @@ pub(crate) struct Link {
     overhead: u32,
     /// Packets in the transmitter or on the wire, by arrival at the far end.
     wire: VecDeque<(Time, u32)>,
-    rng: Pcg64Mcg,
-    losses: Vec<Loss>,
-    blackout: bool,
+    faults: Faults,
     /// It awaits its turn on a medium, of which somebody else takes care.
     shared: bool,
     /// A packet may be a train of segments, as many as its number says.
@@ -140,7 +115,7 @@ impl Pace {
 }
 
 impl Link {
-    pub(crate) fn new(spec: &LinkSpec, seed: u64) -> Link {
+    pub(crate) fn new(spec: &LinkSpec, faults: Faults) -> Link {
         Link {
             port: Port::with_queues(spec.law.clone(), spec.limit, spec.queues),
             free_at: Time::ZERO,
@@ -149,9 +124,7 @@ impl Link {
             delay: spec.delay,
             overhead: spec.overhead,
             wire: VecDeque::new(),
-            rng: Pcg64Mcg::seed_from_u64(seed),
-            losses: Vec::new(),
-            blackout: false,
+            faults,
             shared: false,
             trains: false,
             control: None,
@@ -192,7 +165,7 @@ impl Link {
 
     /// Whether chance has taken a packet on the wire; it is gone then.
     pub(crate) fn is_lost(&mut self, handle: u32, buffers: &mut Buffers) -> bool {
-        let lost = self.strike(false, buffers.get(handle));
+        let lost = self.faults.strike(Place::After, buffers.get(handle));
         if lost {
             self.stats.lost_after += count(self.trains, buffers.get(handle));
             buffers.free(handle);
@@ -294,7 +267,7 @@ impl Link {
     /// A packet arrives at the port.
     pub(crate) fn offer(&mut self, now: Time, handle: u32, buffers: &mut Buffers) {
         let segments = count(self.trains, buffers.get(handle));
-        if self.strike(true, buffers.get(handle)) {
+        if self.faults.strike(Place::Before, buffers.get(handle)) {
             self.stats.lost_before += segments;
             buffers.free(handle);
             return;
@@ -330,21 +303,6 @@ impl Link {
             Offered::Dropped => self.stats.dropped += segments,
         }
         buffers.free(handle);
-    }
-
-    /// Whether chance or a blackout takes the packet.
-    fn strike(&mut self, before: bool, packet: &Packet) -> bool {
-        let data = packet.flags.has(Flags::DATA);
-        let mut lost = before && self.blackout;
-        for loss in &self.losses {
-            let meant = match loss.only {
-                Only::All => true,
-                Only::Data => data,
-                Only::Acks => !data,
-            };
-            lost |= loss.before == before && meant && self.rng.random::<f64>() < loss.probability;
-        }
-        lost
     }
 
     /// Adds to the integrals what waited up to `now`, before the queue changes.
@@ -415,8 +373,7 @@ impl Link {
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
-    pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, buffers: &mut Buffers) {
-        self.catch_up(now, buffers);
+    fn set_rate(&mut self, now: Time, rate: Rate) {
         let before = std::mem::replace(&mut self.ns_per_byte, rate.ns_per_byte_fixed());
         if self.trace.take().is_some() {
             return; // What the trace has promised stays.
@@ -434,28 +391,18 @@ impl Link {
         }
     }
 
-    /// Packets that depart from `now` on take `delay`.
-    pub(crate) fn set_delay(&mut self, now: Time, delay: Time, buffers: &mut Buffers) {
+    /// Changes the link at `now`.
+    pub(crate) fn change(&mut self, now: Time, change: Change, buffers: &mut Buffers) {
         self.catch_up(now, buffers);
-        self.delay = delay;
-    }
-
-    pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, buffers: &mut Buffers) {
-        self.catch_up(now, buffers);
-        self.port.set_capacity(now, capacity);
-    }
-
-    pub(crate) fn set_limit(&mut self, now: Time, limit: Limit, buffers: &mut Buffers) {
-        self.catch_up(now, buffers);
-        self.port.set_limit(limit);
-    }
-
-    pub(crate) fn set_losses(&mut self, losses: Vec<Loss>) {
-        self.losses = losses;
-    }
-
-    pub(crate) fn set_blackout(&mut self, on: bool) {
-        self.blackout = on;
+        match change {
+            Change::Rate(rate) => self.set_rate(now, rate),
+            Change::Delay(delay) => self.delay = delay,
+            Change::Capacity(capacity) => self.port.set_capacity(now, capacity),
+            Change::Limit(limit) => self.port.set_limit(limit),
+            Change::Losses(losses) => self.faults.losses = losses,
+            Change::Blackout(on) => self.faults.blackout = on,
+            Change::LawError(part) => self.port.law.set_error(part),
+        }
     }
 }
 
@@ -471,6 +418,9 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::DropTail;
 
+    use tollway_proto::Flags;
+    use tollway_proto::faults::{Loss, Only};
+
     use super::*;
 
     fn link(limit: u32) -> (Link, Buffers) {
@@ -485,7 +435,7 @@ mod tests {
             limit: Limit { packets: limit, bytes: u64::MAX },
             queues: Queues::One,
         };
-        (Link::new(&spec, 7), Buffers::default())
+        (Link::new(&spec, Faults::new(7, 0)), Buffers::default())
     }
 
     fn offer(link: &mut Link, buffers: &mut Buffers, now: Time, size: u16) {
@@ -548,10 +498,10 @@ mod tests {
     #[test]
     fn a_blackout_takes_everything_and_losses_what_they_are_meant_for() {
         let (mut link, mut buffers) = link(100);
-        link.set_blackout(true);
+        link.faults.blackout = true;
         offer(&mut link, &mut buffers, Time(1), 1000);
-        link.set_blackout(false);
-        link.set_losses(vec![Loss { before: false, only: Only::Data, probability: 1.0 }]);
+        link.faults.blackout = false;
+        link.faults.losses = vec![Loss { place: Place::After, only: Only::Data, probability: 1.0 }];
         offer(&mut link, &mut buffers, Time(2), 1000);
         assert_eq!(link.arrive(Time::from_secs(1), &mut buffers), None);
         let stats = link.read_stats(Time::from_secs(1), &mut buffers);

@@ -8,7 +8,7 @@
 //! | | |
 //! |---|---|
 //! | [`Network`] | nodes, links and flows; runs in real time |
-//! | [`LinkSpec`], [`Loss`] | an emulated link direction |
+//! | [`LinkSpec`] | an emulated link direction |
 //! | [`Network::in_namespaces`] | the same between network namespaces, over veth pairs |
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`shape`] | this machine's own TCP connections, paced to their shares |
@@ -50,7 +50,7 @@ mod wire;
 
 pub use clock::Clock;
 pub use driver::Counters;
-pub use emulator::{LinkSpec, LinkStats, Loss, Only};
+pub use emulator::{LinkSpec, LinkStats};
 pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use hosts::clean_names;

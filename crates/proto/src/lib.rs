@@ -5,7 +5,9 @@
 //! and a test drives it by hand.
 
 pub mod cbr;
+pub mod change;
 pub mod encoding;
+pub mod faults;
 pub mod fifo;
 pub mod host;
 pub mod machine;
@@ -20,7 +22,9 @@ pub mod trace;
 pub mod transport;
 
 pub use cbr::Cbr;
+pub use change::Change;
 pub use encoding::Encoding;
+pub use faults::Faults;
 pub use fifo::Fifo;
 pub use host::Host;
 pub use machine::{Answer, Machine};

@@ -34,7 +34,7 @@ pub struct Slowdown {
 /// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, or has more flows than theory follows.
 pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let always = |cbr: &Cbr| cbr.start == Time::ZERO && cbr.stop >= plan.duration;
-    let stands_still = plan.changes.is_empty()
+    let stands_still = plan.events.is_empty()
         && plan.media.is_empty()
         && plan.trees.is_empty()
         && plan.cbrs.iter().all(always);

@@ -308,8 +308,8 @@ mod tests {
         let mut dumbbell = Dumbbell::new(avq(), scalable);
         for (begin, end, part) in [(10, 30, 1.0), (40, 60, 0.5)] {
             let rate = Rate::from_mbps(part * MBPS);
-            dumbbell.network.set_rate(dumbbell.bottleneck, rate);
-            dumbbell.network.set_capacity(dumbbell.bottleneck, rate);
+            dumbbell.network.change(dumbbell.bottleneck, Change::Rate(rate));
+            dumbbell.network.change(dumbbell.bottleneck, Change::Capacity(rate));
             dumbbell.watch(Time::from_secs(begin));
             let seen = dumbbell.watch(Time::from_secs(end));
             assert!((seen.used - GAMMA).abs() < 0.01, "{seen:?}");

@@ -22,7 +22,7 @@ mod slab;
 mod source;
 mod tap;
 
-pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
+pub use link::{Drops, LinkId, LinkSpec, LinkStats};
 pub use network::{Census, End, FlowId, FlowSpec, MiddleId, Network, RouteEnd, RouteId, ShaperId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};

@@ -3,16 +3,16 @@
 mod faults;
 mod simply;
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
+use tollway_proto::faults::Place;
 use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Fifo, Packet, Port, Watch};
+use tollway_proto::{Change, Faults, Fifo, Packet, Port, Watch};
 
 use crate::slab::Slab;
 
-pub(crate) use faults::Faults;
-pub use faults::{Direction, LossSpec, Place};
+pub(crate) use faults::Trouble;
 
 /// Names one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,7 +117,7 @@ pub(crate) struct Link {
     /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
     /// never gets here, and needs no other memory than the link's own.
     behind: Fifo<Arrival>,
-    faults: Option<Box<Faults>>,
+    faults: Option<Box<Trouble>>,
     /// Most links of a large network never need it.
     rare: Option<Box<Rare>>,
     /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
@@ -258,10 +258,10 @@ impl Link {
         self.settle();
     }
 
-    /// What goes wrong on the link, to be changed; at first nothing, by the randomness that `faults` gives.
-    pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
+    /// The link's faults and meter, to be changed; at first none, with the randomness that `faults` gives.
+    pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Trouble {
         (self.plain, self.gentle) = (false, false);
-        self.faults.get_or_insert_with(|| Box::new(faults()))
+        self.faults.get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults() }))
     }
 
     /// The packet that arrives at the far end at `now`.
@@ -346,7 +346,7 @@ impl Link {
         match &mut self.faults {
             None => false,
             Some(faults) => {
-                let lost = faults.strike(Place::After, packet);
+                let lost = faults.faults.strike(Place::After, packet);
                 self.rare.get_or_insert_default().drops.after += u64::from(lost);
                 lost
             }
@@ -482,7 +482,7 @@ impl Link {
     #[inline]
     pub(crate) fn offer(&mut self, now: Time, slot: u32, slab: &mut Slab) -> Outcome {
         if let Some(faults) = &mut self.faults
-            && faults.strike(Place::Before, slab.get(slot))
+            && faults.faults.strike(Place::Before, slab.get(slot))
         {
             self.rare().drops.before += 1;
             return Outcome::Lost;
@@ -596,8 +596,7 @@ impl Link {
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
-    pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, slab: &mut Slab) {
-        self.catch_up(now, slab);
+    fn set_rate(&mut self, now: Time, rate: Rate) {
         let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
         self.ns_per_byte = rate.ns_per_byte_fixed();
         if self.free_at > now && before > 0 {
@@ -631,24 +630,23 @@ impl Link {
         only.then_some(self.first_slot)
     }
 
-    /// Packets that depart from `now` on take `delay`.
-    pub(crate) fn set_delay(&mut self, now: Time, delay: Time, slab: &mut Slab) {
+    /// Changes the link at `now`; faults are changed by [`faults`](Link::faults).
+    pub(crate) fn change(&mut self, now: Time, change: Change, slab: &mut Slab) {
         self.catch_up(now, slab);
-        self.shrunk |= delay < self.delay;
-        self.delay = delay;
-    }
-
-    /// The law is told another capacity.
-    pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, slab: &mut Slab) {
-        self.catch_up(now, slab);
-        self.port.set_capacity(now, capacity);
-    }
-
-    /// The queue holds another number of packets and bytes.
-    pub(crate) fn set_limit(&mut self, now: Time, limit: Limit, slab: &mut Slab) {
-        self.catch_up(now, slab);
-        self.port.set_limit(limit);
-        self.settle();
+        match change {
+            Change::Rate(rate) => self.set_rate(now, rate),
+            Change::Delay(delay) => {
+                self.shrunk |= delay < self.delay;
+                self.delay = delay;
+            }
+            Change::Capacity(capacity) => self.port.set_capacity(now, capacity),
+            Change::Limit(limit) => {
+                self.port.set_limit(limit);
+                self.settle();
+            }
+            Change::LawError(part) => self.port.law.set_error(part),
+            Change::Losses(_) | Change::Blackout(_) => {}
+        }
     }
 }
 

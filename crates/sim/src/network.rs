@@ -5,20 +5,21 @@ mod gates;
 
 pub use gates::ShaperId;
 
+use tollway_law::Time;
 use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
-use tollway_law::{Rate, Time};
 /// Of cross-traffic: the `flow` of such packets numbers a source.
 pub(crate) use tollway_proto::cbr::PLAIN;
-use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
+use tollway_proto::port::{ControlInterval, ControlLog, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
 use tollway_proto::{
-    Answer, AnyMiddle, Encoding, Flags, Gate, Machine, Medium, Meters, Middle, Packet, SackRanges, Watch,
+    Answer, AnyMiddle, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Meters, Middle, Packet,
+    SackRanges, Watch,
 };
 
-use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
+use crate::link::{Link, LinkId, LinkSpec, LinkStats, NO_MEDIUM, Outcome, Trouble};
 use crate::pages::in_large_pages;
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
@@ -239,7 +240,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// Lets a link deliver when `trace` says, instead of at its rate. It has no part in a medium, and a later
-    /// [`set_rate`](Network::set_rate) ends it.
+    /// [`Change::Rate`] ends it.
     pub fn set_trace(&mut self, link: LinkId, trace: Trace) {
         assert!(!self.sealed, "traces are set before the first run");
         self.links[link.0 as usize].set_trace(trace);
@@ -515,13 +516,6 @@ impl<M: Machine> Network<M> {
         &link.port.law
     }
 
-    /// Works on the law of a link direction at the present instant.
-    pub fn with_law<R>(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink) -> R) -> R {
-        let link = &mut self.links[link.0 as usize];
-        link.catch_up(self.now, &mut self.slab);
-        work(&mut link.port.law)
-    }
-
     /// The figures of a source of cross-traffic.
     pub fn read_source(&self, source: SourceId) -> SinkStats {
         self.sources[source.0 as usize].stats
@@ -550,42 +544,21 @@ impl<M: Machine> Network<M> {
         answer
     }
 
-    /// Changes a link's rate, also of the packet in transmission.
-    pub fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        self.change(link, |link, now, slab| link.set_rate(now, rate, slab));
+    /// Changes a link direction at the present instant.
+    pub fn change(&mut self, link: LinkId, change: Change) {
+        match change {
+            Change::Losses(losses) => self.faults(link).faults.losses = losses,
+            Change::Blackout(on) => self.faults(link).faults.blackout = on,
+            change => self.touch(link, |link, now, slab| link.change(now, change, slab)),
+        }
     }
 
-    /// Changes a link's one-way delay for packets that depart from now on.
-    pub fn set_delay(&mut self, link: LinkId, delay: Time) {
-        self.change(link, |link, now, slab| link.set_delay(now, delay, slab));
-    }
-
-    /// Tells a link's law another capacity.
-    pub fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
-        self.change(link, |link, now, slab| link.set_capacity(now, capacity, slab));
-    }
-
-    /// Changes what a link's queue holds.
-    pub fn set_limit(&mut self, link: LinkId, limit: Limit) {
-        self.change(link, |link, now, slab| link.set_limit(now, limit, slab));
-    }
-
-    /// Sets the random losses of a link, in place of those it had.
-    pub fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
-        self.faults(link).losses = losses;
-    }
-
-    /// From now on (or no more) every packet offered to the link is lost.
-    pub fn set_blackout(&mut self, link: LinkId, on: bool) {
-        self.faults(link).blackout = on;
-    }
-
-    fn faults(&mut self, link: LinkId) -> &mut Faults {
+    fn faults(&mut self, link: LinkId) -> &mut Trouble {
         let seed = self.seed;
         self.links[link.0 as usize].faults(|| Faults::new(seed, link.0))
     }
 
-    fn change(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
+    fn touch(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
         self.seal();
         let changed = &mut self.links[link.0 as usize];
         work(changed, self.now, &mut self.slab);

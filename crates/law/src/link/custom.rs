@@ -47,6 +47,10 @@ impl LinkLaw for CustomLink {
         self.0.set_capacity(now, capacity);
     }
 
+    fn set_error(&mut self, part: f64) {
+        self.0.set_error(part);
+    }
+
     fn is_silent(&self) -> bool {
         self.0.is_silent()
     }

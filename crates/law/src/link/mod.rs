@@ -133,6 +133,9 @@ pub trait LinkLaw {
     /// The link's capacity, as configured for the law, changes.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
 
+    /// From now on what the law states is wrong by `part` of it, for experiments; of no effect on laws that state nothing.
+    fn set_error(&mut self, _part: f64) {}
+
     /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs not be asked.
     #[inline]
     fn is_silent(&self) -> bool {
@@ -373,6 +376,10 @@ impl LinkLaw for AnyLink {
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         each!(self, law => law.set_capacity(now, capacity))
+    }
+
+    fn set_error(&mut self, part: f64) {
+        each!(self, law => law.set_error(part))
     }
 
     #[inline]

@@ -46,7 +46,7 @@ pub use child::Signals;
 pub use clean::clean;
 pub use ip::FiveTuple;
 pub use kernel::{KernelFlow, KernelOutcome, Sample, run_kernel};
-pub use mesh::{Change, FlowRecord, LinkChange, Mesh, MeshSpec, Strays, address};
+pub use mesh::{FlowRecord, Mesh, MeshChange, MeshSpec, Strays, address};
 pub use namespace::Privilege;
 pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, Setting, panel};
 pub use relay::Publish;

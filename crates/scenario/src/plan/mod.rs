@@ -16,6 +16,7 @@ use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
 use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::{Bytes, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_sim::Trace;
 
@@ -90,7 +91,7 @@ pub struct Plan {
     /// Constant-rate cross-traffic.
     pub cbrs: Vec<Cbr>,
     /// What happens on the way, by time, in the file's order where times are equal.
-    pub changes: Vec<Change>,
+    pub events: Vec<Event>,
     /// Random loss beyond [`Link::loss`].
     pub losses: Vec<Loss>,
 }

@@ -241,20 +241,20 @@ impl Plan {
             return Err(unknown(key, self.links.iter().map(section)));
         }
         // Of another rate only drop-tail has not been told, which has no use for it.
-        let mut changes = Vec::with_capacity(self.changes.len());
-        for (i, change) in self.changes.iter().enumerate() {
-            changes.push(*change);
-            let What::Rate(on, rate) = change.what else { continue };
+        let mut events = Vec::with_capacity(self.events.len());
+        for (i, event) in self.events.iter().enumerate() {
+            events.push(event.clone());
+            let What::Link(on, Change::Rate(rate)) = event.what else { continue };
             let link = &self.links[on.0 as usize];
-            let told = |other: &Change| {
-                other.at == change.at && matches!(other.what, What::Capacity(to, _) if to == on)
+            let told = |other: &Event| {
+                other.at == event.at && matches!(other.what, What::Link(to, Change::Capacity(_)) if to == on)
             };
             let unaware = *link.law == LinkLaw::DropTail && link.capacity == link.rate;
-            if chosen[on.0 as usize] && unaware && !self.changes[i..].iter().any(told) {
-                changes.push(Change { at: change.at, what: What::Capacity(on, rate) });
+            if chosen[on.0 as usize] && unaware && !self.events[i..].iter().any(told) {
+                events.push(Event { at: event.at, what: What::Link(on, Change::Capacity(rate)) });
             }
         }
-        self.changes = changes;
+        self.events = events;
         for (link, _) in self.links.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
             link.law = Arc::clone(&own);
         }

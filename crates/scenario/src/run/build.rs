@@ -8,21 +8,20 @@ use tollway_law::meter::MeterConfig;
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
 use tollway_law::{Budget, Bytes, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, Queues};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
-use tollway_sim::{
-    Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, ShaperId, SourceId,
-};
+use tollway_sim::{FlowId, LinkId, LinkSpec, Network, RouteEnd, ShaperId, SourceId};
 
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
 use super::trees;
 use crate::plan::{
-    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Pricing, Request,
-    SenderLaw, TransportId, Trick, XcpForm,
+    self, Amount, Arithmetic, Data, LinkLaw, LossDetection, OnLoss, Plan, Pricing, Request, SenderLaw,
+    TransportId, Trick, XcpForm,
 };
 
 /// The network and what of the plan became what.
@@ -37,8 +36,6 @@ pub(super) struct Built<E: Engine> {
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
-    /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
-    losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
     /// The most that links have by the plan's changes.
     raised: BTreeMap<plan::LinkId, Rate>,
     configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
@@ -112,13 +109,12 @@ impl<E: Engine> Built<E> {
             workload_routes: Vec::new(),
             sources: Vec::new(),
             shapers: Vec::new(),
-            losses: BTreeMap::new(),
             raised: raised(plan),
             configs: HashMap::new(),
             started: 0,
         };
-        for (i, link) in plan.links.iter().enumerate().filter(|(_, link)| link.loss > 0.0) {
-            built.set_base_loss(plan::LinkId(i as u32), link.loss);
+        for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
+            built.network.change(built.links[i], Change::Losses(losses));
         }
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
@@ -153,8 +149,8 @@ impl<E: Engine> Built<E> {
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
-                buffer_changes: plan.changes.iter().any(
-                    |change| matches!(change.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
+                buffer_changes: plan.events.iter().any(
+                    |event| matches!(event.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
                 ),
                 start: if silent { Time::NEVER } else { flow.start },
                 stop: if silent { Time::NEVER } else { flow.stop },
@@ -295,37 +291,6 @@ impl<E: Engine> Built<E> {
         });
     }
 
-    /// Sets or (with `loss` `None`) ends one of the plan's random losses.
-    pub(super) fn set_loss(&mut self, link: plan::LinkId, which: Option<usize>, loss: Option<&Loss>) {
-        let spec = loss.map(|loss| LossSpec {
-            place: match loss.place {
-                plan::Place::Before => Place::Before,
-                plan::Place::After => Place::After,
-            },
-            only: match loss.only {
-                Only::All => Direction::All,
-                Only::Data => Direction::Data,
-                Only::Ack => Direction::Acks,
-            },
-            probability: loss.probability,
-        });
-        self.put_loss(link, which, spec);
-    }
-
-    /// Sets a link's own loss, on its wire.
-    pub(super) fn set_base_loss(&mut self, link: plan::LinkId, probability: f64) {
-        let spec = LossSpec { place: Place::After, only: Direction::All, probability };
-        self.put_loss(link, None, (probability > 0.0).then_some(spec));
-    }
-
-    fn put_loss(&mut self, link: plan::LinkId, which: Option<usize>, spec: Option<LossSpec>) {
-        let losses = self.losses.entry(link).or_default();
-        losses.retain(|entry| entry.0 != which);
-        losses.extend(spec.map(|spec| (which, spec)));
-        let specs = losses.iter().map(|entry| entry.1).collect();
-        self.network.set_losses(self.links[link.0 as usize], specs);
-    }
-
     /// What flows have to say that fits no table.
     pub(super) fn flow_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
@@ -452,8 +417,8 @@ pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
 /// Of links whose rate is to change, the greatest of what it becomes.
 fn raised(plan: &Plan) -> BTreeMap<plan::LinkId, Rate> {
     let mut raised = BTreeMap::new();
-    for change in &plan.changes {
-        if let plan::What::Rate(link, rate) = change.what {
+    for event in &plan.events {
+        if let plan::What::Link(link, Change::Rate(rate)) = event.what {
             let most = raised.entry(link).or_insert(rate);
             if rate > *most {
                 *most = rate;

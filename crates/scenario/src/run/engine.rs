@@ -2,18 +2,18 @@
 //!
 //! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
 
+use tollway_law::Time;
 use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
-use tollway_law::{Rate, Time};
 use tollway_proto::middle::Branch;
-use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
-use tollway_proto::{AnyMiddle, Encoding, Gate};
+use tollway_proto::{AnyMiddle, Change, Encoding, Gate};
 use tollway_sim::{
-    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, MiddleId, Network, RouteEnd, RouteId,
-    ShaperId, SinkStats, SourceId, SourceSpec,
+    Census, End, FlowId, FlowSpec, LinkId, LinkStats, MiddleId, Network, RouteEnd, RouteId, ShaperId,
+    SinkStats, SourceId, SourceSpec,
 };
 
 use super::RunError;
@@ -104,8 +104,6 @@ pub(super) trait Engine {
         Vec::new()
     }
     fn law(&mut self, link: LinkId) -> &AnyLink;
-    /// Works on a link's law at the present instant.
-    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink));
     /// What a meter knows of a flow; `None` if its data never passed one.
     fn meter(&self, _flow: FlowId) -> Option<&FlowMeter> {
         None
@@ -139,12 +137,8 @@ pub(super) trait Engine {
     fn log_control(&mut self, link: LinkId);
     fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
 
-    fn set_rate(&mut self, link: LinkId, rate: Rate);
-    fn set_delay(&mut self, link: LinkId, delay: Time);
-    fn set_capacity(&mut self, link: LinkId, capacity: Rate);
-    fn set_limit(&mut self, link: LinkId, limit: Limit);
-    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>);
-    fn set_blackout(&mut self, link: LinkId, on: bool);
+    /// Changes a link at the present instant.
+    fn change(&mut self, link: LinkId, change: Change);
 
     /// Steps of the engine's loop so far.
     fn events(&self) -> u64;
@@ -310,10 +304,6 @@ impl Engine for Network<Connection> {
         Network::law(self, link)
     }
 
-    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
-        Network::with_law(self, link, work);
-    }
-
     fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
         Network::meter(self, flow)
     }
@@ -362,28 +352,8 @@ impl Engine for Network<Connection> {
         Network::take_control(self, link)
     }
 
-    fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        Network::set_rate(self, link, rate);
-    }
-
-    fn set_delay(&mut self, link: LinkId, delay: Time) {
-        Network::set_delay(self, link, delay);
-    }
-
-    fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
-        Network::set_capacity(self, link, capacity);
-    }
-
-    fn set_limit(&mut self, link: LinkId, limit: Limit) {
-        Network::set_limit(self, link, limit);
-    }
-
-    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
-        Network::set_losses(self, link, losses);
-    }
-
-    fn set_blackout(&mut self, link: LinkId, on: bool) {
-        Network::set_blackout(self, link, on);
+    fn change(&mut self, link: LinkId, change: Change) {
+        Network::change(self, link, change);
     }
 
     fn events(&self) -> u64 {

@@ -5,19 +5,18 @@ mod numbered;
 
 use std::collections::BTreeSet;
 
+use tollway_law::Time;
 use tollway_law::link::{AnyLink, Exchange};
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
-use tollway_law::{Rate, Time};
 use tollway_net as net;
 use tollway_proto as proto;
 use tollway_proto::middle::Branch;
-use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
-use tollway_proto::{AnyMiddle, Gate};
+use tollway_proto::{AnyMiddle, Change, Gate};
 use tollway_sim::{
-    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, MiddleId, Place, RouteEnd, ShaperId,
-    SinkStats, SourceId,
+    Census, Drops, End, FlowId, LinkId, LinkStats, MiddleId, RouteEnd, ShaperId, SinkStats, SourceId,
 };
 
 pub use adapt::Unsupported;
@@ -537,10 +536,6 @@ impl Engine for Live {
         self.network.law(link.0)
     }
 
-    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
-        self.network.with_law(link.0, work);
-    }
-
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
         ShaperId(self.network.add_shaper(node.0, shaper))
     }
@@ -571,37 +566,8 @@ impl Engine for Live {
         self.network.take_control(link.0)
     }
 
-    fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        self.network.set_rate(link.0, rate);
-    }
-
-    fn set_delay(&mut self, link: LinkId, delay: Time) {
-        self.network.set_delay(link.0, delay);
-    }
-
-    fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
-        self.network.set_capacity(link.0, capacity);
-    }
-
-    fn set_limit(&mut self, link: LinkId, limit: Limit) {
-        self.network.set_limit(link.0, limit);
-    }
-
-    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
-        let losses = losses.into_iter().map(|loss| net::Loss {
-            before: loss.place == Place::Before,
-            only: match loss.only {
-                Direction::All => net::Only::All,
-                Direction::Data => net::Only::Data,
-                Direction::Acks => net::Only::Acks,
-            },
-            probability: loss.probability,
-        });
-        self.network.set_losses(link.0, losses.collect());
-    }
-
-    fn set_blackout(&mut self, link: LinkId, on: bool) {
-        self.network.set_blackout(link.0, on);
+    fn change(&mut self, link: LinkId, change: Change) {
+        self.network.change(link.0, change);
     }
 
     fn events(&self) -> u64 {

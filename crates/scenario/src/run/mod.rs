@@ -293,7 +293,7 @@ fn drive<E: Engine>(
         if next == plan.duration || stopped || network.network.is_over() {
             break;
         }
-        agenda.apply(plan, network, &mut hosts);
+        agenda.apply(network, &mut hosts);
         policies.apply(plan, network, &workloads);
         workloads.arrive(plan, network, &mut hosts);
         within_horizon(plan, network)?;

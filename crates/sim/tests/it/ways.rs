@@ -8,9 +8,11 @@ use tollway_law::link::{AnyLink, DropTail, FcpConfig, xcp};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Budget, Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::faults::{Loss, Only, Place};
 use tollway_proto::port::{Limit, Queues};
 use tollway_proto::transport::{Config, Connection};
-use tollway_sim::{Direction, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd};
+use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
 /// What a network runs under.
 #[derive(Clone, Copy, Debug)]
@@ -56,23 +58,14 @@ fn law() -> impl Strategy<Value = Law> {
 }
 
 /// What happens to the link while it runs.
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    Rate(u32),
-    Delay(u64),
-    Packets(u32),
-    Bytes(u64),
-    Capacity(u32),
-}
-
 fn change() -> impl Strategy<Value = (u64, Change)> {
     let change = prop_oneof![
-        (1u32..40).prop_map(Change::Rate),
-        (1u64..30).prop_map(Change::Delay),
-        (0u32..60).prop_map(Change::Packets),
+        (1u32..40).prop_map(|mbps| Change::Rate(Rate::from_mbps(f64::from(mbps)))),
+        (1u64..30).prop_map(|ms| Change::Delay(Time::from_millis(ms))),
+        (0u32..60).prop_map(|packets| Change::Limit(Limit { packets, bytes: u64::MAX })),
         // With less than the longest packet there is no short way, with more there is one again.
-        (1u64..200_000).prop_map(Change::Bytes),
-        (1u32..40).prop_map(Change::Capacity),
+        (1u64..200_000).prop_map(|bytes| Change::Limit(Limit { packets: u32::MAX, bytes })),
+        (1u32..40).prop_map(|mbps| Change::Capacity(Rate::from_mbps(f64::from(mbps)))),
     ];
     (1u64..500, change)
 }
@@ -129,22 +122,14 @@ proptest! {
             let (mut network, shared) = build(law, limit, &delays, &sizes);
             network.trace_packets();
             if !short {
-                let never = LossSpec { place: Place::Before, only: Direction::All, probability: 0.0 };
-                network.set_losses(shared, vec![never]);
+                let never = Loss { place: Place::Before, only: Only::All, probability: 0.0 };
+                network.change(shared, Change::Losses(vec![never]));
             }
             let mut now = Time::ZERO;
-            for &(after, change) in &changes {
-                now += Time::from_millis(after);
+            for (after, change) in &changes {
+                now += Time::from_millis(*after);
                 network.run_until(now);
-                match change {
-                    Change::Rate(mbps) => network.set_rate(shared, Rate::from_mbps(f64::from(mbps))),
-                    Change::Delay(ms) => network.set_delay(shared, Time::from_millis(ms)),
-                    Change::Packets(packets) => network.set_limit(shared, Limit { packets, bytes: u64::MAX }),
-                    Change::Bytes(bytes) => network.set_limit(shared, Limit { packets: u32::MAX, bytes }),
-                    Change::Capacity(mbps) => {
-                        network.set_capacity(shared, Rate::from_mbps(f64::from(mbps)));
-                    }
-                }
+                network.change(shared, change.clone());
             }
             network.run_until(now + Time::from_secs(3));
             let stats = network.read_link(shared);

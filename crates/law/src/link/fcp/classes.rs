@@ -591,7 +591,7 @@ mod tests {
     fn a_price_that_is_wrong_is_wrong_in_every_class() {
         // Twice too much is asked: half of the link is used.
         let mut bench = Bench::new(&[Class::Standard, Class::Priority { times: 4.0 }]);
-        bench.law.set_price_error(1.0);
+        bench.law.set_error(1.0);
         bench.run(4.0, &[1.0, 1.0], &[ALL; 2]);
         near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.4, 0.1]);
     }

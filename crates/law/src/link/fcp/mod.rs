@@ -299,11 +299,6 @@ impl Fcp {
         self.avg_rtt
     }
 
-    /// From now on the price is wrong by `relative` (0.1 asks for a tenth too much): a test of stability (§ 6.1.2).
-    pub fn set_price_error(&mut self, relative: f64) {
-        self.error = (1.0 + relative).max(0.0);
-    }
-
     fn set_avg_rtt(&mut self, rtt: f64) {
         self.avg_rtt = rtt.clamp(MIN_RTT, MAX_RTT);
         self.span = Span::of(self.avg_rtt * self.config.window);
@@ -460,6 +455,11 @@ impl LinkLaw for Fcp {
             toll.due = Price::per_byte(toll.due).plus(price).get();
         }
         Verdict::Pass
+    }
+
+    /// The price is wrong by `part` (0.1 asks for a tenth too much): a test of stability (§ 6.1.2).
+    fn set_error(&mut self, part: f64) {
+        self.error = (1.0 + part).max(0.0);
     }
 
     fn set_capacity(&mut self, _: Time, capacity: Rate) {

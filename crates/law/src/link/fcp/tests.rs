@@ -206,7 +206,7 @@ fn no_more_is_taken_back_than_leaves_half_of_what_those_who_stay_pay() {
 fn a_price_error_is_what_was_said_and_what_is_remembered() {
     let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
     law.engine.history = History::new(100_000_000, 8e-8);
-    law.set_price_error(0.25);
+    law.set_error(0.25);
     for i in 0..2000 {
         pass(&mut law, f64::from(i) * 120e-6, 1500, toll(0.1, 8e-8, 0.0));
     }

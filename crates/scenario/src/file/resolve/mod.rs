@@ -55,7 +55,7 @@ pub(crate) fn resolve(
         aggregates: Vec::new(),
         shapers: Vec::new(),
         cbrs: Vec::new(),
-        changes: Vec::new(),
+        events: Vec::new(),
         losses: Vec::new(),
     };
     if plan.duration > Time::ZERO && plan.measure.warmup >= plan.duration {

@@ -1,6 +1,8 @@
 //! What a right file comes to.
 
 use tollway_law::{Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::faults::{Only, Place};
 use tollway_proto::port::Limit;
 
 use super::{BASE, parse, plan, show};
@@ -258,8 +260,8 @@ fn sets_reach_into_tables_lists_and_values() {
     assert_eq!(p.links[6].delay, Time::from_millis(7));
     assert_eq!((p.seed, p.title.as_str()), (7, "two words"));
     // Both directions of the four links.
-    assert_eq!(p.changes.len(), 8);
-    assert_eq!(p.changes[0].at, Time::from_secs(2));
+    assert_eq!(p.events.len(), 8);
+    assert_eq!(p.events[0].at, Time::from_secs(2));
 }
 
 #[test]
@@ -303,8 +305,8 @@ fn a_bdp_of_a_change_is_of_the_rate_by_then() {
         change(4, "rate = \"4 Mbps\"\nlimit = \"1 BDP\""),
     ];
     let p = plan(&format!("{BASE}{}", changes.concat()), &[]);
-    let limits = p.changes.iter().filter_map(|change| match change.what {
-        What::Limit(_, limit) => Some(limit.bytes),
+    let limits = p.events.iter().filter_map(|change| match change.what {
+        What::Link(_, Change::Limit(limit)) => Some(limit.bytes),
         _ => None,
     });
     assert_eq!(limits.collect::<Vec<_>>(), [31_250, 6_250, 12_500]);
@@ -340,9 +342,12 @@ fn a_law_learns_of_a_new_rate_unless_it_is_told_otherwise() {
         let text = format!(
             "{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\ndirection = \"forward\"\nrate = \"4 Mbps\"\n{more}"
         );
-        let told = |c: &Change| if let What::Capacity(_, rate) = c.what { Some(rate) } else { None };
+        let told = |c: &Event| match c.what {
+            What::Link(_, Change::Capacity(rate)) => Some(rate),
+            _ => None,
+        };
         let sets: Vec<&str> = ["link.bottleneck.law=xcp"].iter().chain(sets).copied().collect();
-        plan(&text, &sets).changes.iter().filter_map(told).collect()
+        plan(&text, &sets).events.iter().filter_map(told).collect()
     };
     assert_eq!(told("", &[]), [Rate::from_mbps(4.0)]);
     assert_eq!(told("capacity = \"9 Mbps\"\n", &[]), [Rate::from_mbps(9.0)]);
@@ -401,18 +406,19 @@ fn media_changes_and_losses_find_their_links() {
     assert_eq!(p.media[0].links, [LinkId(10), LinkId(11)]);
     assert_eq!(p.links[11].rate, Rate::from_mbps(2.0));
     let limit = Limit { packets: 50, bytes: u64::MAX };
-    let what: Vec<What> = p.changes.iter().map(|c| c.what).collect();
+    let what: Vec<What> = p.events.iter().map(|c| c.what.clone()).collect();
     assert_eq!(
         what,
         [
             What::ReceiveBuffer(FlowId(1), 44),
             What::Blackout(LinkId(8), Time::from_secs(5)),
             What::Blackout(LinkId(9), Time::from_secs(5)),
-            What::Limit(LinkId(8), limit),
+            What::Link(LinkId(8), Change::Limit(limit)),
         ]
     );
     assert_eq!(p.losses.len(), 9);
-    assert_eq!((p.losses[0].link, p.losses[0].only, p.losses[0].place), (LinkId(9), Only::Ack, Place::After));
+    let first = p.losses[0];
+    assert_eq!((first.link, first.loss.only, first.loss.place), (LinkId(9), Only::Ack, Place::After));
 }
 
 #[test]
