@@ -249,6 +249,8 @@ const GAMMA: f64 = 0.95;
 mod tests {
     use tollway_law::Kind;
 
+    use tollway_proto::Change;
+
     use super::*;
 
     #[test]
