@@ -151,6 +151,25 @@ pub fn store(datagram: &mut [u8], toll: &Toll) -> Result<(), AcpError> {
     Ok(())
 }
 
+/// Writes a header over that of a datagram, in place: the payload stays where it is. Of the ranges as many are written as there is
+/// `room` for, the most recent ones.
+///
+/// # Errors
+/// [`AcpError`] if this is no ACP header; nothing is then written.
+pub fn rewrite(datagram: &mut [u8], packet: &Packet, sack: &SackRanges, room: usize) -> Result<(), AcpError> {
+    let came = header_len(usize::from(fixed(datagram)?[1] & 0xf)).min(datagram.len());
+    let room = room.min((datagram.len() - LEN) / 8);
+    let mut kept = SackRanges::EMPTY;
+    sack.as_slice().iter().take(room).for_each(|&(start, end)| {
+        kept.push(start, end);
+    });
+    let len = encode(packet, &kept, datagram)?;
+    if len < came {
+        datagram[len..came].fill(0);
+    }
+    Ok(())
+}
+
 /// Sets [`Flags::CE`] in place: the port marked the packet.
 ///
 /// # Errors
