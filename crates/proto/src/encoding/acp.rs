@@ -433,6 +433,26 @@ mod tests {
         }
 
         #[test]
+        fn a_header_is_rewritten_and_the_payload_stays(
+            (old, came) in packet(),
+            (new, wanted) in packet(),
+            payload in 0usize..64,
+            room in 0..=SackRanges::MAX,
+        ) {
+            let mut bytes = datagram(&old, &came, payload);
+            let room = room.min(came.as_slice().len());
+            let behind = bytes[bytes.len() - payload..].to_vec();
+            rewrite(&mut bytes, &new, &wanted, room).unwrap();
+            let decoded = decode(&bytes).unwrap();
+            let kept = wanted.as_slice().len().min(room);
+            prop_assert_eq!(decoded.sack.as_slice(), &wanted.as_slice()[..kept]);
+            let sack = if kept > 0 { Flags::SACK } else { Flags::NONE };
+            let flags = Flags(new.flags.0 & !Flags::SACK.0).with(sack);
+            prop_assert_eq!(decoded.packet, Packet { size: decoded.packet.size, flags, ..new });
+            prop_assert_eq!(&bytes[bytes.len() - payload..], behind);
+        }
+
+        #[test]
         fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..96), honest: bool) {
             if honest && bytes.len() > 1 {
                 bytes[0] = MAGIC;
@@ -443,6 +463,7 @@ mod tests {
             let _ = load_packet(&bytes);
             let _ = store(&mut bytes, &Toll::default());
             let _ = mark(&mut bytes);
+            let _ = rewrite(&mut bytes, &Packet::default(), &SackRanges::EMPTY, SackRanges::MAX);
         }
     }
 }

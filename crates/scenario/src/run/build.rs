@@ -14,12 +14,12 @@ use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, 
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{
-    Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, ShaperId, SourceId,
+    Direction, FlowId, LinkId, LinkSpec, LossSpec, MachineId, Network, Place, RouteEnd, ShaperId, SourceId,
 };
 
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
-use super::trees;
+use super::{machines, trees};
 use crate::plan::{
     self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Pricing, Request,
     SenderLaw, TransportId, Trick, XcpForm,
@@ -35,6 +35,8 @@ pub(super) struct Built<E: Engine> {
     /// There and back, by workload and path.
     pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
     pub(super) sources: Vec<SourceId>,
+    /// By index in the plan.
+    pub(super) machines: Vec<MachineId>,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
     /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
@@ -111,6 +113,7 @@ impl<E: Engine> Built<E> {
             flows: Vec::with_capacity(plan.flows.len()),
             workload_routes: Vec::new(),
             sources: Vec::new(),
+            machines: Vec::new(),
             shapers: Vec::new(),
             losses: BTreeMap::new(),
             raised: raised(plan),
@@ -120,6 +123,7 @@ impl<E: Engine> Built<E> {
         for (i, link) in plan.links.iter().enumerate().filter(|(_, link)| link.loss > 0.0) {
             built.set_base_loss(plan::LinkId(i as u32), link.loss);
         }
+        built.machines = machines::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
@@ -164,6 +168,7 @@ impl<E: Engine> Built<E> {
             built.flows.push(id);
         }
         planted.connect(&mut built);
+        machines::attach(plan, &mut built);
         built
     }
 
@@ -231,6 +236,7 @@ impl<E: Engine> Built<E> {
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
         for sender in senders.into_iter().flatten() {
             match ends.data {
+                Data::Messages => {}
                 Data::Endless => sender.write_unlimited(),
                 Data::Bytes(bytes) => {
                     sender.write_stream(bytes);
@@ -256,7 +262,7 @@ impl<E: Engine> Built<E> {
             kernel: transport.kernel.then(|| Kernels {
                 congestion: kernels_name(&transport.law).to_owned(),
                 bytes: match ends.data {
-                    Data::Endless => None,
+                    Data::Endless | Data::Messages => None,
                     Data::Bytes(bytes) => Some(bytes),
                     Data::Frames { count, size } => Some(count.saturating_mul(size)),
                 },
