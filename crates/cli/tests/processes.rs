@@ -446,6 +446,49 @@ fn a_meter_at_a_node_finds_who_cheats_at_another() {
 }
 
 #[test]
+fn each_process_has_the_machines_of_its_node() {
+    let apps = r#"both-ways = true
+    [machine.count]
+    node = "r"
+    kind = "counter"
+    [machine.caller]
+    node = "a"
+    kind = "caller"
+    flows = "f"
+    messages = 40
+    size = "10 kB"
+    [machine.echo]
+    node = "b"
+    kind = "echo"
+    flows = "f"
+    "#;
+    let text = THREE.replace("size = \"5 MB\"", apps);
+    let Some(nodes) = Nodes::of("machines", &text) else { return };
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start("a");
+    let (a, b) = (a.output(), b.output());
+    assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
+    Nodes::interrupt(&r);
+    let extra = |output: &Output| {
+        let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        told["runs"][0]["extra"].clone()
+    };
+    let (a, r, b) = (extra(&a), extra(&r.output()), extra(&b));
+    assert_eq!((a["answered.caller"].as_f64(), a["wrong.caller"].as_f64()), (Some(40.0), Some(0.0)));
+    assert_eq!(b["echoed.echo"].as_f64(), Some(40.0));
+    // What is lost on the way to the router is seen there only when it is sent again.
+    let (frames, packets) = (r["frames.count"].as_f64().unwrap(), r["packets.count"].as_f64().unwrap());
+    assert!((40.0..=80.0).contains(&frames) && packets > 2.0 * 40.0 * 7.0, "{r}");
+    assert!(r["answered.caller"].is_null() && a["frames.count"].is_null() && b["frames.count"].is_null());
+    // The other end's file has another machine there.
+    let (b, r) = (nodes.start("b"), nodes.start("r"));
+    let a = nodes.start_with("a", &["--set", "machine.caller.messages=41"]);
+    let a = a.output();
+    assert!(self::text(&a.stderr).contains("reads another file"), "{}", self::text(&a.stderr));
+    drop((b, r));
+}
+
+#[test]
 fn a_node_says_what_it_needs() {
     let Some(nodes) = Nodes::new("needs") else { return };
     let tell = |arguments: &[&str]| {

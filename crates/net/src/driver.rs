@@ -9,7 +9,7 @@ mod gates;
 mod machines;
 mod mail;
 mod media;
-mod trees;
+mod residents;
 mod watch;
 
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Gate, Medium, Meters, SackRanges, Watch};
+use tollway_proto::{Encoding, Medium, Meters, Packet, SackRanges, Watch};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -39,7 +39,8 @@ use crate::network::Fate;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use mail::MOST_BYTES;
-pub(crate) use trees::Outlet;
+use residents::Opening;
+pub(crate) use residents::{Hosted, Outlet, Resident};
 pub(crate) use watch::Entry;
 
 #[derive(Debug)]
@@ -65,9 +66,8 @@ pub(crate) struct Driver {
     /// Where datagrams come in past a meter.
     pub(crate) entries: Vec<Entry>,
     media: Vec<Medium>,
-    middles: Vec<trees::Crossing>,
-    /// The gates of middles that datagrams come in by.
-    openings: Vec<(u32, Gate)>,
+    pub(crate) residents: Vec<Resident>,
+    openings: Vec<Opening>,
     pub(crate) gates: Gates,
     /// By shaper, when its timer is due.
     shapers: Vec<Time>,
@@ -131,7 +131,7 @@ pub(crate) enum Next {
     End(u32),
     /// They are cross-traffic and end here.
     Sink(u32),
-    /// They end at this gate of a middle here.
+    /// They come to this gate of a middle here.
     Gate(u32),
 }
 
@@ -187,6 +187,10 @@ pub(crate) struct Endpoint {
     pub(crate) live: bool,
     /// Where it asks before it sends; [`OPEN`] if nowhere.
     pub(crate) gate: u32,
+    /// An app owns it.
+    pub(crate) hosted: Option<Box<Hosted>>,
+    /// An app owns the other end: what comes from there is no pattern.
+    pub(crate) hears_app: bool,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,
@@ -298,7 +302,7 @@ impl Driver {
             meters: Meters::default(),
             entries: Vec::new(),
             media: Vec::new(),
-            middles: Vec::new(),
+            residents: Vec::new(),
             openings: Vec::new(),
             gates: Gates::default(),
             shapers: Vec::new(),
@@ -474,6 +478,7 @@ impl Driver {
                 SOURCE => self.emit(index, now)?,
                 SHAPER => self.tick_shaper(index, at, now)?,
                 MEDIUM => self.run_medium(index, now),
+                MACHINE => self.tick_resident(index, at, now)?,
                 _ => {}
             }
         }
@@ -516,7 +521,7 @@ impl Driver {
         &mut self,
         node: usize,
         now: Time,
-        datagram: &[u8],
+        datagram: &mut [u8],
         place: Option<(u32, usize)>,
     ) -> Result<(), Error> {
         let Ok(mut packet) = acp::load_packet(datagram) else {
@@ -526,24 +531,41 @@ impl Driver {
         if packet.flow & CARRIED != 0 {
             packet.size = packet.size.saturating_sub(CARRIER);
         }
-        match self.nodes[node].next(packet.flow) {
+        self.go_on(self.nodes[node].next(packet.flow), packet, now, datagram, place)
+    }
+
+    /// A datagram goes where its node says.
+    fn go_on(
+        &mut self,
+        next: Next,
+        packet: Packet,
+        now: Time,
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
+    ) -> Result<(), Error> {
+        match next {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
             Next::Sink(sink) => self.absorb(sink as usize, &packet),
-            Next::Gate(opening) => return self.cross(opening as usize, now, datagram),
+            Next::Gate(opening) => return self.cross(opening, now, datagram, place),
             Next::Link(link) => {
-                let handle = match place {
-                    Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
-                    None => {
-                        let handle = self.buffers.alloc(packet, datagram.len());
-                        self.buffers.bytes_mut(handle).copy_from_slice(datagram);
-                        handle
-                    }
-                };
+                let handle = self.hold(packet, datagram, place);
                 self.offer(link, now, handle);
             }
         }
         Ok(())
+    }
+
+    /// Keeps a datagram that goes on.
+    fn hold(&mut self, packet: Packet, datagram: &[u8], place: Option<(u32, usize)>) -> u32 {
+        match place {
+            Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
+            None => {
+                let handle = self.buffers.alloc(packet, datagram.len());
+                self.buffers.bytes_mut(handle).copy_from_slice(datagram);
+                handle
+            }
+        }
     }
 
     /// A packet made here begins its way over the link `first`: at once, or through the node's own kernel.
@@ -614,4 +636,5 @@ const END: u32 = 1;
 const SOURCE: u32 = 2;
 const SHAPER: u32 = 3;
 const MEDIUM: u32 = 4;
+const MACHINE: u32 = 5;
 const KIND_BITS: u32 = 3;

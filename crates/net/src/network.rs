@@ -9,7 +9,7 @@ mod kernel;
 mod media;
 mod meters;
 mod part;
-mod trees;
+mod residents;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tollway_law::link::AnyLink;
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Cbr, Change, Encoding, Faults};
+use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
 
 use crate::clock::Clock;
 use crate::driver::{CROSS, Counters, Driver, Endpoint, Next};
@@ -36,7 +36,7 @@ use crate::socket::Socket;
 pub use hosts::WireCount;
 pub use part::Fate;
 use part::{Part, Watched};
-pub use trees::RouteEnd;
+pub use residents::RouteEnd;
 
 /// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
 ///
@@ -55,7 +55,9 @@ pub struct Network {
     /// By source of cross-traffic: where it begins and ends.
     sources: Vec<[Place; 2]>,
     shapers: Vec<Place>,
-    middles: Vec<Place>,
+    machines: Vec<Place>,
+    /// Links with a middle at the far end, and its gate there.
+    passes: Vec<(u32, u32, Gate)>,
     /// Ways out of middles so far.
     stretches: u32,
     /// What is different where the other nodes are other processes'.
@@ -203,7 +205,8 @@ impl Network {
             flows: Vec::new(),
             sources: Vec::new(),
             shapers: Vec::new(),
-            middles: Vec::new(),
+            machines: Vec::new(),
+            passes: Vec::new(),
             stretches: 0,
             part: None,
             #[cfg(target_os = "linux")]
@@ -263,6 +266,8 @@ impl Network {
                 heard: None,
                 live,
                 gate: OPEN,
+                hosted: None,
+                hears_app: false,
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,
@@ -291,13 +296,15 @@ impl Network {
     /// Says at every node of a route where packets of `label` go from there.
     fn lead(&mut self, label: u32, route: &[u32], end: Next) -> Result<(), Error> {
         for pair in route.windows(2) {
-            let next = self.links[pair[1] as usize];
+            let next = Next::Link(self.links[pair[1] as usize].at);
+            let next = self.after(pair[0], next);
             let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
-            self.drivers[node.driver].set_label(node.at, label, Next::Link(next.at))?;
+            self.drivers[node.driver].set_label(node.at, label, next)?;
         }
         #[cfg(target_os = "linux")]
         self.lead_in_namespaces(label, route)?;
         let node = self.end_of(route);
+        let end = self.after(route[route.len() - 1], end);
         self.drivers[node.driver].set_label(node.at, label, end)
     }
 
@@ -455,15 +462,15 @@ impl Network {
 
     /// The machine that opened the flow.
     pub fn client(&self, flow: u32) -> &Connection {
-        self.machine(flow, 0)
+        self.connection(flow, 0)
     }
 
     /// The machine that answered.
     pub fn server(&self, flow: u32) -> &Connection {
-        self.machine(flow, 1)
+        self.connection(flow, 1)
     }
 
-    fn machine(&self, flow: u32, which: usize) -> &Connection {
+    fn connection(&self, flow: u32, which: usize) -> &Connection {
         let place = self.flows[flow as usize][which];
         let machine = &self.drivers[place.driver].ends[place.at as usize].machine;
         machine.as_ref().expect("a machine is out only while `with_flow` works on it")

@@ -46,7 +46,7 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     for flow in &plan.flows {
         let transport = &plan.transports[flow.transport.0 as usize];
         let amount = match flow.data {
-            Data::Endless => f64::INFINITY,
+            Data::Endless | Data::Messages => f64::INFINITY,
             Data::Bytes(bytes) => bits(transport, bytes),
             Data::Frames { count, size } => bits(transport, count.saturating_mul(size)),
         };

@@ -105,6 +105,21 @@ fn workloads_changes_losses_and_both_directions_run_live() {
 }
 
 #[test]
+fn messages_come_back_past_a_counter_live() {
+    if !sockets() {
+        return;
+    }
+    let text = include_str!("../../../scenarios/machines.toml").replace("10 s", "5 s");
+    let text = text.replace("messages = 200", "messages = 20")
+        + "[[loss]]\nlink = \"bottleneck\"\nprobability = 0.01\n";
+    let live = finish(&text, EngineKind::Live).unwrap();
+    let extra = |name: &str| live.result.extra[name];
+    assert_eq!((extra("answered.caller"), extra("wrong.caller"), extra("echoed.echo")), (20.0, 0.0, 20.0));
+    assert!(extra("frames.count") >= 20.0 && extra("packets.count") > 20.0 * 28.0);
+    assert!(live.run.census.is_conserved());
+}
+
+#[test]
 fn a_trace_is_replayed_live() {
     if !sockets() {
         return;

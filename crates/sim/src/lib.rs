@@ -23,7 +23,7 @@ mod source;
 mod tap;
 
 pub use link::{Drops, LinkId, LinkSpec, LinkStats};
-pub use network::{Census, End, FlowId, FlowSpec, MiddleId, Network, RouteEnd, RouteId, ShaperId};
+pub use network::{Census, End, FlowId, FlowSpec, MachineId, Network, RouteEnd, RouteId, ShaperId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};

@@ -2,6 +2,7 @@
 
 mod events;
 mod gates;
+mod machines;
 
 pub use gates::ShaperId;
 
@@ -15,9 +16,10 @@ use tollway_proto::port::{ControlInterval, ControlLog, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
 use tollway_proto::{
-    Answer, AnyMiddle, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Meters, Middle, Packet,
-    SackRanges, Watch,
+    Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Meters, Packet, SackRanges, Watch,
 };
+
+use machines::{Hosted, Opening, Resident};
 
 use crate::link::{Link, LinkId, LinkSpec, LinkStats, NO_MEDIUM, Outcome, Trouble};
 use crate::pages::in_large_pages;
@@ -47,9 +49,13 @@ pub struct Network<M> {
     /// By link, where every route goes from it, [`VARIES`] if they part there: what a packet's next step is can mostly be
     /// told before the packet has come from memory, and without its route.
     onward: Vec<u32>,
-    middles: Vec<Crossing>,
-    /// The gates that routes end at.
-    openings: Vec<(MiddleId, Gate)>,
+    machines: Vec<Resident>,
+    /// Gates that routes end at or lead through.
+    openings: Vec<Opening>,
+    /// Gates at the far ends of links, as entries of routes.
+    passes: Vec<(LinkId, u32)>,
+    /// Ends that apps own.
+    hosted: Vec<Hosted>,
     sack_scratch: SackRanges,
     sealed: bool,
     seed: u64,
@@ -72,23 +78,9 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId(u32);
 
-/// Names a middle.
+/// Names a machine at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MiddleId(pub u32);
-
-/// A middle, and where what it sends goes by each of its gates.
-#[derive(Debug)]
-struct Crossing {
-    machine: AnyMiddle,
-    outlets: Vec<Outlet>,
-}
-
-/// The route on which a packet leaves, and the flow that it is of from then on.
-#[derive(Clone, Copy, Debug)]
-struct Outlet {
-    route: u32,
-    flow: u32,
-}
+pub struct MachineId(pub u32);
 
 /// What is at the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +91,8 @@ pub enum RouteEnd {
     Client,
     /// The sink of the packet's source of cross-traffic.
     Sink,
-    /// A gate of a middle, which makes other packets of it.
-    Middle(MiddleId, Gate),
+    /// A gate of a middle.
+    Middle(MachineId, Gate),
 }
 
 /// One of the two machines of a flow.
@@ -197,8 +189,10 @@ impl<M: Machine> Network<M> {
             endpoints: Vec::new(),
             routes: Vec::new(),
             onward: Vec::new(),
-            middles: Vec::new(),
+            machines: Vec::new(),
             openings: Vec::new(),
+            passes: Vec::new(),
+            hosted: Vec::new(),
             sack_scratch: SackRanges::EMPTY,
             sealed: false,
             seed,
@@ -302,36 +296,22 @@ impl<M: Machine> Network<M> {
     pub fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         let route = RouteId(self.routes.len() as u32);
         self.onward.resize(self.links.len(), UNUSED);
-        self.routes.extend(links.iter().map(|link| link.0));
-        self.routes.push(match end {
+        for link in links {
+            self.routes.push(link.0);
+            self.routes.extend(self.passes.iter().filter(|pass| pass.0 == *link).map(|pass| pass.1));
+        }
+        let end = match end {
             RouteEnd::Client => END_CLIENT,
             RouteEnd::Server => END_SERVER,
             RouteEnd::Sink => END_SINK,
-            RouteEnd::Middle(middle, gate) => {
-                self.openings.push((middle, gate));
-                GATES + self.openings.len() as u32 - 1
-            }
-        });
-        for step in self.routes[route.0 as usize..].windows(2) {
+            RouteEnd::Middle(machine, gate) => self.opening(machine, gate),
+        };
+        self.routes.push(end);
+        for step in self.routes[route.0 as usize..].windows(2).filter(|step| step[0] < GATES) {
             let onward = &mut self.onward[step[0] as usize];
             *onward = if [UNUSED, step[1]].contains(onward) { step[1] } else { VARIES };
         }
         route
-    }
-
-    /// Adds a machine that absorbs the packets of routes which [end](RouteEnd::Middle) at its gates, and makes others.
-    pub fn add_middle(&mut self, middle: AnyMiddle) -> MiddleId {
-        self.middles.push(Crossing { machine: middle, outlets: Vec::new() });
-        MiddleId(self.middles.len() as u32 - 1)
-    }
-
-    /// Where packets go that a middle sends by `gate`: on `route`, which has a link at least, as packets of `flow`.
-    pub fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId) {
-        assert!(self.routes[route.0 as usize] < GATES, "an outlet's route has a link");
-        let outlet = Outlet { route: route.0, flow: flow.0 };
-        let outlets = &mut self.middles[middle.0 as usize].outlets;
-        outlets.resize(outlets.len().max(gate.0 as usize + 1), outlet);
-        outlets[gate.0 as usize] = outlet;
     }
 
     /// Adds a source of cross-traffic.

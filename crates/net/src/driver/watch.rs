@@ -65,7 +65,8 @@ impl Driver {
         &mut self,
         node: usize,
         now: Time,
-        datagram: &[u8],
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
         entry: u32,
     ) -> Result<(), Error> {
         let Ok(packet) = acp::load_packet(datagram) else {
@@ -75,23 +76,24 @@ impl Driver {
         let Entry { post, pace } = self.entries[entry as usize];
         let times = pace.times(packet.size);
         self.meters.on_wire(now, post, times.0);
-        let handle = self.buffers.alloc(packet, datagram.len());
-        self.buffers.bytes_mut(handle).copy_from_slice(datagram);
-        let passes = self.enter(handle, now, post, times);
-        let toll = self.buffers.get(handle).toll;
-        self.buffers.free(handle);
-        if !passes {
-            self.counters.metered += 1;
-            return Ok(());
+        // What routers don't look at may be wrong; then it is the receiver's to throw away.
+        if let Ok(acp::Decoded { mut packet, .. }) = acp::decode(datagram) {
+            let own = self.buffers.own(packet.flow);
+            packet.flow = (own & !CARRIED) >> 1;
+            match self.meters.on_entry(now, post, times, &mut packet) {
+                Passage::Untouched => {}
+                Passage::Rewritten => {
+                    let size = u32::from(packet.size);
+                    self.buffers.encoding_of(own).quantise_sender(&mut packet.toll, size);
+                }
+                Passage::Dropped => {
+                    self.counters.metered += 1;
+                    return Ok(());
+                }
+            }
+            let _ = acp::store(datagram, &packet.toll);
         }
-        let mut passed = std::mem::take(&mut self.train);
-        passed.clear();
-        passed.extend_from_slice(datagram);
-        // Its header is in order, or it would not have been loaded.
-        let _ = acp::store(&mut passed, &toll);
-        let accepted = self.accept(node, now, &passed, None);
-        self.train = passed;
-        accepted
+        self.accept(node, now, datagram, place)
     }
 
     /// A packet comes past a meter; answers whether it goes on.

@@ -60,7 +60,7 @@ pub fn node(data: &[u8]) {
         now += Time::from_micros(300);
         let driver = &mut network.drivers[0];
         driver.now = now;
-        match driver.accept(usize::from(node % 3), now, datagram, None) {
+        match driver.accept(usize::from(node % 3), now, &mut datagram.to_vec(), None) {
             Ok(()) | Err(Error::Corrupt { .. }) => {}
             Err(error) => panic!("{error}"),
         }

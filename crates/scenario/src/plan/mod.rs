@@ -5,6 +5,7 @@
 
 mod events;
 mod links;
+mod machines;
 mod own;
 mod owners;
 mod senders;
@@ -22,6 +23,7 @@ use tollway_sim::Trace;
 
 pub use events::*;
 pub use links::*;
+pub use machines::*;
 pub use own::*;
 pub use owners::*;
 pub use senders::*;
@@ -90,6 +92,8 @@ pub struct Plan {
     pub shapers: Vec<Shaper>,
     /// Constant-rate cross-traffic.
     pub cbrs: Vec<Cbr>,
+    /// Machines at nodes; those of one node in the order in which a packet passes them.
+    pub machines: Vec<Machine>,
     /// What happens on the way, by time, in the file's order where times are equal.
     pub events: Vec<Event>,
     /// Random loss beyond [`Link::loss`].

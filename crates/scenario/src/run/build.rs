@@ -14,11 +14,11 @@ use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, Queues};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
-use tollway_sim::{FlowId, LinkId, LinkSpec, Network, RouteEnd, ShaperId, SourceId};
+use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
-use super::trees;
+use super::{machines, trees};
 use crate::plan::{
     self, Amount, Arithmetic, Data, LinkLaw, LossDetection, OnLoss, Plan, Pricing, Request, SenderLaw,
     TransportId, Trick, XcpForm,
@@ -34,6 +34,8 @@ pub(super) struct Built<E: Engine> {
     /// There and back, by workload and path.
     pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
     pub(super) sources: Vec<SourceId>,
+    /// By index in the plan.
+    pub(super) machines: Vec<MachineId>,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
     /// The most that links have by the plan's changes.
@@ -108,6 +110,7 @@ impl<E: Engine> Built<E> {
             flows: Vec::with_capacity(plan.flows.len()),
             workload_routes: Vec::new(),
             sources: Vec::new(),
+            machines: Vec::new(),
             shapers: Vec::new(),
             raised: raised(plan),
             configs: HashMap::new(),
@@ -116,6 +119,7 @@ impl<E: Engine> Built<E> {
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
             built.network.change(built.links[i], Change::Losses(losses));
         }
+        built.machines = machines::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
@@ -160,6 +164,7 @@ impl<E: Engine> Built<E> {
             built.flows.push(id);
         }
         planted.connect(&mut built);
+        machines::attach(plan, &mut built);
         built
     }
 
@@ -227,6 +232,7 @@ impl<E: Engine> Built<E> {
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
         for sender in senders.into_iter().flatten() {
             match ends.data {
+                Data::Messages => {}
                 Data::Endless => sender.write_unlimited(),
                 Data::Bytes(bytes) => {
                     sender.write_stream(bytes);
@@ -252,7 +258,7 @@ impl<E: Engine> Built<E> {
             kernel: transport.kernel.then(|| Kernels {
                 congestion: kernels_name(&transport.law).to_owned(),
                 bytes: match ends.data {
-                    Data::Endless => None,
+                    Data::Endless | Data::Messages => None,
                     Data::Bytes(bytes) => Some(bytes),
                     Data::Frames { count, size } => Some(count.saturating_mul(size)),
                 },

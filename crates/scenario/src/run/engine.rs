@@ -6,13 +6,12 @@ use tollway_law::Time;
 use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
-use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
-use tollway_proto::{AnyMiddle, Change, Encoding, Gate};
+use tollway_proto::{Change, Encoding, Gate, NodeMachine};
 use tollway_sim::{
-    Census, End, FlowId, FlowSpec, LinkId, LinkStats, MiddleId, Network, RouteEnd, RouteId, ShaperId,
+    Census, End, FlowId, FlowSpec, LinkId, LinkStats, MachineId, Network, RouteEnd, RouteId, ShaperId,
     SinkStats, SourceId, SourceSpec,
 };
 
@@ -49,10 +48,16 @@ pub(super) trait Engine {
     fn is_over(&self) -> bool {
         false
     }
-    /// Has packets for several receivers copied at a node.
-    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId;
-    /// Where packets go that such a node sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
+    /// Adds a machine at a node.
+    fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId;
+    /// Has a middle see what comes off a link to its node, by `gate`, on every route added from now on.
+    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate);
+    /// Where packets go that a middle sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
+    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
+    /// Gives an end of a flow to an app at its node.
+    fn attach(&mut self, flow: FlowId, end: End, app: MachineId);
+    /// A machine, if its node is run here.
+    fn machine(&self, machine: MachineId) -> Option<&NodeMachine>;
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -199,12 +204,24 @@ impl Engine for Network<Connection> {
         Network::queue_waits(self, link)
     }
 
-    fn add_branch(&mut self, _node: NodeId, branches: u32) -> MiddleId {
-        self.add_middle(AnyMiddle::Branch(Branch::new(branches)))
+    fn add(&mut self, _node: NodeId, machine: NodeMachine) -> MachineId {
+        Network::add(self, machine)
     }
 
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
-        Network::set_outlet(self, middle, gate, route, flow);
+    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        Network::pass_by(self, link, machine, gate);
+    }
+
+    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
+        Network::set_outlet(self, machine, gate, route, flow);
+    }
+
+    fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
+        Network::attach(self, flow, end, app);
+    }
+
+    fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
+        Some(Network::machine(self, machine))
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {

@@ -10,13 +10,12 @@ use tollway_law::link::{AnyLink, Exchange};
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_net as net;
 use tollway_proto as proto;
-use tollway_proto::middle::Branch;
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
-use tollway_proto::{AnyMiddle, Change, Gate};
+use tollway_proto::{Change, Gate, NodeMachine};
 use tollway_sim::{
-    Census, Drops, End, FlowId, LinkId, LinkStats, MiddleId, RouteEnd, ShaperId, SinkStats, SourceId,
+    Census, Drops, End, FlowId, LinkId, LinkStats, MachineId, RouteEnd, ShaperId, SinkStats, SourceId,
 };
 
 pub use adapt::Unsupported;
@@ -314,13 +313,25 @@ impl Engine for Live {
         self.routes.len() - 1
     }
 
-    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId {
-        MiddleId(self.network.add_middle(node.0, AnyMiddle::Branch(Branch::new(branches))))
+    fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId {
+        MachineId(self.network.add(node.0, machine))
     }
 
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
+    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        self.network.pass_by(link.0, machine.0, gate);
+    }
+
+    fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
+        self.network.attach(flow.0, end == End::Client, app.0);
+    }
+
+    fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
+        self.network.machine(machine.0)
+    }
+
+    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
         let (links, end) = &self.routes[route];
-        if let Err(error) = self.network.set_outlet(middle.0, gate, (links, *end), flow.0, of.0) {
+        if let Err(error) = self.network.set_outlet(machine.0, gate, (links, *end), flow.0, of.0) {
             self.failed.get_or_insert(error);
         }
     }

@@ -468,7 +468,7 @@ impl Meter {
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = match flow.data {
-                Data::Endless => None,
+                Data::Endless | Data::Messages => None,
                 Data::Bytes(bytes) => Some(bytes),
                 Data::Frames { count, size } => Some(count.saturating_mul(size)),
             };

@@ -9,6 +9,7 @@ mod digest;
 mod engine;
 mod hosts;
 mod live;
+mod machines;
 mod measure;
 mod trees;
 mod watch;
@@ -307,6 +308,7 @@ fn drive<E: Engine>(
     network.flow_extras(plan, &mut extra);
     workloads.extras(plan, &mut extra);
     hosts.extras(plan, network, &mut extra);
+    machines::extras(plan, network, &mut extra);
     policies.extras(plan, network, &workloads, &mut extra);
     // Where there are thousands of links, their rows take the place that the flows had.
     network.network.release_flows();

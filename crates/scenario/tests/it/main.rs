@@ -7,6 +7,7 @@ mod determinism;
 mod effects;
 mod faults;
 mod income;
+mod machines;
 mod meters;
 mod multicast;
 mod own_laws;

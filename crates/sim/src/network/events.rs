@@ -10,20 +10,23 @@ impl<M: Machine> Network<M> {
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
         let shapers = sources + self.shapers as u32;
+        let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
         while let Some((at, id)) = self.scheduler.next_before(bound) {
             self.now = at;
             self.events += 1;
             if id < links {
                 self.arrive(id);
-            } else if id >= shapers {
-                self.wake((id - shapers) as usize);
+            } else if id >= machines {
+                self.wake((id - machines) as usize);
             } else if id < media {
                 self.take_turn((id - links) as usize);
             } else if id < sources {
                 self.emit((id - media) as usize);
-            } else {
+            } else if id < shapers {
                 self.tick_shaper((id - sources) as usize);
+            } else {
+                self.tick_machine((id - shapers) as usize);
             }
         }
         self.now = end;
@@ -40,6 +43,7 @@ impl<M: Machine> Network<M> {
         for (i, source) in self.sources.iter().enumerate() {
             self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, source.first());
         }
+        (0..self.machines.len()).for_each(|at| self.arm_machine(MachineId(at as u32)));
         for at in 0..self.endpoints.len() {
             let deadline = self.endpoints[at].deadline();
             self.arm(at, deadline);
@@ -47,7 +51,7 @@ impl<M: Machine> Network<M> {
     }
 
     pub(super) fn endpoint_entity(&self, at: usize) -> u32 {
-        self.shaper_entity(self.shapers + at)
+        self.machine_entity(self.machines.len() + at)
     }
 
     /// Sets an endpoint's pending event.
@@ -138,7 +142,7 @@ impl<M: Machine> Network<M> {
 
     /// A packet of `size` bytes comes to link `id`.
     #[inline(always)]
-    fn offer(&mut self, id: u32, slot: u32, size: u16) {
+    pub(super) fn offer(&mut self, id: u32, slot: u32, size: u16) {
         let now = self.now;
         let link = &mut self.links[id as usize];
         if !link.is_free(now) {
@@ -247,8 +251,10 @@ impl<M: Machine> Network<M> {
             let heard_rtt = sender.heard_rtt;
             (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, sender.route)
         };
-        let rest = self.routes[packet.cursor as usize..].iter().take_while(|&&entry| entry < GATES);
-        let last = rest.last().copied().unwrap_or(id);
+        let goes_on = |entry: u32| entry < END && !self.openings[(entry - GATES) as usize].ends;
+        let rest = self.routes[packet.cursor as usize..].iter().copied();
+        let rest = rest.take_while(|&entry| entry < GATES || goes_on(entry)).filter(|&entry| entry < GATES);
+        let last = rest.last().unwrap_or(id);
         tap.seen.push(Sighting {
             at: self.now,
             link: LinkId(id),
@@ -262,7 +268,7 @@ impl<M: Machine> Network<M> {
 
     /// Ends a packet that was dropped.
     #[inline]
-    fn lose(&mut self, slot: u32) {
+    pub(super) fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
         if !packet.flags.has(PLAIN) {
             self.endpoints[packet.flow as usize * 2].balance -= 1;
@@ -272,7 +278,7 @@ impl<M: Machine> Network<M> {
 
     /// A packet reaches the end of its route.
     #[inline(never)]
-    fn deliver(&mut self, end: u32, slot: u32) {
+    pub(super) fn deliver(&mut self, end: u32, slot: u32) {
         if end < END {
             self.cross(end, slot);
             return;
@@ -360,35 +366,16 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A packet comes to a gate of a middle, and ends there; what the middle makes of it leaves.
-    #[cold]
-    fn cross(&mut self, gate: u32, slot: u32) {
-        let (at, gate) = self.openings[(gate - GATES) as usize];
-        let packet = self.slab.get(slot);
-        if !packet.flags.has(PLAIN) {
-            self.endpoints[packet.flow as usize * 2].balance -= 1;
-        }
-        self.absorbed += 1;
-        let sack = self.slab.sack(packet);
-        self.middles[at.0 as usize].machine.handle_packet(self.now, gate, packet, sack);
-        self.slab.free(slot);
-        loop {
-            let crossing = &mut self.middles[at.0 as usize];
-            let out = self.slab.draft();
-            let Some(gate) = crossing.machine.poll_transmit(self.now, out) else { return };
-            let Outlet { route, flow } = crossing.outlets[gate.0 as usize];
-            (out.flow, out.cursor) = (flow, route);
-            self.endpoints[flow as usize * 2].balance += 1;
-            let (first, size) = (self.routes[route as usize], out.size);
-            let slot = self.slab.launch();
-            self.offer(first, slot, size);
-        }
-    }
-
     /// Sends what a machine has to send, and notes its timer if it has come nearer.
     #[inline]
     pub(super) fn pump(&mut self, at: usize) {
         self.send_all(at);
+        self.settle(at);
+    }
+
+    /// Notes what has become of a machine that has sent what it had to send.
+    #[inline]
+    pub(super) fn settle(&mut self, at: usize) {
         let endpoint = &mut self.endpoints[at];
         if !endpoint.done && endpoint.machine.is_done() {
             self.note_done(at);
@@ -436,7 +423,7 @@ impl<M: Machine> Network<M> {
     #[inline]
     fn send_all(&mut self, at: usize) {
         if self.endpoints[at].gate != OPEN {
-            return self.send_gated(at);
+            return if self.is_hosted(at) { self.serve(at) } else { self.send_gated(at) };
         }
         loop {
             let machine = &mut self.endpoints[at].machine;
@@ -504,7 +491,7 @@ impl<M: Machine> Network<M> {
             if endpoint.open_at <= now {
                 endpoint.open_at = Time::NEVER;
                 endpoint.machine.open(now);
-                opens = endpoint.gate != OPEN;
+                opens = endpoint.gate != OPEN && !machines::is_hosted(endpoint.gate);
             }
             if endpoint.stop_at <= now {
                 endpoint.stop_at = Time::NEVER;

@@ -2,6 +2,7 @@
 
 mod fixed_window;
 mod liars;
+mod machines;
 mod replay;
 mod ways;
 

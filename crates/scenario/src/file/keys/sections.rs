@@ -4,6 +4,7 @@ mod aggregates;
 mod events;
 mod flows;
 mod laws;
+mod machines;
 mod network;
 mod policies;
 
@@ -13,6 +14,7 @@ pub(crate) use flows::{
     CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
 };
 pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
+pub(crate) use machines::MACHINE;
 pub(crate) use network::{CLASS, EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
@@ -63,6 +65,7 @@ pub(crate) static TOP: Section = Section {
             Else(""),
             "Policies: flows that share a token bucket at their host.",
         ),
+        key("machine", Kind::Named(&MACHINE), Else(""), "Machines at nodes."),
         key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
         key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
         key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
@@ -107,7 +110,7 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 34] {
+pub(crate) fn all() -> [&'static Section; 35] {
     [
         &TOP,
         &MEASURE,
@@ -140,6 +143,7 @@ pub(crate) fn all() -> [&'static Section; 34] {
         &WORKLOAD,
         &HOST,
         &AGGREGATE,
+        &MACHINE,
         &CBR,
         &CHANGE,
         &LOSS,

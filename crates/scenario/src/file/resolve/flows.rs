@@ -645,7 +645,7 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
                         let bytes = match flow.data {
-                            Data::Endless => f64::INFINITY,
+                            Data::Endless | Data::Messages => f64::INFINITY,
                             Data::Bytes(bytes) => bytes as f64,
                             Data::Frames { count, size } => count as f64 * size as f64,
                         };

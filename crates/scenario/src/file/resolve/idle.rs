@@ -88,7 +88,7 @@ impl Resolver<'_> {
         let largest = |flow: &Flow| {
             let transport = &transports[flow.transport.0 as usize];
             let payload = match flow.data {
-                Data::Endless => u64::MAX,
+                Data::Endless | Data::Messages => u64::MAX,
                 Data::Bytes(bytes) => bytes,
                 Data::Frames { size, .. } => size,
             };

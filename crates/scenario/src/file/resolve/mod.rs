@@ -7,6 +7,7 @@ mod flows;
 mod hosts;
 mod idle;
 mod links;
+mod machines;
 mod trees;
 
 use std::collections::{HashMap, HashSet};
@@ -55,6 +56,7 @@ pub(crate) fn resolve(
         aggregates: Vec::new(),
         shapers: Vec::new(),
         cbrs: Vec::new(),
+        machines: Vec::new(),
         events: Vec::new(),
         losses: Vec::new(),
     };
@@ -86,11 +88,13 @@ pub(crate) fn resolve(
     }
     r.routes();
     r.trees();
+    r.machines();
     if !r.mistakes.is_empty() {
         return None;
     }
     r.buffers();
     r.aggregates();
+    r.owned();
     r.limits();
     r.changes();
     r.losses();
