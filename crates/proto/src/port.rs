@@ -6,6 +6,7 @@ mod discipline;
 mod dual;
 mod fifo;
 mod flows;
+mod sfq;
 #[cfg(test)]
 mod testing;
 
@@ -15,6 +16,7 @@ pub use discipline::{AnyQueue, Discipline};
 pub use dual::{DualQueue, DualQueueConfig};
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
+pub use sfq::{Sfq, SfqConfig};
 
 use tollway_law::link::{LinkLaw, Passing, Verdict};
 use tollway_law::{Rate, Time};

@@ -7,6 +7,7 @@ use super::classes::{ClassQueues, Waits};
 use super::dual::DualQueue;
 use super::fifo::FifoQueue;
 use super::flows::FlowQueues;
+use super::sfq::Sfq;
 use super::{Limit, Offered, Pool};
 
 /// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
@@ -146,6 +147,8 @@ macro_rules! disciplines {
 disciplines! {
     /// One queue for each flow, or for several, each under a copy of the port's law.
     ByFlow(FlowQueues<L, H>),
+    /// One queue for each flow, or for several, all under the port's law.
+    Sfq(Sfq<H>),
     /// One queue for L4S and one for classic traffic, coupled.
     Dual(DualQueue<H>),
     /// One queue for each class of traffic, by weight, all under the port's law.

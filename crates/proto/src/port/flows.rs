@@ -90,7 +90,7 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
     ) -> Offered {
         let class = pool.class(handle);
         let packet = pool.packet(handle);
-        let (at, size) = (self.queue_of(packet), u64::from(packet.size));
+        let (at, size) = (queue_of(packet, self.salt, self.queues.len()), u64::from(packet.size));
         if limit.packets == 0 || size > limit.bytes {
             return Offered::Full;
         }
@@ -196,16 +196,6 @@ impl<L, H: Copy> FlowQueues<L, H> {
         }
         self.packets -= n as u32;
     }
-
-    fn queue_of(&self, packet: &Packet) -> usize {
-        // Cross-traffic numbers its flows by itself; its flags tell it apart.
-        let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
-        let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ self.salt;
-        // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
-        let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % self.queues.len() as u64) as usize
-    }
 }
 
 impl<L: LinkLaw, H: Copy> Queue<L, H> {
@@ -237,6 +227,17 @@ impl<L: LinkLaw, H: Copy> Queue<L, H> {
         }
         None
     }
+}
+
+/// The queue of a packet's flow among `count`.
+pub(super) fn queue_of(packet: &Packet, salt: u64, count: usize) -> usize {
+    // Cross-traffic numbers its flows by itself; its flags tell it apart.
+    let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
+    let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ salt;
+    // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
+    let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) % count as u64) as usize
 }
 
 /// Packets dropped at once when the limit is reached, at most (§ 4.1.2).
