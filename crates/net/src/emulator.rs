@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
 use tollway_proto::faults::{Faults, Place};
-use tollway_proto::port::{ControlInterval, ControlLog, Limit, Offered, Queues};
+use tollway_proto::port::{AnyQueue, ControlInterval, ControlLog, Limit, Offered};
 use tollway_proto::trace::{Cursor, Trace};
 use tollway_proto::{Change, Packet, Port};
 
@@ -35,8 +35,8 @@ pub struct LinkSpec {
     pub law: AnyLink,
     /// What the port's queue holds.
     pub limit: Limit,
-    /// How many queues there are, and how they take turns.
-    pub queues: Queues,
+    /// The port's queue.
+    pub queue: AnyQueue<AnyLink, u32>,
 }
 
 /// What a link direction did since the run's start; queue figures since they were last read.
@@ -117,7 +117,7 @@ impl Pace {
 impl Link {
     pub(crate) fn new(spec: &LinkSpec, faults: Faults) -> Link {
         Link {
-            port: Port::with_queues(spec.law.clone(), spec.limit, spec.queues),
+            port: Port::new(spec.law.clone(), spec.limit, spec.queue.clone()),
             free_at: Time::ZERO,
             ns_per_byte: spec.rate.ns_per_byte_fixed(),
             carry: 0,
@@ -217,7 +217,7 @@ impl Link {
     pub(crate) fn transmit(&mut self, start: Time, buffers: &mut Buffers) -> bool {
         self.note_queue(start);
         let (trains, dropped) = (self.trains, &mut self.stats.dropped);
-        let taken = self.port.take(start, buffers, |buffers, handle| {
+        let taken = self.port.dequeue(start, buffers, |buffers, handle| {
             *dropped += count(trains, buffers.get(handle));
             buffers.free(handle);
         });
@@ -273,36 +273,46 @@ impl Link {
             return;
         }
         self.catch_up(now, buffers);
-        let offered = if self.free_at <= now && !self.shared {
-            let offered = self.port.pass(now, handle, buffers);
-            if matches!(offered, Offered::Queued | Offered::Marked) {
-                if let Some(waits) = &mut self.waits {
-                    waits.note(Time::ZERO, segments);
-                }
-                self.depart(now, handle, true, buffers);
-            }
-            offered
-        } else {
-            self.note_queue(now);
-            let (trains, full) = (self.trains, &mut self.stats.full);
-            let offered = self.port.offer(now, handle, buffers, |buffers, handle| {
-                *full += count(trains, buffers.get(handle));
-                buffers.free(handle);
-            });
-            self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
-            self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
-            offered
-        };
-        match offered {
-            Offered::Queued => return,
-            Offered::Marked => {
-                self.stats.marks += segments;
-                return;
-            }
-            Offered::Full => self.stats.full += segments,
-            Offered::Dropped => self.stats.dropped += segments,
+        let idle = self.free_at <= now && !self.shared;
+        if idle {
+            // It has asked in vain since it is free.
+            self.port.dequeue(now, buffers, |_, _| {});
         }
-        buffers.free(handle);
+        self.note_queue(now);
+        let (trains, full) = (self.trains, &mut self.stats.full);
+        let offered = self.port.enqueue(now, handle, buffers, |buffers, handle| {
+            *full += count(trains, buffers.get(handle));
+            buffers.free(handle);
+        });
+        let mut marked = offered == Offered::Marked;
+        let refused = match offered {
+            Offered::Queued | Offered::Marked if idle => {
+                let taken = self.port.dequeue(now, buffers, |_, _| {});
+                if let Some((handle, late)) = taken {
+                    marked |= late;
+                    if let Some(waits) = &mut self.waits {
+                        waits.note(Time::ZERO, segments);
+                    }
+                    self.depart(now, handle, true, buffers);
+                }
+                taken.is_none().then_some(Offered::Dropped)
+            }
+            Offered::Queued | Offered::Marked => {
+                self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
+                self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
+                None
+            }
+            refused => Some(refused),
+        };
+        match refused {
+            None => self.stats.marks += if marked { segments } else { 0 },
+            Some(refused) => {
+                let full = refused == Offered::Full;
+                let drops = if full { &mut self.stats.full } else { &mut self.stats.dropped };
+                *drops += segments;
+                buffers.free(handle);
+            }
+        }
     }
 
     /// Adds to the integrals what waited up to `now`, before the queue changes.
@@ -433,7 +443,7 @@ mod tests {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit { packets: limit, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         (Link::new(&spec, Faults::new(7, 0)), Buffers::default())
     }

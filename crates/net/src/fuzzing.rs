@@ -121,7 +121,7 @@ fn row() -> crate::exec::MeshSpec {
     use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
     use tollway_law::{Rate, Time};
     use tollway_proto::faults::Loss;
-    use tollway_proto::port::{Limit, Queues};
+    use tollway_proto::port::Limit;
 
     let rate = Rate::from_mbps(8.0);
     let link = |from, to, law| LinkSpec {
@@ -133,7 +133,7 @@ fn row() -> crate::exec::MeshSpec {
         overhead: 0,
         law,
         limit: Limit { packets: 3, bytes: u64::MAX },
-        queues: Queues::One,
+        queue: Default::default(),
     };
     let step = StepConfig { threshold: 1.0, ..StepConfig::default() }.build();
     let plain = || AnyLink::DropTail(DropTail);

@@ -349,7 +349,7 @@ impl Network {
     pub fn queue_waits(&mut self, link: u32) -> Vec<Waits> {
         self.touch(link, |link, now, buffers| {
             link.catch_up(now, buffers);
-            link.port.waits().collect()
+            link.port.waits().to_vec()
         })
     }
 

@@ -39,7 +39,7 @@ fn parts(xcp: bool) -> ([String; 3], [LinkSpec; 4]) {
             overhead: 0,
             law: if xcp { XcpConfig::default().build(rate) } else { AnyLink::DropTail(DropTail) },
             limit: Limit { packets: 60, bytes: u64::MAX },
-            queues: tollway_proto::port::Queues::One,
+            queue: Default::default(),
         }
     };
     let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];

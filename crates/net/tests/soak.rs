@@ -17,7 +17,7 @@ use tollway_net::{FlowSpec, LinkSpec, Network};
 use tollway_proto::Change;
 use tollway_proto::Encoding;
 use tollway_proto::faults::{Loss, Only, Place};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Round {
             overhead: 0,
             law: law.port(Rate::from_mbps(mbps)),
             limit: Limit { packets: 40, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];
         let threads = 1 + mixer.below(2) as usize;

@@ -9,7 +9,7 @@ use tollway_law::link::{AnyLink, DropTail, LinkLaw, Passing, Verdict};
 use tollway_law::sender::{Acked, AnySender, Flight, NewRenoConfig, SenderLaw, window_limited};
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::Encoding;
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
@@ -144,7 +144,7 @@ impl Dumbbell {
             overhead: 0,
             law,
             limit: Limit { packets: 400, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         let bottleneck = network.add_link(wire(MBPS, 20, law));
         let ways: Vec<[LinkId; 2]> =

@@ -486,7 +486,7 @@ impl<M: Machine> Network<M> {
     pub fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
         let link = &mut self.links[link.0 as usize];
         link.catch_up(self.now, &mut self.slab);
-        link.port.waits().collect()
+        link.port.waits().to_vec()
     }
 
     /// The law of a link direction, caught up to the present.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{Heads, LinkLaw, Passing, Verdict};
+use super::{LinkLaw, Passing, Verdict};
 use crate::{Rate, Time, Toll};
 
 /// A boxed [`LinkLaw`], made by [`AnyLink::custom`](super::AnyLink::custom).
@@ -37,10 +37,6 @@ impl LinkLaw for CustomLink {
 
     fn on_passage(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         self.0.on_passage(now, packet, toll)
-    }
-
-    fn on_heads(&mut self, heads: Heads) {
-        self.0.on_heads(heads);
     }
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
@@ -101,9 +97,6 @@ mod tests {
             self.0.push("passage");
             Verdict::Pass
         }
-        fn on_heads(&mut self, _: Heads) {
-            self.0.push("heads");
-        }
         fn set_capacity(&mut self, _: Time, _: Rate) {
             self.0.push("capacity");
         }
@@ -125,10 +118,9 @@ mod tests {
         assert!(law.is_gentle() && !law.is_silent());
         assert_eq!(law.on_passage(now, packet, &mut toll), Verdict::Pass);
         let copy = law.clone();
-        law.on_heads(Heads { classic: now, l4s: now });
         law.set_capacity(now, Rate::ZERO);
         let asked = |law: &AnyLink| law.as_custom::<Recorder>().map(|law| law.0.len());
-        assert_eq!((asked(&law), asked(&copy)), (Some(5), Some(3)));
+        assert_eq!((asked(&law), asked(&copy)), (Some(4), Some(3)));
         assert!(law.as_custom::<u8>().is_none() && law.xcp().is_none() && law.control_intervals() == 0);
     }
 }

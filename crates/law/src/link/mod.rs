@@ -78,15 +78,6 @@ impl Passing {
     }
 }
 
-/// Since when the packets at the heads of a port's two queues have waited; [`Time::NEVER`] for an empty one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heads {
-    /// Of the queue for classic traffic.
-    pub classic: Time,
-    /// Of the queue for L4S.
-    pub l4s: Time,
-}
-
 /// What the law wants done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -126,9 +117,6 @@ pub trait LinkLaw {
         }
         if departure == Verdict::Signal { departure } else { arrival }
     }
-
-    /// A port with two queues has taken a packet in or let one out: since when the packets at their heads have waited.
-    fn on_heads(&mut self, _heads: Heads) {}
 
     /// The link's capacity, as configured for the law, changes.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
@@ -185,8 +173,6 @@ pub enum AnyLink {
     Codel(Box<Codel>),
     /// [`Pie`].
     Pie(Box<Pie>),
-    /// [`DualPi2`].
-    DualPi2(Box<DualPi2>),
     /// [`Step`].
     Step(Box<Step>),
     /// [`Fcp`].
@@ -264,7 +250,6 @@ impl AnyLink {
             | AnyLink::Red(_)
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
-            | AnyLink::DualPi2(_)
             | AnyLink::Fcp(_)
             | AnyLink::Rcp(_)
             | AnyLink::Step(_)
@@ -287,7 +272,6 @@ impl AnyLink {
             | AnyLink::Red(_)
             | AnyLink::Codel(_)
             | AnyLink::Pie(_)
-            | AnyLink::DualPi2(_)
             | AnyLink::Fcp(_)
             | AnyLink::Rcp(_)
             | AnyLink::Step(_)
@@ -321,7 +305,6 @@ macro_rules! each {
             AnyLink::Red($law) => $then,
             AnyLink::Codel($law) => $then,
             AnyLink::Pie($law) => $then,
-            AnyLink::DualPi2($law) => $then,
             AnyLink::Step($law) => $then,
             AnyLink::Fcp($law) => $then,
             AnyLink::Rcp($law) => $then,
@@ -368,10 +351,6 @@ impl LinkLaw for AnyLink {
             AnyLink::Fcp(law) => law.on_passage(now, packet, toll),
             other => other.passage(now, packet, toll),
         }
-    }
-
-    fn on_heads(&mut self, heads: Heads) {
-        each!(self, law => law.on_heads(heads))
     }
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {

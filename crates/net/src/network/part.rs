@@ -217,7 +217,7 @@ mod tests {
     use tollway_law::Rate;
     use tollway_law::link::{AnyLink, DropTail};
     use tollway_law::sender::NewRenoConfig;
-    use tollway_proto::port::{Limit, Queues};
+    use tollway_proto::port::Limit;
     use tollway_proto::transport::Config;
     use tollway_proto::{Encoding, Flags, Packet, SackRanges, Stamp};
 
@@ -240,7 +240,7 @@ mod tests {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit { packets: 100, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         (["a", "b"].map(String::from), [(0, 1), (1, 0)].map(link))
     }

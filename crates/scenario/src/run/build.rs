@@ -11,7 +11,7 @@ use tollway_law::{Budget, Bytes, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
-use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, Queues};
+use tollway_proto::port::{AnyQueue, ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
@@ -77,7 +77,7 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
             overhead: link.overhead,
             law: link_law(plan, i),
             limit: link.limit,
-            queues: queues(plan, i),
+            queue: queue(plan, i),
         })
     };
     let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
@@ -439,21 +439,31 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
     plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
 }
 
-pub(super) fn queues(plan: &Plan, index: usize) -> Queues {
+pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
     match *plan.links[index].law {
         LinkLaw::FqCodel(_, config) => {
-            Queues::ByFlow(FlowQueuesConfig { salt: port_seed(plan, index), ..config })
+            FlowQueuesConfig { salt: port_seed(plan, index), ..config }.build().into()
         }
-        LinkLaw::DualPi2(law) => Queues::Dual(DualQueueConfig { classic_share: law.classic_share }),
+        LinkLaw::DualPi2(law) => {
+            let pi2 = link::DualPi2Config {
+                target: law.target,
+                update: law.update,
+                alpha: law.alpha,
+                beta: law.beta,
+                coupling: law.coupling,
+                step: law.step,
+            };
+            DualQueueConfig { pi2, classic_share: law.classic_share }.build().into()
+        }
         LinkLaw::ByClass(ref laws) => {
             let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
             for (i, class) in laws.iter().enumerate() {
                 (config.queue_of[i], config.weights[i]) = (i as u8, class.weight);
             }
-            Queues::ByClass(config)
+            config.build().into()
         }
         LinkLaw::Fcp(_) => priority_queue(plan),
-        _ => Queues::One,
+        _ => AnyQueue::default(),
     }
 }
 
@@ -466,13 +476,13 @@ fn queue_of(plan: &Plan, law: &LinkLaw) -> Vec<usize> {
 }
 
 /// One queue, and one before it for classes with priority, if there are such.
-fn priority_queue(plan: &Plan) -> Queues {
+fn priority_queue(plan: &Plan) -> AnyQueue<AnyLink, u32> {
     let mut config = ClassQueuesConfig::default();
     for (queue, of) in queue_of(plan, &LinkLaw::DropTail).into_iter().zip(&mut config.queue_of) {
         *of = queue as u8;
     }
     config.weights[1] = f64::INFINITY;
-    if config.queue_of.contains(&1) { Queues::ByClass(config) } else { Queues::One }
+    if config.queue_of.contains(&1) { config.build().into() } else { AnyQueue::default() }
 }
 
 pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
@@ -482,7 +492,8 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
 fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
     let link = &plan.links[index];
     match law {
-        LinkLaw::DropTail => AnyLink::DropTail(DropTail),
+        // The dual queue has its controller within.
+        LinkLaw::DropTail | LinkLaw::DualPi2(_) => AnyLink::DropTail(DropTail),
         LinkLaw::Red(red) => {
             let (count, min) = threshold(red.min_threshold);
             let (_, max) = threshold(red.max_threshold);
@@ -515,17 +526,6 @@ fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
                 ..Default::default()
             };
             AnyLink::Pie(Box::new(config.build()))
-        }
-        LinkLaw::DualPi2(law) => {
-            let config = link::DualPi2Config {
-                target: law.target,
-                update: law.update,
-                alpha: law.alpha,
-                beta: law.beta,
-                coupling: law.coupling,
-                step: law.step,
-            };
-            AnyLink::DualPi2(Box::new(config.build()))
         }
         LinkLaw::Step(k) => {
             let (unit, threshold) = threshold(*k);

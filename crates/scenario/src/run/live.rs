@@ -21,7 +21,7 @@ use tollway_sim::{
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{link_law, meter_config, queues};
+use super::build::{link_law, meter_config, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, Outside, Start};
@@ -138,7 +138,7 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
         overhead: link.overhead,
         law: link_law(plan, i),
         limit: link.limit,
-        queues: queues(plan, i),
+        queue: queue(plan, i),
     };
     plan.links.iter().enumerate().map(spec).collect()
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollway_law::link::{LinkLaw, xcp};
 use tollway_law::sender::XcpConfig;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 use tollway_sim::{FlowSpec, LinkSpec, Network, RouteEnd};
@@ -102,7 +102,7 @@ proptest! {
         let form = if window_form { xcp::Form::Window } else { xcp::Form::Throughput };
         let law = xcp::XcpConfig { arithmetic, form, ..Default::default() }.build(rate);
         let limit = Limit { packets: 60, bytes: u64::MAX };
-        let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit, queues: Queues::One };
+        let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit, queue: Default::default() };
         let mut network = Network::new(1);
         let (there, back) = (network.add_link(link.clone()), network.add_link(link));
         let forward = network.add_route(&[there], RouteEnd::Server);

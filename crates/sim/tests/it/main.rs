@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tollway_law::link::{AnyLink, CodelConfig, DropTail, RedConfig, StepConfig};
 use tollway_law::{Rate, Time};
 use tollway_proto::faults::{Loss, Only, Place};
-use tollway_proto::port::{FlowQueuesConfig, Limit, Queues};
+use tollway_proto::port::{AnyQueue, FlowQueuesConfig, Limit};
 use tollway_proto::{Change, Encoding, Flags};
 use tollway_sim::{FlowId, FlowSpec, LinkId, LinkSpec, Network, RouteEnd, RouteId, SourceSpec};
 
@@ -24,7 +24,7 @@ fn wire(mbps: f64, delay: Time) -> LinkSpec {
         overhead: 0,
         law: AnyLink::DropTail(DropTail),
         limit: Limit::NONE,
-        queues: Queues::One,
+        queue: Default::default(),
     }
 }
 
@@ -141,12 +141,12 @@ fn a_full_queue_drops_what_comes_last() {
 
 #[test]
 fn packets_dropped_from_the_queue_are_accounted_for() {
-    for queues in [Queues::One, Queues::ByFlow(FlowQueuesConfig { queues: 4, ..FlowQueuesConfig::default() })]
-    {
+    let by_flow = FlowQueuesConfig { queues: 4, ..FlowQueuesConfig::default() }.build();
+    for queue in [AnyQueue::default(), by_flow.into()] {
         let codel = CodelConfig { target: Time::from_millis(1), interval: Time::from_millis(2) };
         let law = AnyLink::Codel(Box::new(codel.build()));
         let limit = Limit { packets: 30, bytes: u64::MAX };
-        let spec = LinkSpec { law, limit, queues, ..wire(12.0, Time::from_millis(1)) };
+        let spec = LinkSpec { law, limit, queue, ..wire(12.0, Time::from_millis(1)) };
         let mut pair = Pair::new(spec, wire(1_000.0, Time::ZERO));
         let flows: Vec<FlowId> = (0..3).map(|k| pair.flow(20, Time::from_millis(5 * k))).collect();
         for ms in 1..100 {

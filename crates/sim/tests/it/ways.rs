@@ -10,7 +10,7 @@ use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpC
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::faults::{Loss, Only, Place};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
@@ -74,7 +74,7 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
     let rate = Rate::from_mbps(10.0);
     let limit = Limit { packets: limit, bytes: u64::MAX };
     let delay = Time::from_millis(3);
-    let link = LinkSpec { rate, delay, overhead: 0, law: law.link(rate), limit, queues: Queues::One };
+    let link = LinkSpec { rate, delay, overhead: 0, law: law.link(rate), limit, queue: Default::default() };
     let mut network = Network::new(1);
     let shared = network.add_link(link.clone());
     network.measure_link(shared, true);
@@ -88,7 +88,7 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit::NONE,
-            queues: Queues::One,
+            queue: Default::default(),
         });
         let forward = network.add_route(&[access, shared], RouteEnd::Server);
         let mut client = Connection::client(&config, law.sender(1.0 + i as f64), 0);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
 use tollway_proto::encoding::tcp_option::Forward;
 use tollway_proto::faults::{Only, Place};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 
 use super::super::ip::tests::{packet, xcp_segment};
 use super::*;
@@ -17,7 +17,7 @@ fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
         overhead: 0,
         law: AnyLink::DropTail(DropTail),
         limit: Limit { packets: 3, bytes: u64::MAX },
-        queues: Queues::One,
+        queue: Default::default(),
     }
 }
 
