@@ -16,14 +16,17 @@
 //! | [`choice`] | which class of traffic is a sender better off in? |
 //! | [`shares`] | how fast may each of many connections be paced? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
+//! | [`param`] | which constants has a law, and in what ranges? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
 
 pub mod aggregate;
+mod aim;
 pub mod bucket;
 pub mod budget;
 pub mod choice;
 pub mod link;
 pub mod meter;
+pub mod param;
 pub mod price;
 pub mod receiver;
 pub mod sender;
@@ -32,6 +35,7 @@ pub mod time;
 pub mod toll;
 pub mod units;
 
+pub use aim::Aim;
 pub use price::{Budget, Price};
 pub use time::Time;
 pub use toll::{Kind, Toll};

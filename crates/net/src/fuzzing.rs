@@ -119,6 +119,7 @@ pub fn mesh(data: &[u8]) {
 fn row() -> crate::exec::MeshSpec {
     use crate::emulator::LinkSpec;
     use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+    use tollway_law::param::Threshold;
     use tollway_law::{Rate, Time};
     use tollway_proto::faults::Loss;
     use tollway_proto::port::Limit;
@@ -135,7 +136,7 @@ fn row() -> crate::exec::MeshSpec {
         limit: Limit { packets: 3, bytes: u64::MAX },
         queue: Default::default(),
     };
-    let step = StepConfig { threshold: 1.0, ..StepConfig::default() }.build();
+    let step = StepConfig { threshold: Threshold::Packets(1.0) }.build(Limit::NONE);
     let plain = || AnyLink::DropTail(DropTail);
     crate::exec::MeshSpec {
         nodes: ["a", "r", "b"].map(String::from).to_vec(),

@@ -17,6 +17,7 @@ pub use dual::{DualQueue, DualQueueConfig};
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
 pub use sfq::{Sfq, SfqConfig};
+pub use tollway_law::link::Limit;
 
 use tollway_law::link::{LinkLaw, Passing, Verdict};
 use tollway_law::{Rate, Time};
@@ -39,20 +40,6 @@ pub trait Pool {
     fn class(&self, _handle: Self::Handle) -> u8 {
         0
     }
-}
-
-/// How much a port's queue holds: both bounds apply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// Packets, the one in transmission not counted.
-    pub packets: u32,
-    /// Bytes on the wire, the packet in transmission not counted.
-    pub bytes: u64,
-}
-
-impl Limit {
-    /// As good as none.
-    pub const NONE: Limit = Limit { packets: u32::MAX, bytes: u64::MAX };
 }
 
 /// What became of an offered packet.

@@ -2,7 +2,8 @@
 
 use super::random::share;
 use super::{Passing, Verdict};
-use crate::Time;
+use crate::param::{Config, Kind, PROBABILITY, SPAN, TIME, Table};
+use crate::{Time, config};
 
 /// One controller for two queues: every `update` its base probability p′ follows the longer of their delays and its
 /// trend towards the target. Classic packets are signalled with p′², those of L4S marked with k·p′ or because they
@@ -28,38 +29,38 @@ pub struct DualPi2 {
     overload_sum: f64,
 }
 
-/// The constants of [`DualPi2`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DualPi2Config {
-    /// The delay of the classic queue aimed at. 15 ms (A.1).
-    pub target: Time,
-    /// T_update, time between updates of p′. 16 ms (A.1).
-    pub update: Time,
-    /// α, weight of the deviation from the target, 1/s. 0.16 (A.1, for round trips up to 100 ms).
-    pub alpha: f64,
-    /// β, weight of the trend, 1/s. 3.2 (A.1).
-    pub beta: f64,
-    /// k, the coupling factor: how much likelier than p′ a packet of L4S is marked. 2 (§ 2.1, appendix C).
-    pub coupling: f64,
-    /// Waiting time over which each packet of L4S is marked, unless it is alone in its queue. 1 ms, as Linux has it: the
-    /// middle of A.1's ramp.
-    pub step: Time,
-}
-
-impl Default for DualPi2Config {
-    fn default() -> DualPi2Config {
-        DualPi2Config {
-            target: Time::from_millis(15),
-            update: Time::from_millis(16),
-            alpha: 0.16,
-            beta: 3.2,
-            coupling: 2.0,
-            step: Time::from_millis(1),
-        }
+config! {
+    /// The constants of [`DualPi2`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct DualPi2Config {
+        /// Delay of the classic queue aimed at.
+        target: Time = Time::from_millis(15), SPAN, from "appendix A.1";
+        /// Time between updates of the base probability p′.
+        update: Time = Time::from_millis(16), SPAN, from "appendix A.1, T_update";
+        /// α: weight of the deviation from the target, 1/s.
+        alpha: f64 = 0.16, GAIN, from "appendix A.1, for round trips up to 100 ms";
+        /// β: weight of the trend, 1/s.
+        beta: f64 = 3.2, GAIN, from "appendix A.1";
+        /// k: L4S is marked with probability k p′, classic traffic signalled with p′².
+        coupling: f64 = 2.0, GAIN, from "§ 2.1, appendix C";
+        /// Waiting time over which every packet of L4S is marked, unless it is alone in its queue.
+        step: Time = Time::from_millis(1), TIME, from "Linux; the middle of the ramp in appendix A.1";
+        /// Share of the capacity that the classic queue has for certain while both are busy; L4S goes first with the rest.
+        classic_share: f64 = 0.1, PROBABILITY;
     }
 }
 
+const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
+
 impl DualPi2Config {
+    /// Its table in scenario files.
+    pub const TABLE: &'static Table = &Table {
+        word: "dualpi2",
+        says: "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
+               `limit` is of both together.",
+        params: DualPi2Config::params,
+    };
+
     /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, time between updates
     /// is at least a microsecond.
     pub fn build(&self) -> DualPi2 {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn router(start: Rate) -> Measured {
-        let config = XcpConfig { capacity: CapacityFrom::Departures, ..Default::default() };
+        let config = XcpConfig { capacity: CapacityFrom::Measured, ..Default::default() };
         match config.build(start) {
             AnyLink::Measured(router) => *router,
             other => panic!("{other:?}"),
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn framing_is_part_of_what_left() {
-        let overhead = Bytes(300);
-        let config = XcpConfig { capacity: CapacityFrom::Departures, overhead, ..Default::default() };
+        let overhead = Some(Bytes(300));
+        let config = XcpConfig { capacity: CapacityFrom::Measured, overhead, ..Default::default() };
         let AnyLink::Measured(mut router) = config.build(Rate::from_mbps(1.0)) else { panic!("no meter") };
         // 1800 bytes on the wire a millisecond.
         let found = drain(&mut router, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 5);

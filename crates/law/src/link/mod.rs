@@ -7,6 +7,7 @@
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
 mod codel;
+mod config;
 mod custom;
 mod dualpi2;
 pub mod fcp;
@@ -21,20 +22,39 @@ mod step;
 pub mod xcp;
 
 pub use codel::{Codel, CodelConfig};
+pub use config::{Descriptor, Failure, Gains, Limit, LinkConfig, Misfit, Placement, ThresholdUnit};
 pub use custom::CustomLink;
 pub use dualpi2::{DualPi2, DualPi2Config};
-pub use fcp::{Class, Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan};
+pub use fcp::{Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan, Pricing, Unpaid};
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};
-pub use red::{Red, RedConfig, ThresholdUnit};
+pub use red::{Red, RedConfig};
 pub use shadow::{Deviation, Shadow};
 pub use shared::Shared;
 pub use step::{Step, StepConfig};
 pub use xcp::{Xcp, XcpConfig};
 
+use std::sync::Arc;
+
+use crate::param::Entry;
 use crate::{Kind, Rate, Time, Toll};
 use xcp::{Fixed128, Number, Shift32};
+
+/// Every law that a scenario file may name. To add one: its file, and a line here.
+pub const LAWS: &[Entry<dyn LinkConfig>] =
+    &[DropTail::ENTRY, xcp::ENTRY, red::ENTRY, codel::ENTRY, pie::ENTRY, step::ENTRY, fcp::ENTRY, rcp::ENTRY];
+
+/// Their words.
+pub const WORDS: &[&str] = &{
+    let mut words = [""; LAWS.len()];
+    let mut i = 0;
+    while i < LAWS.len() {
+        words[i] = LAWS[i].word;
+        i += 1;
+    }
+    words
+};
 
 /// What a law sees of a packet and of the queue around it.
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +159,24 @@ pub trait LinkLaw {
 }
 
 /// No law: what does not fit is dropped by the port.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropTail;
+
+impl DropTail {
+    /// Drop-tail's entry in the registry.
+    const ENTRY: Entry<dyn LinkConfig> =
+        Entry { word: "drop-tail", tables: &[], read: |_| Arc::new(DropTail) };
+}
+
+impl LinkConfig for DropTail {
+    fn word(&self) -> &str {
+        "drop-tail"
+    }
+
+    fn place(&self, _: &Placement<'_>) -> AnyLink {
+        AnyLink::DropTail(DropTail)
+    }
+}
 
 impl LinkLaw for DropTail {
     #[inline]

@@ -197,6 +197,7 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for ClassQueues<H> {
 mod tests {
     use proptest::prelude::*;
     use tollway_law::link::{AnyLink, DropTail, StepConfig};
+    use tollway_law::param::Threshold;
 
     use super::super::Port;
     use super::super::testing::Packets;
@@ -291,8 +292,8 @@ mod tests {
     fn a_law_is_told_of_a_queue_without_its_head_when_a_packet_comes() {
         let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
         config.queue_of[1] = 1;
-        let step = StepConfig { threshold: 1.0, ..StepConfig::default() };
-        let law = AnyLink::Step(Box::new(step.build()));
+        let step = StepConfig { threshold: Threshold::Packets(1.0) };
+        let law = AnyLink::Step(Box::new(step.build(Limit::NONE)));
         let limit = Limit { packets: 1000, bytes: u64::MAX };
         let mut port = Port::new(law, limit, config.build().into());
         let mut pool = Packets::default();

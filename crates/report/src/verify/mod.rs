@@ -11,8 +11,9 @@ use std::fmt::Write;
 use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tollway_law::toll::Content;
 use tollway_scenario::file::Scenario;
-use tollway_scenario::plan::{LinkLaw, Plan};
+use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{Outputs, RunResult};
 use tollway_theory::{AIMS, Aim};
@@ -263,7 +264,7 @@ fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
 
 /// Σ price · capacity, over Σ budget, less one. What no link asks anything for is not spent, and not to be earned either.
 fn balance(plan: &Plan, steady: &Steady, result: &RunResult, window: Window) -> f64 {
-    let links = plan.links.iter().filter(|link| matches!(*link.law, LinkLaw::Fcp(_)));
+    let links = plan.links.iter().filter(|link| link.law.descriptor().gives == Some(Content::Price));
     let earned: f64 = links
         .map(|link| mean_of(result, &link.name, "price", window) * 1e-6 * link.capacity.bytes_per_sec())
         .filter(|earned| earned.is_finite())

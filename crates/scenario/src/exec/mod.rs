@@ -20,7 +20,7 @@ pub use tollway_net::{Error, Lateness, LinkStats};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;
-use crate::plan::{Data, Event, LinkLaw, NodeId, Plan, SenderLaw, What};
+use crate::plan::{Data, Event, NodeId, Plan, SenderLaw, What};
 use crate::run::{Unsupported, link_specs};
 
 /// The node at which a program runs, if links are all that is given.
@@ -115,10 +115,7 @@ pub fn route(mesh: &MeshSpec, from: u32, to: u32) -> Vec<usize> {
 /// at most 0.2 ms to serialise.
 pub fn longest_train(plan: &Plan) -> u32 {
     let whole = plan.links.iter().all(|link| {
-        *link.law == LinkLaw::DropTail
-            && link.loss == 0.0
-            && link.trace.is_none()
-            && link.limit.packets == u32::MAX
+        link.law.is_none() && link.loss == 0.0 && link.trace.is_none() && link.limit.packets == u32::MAX
     });
     let whole = whole && plan.losses.is_empty() && plan.events.is_empty();
     let slowest = plan.links.iter().map(|link| link.rate.bytes_per_sec()).fold(f64::INFINITY, f64::min);

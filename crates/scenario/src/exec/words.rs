@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tollway_law::{Rate, Time};
 
-use crate::file::closest;
+use crate::file::{LINK_LAWS, closest};
 
 /// A word that says nothing of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,10 +212,6 @@ pub(super) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
     text
 }
 
-/// Laws by their names in scenario files.
-const LAWS: [&str; 10] =
-    ["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];
-
 /// A law by its name in scenario files, or by tc's.
 fn law(word: &str) -> Option<&'static str> {
     let name = match word.to_ascii_lowercase().replace('_', "-") {
@@ -224,13 +220,13 @@ fn law(word: &str) -> Option<&'static str> {
         }
         name => name,
     };
-    LAWS.into_iter().find(|law| *law == name)
+    LINK_LAWS.iter().copied().find(|law| *law == name)
 }
 
 /// What was probably meant by a word that says nothing, as the rest of a sentence.
 fn meant(word: &str) -> String {
     let near = || {
-        if let Some(law) = closest(word, LAWS.into_iter()) {
+        if let Some(law) = closest(word, LINK_LAWS.iter().copied()) {
             return Some(law.to_owned());
         }
         // A number whose unit has a slip, or none at all.
@@ -348,7 +344,7 @@ mod tests {
         let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
         let [down, up] = &scenario.variants()[0].plan.links[..] else { panic!("{text}") };
         assert!(matches!(&*down.law, LinkLaw::FqCodel(codel, _) if codel.target == Time::from_millis(9)));
-        assert_eq!((&*up.law, up.rate.mbps(), up.loss), (&LinkLaw::DropTail, 5.0, 0.01));
+        assert_eq!((up.law.is_none(), up.rate.mbps(), up.loss), (true, 5.0, 0.01));
         assert_eq!((down.delay, up.delay, scenario.variants()[0].plan.seed), (up.delay, down.delay, 3));
     }
 

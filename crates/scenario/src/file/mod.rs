@@ -52,6 +52,7 @@ use std::sync::Arc;
 pub(crate) use error::closest;
 pub use error::{Mistake, ScenarioError};
 pub use grid::Coordinate;
+pub(crate) use keys::LINK_LAWS;
 #[cfg(target_os = "linux")]
 pub use policies::{Policies, PolicyError};
 pub use reference::{policy_reference_markdown, reference_markdown, schema};

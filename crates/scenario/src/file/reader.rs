@@ -1,6 +1,7 @@
 //! Checking a tree against the table of keys, and reading what passed.
 
-use tollway_law::{Rate, Time};
+use tollway_law::param::{self, Threshold, Values};
+use tollway_law::{Bytes, Rate, Time};
 
 use super::error::{At, Mistakes, closest};
 use super::keys::{Default, Kind, Section};
@@ -312,6 +313,29 @@ impl<'a> Reader<'a> {
             Some(Val::Arrivals(arrivals)) => Some(arrivals),
             _ => None,
         }
+    }
+}
+
+/// Values of a law's parameters. Words of files have hyphens.
+impl Values for Reader<'_> {
+    fn value(&self, field: &str) -> Option<param::Value> {
+        let key = field.replace('_', "-");
+        if !self.has(&key) {
+            return None;
+        }
+        Some(match self.value(&key)? {
+            Val::Truth(truth) => param::Value::Truth(truth),
+            Val::Word(word) => param::Value::Word(word),
+            Val::Count(n) => param::Value::Count(n),
+            Val::Number(x) => param::Value::Number(x),
+            Val::Time(time) => param::Value::Time(time?),
+            Val::Rate(rate) => param::Value::Rate(rate),
+            Val::Bytes(n) => param::Value::Bytes(Bytes(n)),
+            Val::Limit(LimitSpec::Packets(n)) => param::Value::Threshold(Threshold::Packets(n)),
+            Val::Limit(LimitSpec::Bytes(n)) => param::Value::Threshold(Threshold::Bytes(n)),
+            Val::Limit(LimitSpec::Times(part)) => param::Value::Threshold(Threshold::Part(part)),
+            _ => return None,
+        })
     }
 }
 

@@ -61,7 +61,7 @@ fn property(key: &'static Key) -> Value {
         Kind::Named(inner) => named(section(inner)),
         Kind::Variants | Kind::Grid => named(json!({ "type": "object" })),
         Kind::List(inner) => json!({ "type": "array", "items": section(inner) }),
-        Kind::Raw => json!({ "type": "array", "items": { "type": "object" } }),
+        Kind::Raw | Kind::All(_) => json!({ "type": "array", "items": { "type": "object" } }),
     };
     if let Value::Object(object) = &mut schema {
         object.insert("description".into(), json!(key.says));
@@ -180,6 +180,6 @@ fn takes(kind: Kind) -> String {
         Kind::Flows => "flow, or pattern".into(),
         Kind::Table(_) | Kind::Named(_) => "table".into(),
         Kind::Variants | Kind::Grid => "tables by name".into(),
-        Kind::List(_) | Kind::Raw => "array of tables".into(),
+        Kind::List(_) | Kind::Raw | Kind::All(_) => "array of tables".into(),
     }
 }

@@ -84,7 +84,7 @@ impl Kind {
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
             Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid => "a table".into(),
-            Kind::List(_) | Kind::Raw => "an array of tables".into(),
+            Kind::List(_) | Kind::Raw | Kind::All(_) => "an array of tables".into(),
         }
     }
 
@@ -131,7 +131,13 @@ impl Kind {
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
             Kind::Nodes | Kind::Match(_) => r.patterns(node).map(Val::Patterns),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::List(_) | Kind::Raw => None,
+            Kind::Table(_)
+            | Kind::Named(_)
+            | Kind::Variants
+            | Kind::Grid
+            | Kind::List(_)
+            | Kind::Raw
+            | Kind::All(_) => None,
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tollway_law::link::{self, AnyLink, DropTail, xcp};
+use tollway_law::link::{self, AnyLink, DropTail, LinkConfig, Pricing};
 use tollway_law::meter::MeterConfig;
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
-use tollway_law::{Budget, Bytes, Rate, Time};
+use tollway_law::toll::Content;
+use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
@@ -19,10 +20,7 @@ use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, Shaper
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
 use super::{machines, trees};
-use crate::plan::{
-    self, Amount, Arithmetic, Data, LinkLaw, LossDetection, OnLoss, Plan, Pricing, Request, SenderLaw,
-    TransportId, Trick, XcpForm,
-};
+use crate::plan::{self, Data, LinkLaw, LossDetection, OnLoss, Plan, Request, SenderLaw, TransportId, Trick};
 
 /// The network and what of the plan became what.
 pub(super) struct Built<E: Engine> {
@@ -413,7 +411,8 @@ impl<E: Engine> Built<E> {
 /// speaks XCP, which a host knows.
 pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     let count = |route: &[plan::LinkId]| {
-        let silent = |link: &&plan::LinkId| !matches!(*plan.links[link.0 as usize].law, LinkLaw::Xcp(_));
+        let gives = |link: &plan::LinkId| plan.links[link.0 as usize].law.descriptor().gives;
+        let silent = |link: &&plan::LinkId| gives(link) != Some(Content::Feedback);
         let own = usize::from(route.first().is_some_and(|link| silent(&link)));
         u8::try_from(route.len() - own).unwrap_or(u8::MAX)
     };
@@ -440,179 +439,58 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
 }
 
 pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
-    match *plan.links[index].law {
+    match &*plan.links[index].law {
         LinkLaw::FqCodel(_, config) => {
-            FlowQueuesConfig { salt: port_seed(plan, index), ..config }.build().into()
+            FlowQueuesConfig { salt: port_seed(plan, index), ..*config }.build().into()
         }
-        LinkLaw::DualPi2(law) => {
-            let pi2 = link::DualPi2Config {
-                target: law.target,
-                update: law.update,
-                alpha: law.alpha,
-                beta: law.beta,
-                coupling: law.coupling,
-                step: law.step,
-            };
-            DualQueueConfig { pi2, classic_share: law.classic_share }.build().into()
+        LinkLaw::DualPi2(pi2) => {
+            DualQueueConfig { pi2: *pi2, classic_share: pi2.classic_share }.build().into()
         }
-        LinkLaw::ByClass(ref laws) => {
+        LinkLaw::ByClass(laws) => {
             let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
-            for (i, class) in laws.iter().enumerate() {
-                (config.queue_of[i], config.weights[i]) = (i as u8, class.weight);
+            for (i, (_, weight)) in laws.iter().enumerate() {
+                (config.queue_of[i], config.weights[i]) = (i as u8, *weight);
             }
             config.build().into()
         }
-        LinkLaw::Fcp(_) => priority_queue(plan),
-        _ => AnyQueue::default(),
+        LinkLaw::One(law) if law.descriptor().priority => priority_queue(plan),
+        LinkLaw::One(_) => AnyQueue::default(),
     }
 }
 
 /// The queue of each class on a link of this law, first that of what is of none.
 fn queue_of(plan: &Plan, law: &LinkLaw) -> Vec<usize> {
-    let priority = |class: &plan::Class| usize::from(matches!(class.pricing, Pricing::Priority { .. }));
     let own = matches!(law, LinkLaw::ByClass(_));
     let of = |(i, class)| if own { i + 1 } else { priority(class) };
     std::iter::once(0).chain(plan.classes.iter().enumerate().map(of)).collect()
 }
 
+fn priority(class: &plan::Class) -> usize {
+    usize::from(matches!(class.pricing, Pricing::Priority { .. }))
+}
+
 /// One queue, and one before it for classes with priority, if there are such.
 fn priority_queue(plan: &Plan) -> AnyQueue<AnyLink, u32> {
     let mut config = ClassQueuesConfig::default();
-    for (queue, of) in queue_of(plan, &LinkLaw::DropTail).into_iter().zip(&mut config.queue_of) {
-        *of = queue as u8;
+    for (class, of) in plan.classes.iter().zip(&mut config.queue_of[1..]) {
+        *of = priority(class) as u8;
     }
     config.weights[1] = f64::INFINITY;
     if config.queue_of.contains(&1) { config.build().into() } else { AnyQueue::default() }
 }
 
 pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
-    law_of(plan, index, &plan.links[index].law)
-}
-
-fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
-    let link = &plan.links[index];
-    match law {
+    let (link, classes) = (&plan.links[index], plan.pricings());
+    let at = plan.placement(link, &classes, port_seed(plan, index));
+    match &*link.law {
+        LinkLaw::One(law) => law.place(&at),
+        LinkLaw::FqCodel(law, _) => law.place(&at),
         // The dual queue has its controller within.
-        LinkLaw::DropTail | LinkLaw::DualPi2(_) => AnyLink::DropTail(DropTail),
-        LinkLaw::Red(red) => {
-            let (count, min) = threshold(red.min_threshold);
-            let (_, max) = threshold(red.max_threshold);
-            let config = link::RedConfig {
-                min_threshold: min,
-                max_threshold: max,
-                unit: count,
-                max_probability: red.max_probability,
-                weight: red.weight,
-                gentle: red.gentle,
-                in_profile: red.in_profile,
-                seed: port_seed(plan, index),
-                ..Default::default()
-            };
-            AnyLink::Red(Box::new(config.build(link.capacity)))
-        }
-        LinkLaw::Codel(law) | LinkLaw::FqCodel(law, _) => {
-            let config = link::CodelConfig { target: law.target, interval: law.interval };
-            AnyLink::Codel(Box::new(config.build()))
-        }
-        LinkLaw::Pie(law) => {
-            let config = link::PieConfig {
-                target: law.target,
-                update: law.update,
-                burst: law.burst,
-                alpha: law.alpha,
-                beta: law.beta,
-                mark_limit: law.mark_limit,
-                seed: port_seed(plan, index),
-                ..Default::default()
-            };
-            AnyLink::Pie(Box::new(config.build()))
-        }
-        LinkLaw::Step(k) => {
-            let (unit, threshold) = threshold(*k);
-            AnyLink::Step(Box::new(link::StepConfig { threshold, unit }.build()))
-        }
-        LinkLaw::Fcp(law) => {
-            let config = link::FcpConfig {
-                alpha: law.alpha,
-                window: law.window,
-                preload: match law.preload_by_flow {
-                    true => link::PreloadSpan::Flow,
-                    false => link::PreloadSpan::Packet,
-                },
-                counts_unpaid: law.counts_unpaid,
-                target: law.target,
-                newton: law.newton,
-                ..Default::default()
-            };
-            let law = config.build(link.capacity);
-            AnyLink::Fcp(Box::new(if plan.classes.is_empty() {
-                law
-            } else {
-                law.with_classes(&classes(plan))
-            }))
-        }
+        LinkLaw::DualPi2(_) => DropTail.place(&at),
         LinkLaw::ByClass(laws) => {
-            let laws = laws.iter().map(|class| (law_of(plan, index, &class.law), class.weight)).collect();
+            let laws = laws.iter().map(|(law, weight)| (law.place(&at), *weight)).collect();
             AnyLink::Shared(Box::new(link::Shared::new(laws, link.capacity)))
         }
-        LinkLaw::Own(law) => {
-            let (name, seed) = (&*link.name, port_seed(plan, index));
-            law.maker().make(&plan::Carrying { link: name, capacity: link.capacity, seed })
-        }
-        LinkLaw::Rcp(law) => {
-            let config = link::RcpConfig {
-                alpha: law.alpha,
-                beta: law.beta,
-                gamma: law.gamma,
-                max_interval: law.max_interval,
-                ..Default::default()
-            };
-            AnyLink::Rcp(Box::new(config.build(link.capacity)))
-        }
-        LinkLaw::Xcp(law) => xcp::XcpConfig {
-            alpha: law.alpha,
-            beta: law.beta,
-            gamma: law.gamma,
-            max_interval: law.max_interval,
-            min_interval: law.min_interval,
-            overhead: Bytes(u64::from(law.overhead)),
-            form: match law.form {
-                XcpForm::Throughput => xcp::Form::Throughput,
-                XcpForm::Window => xcp::Form::Window,
-            },
-            arithmetic: match (law.arithmetic, law.shadow) {
-                (Arithmetic::Float, Some(Arithmetic::Fixed32)) => xcp::Arithmetic::Shadow32,
-                (Arithmetic::Float, Some(Arithmetic::Fixed128)) => xcp::Arithmetic::Shadow128,
-                (Arithmetic::Float, _) => xcp::Arithmetic::Float,
-                (Arithmetic::Fixed32, _) => xcp::Arithmetic::Fixed32,
-                (Arithmetic::Fixed128, _) => xcp::Arithmetic::Fixed128,
-            },
-            capacity: match law.measured {
-                true => xcp::CapacityFrom::Departures,
-                false => xcp::CapacityFrom::Configuration,
-            },
-            ..Default::default()
-        }
-        .build(link.capacity),
-    }
-}
-
-/// What a link of the law `fcp` does with each class of traffic; first what is of none.
-fn classes(plan: &Plan) -> Vec<link::Class> {
-    let of = |class: &plan::Class| match class.pricing {
-        Pricing::Standard => link::Class::Standard,
-        Pricing::Stable => link::Class::Stable,
-        Pricing::Deadline { share } => link::Class::Deadline { share },
-        Pricing::Priority { times } => link::Class::Priority { times },
-        Pricing::Group { weight } => link::Class::Group { weight },
-    };
-    std::iter::once(link::Class::Standard).chain(plan.classes.iter().map(of)).collect()
-}
-
-fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
-    match amount {
-        Amount::Packets(n) => (link::ThresholdUnit::Packets, n),
-        Amount::Bytes(n) => (link::ThresholdUnit::Bytes, n),
     }
 }
 

@@ -91,16 +91,19 @@ proptest! {
     fn lies_break_nothing(
         lies in proptest::collection::vec(lie(), 1..12),
         answers in proptest::collection::vec(lie(), 0..6),
-        arithmetic in prop_oneof![
-            Just(xcp::Arithmetic::Float), Just(xcp::Arithmetic::Fixed32), Just(xcp::Arithmetic::Fixed128),
-            Just(xcp::Arithmetic::Shadow32), Just(xcp::Arithmetic::Shadow128),
+        (arithmetic, shadow) in prop_oneof![
+            Just((xcp::Arithmetic::Float, xcp::Beside::None)),
+            Just((xcp::Arithmetic::Fixed32, xcp::Beside::None)),
+            Just((xcp::Arithmetic::Fixed128, xcp::Beside::None)),
+            Just((xcp::Arithmetic::Float, xcp::Beside::Fixed32)),
+            Just((xcp::Arithmetic::Float, xcp::Beside::Fixed128)),
         ],
         window_form in any::<bool>(),
         encoded in any::<bool>(),
     ) {
         let rate = Rate::from_mbps(10.0);
         let form = if window_form { xcp::Form::Window } else { xcp::Form::Throughput };
-        let law = xcp::XcpConfig { arithmetic, form, ..Default::default() }.build(rate);
+        let law = xcp::XcpConfig { arithmetic, shadow, form, ..Default::default() }.build(rate);
         let limit = Limit { packets: 60, bytes: u64::MAX };
         let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit, queue: Default::default() };
         let mut network = Network::new(1);

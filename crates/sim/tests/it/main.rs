@@ -9,6 +9,7 @@ mod ways;
 use fixed_window::FixedWindow;
 use proptest::prelude::*;
 use tollway_law::link::{AnyLink, CodelConfig, DropTail, RedConfig, StepConfig};
+use tollway_law::param::Threshold;
 use tollway_law::{Rate, Time};
 use tollway_proto::faults::{Loss, Only, Place};
 use tollway_proto::port::{AnyQueue, FlowQueuesConfig, Limit};
@@ -424,16 +425,17 @@ fn what_waits_when_the_figures_are_read_is_the_first_of_the_next() {
 
 #[test]
 fn what_a_law_drops_or_marks_on_arrival_counts_as_that() {
-    let red = RedConfig { min_threshold: 0.0, max_threshold: 0.0, ..RedConfig::default() };
-    let law = AnyLink::Red(Box::new(red.build(Rate::from_mbps(12.0))));
+    let none = Threshold::Packets(0.0);
+    let red = RedConfig { min_threshold: none, max_threshold: none, ..RedConfig::default() };
+    let law = AnyLink::Red(Box::new(red.build(Rate::from_mbps(12.0), Limit::NONE)));
     let mut pair = Pair::new(LinkSpec { law, ..wire(12.0, Time::ZERO) }, wire(12.0, Time::ZERO));
     pair.flow(5, Time::ZERO);
     pair.network.run_until(Time::from_secs(1));
     let drops = pair.network.read_link(pair.there).drops;
     assert_eq!((drops.law, drops.full, drops.total()), (5, 0, 5));
 
-    let step = StepConfig { threshold: 1.0, ..StepConfig::default() };
-    let law = AnyLink::Step(Box::new(step.build()));
+    let step = StepConfig { threshold: Threshold::Packets(1.0) };
+    let law = AnyLink::Step(Box::new(step.build(Limit::NONE)));
     let mut pair = Pair::new(LinkSpec { law, ..wire(12.0, Time::from_millis(50)) }, wire(12.0, Time::ZERO));
     let mut flow = pair.spec(10, Time::ZERO);
     flow.client.flags = Flags::ECT;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tollway_law::link::{AnyLink, DropTail, FcpConfig, xcp};
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, Unpaid, xcp};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Budget, Rate, Time};
@@ -19,7 +19,7 @@ use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 enum Law {
     NewReno,
     Xcp(xcp::Arithmetic),
-    Fcp { counts_unpaid: bool },
+    Fcp { unpaid: Unpaid },
 }
 
 impl Law {
@@ -27,8 +27,8 @@ impl Law {
         match self {
             Law::NewReno => AnyLink::DropTail(DropTail),
             Law::Xcp(arithmetic) => xcp::XcpConfig { arithmetic, ..Default::default() }.build(rate),
-            Law::Fcp { counts_unpaid } => {
-                AnyLink::Fcp(Box::new(FcpConfig { counts_unpaid, ..Default::default() }.build(rate)))
+            Law::Fcp { unpaid } => {
+                AnyLink::Fcp(Box::new(FcpConfig { unpaid, ..Default::default() }.build(rate)))
             }
         }
     }
@@ -53,7 +53,8 @@ fn law() -> impl Strategy<Value = Law> {
     prop_oneof![
         Just(Law::NewReno),
         prop_oneof![Just(Float), Just(Fixed32), Just(Fixed128)].prop_map(Law::Xcp),
-        any::<bool>().prop_map(|counts_unpaid| Law::Fcp { counts_unpaid }),
+        any::<bool>()
+            .prop_map(|counts| Law::Fcp { unpaid: if counts { Unpaid::Counts } else { Unpaid::Queues } }),
     ]
 }
 

@@ -12,7 +12,8 @@ mod shift32;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Arithmetic, CapacityFrom, Form, XcpConfig};
+pub(super) use config::ENTRY;
+pub use config::{Arithmetic, Beside, CapacityFrom, Form, XcpConfig};
 pub use fixed128::Fixed128;
 pub use number::{Accumulator, Number, sane_amount, sane_seconds};
 pub use shift32::{Shift32, Sum64};
@@ -144,7 +145,7 @@ impl<N: Number> Xcp<N> {
                 half: amount(0.5),
                 min_interval: nanos(config.min_interval),
                 allowed_queue: nanos(config.allowed_queue),
-                overhead: config.overhead.0.min(1 << 20),
+                overhead: config.overhead.unwrap_or_default().0.min(1 << 20),
                 form: config.form,
             },
         }

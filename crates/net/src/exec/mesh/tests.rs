@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+use tollway_law::param::Threshold;
 use tollway_proto::encoding::tcp_option::Forward;
 use tollway_proto::faults::{Only, Place};
 use tollway_proto::port::Limit;
@@ -165,7 +166,8 @@ fn what_cannot_be_carried_is_counted_by_why() {
 #[test]
 fn a_mark_is_written_into_the_packet() {
     let mut spec = row();
-    spec.links[0].law = AnyLink::Step(Box::new(StepConfig { threshold: 1.0, ..Default::default() }.build()));
+    spec.links[0].law =
+        AnyLink::Step(Box::new(StepConfig { threshold: Threshold::Packets(1.0) }.build(Limit::NONE)));
     let mut mesh = Mesh::new(&spec, 0);
     for _ in 0..4 {
         mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 1, 972), 0);

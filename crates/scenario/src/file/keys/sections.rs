@@ -13,9 +13,11 @@ pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{
     CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
 };
-pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
+pub(crate) use laws::{LawTable, link_laws};
 pub(crate) use machines::MACHINE;
-pub(crate) use network::{CLASS, EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
+pub(crate) use network::{
+    CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK,
+};
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
 use super::Default::{Else, Is, Must};
@@ -110,27 +112,10 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 35] {
-    [
-        &TOP,
-        &MEASURE,
-        &TOPOLOGY,
-        &TOPOLOGY_LINK,
-        &NODE,
-        &MEDIUM,
-        &LINK,
-        &REVERSE,
-        &METER,
-        &EXCHANGE,
-        &XCP,
-        &RED,
-        &CODEL,
-        &FQ_CODEL,
-        &PIE,
-        &DUALPI2,
-        &STEP,
-        &FCP,
-        &RCP,
+pub(crate) fn all() -> Vec<&'static Section> {
+    let network =
+        [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK, &NODE, &MEDIUM, &LINK, &REVERSE, &METER, &EXCHANGE];
+    let traffic = [
         &CLASS,
         &FLOW,
         &FRAMES,
@@ -147,7 +132,9 @@ pub(crate) fn all() -> [&'static Section; 35] {
         &CBR,
         &CHANGE,
         &LOSS,
-    ]
+    ];
+    let laws = link_laws().iter().map(|law| law.section);
+    network.into_iter().chain(laws).chain(traffic).collect()
 }
 
 /// Every section of a policy file, in the manual's order.

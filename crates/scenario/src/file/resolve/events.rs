@@ -1,5 +1,6 @@
 //! What happens on the way: changes and random loss.
 
+use tollway_law::toll::Content;
 use tollway_law::{Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::faults::{self, Only, Place};
@@ -9,7 +10,7 @@ use super::hosts::strategy;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Direction, Event, FlowId, Link, LinkId, LinkLaw, Loss, SenderLaw, What};
+use crate::plan::{Direction, Event, FlowId, Link, LinkId, Loss, SenderLaw, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
 const OF_LINKS: [(&str, &str); 7] = [
@@ -105,8 +106,8 @@ impl<'a> Resolver<'a> {
                     "loss" => Some(What::Loss(link, change.number(key))),
                     "blackout" => change.time(key).map(|d| What::Blackout(link, at.saturating_add(d))),
                     "capacity" => change.rate(key).map(|r| What::Link(link, Change::Capacity(r))),
-                    "price-error" => match *self.plan.links[link.0 as usize].law {
-                        LinkLaw::Fcp(_) => Some(What::Link(link, Change::LawError(change.number(key)))),
+                    "price-error" => match self.plan.links[link.0 as usize].law.descriptor().gives {
+                        Some(Content::Price) => Some(What::Link(link, Change::LawError(change.number(key)))),
                         _ => {
                             let message = "a price is stated by the law `fcp` only";
                             self.mistakes.add(change.at(key), message, "there is none");
@@ -124,7 +125,7 @@ impl<'a> Resolver<'a> {
                 let Link { rate, capacity, ref law, .. } = self.plan.links[link.0 as usize];
                 let told = match what {
                     What::Link(_, Change::Rate(new))
-                        if capacity == rate && **law != LinkLaw::DropTail && !change.has("capacity") =>
+                        if capacity == rate && !law.is_none() && !change.has("capacity") =>
                     {
                         Some(What::Link(link, Change::Capacity(new)))
                     }

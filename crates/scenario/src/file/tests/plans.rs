@@ -1,5 +1,6 @@
 //! What a right file comes to.
 
+use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
 use tollway_law::{Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::faults::{Only, Place};
@@ -177,14 +178,15 @@ fn quickstart_is_what_it_says() {
     let bottleneck = &xcp.links[8];
     assert_eq!(bottleneck.name, "bottleneck");
     assert_eq!(bottleneck.limit, Limit { packets: u32::MAX, bytes: 125_000 });
-    assert!(matches!(*bottleneck.law, LinkLaw::Xcp(_)));
+    assert!(bottleneck.law.get::<XcpConfig>().is_some());
     assert_eq!(xcp.flows[2].path.route, [LinkId(4), LinkId(8)]);
     assert_eq!(xcp.flows[2].path.back, [LinkId(9), LinkId(5)]);
     let fifo = &s.variant("fifo").unwrap().plan;
-    assert_eq!(*fifo.links[8].law, LinkLaw::DropTail);
+    assert!(fifo.links[8].law.is_none());
     assert_eq!(fifo.transports[0].law, SenderLaw::NewReno);
-    let LinkLaw::Red(red) = &*s.variant("red").unwrap().plan.links[8].law else { panic!() };
-    assert_eq!(red.min_threshold, Amount::Bytes(31_250.0));
+    let link = &s.variant("red").unwrap().plan.links[8];
+    let red: &RedConfig = link.law.get().unwrap();
+    assert_eq!(red.min_threshold.under(link.limit), (31_250.0, ThresholdUnit::Bytes));
 }
 
 #[test]
@@ -254,7 +256,7 @@ fn sets_reach_into_tables_lists_and_values() {
             "title=two words",
         ],
     );
-    let LinkLaw::Xcp(xcp) = &*p.links[8].law else { panic!() };
+    let xcp: &XcpConfig = p.links[8].law.get().unwrap();
     assert_eq!((xcp.alpha, xcp.beta), (0.5, 0.226));
     assert_eq!(p.links[9].delay, Time::from_millis(30));
     assert_eq!(p.links[6].delay, Time::from_millis(7));
@@ -482,10 +484,12 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     let LinkLaw::FqCodel(codel, queues) = *one.links[0].law else { panic!() };
     assert_eq!((codel.target, codel.interval), (Time::from_millis(2), Time::from_millis(100)));
     assert_eq!((queues.queues, queues.quantum), (8, 1514));
-    let LinkLaw::Codel(back) = *one.links[1].law else { panic!() };
+    let back: &CodelConfig = one.links[1].law.get().unwrap();
     assert_eq!((back.target, back.interval), (Time::from_millis(5), Time::from_millis(50)));
-    assert_eq!(*plan("step").links[0].law, LinkLaw::Step(Amount::Packets(25.0)));
-    let LinkLaw::Pie(pie) = *plan("pie").links[0].law else { panic!() };
+    let step = plan("step");
+    let threshold = step.links[0].law.get::<StepConfig>().unwrap().threshold;
+    assert_eq!(threshold.under(step.links[0].limit), (25.0, ThresholdUnit::Packets));
+    let pie = *plan("pie").links[0].law.get::<PieConfig>().unwrap();
     assert_eq!((pie.target, pie.update), (Time::from_millis(30), Time::from_millis(15)));
     // DCTCP without marks would be NewReno: it turns them on.
     assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);
