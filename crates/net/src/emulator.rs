@@ -373,7 +373,7 @@ impl Link {
     }
 
     pub(crate) fn log_control(&mut self) {
-        if self.port.law.xcp().is_some() {
+        if self.port.law.control().is_some() {
             self.control = Some(ControlLog::default());
         }
     }

@@ -4,8 +4,9 @@ use std::borrow::Borrow;
 
 use tollway_law::Time;
 use tollway_law::budget::Background;
+use tollway_law::link::Pricing;
 use tollway_proto::Change;
-use tollway_scenario::plan::{self, Data, Event, FcpSender, Plan, Pricing, SenderLaw, Strategy, What};
+use tollway_scenario::plan::{self, Data, Event, FcpSender, Plan, SenderLaw, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that

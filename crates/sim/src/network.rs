@@ -7,8 +7,8 @@ mod machines;
 pub use gates::ShaperId;
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
 use tollway_law::link::Exchange;
+use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
 /// Of cross-traffic: the `flow` of such packets numbers a source.
 pub(crate) use tollway_proto::cbr::PLAIN;
@@ -439,7 +439,7 @@ impl<M: Machine> Network<M> {
     /// [`take_control`](Network::take_control); does nothing for a law that has none.
     pub fn log_control(&mut self, link: LinkId) {
         let link = &mut self.links[link.0 as usize];
-        if link.port.law.xcp().is_some() {
+        if link.port.law.control().is_some() {
             link.log_control();
         }
     }

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{LinkLaw, Passing, Verdict};
-use crate::{Rate, Time, Toll};
+use super::{Control, Deviation, LinkLaw, Passing, Verdict};
+use crate::{Price, Rate, Time, Toll};
 
 /// A boxed [`LinkLaw`], made by [`AnyLink::custom`](super::AnyLink::custom).
 #[derive(Clone)]
@@ -45,6 +45,22 @@ impl LinkLaw for CustomLink {
 
     fn set_error(&mut self, part: f64) {
         self.0.set_error(part);
+    }
+
+    fn control(&self) -> Option<Control> {
+        self.0.control()
+    }
+
+    fn control_intervals(&self) -> u64 {
+        self.0.control_intervals()
+    }
+
+    fn stated_price(&self) -> Option<Price> {
+        self.0.stated_price()
+    }
+
+    fn deviation(&self) -> Option<Deviation> {
+        self.0.deviation()
     }
 
     fn is_silent(&self) -> bool {
@@ -121,6 +137,6 @@ mod tests {
         law.set_capacity(now, Rate::ZERO);
         let asked = |law: &AnyLink| law.as_custom::<Recorder>().map(|law| law.0.len());
         assert_eq!((asked(&law), asked(&copy)), (Some(4), Some(3)));
-        assert!(law.as_custom::<u8>().is_none() && law.xcp().is_none() && law.control_intervals() == 0);
+        assert!(law.as_custom::<u8>().is_none() && law.control().is_none() && law.control_intervals() == 0);
     }
 }

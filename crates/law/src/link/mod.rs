@@ -38,8 +38,8 @@ pub use xcp::{Xcp, XcpConfig};
 use std::sync::Arc;
 
 use crate::param::Entry;
-use crate::{Kind, Rate, Time, Toll};
-use xcp::{Fixed128, Number, Shift32};
+use crate::{Kind, Price, Rate, Time, Toll};
+use xcp::{Fixed128, Shift32};
 
 /// Every law that a scenario file may name. To add one: its file, and a line here.
 pub const LAWS: &[Entry<dyn LinkConfig>] =
@@ -109,6 +109,21 @@ pub enum Verdict {
     Drop,
 }
 
+/// What a law with control intervals knows of the one under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Control {
+    /// The aggregate feedback of the interval before, bytes/s.
+    pub feedback: f64,
+    /// The mean round-trip time, s.
+    pub avg_rtt: f64,
+    /// The persistent queue, bytes.
+    pub persistent_queue: u64,
+    /// When the interval began.
+    pub begins: Time,
+    /// When it ends.
+    pub ends: Time,
+}
+
 /// A link's law. Every method is on the path of every packet: no allocation, no hashing.
 ///
 /// Two methods have to be there; a law that goes by the link's capacity is told of another one by
@@ -143,6 +158,26 @@ pub trait LinkLaw {
 
     /// From now on what the law states is wrong by `part` of it, for experiments; of no effect on laws that state nothing.
     fn set_error(&mut self, _part: f64) {}
+
+    /// The control interval under way as of the last packet; `None` for a law that works packet by packet.
+    fn control(&self) -> Option<Control> {
+        None
+    }
+
+    /// How many control intervals have ended as of the last packet.
+    fn control_intervals(&self) -> u64 {
+        0
+    }
+
+    /// The price that the law states, if it states one.
+    fn stated_price(&self) -> Option<Price> {
+        None
+    }
+
+    /// How far a second arithmetic deviates, if there are two.
+    fn deviation(&self) -> Option<Deviation> {
+        None
+    }
 
     /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs not be asked.
     #[inline]
@@ -235,36 +270,6 @@ pub enum AnyLink {
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
 
-/// What an XCP router knows, for experiments.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct XcpState {
-    /// The aggregate feedback of the last control interval, bytes/s.
-    pub feedback: f64,
-    /// The mean round-trip time, s.
-    pub avg_rtt: f64,
-    /// The persistent queue, bytes.
-    pub persistent_queue: u64,
-    /// Control intervals that have ended.
-    pub intervals: u64,
-    /// When the control interval under way began.
-    pub interval_begins: Time,
-    /// When it ends.
-    pub interval_ends: Time,
-}
-
-impl<N: Number> From<&Xcp<N>> for XcpState {
-    fn from(router: &Xcp<N>) -> XcpState {
-        XcpState {
-            feedback: router.feedback(),
-            avg_rtt: router.avg_rtt(),
-            persistent_queue: router.persistent_queue(),
-            intervals: router.intervals(),
-            interval_begins: router.interval().0,
-            interval_ends: router.interval().1,
-        }
-    }
-}
-
 impl AnyLink {
     /// A law from outside this crate, or one that no variant is worth while for. Queues by flow have a clone of it each.
     pub fn custom(law: impl LinkLaw + Clone + Send + 'static) -> AnyLink {
@@ -275,59 +280,6 @@ impl AnyLink {
     pub fn as_custom<L: 'static>(&self) -> Option<&L> {
         match self {
             AnyLink::Custom(law) => law.get(),
-            _ => None,
-        }
-    }
-
-    /// What the XCP router knows, if this is one; a shadowed one's float side. It is as of the last packet.
-    pub fn xcp(&self) -> Option<XcpState> {
-        match self {
-            AnyLink::DropTail(_)
-            | AnyLink::Red(_)
-            | AnyLink::Codel(_)
-            | AnyLink::Pie(_)
-            | AnyLink::Fcp(_)
-            | AnyLink::Rcp(_)
-            | AnyLink::Step(_)
-            | AnyLink::Shared(_)
-            | AnyLink::Custom(_) => None,
-            AnyLink::Xcp(router) => Some((&**router).into()),
-            AnyLink::Xcp32(router) => Some((&**router).into()),
-            AnyLink::Xcp128(router) => Some((&**router).into()),
-            AnyLink::Shadow32(shadow) => Some(shadow.float().into()),
-            AnyLink::Shadow128(shadow) => Some(shadow.float().into()),
-            AnyLink::Measured(router) => router.law().xcp(),
-        }
-    }
-
-    /// How many control intervals have ended as of the last packet; 0 for a law that works packet by packet.
-    #[inline]
-    pub fn control_intervals(&self) -> u64 {
-        match self {
-            AnyLink::DropTail(_)
-            | AnyLink::Red(_)
-            | AnyLink::Codel(_)
-            | AnyLink::Pie(_)
-            | AnyLink::Fcp(_)
-            | AnyLink::Rcp(_)
-            | AnyLink::Step(_)
-            | AnyLink::Shared(_)
-            | AnyLink::Custom(_) => 0,
-            AnyLink::Xcp(router) => router.intervals(),
-            AnyLink::Xcp32(router) => router.intervals(),
-            AnyLink::Xcp128(router) => router.intervals(),
-            AnyLink::Shadow32(shadow) => shadow.float().intervals(),
-            AnyLink::Shadow128(shadow) => shadow.float().intervals(),
-            AnyLink::Measured(router) => router.law().control_intervals(),
-        }
-    }
-
-    /// How far the second arithmetic deviates, if there are two ([`Shadow`]).
-    pub fn deviation(&self) -> Option<Deviation> {
-        match self {
-            AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
-            AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
-            AnyLink::Measured(router) => router.law().deviation(),
             _ => None,
         }
     }
@@ -395,6 +347,22 @@ impl LinkLaw for AnyLink {
 
     fn set_error(&mut self, part: f64) {
         each!(self, law => law.set_error(part))
+    }
+
+    fn control(&self) -> Option<Control> {
+        each!(self, law => law.control())
+    }
+
+    fn control_intervals(&self) -> u64 {
+        each!(self, law => law.control_intervals())
+    }
+
+    fn stated_price(&self) -> Option<Price> {
+        each!(self, law => law.stated_price())
+    }
+
+    fn deviation(&self) -> Option<Deviation> {
+        each!(self, law => law.deviation())
     }
 
     #[inline]

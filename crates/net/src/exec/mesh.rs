@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
+use tollway_law::link::LinkLaw;
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::encoding::tcp_option::{self, Feedback};
 use tollway_proto::faults::Loss;
@@ -193,7 +194,7 @@ impl Mesh {
             arrived: VecDeque::new(),
             strays: Strays::default(),
             prefix,
-            explicit: spec.links.iter().any(|link| link.law.xcp().is_some()),
+            explicit: spec.links.iter().any(|link| link.law.control().is_some()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tollway_law::link::{self, AnyLink, DropTail, LinkConfig, Pricing};
+use tollway_law::link::{self, AnyLink, DropTail, LinkConfig, LinkLaw as _, Pricing};
 use tollway_law::meter::MeterConfig;
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::LinkLaw;
 use tollway_law::sender::{AnySender, Fcp};
 use tollway_law::{Price, Rate, Time};
 use tollway_proto::transport::{Connection, Stats};
@@ -350,10 +350,7 @@ impl Meter {
                 queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
                 drops: stats.drops.queue() - meter.last.drops.queue(),
                 marks: stats.marks - meter.last.marks,
-                price: match built.network.law(built.links[i]) {
-                    AnyLink::Fcp(router) => Some(router.price().per_megabyte()),
-                    _ => None,
-                },
+                price: built.network.law(built.links[i]).stated_price().map(Price::per_megabyte),
             };
             self.digest.word(stats.sent_bytes);
             self.digest.number(row.queue_mean_bytes);

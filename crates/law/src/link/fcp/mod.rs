@@ -513,6 +513,10 @@ impl LinkLaw for Fcp {
         self.capacity = capacity.bytes_per_sec();
     }
 
+    fn stated_price(&self) -> Option<Price> {
+        Some(self.price())
+    }
+
     #[inline]
     fn is_gentle(&self) -> bool {
         true

@@ -18,7 +18,7 @@ pub use fixed128::Fixed128;
 pub use number::{Accumulator, Number, sane_amount, sane_seconds};
 pub use shift32::{Shift32, Sum64};
 
-use super::{LinkLaw, Passing, Verdict};
+use super::{Control, LinkLaw, Passing, Verdict};
 use crate::{Kind, Rate, Time, Toll};
 
 /// The XCP router of one output port, calculating in `N`.
@@ -400,6 +400,21 @@ impl<N: Number> LinkLaw for Xcp<N> {
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.catch_up(now, self.backlog);
         self.capacity = Self::sane_capacity(capacity);
+    }
+
+    fn control(&self) -> Option<Control> {
+        let (begins, ends) = self.interval();
+        Some(Control {
+            feedback: self.feedback(),
+            avg_rtt: self.avg_rtt(),
+            persistent_queue: self.persistent_queue(),
+            begins,
+            ends,
+        })
+    }
+
+    fn control_intervals(&self) -> u64 {
+        self.intervals
     }
 
     #[inline]
