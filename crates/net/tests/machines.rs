@@ -11,7 +11,7 @@ use tollway_law::sender::NewRenoConfig;
 use tollway_law::{Rate, Time};
 use tollway_net::{FlowSpec, LinkSpec, Network, RouteEnd};
 use tollway_proto::faults::{Loss, Only, Place};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::{AnyQueue, Limit};
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Change, Encoding, Flags, Gate, Middle, NodeMachine, Packet, Passed, SackRanges};
 
@@ -100,7 +100,7 @@ fn a_middle_rewrites_what_passes_and_holds_some_of_it_back() {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit { packets: 100, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: AnyQueue::default(),
         };
         let links = [(0, 1, 100.0), (1, 2, 20.0), (2, 1, 20.0), (1, 0, 100.0)].map(link);
         let mut network = Network::new(&names, &links, 1, threads).unwrap();

@@ -11,7 +11,7 @@ use tollway_law::link::{AnyLink, DropTail};
 use tollway_law::sender::{AnySender, NewRenoConfig};
 use tollway_law::{Rate, Time};
 use tollway_proto::app::{Caller, Echo};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::{AnyQueue, Limit};
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Gate, Middle, NodeMachine, Packet, Passed, SackRanges};
 use tollway_sim::{End, FlowSpec, LinkSpec, Network, RouteEnd};
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit { packets: 100, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: AnyQueue::default(),
         })
     };
     let (up, down) = (link(100.0, 1), link(20.0, 5));

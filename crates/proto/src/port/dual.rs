@@ -6,33 +6,6 @@ use tollway_law::link::{DualPi2, DualPi2Config, LinkLaw, Passing};
 use super::{Discipline, Limit, Offered, Pool, obey, passing};
 use crate::{Fifo, Packet, Stamp};
 
-/// A dual queue: its controller, and how its two queues take turns.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DualQueueConfig {
-    /// The coupled controller of both queues.
-    pub pi2: DualPi2Config,
-    /// Share of the capacity that the classic queue has for certain while both hold packets, 0 to 1. 0.1, as Linux has
-    /// it: RFC 9332 (appendix A.1) wants L4S preferred without the other being starved, for instance by this weighted round
-    /// robin.
-    pub classic_share: f64,
-}
-
-impl Default for DualQueueConfig {
-    fn default() -> DualQueueConfig {
-        DualQueueConfig { pi2: DualPi2Config::default(), classic_share: 0.1 }
-    }
-}
-
-impl DualQueueConfig {
-    /// The queues, empty. A share that is no number counts as zero.
-    pub fn build<H: Copy + Default>(&self) -> DualQueue<H> {
-        let lane = || Lane { packets: Fifo::new(), bytes: 0 };
-        let share = self.classic_share;
-        let classic_share = if share > 0.0 { share.min(1.0) } else { 0.0 };
-        DualQueue { pi2: self.pi2.build(), classic: lane(), l4s: lane(), owed: 0.0, classic_share }
-    }
-}
-
 /// Two queues under one controller and one limit; L4S goes first, up to its share. The port's own law is not asked.
 #[derive(Clone, Debug)]
 pub struct DualQueue<H> {
@@ -52,6 +25,14 @@ struct Lane<H> {
 }
 
 impl<H: Copy + Default> DualQueue<H> {
+    /// The queues, empty. A share that is no number counts as zero.
+    pub fn new(config: &DualPi2Config) -> DualQueue<H> {
+        let lane = || Lane { packets: Fifo::new(), bytes: 0 };
+        let share = config.classic_share;
+        let classic_share = if share > 0.0 { share.min(1.0) } else { 0.0 };
+        DualQueue { pi2: config.build(), classic: lane(), l4s: lane(), owed: 0.0, classic_share }
+    }
+
     /// Whether L4S is next; `None` if both are empty.
     fn turn(&self) -> Option<bool> {
         match (self.l4s.packets.is_empty(), self.classic.packets.is_empty()) {
@@ -161,15 +142,14 @@ mod tests {
     use super::*;
     use crate::Flags;
 
-    fn port(config: DualQueueConfig, packets: u32) -> Port<AnyLink, u32> {
+    fn port(config: DualPi2Config, packets: u32) -> Port<AnyLink, u32> {
         let limit = Limit { packets, bytes: u64::MAX };
-        Port::new(AnyLink::DropTail(DropTail), limit, config.build().into())
+        Port::new(AnyLink::DropTail(DropTail), limit, DualQueue::new(&config).into())
     }
 
     /// Two queues that take turns and mark nothing.
-    fn turns(classic_share: f64) -> DualQueueConfig {
-        let pi2 = DualPi2Config { alpha: 0.0, beta: 0.0, step: Time::NEVER, ..Default::default() };
-        DualQueueConfig { pi2, classic_share }
+    fn turns(classic_share: f64) -> DualPi2Config {
+        DualPi2Config { alpha: 0.0, beta: 0.0, step: Time::NEVER, classic_share, ..Default::default() }
     }
 
     #[test]
@@ -205,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_older_head_drives_the_controller() {
-        let (mut queue, mut pool) = (DualQueueConfig::default().build(), Packets::default());
+        let (mut queue, mut pool) = (DualQueue::new(&DualPi2Config::default()), Packets::default());
         let ms = Time::from_millis;
         for (at, ecn) in [(0, Flags::NONE), (12, Flags::ECT1), (30, Flags::NONE)] {
             let handle = pool.add(0, 1000, ecn);
@@ -241,7 +221,7 @@ mod tests {
             steps in prop::collection::vec((0u8..4, 40u16..1500, any::<bool>(), 0u64..5_000_000), 0..300),
             share in any::<f64>(),
         ) {
-            let config = DualQueueConfig { classic_share: share, ..Default::default() };
+            let config = DualPi2Config { classic_share: share, ..Default::default() };
             let (mut port, mut pool) = (port(config, 40), Packets::default());
             let (mut now, mut held, mut last) = (Time::ZERO, 0, [None; 2]);
             for (kind, size, takes, gap) in steps {

@@ -12,7 +12,7 @@ use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
-use tollway_proto::port::{AnyQueue, ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig};
+use tollway_proto::port::{AnyQueue, ClassQueuesConfig, DualQueue, FlowQueuesConfig};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
@@ -443,9 +443,7 @@ pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
         LinkLaw::FqCodel(_, config) => {
             FlowQueuesConfig { salt: port_seed(plan, index), ..*config }.build().into()
         }
-        LinkLaw::DualPi2(pi2) => {
-            DualQueueConfig { pi2: *pi2, classic_share: pi2.classic_share }.build().into()
-        }
+        LinkLaw::DualPi2(pi2) => DualQueue::new(pi2).into(),
         LinkLaw::ByClass(laws) => {
             let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
             for (i, (_, weight)) in laws.iter().enumerate() {
