@@ -109,8 +109,7 @@ fn a_middle_rewrites_what_passes_and_holds_some_of_it_back() {
         network.pass_by(2, narrow, Gate(5));
         network.pass_by(2, behind, Gate(0));
         network.pass_by(3, end, Gate(0));
-        let config =
-            Arc::new(Config { segment: 1200, header: 80, ack_size: 112, ..Config::default() });
+        let config = Arc::new(Config { segment: 1200, header: 80, ack_size: 112, ..Config::default() });
         let law = || NewRenoConfig::default().build().into();
         let mut client = Connection::client(&config, law(), 0);
         client.write_stream(300_000);

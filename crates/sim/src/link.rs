@@ -7,8 +7,9 @@ use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Fifo, Packet, Port, Watch};
+use tollway_proto::{Fifo, Gate, Packet, Port};
 
+use crate::network::MachineId;
 use crate::slab::Slab;
 
 pub(crate) use faults::Faults;
@@ -319,7 +320,7 @@ impl Link {
 
     /// What a meter does at the far end.
     #[inline]
-    pub(crate) fn watch(&self) -> Option<Watch> {
+    pub(crate) fn watch(&self) -> Option<(MachineId, Gate)> {
         self.faults.as_ref().and_then(|faults| faults.watch)
     }
 

@@ -2,7 +2,9 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tollway_proto::{Flags, Packet, Watch};
+use tollway_proto::{Flags, Gate, Packet};
+
+use crate::network::MachineId;
 
 /// Random loss on a link direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +40,7 @@ pub enum Direction {
 /// What goes wrong on a link, and who watches it.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<(MachineId, Gate)>,
     rng: Pcg64Mcg,
     pub(crate) losses: Vec<LossSpec>,
     pub(crate) blackout: bool,
