@@ -164,7 +164,9 @@ fn shortened(plan: &Plan) -> Option<Plan> {
     // XCP's window has no end where nobody answers.
     let law = |transport: TransportId| &plan.transports[transport.0 as usize].law;
     let long_flow = |flow: &Flow| match flow.data {
-        Data::Endless | Data::Messages => (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer)),
+        Data::Endless | Data::Messages => {
+            (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer))
+        }
         Data::Bytes(bytes) => bytes > 1_000_000,
         Data::Frames { count, size } => count.saturating_mul(size) > 1_000_000,
     };

@@ -140,11 +140,6 @@ impl Buffers {
         }
     }
 
-    /// The encoding whose losses the toll of a packet suffers.
-    pub(crate) fn encoding(&self, handle: u32) -> Encoding {
-        self.encoding_of(self.own_label(handle))
-    }
-
     /// The encoding whose losses the toll of packets with this label suffers.
     pub(crate) fn encoding_of(&self, label: u32) -> Encoding {
         self.encodings.get(label as usize).copied().unwrap_or(Encoding::Acp)

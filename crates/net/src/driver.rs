@@ -22,7 +22,7 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Medium, Meters, Packet, SackRanges, Watch};
+use tollway_proto::{Encoding, Gate, Medium, Packet, SackRanges};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -62,8 +62,7 @@ pub(crate) struct Driver {
     pub(crate) ends: Vec<Endpoint>,
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
-    pub(crate) meters: Meters,
-    /// Where datagrams come in past a meter.
+    /// Where datagrams come in over a watched link.
     pub(crate) entries: Vec<Entry>,
     media: Vec<Medium>,
     pub(crate) residents: Vec<Resident>,
@@ -116,7 +115,7 @@ struct Node {
     stretches: Vec<Next>,
     /// The sockets that may speak to this one, sorted.
     peers: Vec<SocketAddr>,
-    /// Those of them whose datagrams come past a meter here.
+    /// Those of them whose datagrams come over a watched link.
     entries: Vec<(SocketAddr, u32)>,
 }
 
@@ -146,8 +145,8 @@ pub(crate) struct Hop {
     longest: usize,
     /// The medium that it shares with others.
     medium: Option<u32>,
-    /// What a meter does at the far end.
-    pub(crate) watch: Option<Watch>,
+    /// The machine that watches its wire, and the gate.
+    pub(crate) watch: Option<(u32, Gate)>,
 }
 
 /// How what comes off a link gets to the node at its far end.
@@ -299,7 +298,6 @@ impl Driver {
             ends: Vec::new(),
             sources: Vec::new(),
             sinks: Vec::new(),
-            meters: Meters::default(),
             entries: Vec::new(),
             media: Vec::new(),
             residents: Vec::new(),

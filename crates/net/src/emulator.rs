@@ -11,7 +11,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::faults::{Faults, Place};
 use tollway_proto::port::{AnyQueue, ControlInterval, ControlLog, Limit, Offered};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Change, Packet, Port};
+use tollway_proto::{Change, Packet, Port, Wire};
 
 use crate::buffers::Buffers;
 use crate::lateness::Lateness;
@@ -107,10 +107,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long a packet of `size` bytes takes on the wire, and how long its way is.
-    pub(crate) fn times(self, size: u16) -> (Time, Time) {
+    /// What a packet of `size` bytes meets on the wire.
+    pub(crate) fn wire(self, size: u16) -> Wire {
         let bytes = u64::from(size) + u64::from(self.overhead);
-        (Time((bytes * self.ns_per_byte) >> FRACTION_BITS), self.delay)
+        Wire { time: Time((bytes * self.ns_per_byte) >> FRACTION_BITS), delay: self.delay }
     }
 }
 
@@ -173,9 +173,9 @@ impl Link {
         lost
     }
 
-    /// How long a packet of `size` bytes takes on the wire, and how long its way is.
-    pub(crate) fn times(&self, size: u16) -> (Time, Time) {
-        self.pace().times(size)
+    /// What a packet of `size` bytes meets on the wire.
+    pub(crate) fn wire(&self, size: u16) -> Wire {
+        self.pace().wire(size)
     }
 
     pub(crate) fn pace(&self) -> Pace {

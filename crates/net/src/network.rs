@@ -7,7 +7,6 @@ mod hosts;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod media;
-mod meters;
 mod part;
 mod residents;
 
@@ -288,7 +287,8 @@ impl Network {
             }
         }
         for driver in &mut self.drivers {
-            driver.meters.announce(flow, u32::from(segment));
+            let middles = driver.residents.iter_mut().filter_map(|resident| resident.machine.as_middle());
+            middles.for_each(|middle| middle.on_flow(flow, u32::from(segment)));
         }
         Ok(flow)
     }

@@ -45,6 +45,14 @@ impl NodeMachine {
         machine.downcast_mut()
     }
 
+    /// The machine as a middle; `None` if it is another kind.
+    pub fn as_middle(&mut self) -> Option<&mut dyn Middle> {
+        match self {
+            NodeMachine::Middle(machine) => Some(&mut **machine),
+            NodeMachine::App(_) => None,
+        }
+    }
+
     /// When the machine next wants to be called; [`Time::NEVER`] if it waits.
     pub fn poll_timeout(&self) -> Time {
         match self {

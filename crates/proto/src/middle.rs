@@ -32,6 +32,13 @@ pub trait Middle: Any + Debug + Send {
     /// On real packets a data packet has room for as many ranges as it came with: further ones, the oldest, are cut off.
     fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed;
 
+    /// A packet comes off the wire of a link that the machine [watches](Wire), lost there or not; what is not lost comes to
+    /// [`pass`](Middle::pass) at once. Only the toll may be rewritten.
+    fn on_wire(&mut self, _now: Time, _gate: Gate, _wire: Wire, _packet: &mut Packet) {}
+
+    /// From now on a flow, perhaps another one than before, has the number `flow`; a full packet of it has `segment` bytes.
+    fn on_flow(&mut self, _flow: u32, _segment: u32) {}
+
     /// Builds a new packet in `out`, a recycled slot, and its SACK ranges in `sack`, which comes empty; returns the gate by
     /// which it leaves. The machine writes every field but `flow` and `cursor`.
     ///
@@ -52,6 +59,18 @@ pub trait Middle: Any + Debug + Send {
 /// Where packets enter and leave a middle, in the middle's own numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gate(pub u32);
+
+/// What a machine that watches a link's wire knows of a packet there.
+///
+/// Such a machine stands at the link's far end, or at its near end and sees what leaves there; in both cases at the instant of arrival. At this gate
+/// it rewrites tolls alone, sees SACK ranges without effect on the packet's, and what it does not let pass the link counts as dropped by a meter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wire {
+    /// Transmission time of the packet.
+    pub time: Time,
+    /// One-way delay.
+    pub delay: Time,
+}
 
 /// What a middle decides on a packet that it was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use tollway_law::{Rate, Time};
 use tollway_proto::faults::Place;
 use tollway_proto::port::{AnyQueue, ControlLog, Limit, Offered};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Change, Faults, Fifo, Packet, Port, Watch};
+use tollway_proto::{Change, Faults, Fifo, Gate, Packet, Port};
 
+use crate::network::MachineId;
 use crate::slab::Slab;
 
 pub(crate) use faults::Trouble;
@@ -317,7 +318,7 @@ impl Link {
 
     /// What a meter does at the far end.
     #[inline]
-    pub(crate) fn watch(&self) -> Option<Watch> {
+    pub(crate) fn watch(&self) -> Option<(MachineId, Gate)> {
         self.faults.as_ref().and_then(|faults| faults.watch)
     }
 

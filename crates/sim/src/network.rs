@@ -7,17 +7,13 @@ mod machines;
 pub use gates::ShaperId;
 
 use tollway_law::Time;
-use tollway_law::link::Exchange;
 use tollway_law::link::{AnyLink, LinkLaw};
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
 /// Of cross-traffic: the `flow` of such packets numbers a source.
 pub(crate) use tollway_proto::cbr::PLAIN;
 use tollway_proto::port::{ControlInterval, ControlLog, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
-use tollway_proto::{
-    Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Meters, Packet, SackRanges, Watch,
-};
+use tollway_proto::{Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Packet, SackRanges};
 
 use machines::{Hosted, Opening, Resident};
 
@@ -38,7 +34,6 @@ pub struct Network<M> {
     slab: Slab,
     links: Vec<Link>,
     mediums: Vec<Medium>,
-    meters: Meters,
     sources: Vec<Source>,
     gates: Gates,
     /// How many shapers there are: the gates are out while they work.
@@ -182,7 +177,6 @@ impl<M: Machine> Network<M> {
             slab: Slab::default(),
             links: Vec::new(),
             mediums: Vec::new(),
-            meters: Meters::default(),
             sources: Vec::new(),
             gates: Gates::default(),
             shapers: 0,
@@ -240,58 +234,6 @@ impl<M: Machine> Network<M> {
         self.links[link.0 as usize].set_trace(trace);
     }
 
-    /// Puts a meter at the far end of `link`, for what comes over it; acknowledgements come `back`. Meters come
-    /// before the flows. A flow's windows, or its host's budget, are metered where its data first pass a meter for them, and only once.
-    pub fn add_meter(&mut self, link: LinkId, back: LinkId, config: MeterConfig, duty: Duty) {
-        assert!(self.endpoints.is_empty(), "meters are added before flows");
-        let post = self.meters.add_post(config, duty);
-        self.watch(link, back, post);
-    }
-
-    /// Makes the far end of `link` a border between domains, for data that come over it and acknowledgements that come `back`.
-    pub fn add_border(&mut self, link: LinkId, back: LinkId, exchange: Exchange) {
-        assert!(self.endpoints.is_empty(), "borders are added before flows");
-        let post = self.meters.add_border(exchange);
-        self.watch(link, back, post);
-    }
-
-    fn watch(&mut self, link: LinkId, back: LinkId, post: u32) {
-        self.faults(link).watch = Some(Watch::Entry(post));
-        self.faults(back).watch = Some(Watch::Exit(post));
-    }
-
-    fn post(&self, link: LinkId) -> Option<u32> {
-        match self.links[link.0 as usize].watch() {
-            Some(Watch::Entry(post)) => Some(post),
-            _ => None,
-        }
-    }
-
-    /// The account of the host whose packets come over `link`, if one is kept there.
-    pub fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
-        self.meters.account(self.post(link)?)
-    }
-
-    /// The border at the far end of `link`, if there is one.
-    pub fn border(&self, link: LinkId) -> Option<&Exchange> {
-        self.meters.border(self.post(link)?)
-    }
-
-    /// What a flow is accused of where it leaves the network.
-    pub fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
-        self.meters.balance(flow.0)
-    }
-
-    /// What a meter knows of a flow; `None` if its data never passed one.
-    pub fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
-        self.meters.of(flow.0)
-    }
-
-    /// Flows that meters have seen, and how many of them they accuse, also those that are gone.
-    pub fn metered(&self) -> (u64, u64) {
-        self.meters.counts()
-    }
-
     /// Adds a route over `links`, in order.
     pub fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         let route = RouteId(self.routes.len() as u32);
@@ -325,7 +267,7 @@ impl<M: Machine> Network<M> {
     pub fn add_flow(&mut self, spec: FlowSpec<M>) -> FlowId {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
-        self.meters.announce(flow.0, spec.segment);
+        self.announce(flow, spec.segment);
         let (client, server) = self.endpoints_of(spec);
         self.endpoints.push(client);
         self.endpoints.push(server);
@@ -339,7 +281,7 @@ impl<M: Machine> Network<M> {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.slab.forget_lost(flow.0);
-        self.meters.announce(flow.0, spec.segment);
+        self.announce(flow, spec.segment);
         let (client, server) = self.endpoints_of(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;

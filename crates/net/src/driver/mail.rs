@@ -145,7 +145,7 @@ impl Driver {
                 let datagram = &mut bytes[start..stop];
                 let accepted = match entry {
                     None => self.accept(node, now, datagram, place),
-                    Some(entry) => self.accept_metered(node, now, datagram, place, entry),
+                    Some(entry) => self.accept_watched(node, now, datagram, place, entry),
                 };
                 if let Err(error) = accepted {
                     wrong.get_or_insert(error);

@@ -4,7 +4,7 @@ use tollway_proto::app::MessagePort;
 use tollway_proto::{Gate, NodeMachine};
 
 use super::{Network, Place};
-use crate::driver::{Next, Outlet, TREE};
+use crate::driver::{Entry, Next, Outlet, TREE};
 use crate::error::Error;
 
 /// What is at the end of a route.
@@ -31,6 +31,38 @@ impl Network {
     /// there, the first added sees a packet first. Nodes that are namespaces have no middles on the way.
     pub fn pass_by(&mut self, link: u32, machine: u32, gate: Gate) {
         self.passes.push((link, machine, gate));
+    }
+
+    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`, in a network of one thread, or of one node. Of one node,
+    /// what comes there is seen as it comes in.
+    pub fn watch(&mut self, link: u32, machine: u32, gate: Gate) {
+        let (hop, Place { driver, at: machine }) =
+            (self.links[link as usize], self.machines[machine as usize]);
+        let to = self.specs[link as usize].1;
+        match &mut self.part {
+            Some(_) if driver != 0 => {}
+            Some(part) if hop.driver != 0 => {
+                let here = self.nodes[to as usize];
+                if here.driver == 0 {
+                    let from = part.at[self.specs[link as usize].0 as usize];
+                    let pace = self.drivers[hop.driver].links[hop.at as usize].link.pace();
+                    let entry = self.drivers[0].add_entry(here.at, from, Entry { machine, gate, pace });
+                    part.entries.push((link, entry));
+                }
+            }
+            _ => {
+                assert!(hop.driver == driver, "what a machine sees of wires is one thread's");
+                self.drivers[driver].links[hop.at as usize].watch = Some((machine, gate));
+            }
+        }
+    }
+
+    /// Something about a link may have changed: what is known of it here where its datagrams come in.
+    pub(super) fn tell_entry(&mut self, link: u32) {
+        let entries = self.part.iter().flat_map(|part| &part.entries);
+        let Some(&(_, entry)) = { entries }.find(|entry| entry.0 == link) else { return };
+        let Place { driver, at } = self.links[link as usize];
+        self.drivers[0].entries[entry as usize].pace = self.drivers[driver].links[at as usize].link.pace();
     }
 
     /// Where packets go that a middle sends by `gate`: on `route`, from its node to `end`, as packets of `flow`. Data in them are what

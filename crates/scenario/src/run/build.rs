@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tollway_law::link::{self, AnyLink, DropTail, LinkConfig, LinkLaw as _, Pricing};
-use tollway_law::meter::MeterConfig;
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
 use tollway_law::toll::Content;
@@ -19,7 +18,8 @@ use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, Shaper
 
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
-use super::{machines, trees};
+use super::meters::Posts;
+use super::{machines, meters, trees};
 use crate::plan::{self, Data, LinkLaw, LossDetection, OnLoss, Plan, Request, SenderLaw, TransportId, Trick};
 
 /// The network and what of the plan became what.
@@ -34,6 +34,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
     pub(super) machines: Vec<MachineId>,
+    pub(super) meters: Posts,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
     /// The most that links have by the plan's changes.
@@ -88,14 +89,6 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
         let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
         network.add_medium(&members);
     }
-    for (i, link) in plan.links.iter().enumerate() {
-        if let (Some(&meter), Some(twin)) = (link.meter.as_deref(), link.twin) {
-            network.add_meter(links[i], links[twin.0 as usize], meter_config(meter), meter.duty);
-        }
-        if let (Some(rate), Some(twin)) = (link.exchange.as_deref(), link.twin) {
-            network.add_border(links[i], links[twin.0 as usize], link::Exchange::new(*rate));
-        }
-    }
     (network, links)
 }
 
@@ -109,6 +102,7 @@ impl<E: Engine> Built<E> {
             workload_routes: Vec::new(),
             sources: Vec::new(),
             machines: Vec::new(),
+            meters: Posts::default(),
             shapers: Vec::new(),
             raised: raised(plan),
             configs: HashMap::new(),
@@ -117,6 +111,7 @@ impl<E: Engine> Built<E> {
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
             built.network.change(built.links[i], Change::Losses(losses));
         }
+        built.meters = meters::place(plan, &mut built);
         built.machines = machines::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
@@ -358,51 +353,11 @@ impl<E: Engine> Built<E> {
             let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
             extra.insert(format!("answers-per-packet.{}", flow.section), up as f64 / down.max(1) as f64);
         }
-        if plan.links.iter().any(|link| link.meter.is_some()) {
-            self.meter_extras(plan, extra);
-        }
-        self.account_extras(plan, extra);
+        meters::extras(plan, self, extra);
         for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
             let stats = self.network.read_source(id);
             extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);
             extra.insert(format!("cbr-arrived.{}", cbr.name), stats.arrived_packets as f64);
-        }
-    }
-
-    /// What meters of budgets found, by the link that a host is behind, or by flow, and what borders make of money.
-    fn account_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
-        for (link, &id) in plan.links.iter().zip(&self.links) {
-            let name = &link.name;
-            if let Some(account) = self.network.account(id)
-                && let Some(found) = account.accusation()
-            {
-                let offence = found.offence.name();
-                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
-                extra.insert(format!("over-budget.{name}"), account.dropped() as f64);
-            }
-            if let Some(border) = self.network.border(id) {
-                extra.insert(format!("exchange-rate.{name}"), border.factor());
-            }
-        }
-        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
-            if let Some(found) = self.network.balance(id) {
-                let (name, offence) = (&flow.name, found.offence.name());
-                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
-            }
-        }
-    }
-
-    /// What meters found.
-    fn meter_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
-        let (seen, accused) = self.network.metered();
-        extra.insert("metered".into(), seen as f64);
-        extra.insert("accused".into(), accused as f64);
-        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
-            let Some(meter) = self.network.meter(id) else { continue };
-            let Some(accusation) = meter.accusation() else { continue };
-            let (name, offence) = (&flow.name, accusation.offence.name());
-            extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.nearest_secs());
-            extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
         }
     }
 }
@@ -555,11 +510,6 @@ fn sender_law(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySen
         .build()
         .into(),
     }
-}
-
-pub(super) fn meter_config(meter: plan::Meter) -> MeterConfig {
-    let plan::Meter { tolerance, burst, patience, enforce, .. } = meter;
-    MeterConfig { tolerance, burst, patience, enforce }
 }
 
 fn trick(cheat: plan::Cheat) -> sender::Trick {

@@ -4,8 +4,6 @@
 
 use tollway_law::Time;
 use tollway_law::link::AnyLink;
-use tollway_law::link::Exchange;
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
@@ -52,6 +50,8 @@ pub(super) trait Engine {
     fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId;
     /// Has a middle see what comes off a link to its node, by `gate`, on every route added from now on.
     fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate);
+    /// Has a middle watch the wire of a link, by `gate`.
+    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate);
     /// Where packets go that a middle sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
     fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
     /// Gives an end of a flow to an app at its node.
@@ -109,26 +109,6 @@ pub(super) trait Engine {
         Vec::new()
     }
     fn law(&mut self, link: LinkId) -> &AnyLink;
-    /// What a meter knows of a flow; `None` if its data never passed one.
-    fn meter(&self, _flow: FlowId) -> Option<&FlowMeter> {
-        None
-    }
-    /// Flows that meters have seen, and how many of them they accuse.
-    fn metered(&self) -> (u64, u64) {
-        (0, 0)
-    }
-    /// The account of the host behind a link, if one is kept.
-    fn account(&self, _link: LinkId) -> Option<&BudgetMeter> {
-        None
-    }
-    /// The border at a link's far end.
-    fn border(&self, _link: LinkId) -> Option<&Exchange> {
-        None
-    }
-    /// What a flow is accused of where it leaves the network.
-    fn balance(&self, _flow: FlowId) -> Option<BudgetAccusation> {
-        None
-    }
     /// Adds the shaper of the host at a node.
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId;
     /// Has a flow's client ask a shaper before it sends.
@@ -210,6 +190,10 @@ impl Engine for Network<Connection> {
 
     fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
         Network::pass_by(self, link, machine, gate);
+    }
+
+    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        Network::watch(self, link, machine, gate);
     }
 
     fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
@@ -319,26 +303,6 @@ impl Engine for Network<Connection> {
 
     fn law(&mut self, link: LinkId) -> &AnyLink {
         Network::law(self, link)
-    }
-
-    fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
-        Network::meter(self, flow)
-    }
-
-    fn metered(&self) -> (u64, u64) {
-        Network::metered(self)
-    }
-
-    fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
-        Network::account(self, link)
-    }
-
-    fn border(&self, link: LinkId) -> Option<&Exchange> {
-        Network::border(self, link)
-    }
-
-    fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
-        Network::balance(self, flow)
     }
 
     fn add_shaper(&mut self, _node: NodeId, shaper: Shaper) -> ShaperId {

@@ -6,8 +6,7 @@ mod numbered;
 use std::collections::BTreeSet;
 
 use tollway_law::Time;
-use tollway_law::link::{AnyLink, Exchange};
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
+use tollway_law::link::AnyLink;
 use tollway_net as net;
 use tollway_proto as proto;
 use tollway_proto::port::{ControlInterval, Waits};
@@ -21,7 +20,7 @@ use tollway_sim::{
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{link_law, meter_config, queue};
+use super::build::{link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, Outside, Start};
@@ -104,15 +103,6 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         let paths = flows.chain(workloads.flat_map(|workload| &workload.paths));
         let nodes: BTreeSet<u32> = paths.flat_map(|path| [path.from.0, path.to.0]).collect();
         network.open_kernels(&nodes.into_iter().collect::<Vec<_>>())?;
-    }
-    for (i, link) in (0..).zip(&plan.links) {
-        let Some(twin) = link.twin else { continue };
-        if let Some(&meter) = link.meter.as_deref() {
-            network.add_meter(i, twin.0, meter_config(meter), meter.duty);
-        }
-        if let Some(rate) = link.exchange.as_deref() {
-            network.add_border(i, twin.0, Exchange::new(*rate));
-        }
     }
     for medium in &plan.media {
         network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
@@ -321,6 +311,10 @@ impl Engine for Live {
         self.network.pass_by(link.0, machine.0, gate);
     }
 
+    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        self.network.watch(link.0, machine.0, gate);
+    }
+
     fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
         self.network.attach(flow.0, end == End::Client, app.0);
     }
@@ -349,26 +343,6 @@ impl Engine for Live {
 
     fn set_class(&mut self, flow: FlowId, class: u8) {
         self.network.set_class(flow.0, class);
-    }
-
-    fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
-        self.network.meter(flow.0)
-    }
-
-    fn metered(&self) -> (u64, u64) {
-        self.network.metered()
-    }
-
-    fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
-        self.network.account(link.0)
-    }
-
-    fn border(&self, link: LinkId) -> Option<&Exchange> {
-        self.network.border(link.0)
-    }
-
-    fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
-        self.network.balance(flow.0)
     }
 
     fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {

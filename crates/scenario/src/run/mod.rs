@@ -11,6 +11,7 @@ mod hosts;
 mod live;
 mod machines;
 mod measure;
+mod meters;
 mod trees;
 mod watch;
 mod workload;

@@ -104,42 +104,6 @@ impl<M: Machine> Network<M> {
         ends
     }
 
-    /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a meter there
-    /// drops it.
-    #[inline(never)]
-    fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
-        let link = &mut self.links[id as usize];
-        let watch = link.watch();
-        match watch {
-            None => {}
-            // The meter stands where the wire begins, and doesn't see what is lost on it.
-            Some(Watch::Exit(post)) => self.meters.on_exit(self.now, post, self.slab.get_mut(slot)),
-            Some(Watch::Entry(post)) => {
-                self.meters.on_wire(self.now, post, link.wire_time(self.slab.get(slot).size));
-            }
-        }
-        if link.lost_on_wire(self.slab.get(slot)) {
-            return true;
-        }
-        let Some(Watch::Entry(post)) = watch else { return false };
-        let packet = self.slab.get_mut(slot);
-        let times = (link.wire_time(packet.size), link.delay());
-        match self.meters.on_entry(self.now, post, times, packet) {
-            Passage::Untouched => false,
-            Passage::Rewritten => {
-                let (flow, size) = (packet.flow, u32::from(packet.size));
-                if let Some((encoding, _)) = self.slab.encoding(flow) {
-                    encoding.quantise_sender(&mut self.slab.get_mut(slot).toll, size);
-                }
-                false
-            }
-            Passage::Dropped => {
-                link.note_metered();
-                true
-            }
-        }
-    }
-
     /// A packet of `size` bytes comes to link `id`.
     #[inline(always)]
     pub(super) fn offer(&mut self, id: u32, slot: u32, size: u16) {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use tollway_proto::app::{self, Connections, MessagePort};
 use tollway_proto::transport::Connection;
-use tollway_proto::{Gate, NodeMachine, Passed};
+use tollway_proto::{Gate, NodeMachine, Passed, Wire};
 
 use super::*;
 
@@ -59,6 +59,47 @@ impl<M: Machine> Network<M> {
     pub fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
         self.openings.push(Opening { machine, gate, ends: false });
         self.passes.push((link, GATES + self.openings.len() as u32 - 1));
+    }
+
+    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
+    pub fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        self.faults(link).watch = Some((machine, gate));
+    }
+
+    /// Tells middles of a flow.
+    pub(super) fn announce(&mut self, flow: FlowId, segment: u32) {
+        let middles = self.machines.iter_mut().filter_map(|resident| resident.machine.as_middle());
+        middles.for_each(|middle| middle.on_flow(flow.0, segment));
+    }
+
+    /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a middle that watches it
+    /// drops it.
+    #[inline(never)]
+    pub(super) fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
+        let link = &mut self.links[id as usize];
+        let packet = self.slab.get_mut(slot);
+        let Some((machine, gate)) = link.watch() else { return link.lost_on_wire(packet) };
+        let NodeMachine::Middle(middle) = &mut self.machines[machine.0 as usize].machine else {
+            unreachable!("an app has no gates")
+        };
+        let wire = Wire { time: link.wire_time(packet.size), delay: link.delay() };
+        middle.on_wire(self.now, gate, wire, packet);
+        if link.lost_on_wire(packet) {
+            return true;
+        }
+        let (flow, size, toll) = (packet.flow, u32::from(packet.size), packet.toll);
+        let mut sack = *self.slab.sack(self.slab.get(slot));
+        let packet = self.slab.get_mut(slot);
+        if middle.pass(self.now, gate, packet, &mut sack) != Passed::Onward {
+            link.note_metered();
+            return true;
+        }
+        if packet.toll != toll
+            && let Some((encoding, _)) = self.slab.encoding(flow)
+        {
+            encoding.quantise_sender(&mut self.slab.get_mut(slot).toll, size);
+        }
+        false
     }
 
     /// The entry of a route that ends at a gate.

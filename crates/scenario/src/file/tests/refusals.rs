@@ -1,5 +1,6 @@
 //! What links, classes, hosts and trees can't be together, and what stands right beside it and can.
 
+use tollway_law::link::Pricing;
 use tollway_law::link::xcp::{Arithmetic, Beside, CapacityFrom, Form};
 use tollway_law::link::{ExchangeRate, FcpConfig, PreloadSpan, RcpConfig, Unpaid, XcpConfig};
 use tollway_law::meter::Duty;
