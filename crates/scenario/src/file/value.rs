@@ -83,7 +83,9 @@ impl Kind {
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid => "a table".into(),
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::RawTable => {
+                "a table".into()
+            }
             Kind::List(_) | Kind::Raw => "an array of tables".into(),
         }
     }
@@ -131,7 +133,13 @@ impl Kind {
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
             Kind::Nodes | Kind::Match(_) => r.patterns(node).map(Val::Patterns),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::List(_) | Kind::Raw => None,
+            Kind::Table(_)
+            | Kind::Named(_)
+            | Kind::Variants
+            | Kind::Grid
+            | Kind::List(_)
+            | Kind::Raw
+            | Kind::RawTable => None,
         }
     }
 }
