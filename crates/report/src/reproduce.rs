@@ -270,6 +270,12 @@ pub fn reproduce(
             add_codecs(&mut ran.result, &self_check());
         }
     }
+    for (ran, variant) in runs.iter_mut().zip(scenario.variants()) {
+        // What a file leaves to a formula is the neighbour's own.
+        let depths = variant.plan.aggregates.iter();
+        let depths = depths.map(|a| (format!("depth-bytes.{}", a.name), a.depth.get() as f64));
+        ran.result.extra.extend(depths);
+    }
     for random in &experiment.random {
         let Some(first) = runs.first_mut() else { break };
         let verify = Verify::law(&random.law, random.networks, random.seed, jobs)?;
