@@ -14,6 +14,7 @@
 
 pub mod agreement;
 mod allocations;
+mod band;
 pub mod claim;
 pub mod compare;
 mod data;
@@ -32,7 +33,9 @@ mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;
+pub mod neighbourhood;
 mod overview;
+pub mod papers;
 pub mod plot;
 mod reference;
 pub mod reproduce;

@@ -14,8 +14,9 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::gallery::Gallery;
 use crate::grid::Cells;
 use crate::html::Page;
+use crate::papers::{self, experiments, is_built_in};
 use crate::plot::{Figure, PlotError, write_png};
-use crate::seeds::{NoSeeds, seeds};
+use crate::seeds::NoSeeds;
 use crate::session::{Progress, Ran, Session, SessionError};
 use crate::verify::{Verify, VerifyError};
 
@@ -26,6 +27,19 @@ pub struct Found {
     pub name: String,
     /// Where it lies.
     pub path: PathBuf,
+}
+
+impl Found {
+    /// Its title; empty if its file has none, or cannot be read.
+    pub fn title(&self) -> String {
+        #[derive(Default, serde::Deserialize)]
+        struct Titled {
+            #[serde(default)]
+            title: String,
+        }
+        let text = papers::read(&self.path).unwrap_or_default();
+        toml::from_str::<Titled>(&text).unwrap_or_default().title
+    }
 }
 
 /// An experiment, run and judged.
@@ -44,7 +58,9 @@ pub struct Reproduced {
 pub enum ReproduceError {
     /// There are no experiments where they were looked for.
     #[error("there are no experiments in {}", folder.display())]
-    #[diagnostic(help("run it in Tollway's folder, or name the experiments' folder with `--papers`"))]
+    #[diagnostic(help(
+        "name the folder of files PAPER/FIGURE.toml, or leave out `--papers` for the experiments built in"
+    ))]
     NoFolder {
         /// Where.
         folder: PathBuf,
@@ -78,7 +94,7 @@ pub enum ReproduceError {
     #[error("none of these experiments has a part that runs live")]
     #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
     NothingLive,
-    /// It can't be asked of so many seeds.
+    /// Its neighbourhood has more seeds than there are.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Seeds(#[from] NoSeeds),
@@ -131,11 +147,18 @@ impl ReproduceError {
     }
 }
 
-/// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`.
+/// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`, or what is built in ([`papers::BUILT_IN`]).
 ///
 /// # Errors
 /// [`ReproduceError::NoFolder`].
 pub fn list(papers: &Path) -> Result<Vec<Found>, ReproduceError> {
+    if is_built_in(papers) {
+        let found = experiments().map(|(paper, figure)| Found {
+            name: format!("{paper}/{figure}"),
+            path: papers.join(format!("{paper}/{figure}.toml")),
+        });
+        return Ok(found.collect());
+    }
     let entries = |dir: &Path| -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> =
             std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -196,30 +219,12 @@ pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceEr
 /// # Errors
 /// The file cannot be read, or something in it is wrong.
 pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
-    read_with(found, &[])
-}
-
-/// The same experiment `later` seeds on from its own: chance falls otherwise, and random networks are others.
-///
-/// # Errors
-/// As [`read`], or there is no such seed.
-pub fn read_later(found: &Found, later: u64) -> Result<(Scenario, Experiment), ReproduceError> {
-    let (scenario, experiment) = read(found)?;
-    if later == 0 {
-        return Ok((scenario, experiment));
-    }
-    let moved = |seed, by: u64| seeds(seed, by.saturating_add(1)).map(|all| all.end - 1);
-    let seed = moved(scenario.variants()[0].plan.seed, later)?;
-    let (scenario, mut experiment) = read_with(found, &[format!("seed={seed}")])?;
-    for random in &mut experiment.random {
-        // Each of its networks has a seed of its own.
-        random.seed = moved(random.seed, later.saturating_mul(random.networks))?;
-    }
-    Ok((scenario, experiment))
-}
-
-fn read_with(found: &Found, sets: &[String]) -> Result<(Scenario, Experiment), ReproduceError> {
-    let scenario = Scenario::load(&found.path, sets)?;
+    let scenario = match papers::read(&found.path) {
+        Ok(text) if is_built_in(&found.path) => {
+            Scenario::parse(&found.path.display().to_string(), &text, NO_SETS)?
+        }
+        _ => Scenario::load(&found.path, NO_SETS)?,
+    };
     let mut experiment = Experiment::parse(scenario.text(), &found.path)?;
     experiment.cells = Cells::of(&scenario);
     Ok((scenario, experiment))
@@ -265,6 +270,12 @@ pub fn reproduce(
             add_codecs(&mut ran.result, &self_check());
         }
     }
+    for (ran, variant) in runs.iter_mut().zip(scenario.variants()) {
+        // What a file leaves to a formula is the neighbour's own.
+        let depths = variant.plan.aggregates.iter();
+        let depths = depths.map(|a| (format!("depth-bytes.{}", a.name), a.depth.get() as f64));
+        ran.result.extra.extend(depths);
+    }
     for random in &experiment.random {
         let Some(first) = runs.first_mut() else { break };
         let verify = Verify::law(&random.law, random.networks, random.seed, jobs)?;
@@ -275,32 +286,17 @@ pub fn reproduce(
     experiment.aims = Aims::of(found);
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     let report = check(&experiment.claims, &results, &experiment.context(missing.to_vec()));
+    let report = report.with_neighbours(neighbourhood_size(&experiment, scenario)?, &[]);
     Ok(Reproduced { experiment, runs, report })
 }
 
-/// An experiment with `seeds` seeds from its own on, judged together: `run` runs and judges it `later` seeds on, or answers `None` where it was
-/// ended, and so is all of it then. The runs that are kept are those of the first.
-///
-/// # Errors
-/// As [`read_later`], and what `run` finds.
-pub fn over_seeds<E: From<ReproduceError>>(
-    found: &Found,
-    seeds: u64,
-    mut run: impl FnMut(u64, Scenario, Experiment) -> Result<Option<Reproduced>, E>,
-) -> Result<Option<Reproduced>, E> {
-    let mut first: Option<Reproduced> = None;
-    let mut reports = Vec::new();
-    for later in 0..seeds {
-        let (scenario, experiment) = read_later(found, later)?;
-        let seed = scenario.variants()[0].plan.seed;
-        let Some(mut reproduced) = run(later, scenario, experiment)? else { return Ok(None) };
-        reports.push((seed, std::mem::take(&mut reproduced.report)));
-        first.get_or_insert(reproduced);
-    }
-    Ok(first.map(|first| match <[_; 1]>::try_from(reports) {
-        Ok([(_, report)]) => Reproduced { report, ..first },
-        Err(reports) => Reproduced { report: Report::over_seeds(reports), ..first },
-    }))
+/// How many neighbours an experiment has, if its file says.
+pub(crate) fn neighbourhood_size(
+    experiment: &Experiment,
+    scenario: &Scenario,
+) -> Result<Option<usize>, NoSeeds> {
+    let seed = scenario.variants()[0].plan.seed;
+    experiment.neighbourhood.as_ref().map(|n| n.neighbours(seed).map(|all| all.len())).transpose()
 }
 
 /// The peer programs that some claims compare with and that are not installed here.
@@ -431,6 +427,9 @@ fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
     ];
     result.extra.extend(numbers.map(|(name, number)| (name.to_owned(), number)));
 }
+
+/// No keys set otherwise.
+const NO_SETS: &[&str] = &[];
 
 #[cfg(test)]
 mod tests {

@@ -99,6 +99,7 @@ fn every_metric_measures_what_it_says() {
         ("metric = \"fct\"", "20 s"),
         ("metric = \"fct\"\nmax-size = \"1 kB\"", "20 s"),
         ("metric = \"finished\"", "1"),
+        ("metric = \"finished\"\nuntil = \"19 s\"", "0"),
         ("metric = \"time-to-reach\"\nlink = \"b\"\nfrom = \"12 s\"\nfraction = 0.85", "3 s"),
         ("metric = \"time-to-reach\"\nflows = \"f.2\"", "11 s"),
     ] {
@@ -118,6 +119,9 @@ fn phases_and_spans_give_a_value_each() {
     assert_eq!(status, Status::Met);
     let phases = share.replace("true", "[\"0 s\", \"10 s\"]");
     assert_eq!(one(&format!("{phases}\nequals = 0.8"), &runs).2, "0.8");
+    // From 11 s on, two of nine seconds without anything.
+    let settled = share.replace("true", "[\"10 s\", \"20 s\"]\nsettle = \"1 s\"\nflow = \"f.1\"");
+    assert_eq!(one(&format!("{settled}\nequals = 1"), &runs).2, "0.4667");
     let spans = "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"10 s\"\nuntil = \"20 s\"\nspan = \"5 s\"\nover = \"min\"";
     assert_eq!(one(&format!("{spans}\nat-least = 1"), &runs).2, "0.54");
 }

@@ -91,7 +91,11 @@ impl<'a> Bench<'a> {
         };
         let last_halves = phases
             .iter()
-            .map(|p: &Window| Window { from: (p.from + p.until) / 2.0, until: p.until })
+            .map(|p: &Window| {
+                let settle = self.m.settle.map_or(p.length() / 2.0, |settle| settle.nearest_secs());
+                Window { from: p.from + settle, until: p.until }
+            })
+            .filter(|w| w.length() > 0.0)
             .filter(|w| w.until <= end + 1e-9 && self.m.from.is_none_or(|t| t.nearest_secs() <= w.from));
         let windows: Vec<Window> =
             last_halves.map(|w| self.cut(w)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
@@ -212,6 +216,8 @@ impl<'a> Bench<'a> {
                 Ok(rates)
             }
             PacketFeedback => self.of_control("feedback_packets", window),
+            LinkPrice => self.of_links("price", |s| s.mean(window)),
+            Spending => self.of_flows("spending", window, |s| s.mean(window)),
             Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Extra => Ok(Vec::new()),
         }
     }
@@ -346,7 +352,8 @@ impl<'a> Bench<'a> {
                 if self.flows.is_empty() {
                     return Err("the run knows of no flow".into());
                 }
-                let finished = all.filter(|f| !f.get("fct_s").is_nan()).count();
+                let until = self.m.until.map_or(f64::INFINITY, |t| t.nearest_secs());
+                let finished = all.filter(|f| !f.get("fct_s").is_nan() && f.get("finish_s") <= until).count();
                 Ok(vec![Sample { label: String::new(), value: finished as f64 }])
             }
             _ => {

@@ -40,6 +40,9 @@ pub struct Measurement {
     /// Measures in the last half of each phase instead of one window.
     #[serde(default)]
     pub phases: Phases,
+    /// With phases: measures from so long after each phase's begin instead of in its last half.
+    #[serde(default)]
+    pub settle: Option<Time>,
     /// What becomes of several values; the metric's own choice if left out.
     #[serde(default)]
     pub over: Option<Over>,
@@ -152,7 +155,7 @@ vocabulary! {
         Timeouts,
         /// Completion time of a flow that finished, in seconds.
         Fct,
-        /// How many of the flows selected finished.
+        /// How many of the flows selected finished, by `until` if it is given.
         Finished,
         /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of the flows over
         /// `capacity`) reaches `fraction`.
@@ -162,6 +165,10 @@ vocabulary! {
         /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
         /// value for each control interval that begins in the window.
         PacketFeedback,
+        /// Mean price that a link states, in $/MB.
+        LinkPrice,
+        /// Mean of what a flow's sender spends, in $/s.
+        Spending,
         /// A number the run left under `name`.
         Extra,
     }
@@ -181,6 +188,7 @@ impl Measurement {
             until: None,
             span: None,
             phases: Phases::No,
+            settle: None,
             over: None,
             fraction: None,
             max_size: None,
@@ -216,6 +224,7 @@ impl Metric {
                 | QueueMaxOfLimit
                 | QueueMeanMs
                 | PacketFeedback
+                | LinkPrice
         )
     }
 
@@ -259,6 +268,8 @@ impl Metric {
             QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd | PacketFeedback => "packets",
             CwndSlope => "packets/s",
             Rtt | RttMax | QueueMeanMs => "ms",
+            LinkPrice => "$/MB",
+            Spending => "$/s",
             Fct | TimeToReach | CwndPeriod | PacingPeriod => "s",
             _ => "",
         }

@@ -236,7 +236,13 @@ impl Draw<'_> {
             }
             match key.kind {
                 Kind::Table(inner) => under.push((key.name, inner)),
-                Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Grid | Kind::Raw | Kind::All(_) => {}
+                Kind::Named(_)
+                | Kind::List(_)
+                | Kind::Variants
+                | Kind::Grid
+                | Kind::Raw
+                | Kind::RawTable
+                | Kind::All(_) => {}
                 _ => {
                     let value = self.value_of(key);
                     self.line(&format!("{} = {value}", key.name));
@@ -336,6 +342,7 @@ impl Draw<'_> {
             | Kind::Variants
             | Kind::Grid
             | Kind::Raw
+            | Kind::RawTable
             | Kind::All(_) => "{}".into(),
         }
     }

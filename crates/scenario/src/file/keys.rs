@@ -108,6 +108,8 @@ pub(crate) enum Kind {
     Grid,
     /// Tables one after another that the report reads.
     Raw,
+    /// A table of another reader.
+    RawTable,
     /// No key, but all of these.
     All(fn() -> &'static [Key]),
 }

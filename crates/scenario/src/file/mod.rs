@@ -48,6 +48,8 @@ mod value;
 use std::path::Path;
 use std::sync::Arc;
 
+use tollway_law::Time;
+
 #[cfg(target_os = "linux")]
 pub(crate) use error::closest;
 pub use error::{Mistake, ScenarioError};
@@ -66,7 +68,7 @@ use grid::Over;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
-use crate::plan::{NoPlace, OwnLink, OwnSender, Plan};
+use crate::plan::{Flow, NoPlace, OwnLink, OwnSender, Plan};
 
 /// A scenario, checked and resolved.
 #[derive(Clone, Debug)]
@@ -209,6 +211,22 @@ impl Scenario {
     /// No variant has them.
     pub fn with_link(self, key: &str, law: &OwnLink) -> Result<Scenario, NoPlace> {
         self.with(|plan| plan.set_link(key, law))
+    }
+
+    /// The same with flows that start later, each by the time that `later` answers for it; one that would not start before its
+    /// stop keeps its start. Receivers of a tree start together, as the first of them.
+    pub fn with_starts(mut self, later: impl Fn(&Flow) -> Time) -> Scenario {
+        for Variant { plan, .. } in &mut self.variants {
+            let by: Vec<Time> =
+                (0..plan.flows.len()).map(|i| later(&plan.flows[plan.sender_of(i)])).collect();
+            for (flow, by) in plan.flows.iter_mut().zip(by) {
+                let start = flow.start.saturating_add(by);
+                if start < flow.stop {
+                    flow.start = start;
+                }
+            }
+        }
+        self
     }
 
     fn with(mut self, set: impl Fn(&mut Plan) -> Result<(), NoPlace>) -> Result<Scenario, NoPlace> {

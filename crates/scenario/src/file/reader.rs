@@ -42,9 +42,16 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
                 }
             }
             // Variants are laid over the rest before it is checked; the report reads its own.
-            (Kind::Variants | Kind::Grid, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {}
+            (Kind::Variants | Kind::Grid | Kind::RawTable, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {
+            }
             (
-                Kind::Table(_) | Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Grid | Kind::Raw,
+                Kind::Table(_)
+                | Kind::Named(_)
+                | Kind::List(_)
+                | Kind::Variants
+                | Kind::Grid
+                | Kind::Raw
+                | Kind::RawTable,
                 _,
             ) => {
                 wrong(mistakes, &entry.node);

@@ -61,6 +61,7 @@ fn property(key: &'static Key) -> Value {
         Kind::Named(inner) => named(section(inner)),
         Kind::Variants | Kind::Grid => named(json!({ "type": "object" })),
         Kind::List(inner) => json!({ "type": "array", "items": section(inner) }),
+        Kind::RawTable => json!({ "type": "object" }),
         Kind::Raw | Kind::All(_) => json!({ "type": "array", "items": { "type": "object" } }),
     };
     if let Value::Object(object) = &mut schema {
@@ -178,7 +179,7 @@ fn takes(kind: Kind) -> String {
         Kind::Medium => "medium".into(),
         Kind::Links => "link, or pattern".into(),
         Kind::Flows => "flow, or pattern".into(),
-        Kind::Table(_) | Kind::Named(_) => "table".into(),
+        Kind::Table(_) | Kind::Named(_) | Kind::RawTable => "table".into(),
         Kind::Variants | Kind::Grid => "tables by name".into(),
         Kind::List(_) | Kind::Raw | Kind::All(_) => "array of tables".into(),
     }

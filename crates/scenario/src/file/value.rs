@@ -83,7 +83,9 @@ impl Kind {
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid => "a table".into(),
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::RawTable => {
+                "a table".into()
+            }
             Kind::List(_) | Kind::Raw | Kind::All(_) => "an array of tables".into(),
         }
     }
@@ -137,6 +139,7 @@ impl Kind {
             | Kind::Grid
             | Kind::List(_)
             | Kind::Raw
+            | Kind::RawTable
             | Kind::All(_) => None,
         }
     }

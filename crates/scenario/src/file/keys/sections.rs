@@ -92,6 +92,12 @@ pub(crate) static TOP: Section = Section {
             Else(""),
             "Random networks that `tollway reproduce` holds against theory beside it.",
         ),
+        key(
+            "neighbourhood",
+            Kind::RawTable,
+            Else(""),
+            "What is moved to see whether claims hold beside the base (see the chapter on trust).",
+        ),
         key("live", Kind::Raw, Else(""), "What `tollway reproduce --engine live` runs on real packets too."),
     ]],
 };
