@@ -14,7 +14,7 @@ impl Account<'_> {
             text,
             "`{}` {} after {:.2} s on a network of {} nodes.\n",
             self.command(),
-            self.ended(),
+            self.outcome.ended,
             record.elapsed.as_secs_f64(),
             self.spec.mesh.nodes.len(),
         );
