@@ -39,7 +39,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What miette has wrapped, on one line.
+/// A wrapped message on one line.
 fn unwrapped(said: &str) -> String {
     said.replace("│", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -171,7 +171,7 @@ pub enum Error {
         "{what} needs a port that is in use at `{node}`{held}; give one of them another port, or another node"
     )]
     PortInUse {
-        /// What needs it.
+        /// The server or option that needs it.
         what: String,
         /// The node.
         node: String,

@@ -101,7 +101,7 @@ pub(super) fn overloaded() -> bool {
 pub(super) fn knock() -> String {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.send_to(b"anybody there?", "10.77.0.2:9").unwrap();
-    // What comes over the link is recorded as long as the program runs.
+    // The link's record ends with the program.
     std::thread::sleep(Duration::from_millis(100));
     String::new()
 }

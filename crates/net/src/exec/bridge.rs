@@ -35,7 +35,7 @@ pub struct LinkRecord {
 /// What the emulator saw.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// How long the program ran.
+    /// The program's running time.
     pub elapsed: Time,
     /// By link.
     pub links: Vec<LinkRecord>,
@@ -55,8 +55,8 @@ pub struct Record {
 
 /// Interfaces with links between them.
 ///
-/// Packets are carried in three phases, so that servers reach each other before and after the program too: setting up, the
-/// program's own time, and winding up. Only the second is recorded, and its clock starts at zero.
+/// It carries packets in three phases: setting up, the program's own time, and winding up. Servers reach
+/// each other in all of them. Only the second is recorded, and its clock starts at zero.
 pub(crate) struct Bridge {
     spec: MeshSpec,
     mesh: Mesh,
@@ -134,8 +134,8 @@ impl Bridge {
         Ok((record, tap))
     }
 
-    /// Starts the recorded phase: links at rest, all counters and the clock at zero. Packets of servers that are on the way are
-    /// delivered at once.
+    /// Starts the recorded phase: links at rest, all counters and the clock at zero. Packets of servers
+    /// that are on the way are delivered at once.
     fn begin(&mut self, tuns: &[Tun]) {
         self.mesh.handle_timeout(Time::NEVER);
         self.deliver(tuns);
@@ -188,7 +188,7 @@ impl Bridge {
         }
     }
 
-    /// What was seen since the recorded phase began, when the thread had used `cpu`.
+    /// The record of the phase that ends now; the thread had used `cpu` when it began.
     fn record(&mut self, tuns: &[Tun], cpu: Time) -> Record {
         let elapsed = self.clock.now();
         self.mesh.handle_timeout(elapsed);

@@ -26,8 +26,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command`, called `name`, in `namespace`, where `names` resolve, and others by `resolver`. Calls `at_start` just
-    /// before. The kernel kills the program should this process die first.
+    /// Starts `command`, called `name`, in `namespace`, where `names` resolve, and others by `resolver`.
+    /// Calls `at_start` just before. The kernel kills the program should this process die first.
     pub(crate) fn start(
         namespace: &Namespace,
         names: &[(String, Ipv4Addr)],

@@ -182,7 +182,8 @@ impl Start {
 }
 
 impl Emulated {
-    /// Makes a namespace of each node, and carries packets between them from then on. Nothing is recorded before [`Start::now`].
+    /// Makes a namespace of each node, and carries packets between them from then on. Records nothing
+    /// before [`Start::now`].
     fn new(
         mesh: &MeshSpec,
         train: u32,
@@ -207,7 +208,7 @@ impl Emulated {
         Ok((Emulated { namespaces, phases, emulator }, Start { phases: of_start, started }))
     }
 
-    /// The program has ended: nothing more is recorded, and servers may still talk to each other.
+    /// Ends the record with the program; servers may still reach each other.
     fn wind_up(&self) {
         advance(&self.phases, 1);
     }
@@ -226,7 +227,7 @@ impl Emulated {
     }
 }
 
-/// Ends so many phases of a [`Bridge`].
+/// Ends `n` phases of a [`Bridge`].
 fn advance(phases: &OwnedFd, n: u64) {
     let _ = rustix::io::write(phases, &n.to_ne_bytes());
 }
@@ -321,7 +322,7 @@ fn await_program(program: &mut Running, timeout: Option<Duration>, signals: &Sig
     let mut timed_out = false;
     let mut patience = until;
     loop {
-        // Its thread hears of the end at the same instant as this one, which woke up for it.
+        // SIGCHLD wakes this thread and the one that has the exit status at the same instant.
         if let Some(status) = program.await_end(BRIEF) {
             return match timed_out {
                 true => Ended::TimedOut,
@@ -360,7 +361,7 @@ fn room(node: u32, train: u32) -> Result<(Namespace, Tun), Error> {
     Namespace::new(spec).map_err(|source| Error::Namespace { action: "make a network namespace", source })
 }
 
-/// How long the news of a program's end may take from one thread to another.
+/// Longest delay between the signal of a program's end and its exit status.
 const BRIEF: Duration = Duration::from_millis(2);
 /// How often what can't wake us is looked for.
 const TICK: Duration = Duration::from_millis(100);

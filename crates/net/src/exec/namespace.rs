@@ -120,7 +120,7 @@ impl Namespace {
         self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
     }
 
-    /// TCP ports on which somebody listens there.
+    /// TCP ports with a listening socket there.
     pub(crate) fn listening(&self) -> io::Result<Vec<u16>> {
         let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
         self.within(|| {

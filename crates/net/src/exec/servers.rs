@@ -23,7 +23,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Starts every server of `spec`, each when the one before it serves, or can run for five seconds without.
+    /// Starts every server of `spec` in turn, each when the one before serves or has had [`SERVING`].
     ///
     /// # Errors
     /// One of them fails ([`Error::Server`], [`Error::PortInUse`]), or a signal comes ([`Error::Interrupted`]).
@@ -89,7 +89,7 @@ impl Servers {
         Error::PortInUse { what, node: name.to_owned(), held }
     }
 
-    /// Those that have ended, and with a failure. A server that went into the background has ended well.
+    /// Servers that have ended with a failure. One that went into the background has ended well.
     pub(super) fn failed(&mut self) -> Vec<(usize, Ended)> {
         let ended = |(i, server): (usize, &mut Running)| Some((i, ended(server.ended()?)));
         self.running
@@ -108,7 +108,7 @@ impl Drop for Servers {
     }
 }
 
-/// What stands before each line that the `i`-th server prints: its node, and its number where several serve there.
+/// The label of the `i`-th server's lines: its node, and its number where several serve there.
 fn label(spec: &Spec, i: usize) -> String {
     let node = spec.servers[i].0;
     let name = &spec.mesh.nodes[node as usize];
@@ -119,7 +119,7 @@ fn label(spec: &Spec, i: usize) -> String {
     }
 }
 
-/// What a server prints, line by line on its way to standard error.
+/// A server's output, on its way to standard error line by line.
 struct Output {
     label: Arc<str>,
     /// Lines kept back until it is known whether the server could start; `None` once they are printed.
@@ -144,19 +144,19 @@ impl Output {
         Ok((Output { label, held, open }, writer))
     }
 
-    /// Prints what was kept back, and what comes from now on at once.
+    /// Prints the lines kept back, and later ones at once.
     fn release(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         let held = held.unwrap_or_default();
         held.split_inclusive(|&byte| byte == b'\n').for_each(|line| print(&self.label, line));
     }
 
-    /// Waits a moment for what was printed last.
+    /// Waits at most [`LAST_WORDS`] for the end of the output.
     fn wait(&self) {
         let _ = self.open.recv_timeout(LAST_WORDS);
     }
 
-    /// Whether what was kept back names a port in use (`EADDRINUSE`).
+    /// True if the lines kept back name a port in use (`EADDRINUSE`).
     fn says_in_use(&self) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(held.as_deref().unwrap_or_default()).to_lowercase();
@@ -185,9 +185,9 @@ fn print(label: &str, line: &[u8]) {
     let _ = io::stderr().write_all(&[label.as_bytes(), line].concat());
 }
 
-/// How long a server that can run may take until it serves; the program is started then in any case.
+/// Longest time that a runnable server takes to serve; the program is started then in any case.
 const SERVING: Duration = Duration::from_secs(5);
-/// How long the last lines of a server that has ended are waited for.
+/// Longest wait for the last lines of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// A line longer than this is printed as several.
 const LONGEST_LINE: u64 = 1 << 16;
