@@ -35,8 +35,14 @@ impl Args {
     }
 }
 
-/// The error, with a tip for who gives a file and no command.
+/// The error, with what to type where that is known.
 fn told(mut error: clap::Error) -> clap::Error {
+    #[cfg(target_os = "linux")]
+    if error.exit_code() != 0
+        && let Some(slip) = exec::slip(std::env::args_os())
+    {
+        return clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, slip);
+    }
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
         && word.ends_with(".toml")
     {

@@ -508,6 +508,11 @@ fn a_node_says_what_it_needs() {
         tell(&["--engine", "live", "--node", "a", "--ports", "7000", "--patience", "x"])
             .contains("--patience 10s")
     );
+    // The warning comes before anything is sent.
+    let node = ["--engine", "live", "--node", "a", "--ports", "7000", "--patience", "x"];
+    assert!(!tell(&node).contains("WARNING"));
+    let said = tell(&[&node[..], &["--at", "b=192.0.2.1:7000"]].concat());
+    assert!(said.contains("WARNING: node `b` is at 192.0.2.1:7000, outside this machine"), "{said}");
 }
 
 /// The test is the router, and no honest one: what no receiver would take in changes nothing, and a wrong byte where the next one should be

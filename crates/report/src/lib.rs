@@ -43,6 +43,7 @@ pub mod seeds;
 pub mod session;
 #[cfg(target_os = "linux")]
 pub mod shape;
+mod sizes;
 mod slowdown;
 pub mod sweep;
 mod text;
@@ -55,4 +56,4 @@ pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
 pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
 pub use overview::Overview;
-pub use slowdown::{Slowdown, slowdowns};
+pub use slowdown::{OfSize, Slowdown, slowdowns};

@@ -505,6 +505,11 @@ impl Connection {
         self.send.rtt.srtt()
     }
 
+    /// The latest round-trip time measured, zero before the first.
+    pub fn latest_rtt(&self) -> Time {
+        self.send.rtt.latest
+    }
+
     /// The least round-trip time, [`Time::NEVER`] before the first sample.
     pub fn min_rtt(&self) -> Time {
         self.send.rtt.min

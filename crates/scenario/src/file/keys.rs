@@ -133,6 +133,11 @@ impl Section {
         self.keys().find(|k| k.name == name)
     }
 
+    /// A key by its name, or by its name with `_` for `-`.
+    pub(crate) fn key_spelt(&self, name: &str) -> Option<&'static Key> {
+        self.key(name).or_else(|| self.key(&name.replace('_', "-")))
+    }
+
     /// What messages call it.
     pub(crate) fn title(&self) -> String {
         if self.header.is_empty() { "a scenario".to_owned() } else { format!("`{}`", self.header) }

@@ -50,9 +50,9 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 
-#[cfg(target_os = "linux")]
-pub(crate) use error::closest;
 pub use error::{Mistake, ScenarioError};
+#[cfg(target_os = "linux")]
+pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;
 pub(crate) use keys::LINK_LAWS;
 #[cfg(target_os = "linux")]
@@ -61,6 +61,8 @@ pub use reference::{policy_reference_markdown, reference_markdown, schema};
 pub(crate) use resolve::matches;
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
+#[cfg(target_os = "linux")]
+pub(crate) use value::{percent, spelt};
 
 use error::{At, Mistakes, SET, Sources};
 use files::Files;
@@ -153,6 +155,7 @@ impl Scenario {
                 continue;
             }
             let top = At::default();
+            tree::spell(&mut tree, &keys::TOP);
             reader::check(&tree, top, &keys::TOP, &keys::TOP.title(), &mut found);
             let reader = Reader::new(&keys::TOP, Some(&tree), top);
             if let Some(plan) = resolve::resolve(reader, name, &mut files, &mut found) {
@@ -164,11 +167,12 @@ impl Scenario {
         for (one, other) in twins(&mut variants) {
             files.note(format!("variants `{one}` and `{other}` are the same run"));
         }
-        let (texts, notes) = files.finish(count);
+        let (texts, mut notes) = files.finish(count);
         sources.0.extend(texts);
         if !mistakes.is_empty() {
             return Err(mistakes.into_error(&sources, count));
         }
+        notes.extend(mistakes.take_notes(&sources));
         Ok(Scenario { file: file.to_owned(), text: Arc::from(text), variants, notes })
     }
 

@@ -3,7 +3,7 @@
 use tollway_law::param::{self, Threshold, Values};
 use tollway_law::{Bytes, Rate, Time};
 
-use super::error::{At, Mistakes, closest};
+use super::error::{At, Mistakes, closest, synonyms};
 use super::keys::{Default, Kind, Section};
 use super::tree::{Entry, Node, Table, Value};
 use super::value::{LimitSpec, SizesSpec, Val, When};
@@ -96,7 +96,10 @@ fn check_named(names: &Table, of: &Entry, inner: &'static Section, mistakes: &mu
 /// Whether an absent key is there under a name that is none: one message is enough then.
 fn misspelt(table: &Table, section: &'static Section, key: &str) -> bool {
     let unknown = table.0.iter().filter(|e| section.key(&e.key).is_none());
-    unknown.map(|e| closest(&e.key, section.names())).any(|meant| meant == Some(key))
+    let mut unknown = unknown.map(|e| e.key.as_str());
+    unknown.any(|name| {
+        synonyms(name, section.names()).contains(&key) || closest(name, section.names()) == Some(key)
+    })
 }
 
 /// Names become parts of paths: letters, digits, `-` and `_`.

@@ -9,6 +9,7 @@ use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId, LinkStats};
 
 use super::build::{Built, sender_name};
+use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
@@ -38,6 +39,10 @@ pub(super) struct Meter {
     lanes_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
+    /// Whether round trips are sampled.
+    sampled: bool,
+    /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
+    sources_at_warmup: Vec<u64>,
 }
 
 /// One direction of data of a flow.
@@ -54,6 +59,7 @@ struct Lane {
     done: Option<Time>,
     last: Counters,
     at_warmup: Counters,
+    rtts: Samples,
     /// When it was stopped: what comes later was on its way, and is part of no rate.
     at_stop: Option<Counters>,
 }
@@ -93,6 +99,8 @@ struct Reading {
     counters: Counters,
     cwnd: f64,
     srtt: Time,
+    /// The round trip measured last; smoothed where it is the kernel's.
+    latest: Time,
     pacing: Option<Rate>,
     in_flight: u32,
     spending: Option<f64>,
@@ -107,6 +115,7 @@ impl Reading {
             counters: Counters::outside(flow),
             cwnd: flow.cwnd,
             srtt: flow.srtt,
+            latest: flow.srtt,
             pacing: None,
             in_flight: flow.in_flight,
             spending: None,
@@ -122,6 +131,7 @@ impl Reading {
             counters: Counters::of(sender.stats(), receiver.stats()),
             cwnd: sender.cwnd(),
             srtt: sender.srtt(),
+            latest: sender.latest_rtt(),
             pacing: sender.pacing_rate(now),
             in_flight: sender.in_flight(),
             spending: fcp.map(Fcp::spending),
@@ -185,6 +195,7 @@ impl Meter {
                     done: None,
                     last: Counters::default(),
                     at_warmup: Counters::default(),
+                    rtts: Samples::default(),
                     at_stop: None,
                 });
             }
@@ -211,7 +222,10 @@ impl Meter {
         }
         let law =
             |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law).to_owned();
+        let intervals = plan.measure.interval.map_or(0, |interval| plan.duration.0 / interval.0.max(1));
         Ok(Meter {
+            sampled: delays::fit(lanes.len(), intervals),
+            sources_at_warmup: vec![0; plan.cbrs.len()],
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),
             interval: plan.measure.interval,
@@ -260,6 +274,9 @@ impl Meter {
             self.warmed = true;
             for lane in &mut self.lanes {
                 lane.at_warmup = lane.counters(built);
+            }
+            for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
+                *at_warmup = built.network.read_source(source).arrived_bytes;
             }
             let mut meters = self.links.iter_mut().peekable();
             self.at_warmup.reserve_exact(built.links.len());
@@ -319,6 +336,10 @@ impl Meter {
                     price: reading.price.map(Price::per_megabyte),
                     seen: seen(&built.network, [lane.sender, lane.flow], lane.forward),
                 };
+                let moved = counters.received > lane.last.received && reading.latest > Time::ZERO;
+                if self.sampled && moved && self.last >= self.warmup {
+                    lane.rtts.note(reading.latest);
+                }
                 self.digest.word(counters.received);
                 self.digest.number(row.cwnd_packets);
                 lane.last = counters;
@@ -429,6 +450,8 @@ impl Meter {
             share_of_ideal: None,
             retransmissions: counters.retransmissions,
             timeouts: client.stats().timeouts,
+            delays: None,
+            lost_packets: None,
             seen: seen(&built.network, [flow; 2], true),
         })?;
         Ok(())
@@ -490,14 +513,43 @@ impl Meter {
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
                 retransmissions: counters.retransmissions,
                 timeouts: sender.stats().timeouts,
+                delays: lane.rtts.clone().delays(unloaded_rtt(plan, flow, lane.forward)),
+                lost_packets: None,
                 seen,
             })?;
         }
+        self.finish_sources(plan, built)?;
         for (&flow, running) in workloads.running() {
             if running.start >= end || !built.network.has_flow(flow) {
                 continue;
             }
             self.workload_flow_done(built, flow, running, None)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the summaries of constant-rate sources.
+    fn finish_sources<E: Engine>(&mut self, plan: &Plan, built: &Built<E>) -> Result<(), RunError> {
+        let end = built.network.now();
+        let sources = plan.cbrs.iter().zip(&built.sources).zip(&self.sources_at_warmup);
+        for ((cbr, &source), &at_warmup) in sources {
+            let stats = built.network.read_source(source);
+            let last = cbr.stop.min(end);
+            let seconds = last.saturating_sub(cbr.start.max(self.warmup)).as_secs_f64();
+            let arrived = (stats.arrived_bytes - at_warmup) as f64;
+            let rate_mbps = if seconds > 0.0 { arrived * 8e-6 / seconds } else { 0.0 };
+            self.writer.flow_summary(&FlowSummary {
+                flow: &cbr.name,
+                law: CONSTANT_RATE,
+                start_s: cbr.start.nearest_secs(),
+                finish_s: (last < end).then(|| last.nearest_secs()),
+                sent_bytes: stats.sent_packets * u64::from(cbr.packet_size),
+                delivered_bytes: stats.arrived_bytes,
+                goodput_mbps: rate_mbps,
+                rate_mbps,
+                lost_packets: Some(stats.sent_packets - stats.arrived_packets),
+                ..FlowSummary::default()
+            })?;
         }
         Ok(())
     }
@@ -617,5 +669,7 @@ fn fcp(connection: &Connection) -> Option<&Fcp> {
     }
 }
 
+/// What the summary calls the law of a constant-rate source.
+const CONSTANT_RATE: &str = "constant-rate";
 /// How many flows are read before their rows are written.
 const READ_AHEAD: usize = 64;

@@ -5,6 +5,7 @@ mod aggregates;
 mod build;
 mod capture;
 mod choices;
+mod delays;
 mod digest;
 mod engine;
 mod hosts;

@@ -28,7 +28,7 @@ mod writer;
 
 pub use export::{EXPORTS, export};
 pub use result::{RunResult, Unwritten};
-pub use rows::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary};
+pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread};
 pub use schema::{ColumnKind, ColumnSpec, Table};
 pub use writer::{Outputs, TableWriter};
 

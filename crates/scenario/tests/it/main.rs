@@ -3,6 +3,7 @@
 mod aggregates;
 mod captures;
 mod crowds;
+mod delays;
 mod determinism;
 mod effects;
 mod faults;

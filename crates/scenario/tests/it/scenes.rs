@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
     lost: u64,
 }
 
-fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<f64>> {
+pub(super) fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<f64>> {
     let mut all = Vec::new();
     for batch in batches {
         let array = batch.column_by_name(column).unwrap_or_else(|| panic!("there is no column {column}"));
@@ -51,7 +51,7 @@ fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<f64>> {
     all
 }
 
-fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
+pub(super) fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
     let mut all = Vec::new();
     for batch in batches {
         let array = batch.column_by_name(column).unwrap_or_else(|| panic!("there is no column {column}"));

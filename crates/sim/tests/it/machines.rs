@@ -8,11 +8,13 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
 use tollway_law::sender::{AnySender, NewRenoConfig};
+use tollway_proto::Change;
 use tollway_proto::app::{Caller, Echo};
+use tollway_proto::faults::Loss;
 use tollway_proto::middle::Counter;
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Gate, Middle, NodeMachine, Packet, Passed, SackRanges};
-use tollway_sim::{Direction, End, FlowSpec, LinkId, LossSpec, MachineId, Network, Place, RouteEnd};
+use tollway_sim::{End, FlowSpec, LinkId, MachineId, Network, RouteEnd};
 
 use crate::wire;
 
@@ -74,8 +76,7 @@ fn run(seed: u64, count: u32, loss: f64, handshake: bool) -> Run {
     let links: [LinkId; 4] = [(50.0, 1), (10.0, 4), (10.0, 4), (50.0, 1)]
         .map(|(mbps, ms)| network.add_link(wire(mbps, Time::from_millis(ms))));
     let [up, down, home, back] = links;
-    let lossy = LossSpec { place: Place::After, only: Direction::All, probability: loss };
-    network.set_losses(down, vec![lossy]);
+    network.change(down, Change::Losses(Loss::on_wire(loss).into_iter().collect()));
     let holder = Holder {
         rng: Pcg64Mcg::seed_from_u64(seed),
         held: VecDeque::new(),
