@@ -384,10 +384,15 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
     }
     assert_eq!(flow(&a, "back")["delivered_bytes"], 100_000);
     // Who divides, and who holds to a profile, does so at its own node.
-    let extra = |told: &Value, name: &str| told["runs"][0]["extra"][name].as_f64();
-    assert!(extra(&a, "budget-use-max.h").is_some_and(|used| used > 0.0 && used <= 1.05), "{a}");
-    assert_eq!((extra(&b, "budget-use-max.h"), extra(&a, "conforming-packets.held")), (None, None));
-    assert!(extra(&b, "conforming-packets.held").is_some_and(|packets| packets > 60.0), "{b}");
+    let number = |told: &Value, table: &str, key: &str, of: &str, column: &str| {
+        let rows = told["runs"][0]["tables"][table].as_array()?;
+        rows.iter().find(|row| row[key] == of)?[column].as_f64()
+    };
+    let used = |told| number(told, "hosts", "host", "h", "budget_use_max");
+    let conforming = |told| number(told, "policies", "policy", "held", "conforming_packets");
+    assert!(used(&a).is_some_and(|used| used > 0.0 && used <= 1.05), "{a}");
+    assert_eq!((used(&b), conforming(&a)), (None, None));
+    assert!(conforming(&b).is_some_and(|packets| packets > 60.0), "{b}");
 }
 
 /// A sender knows its data through while the other side has yet to hear that this was all; what says so may be lost.
@@ -434,8 +439,8 @@ fn a_meter_at_a_node_finds_who_cheats_at_another() {
         Nodes::interrupt(&r);
         // It watched every packet, acknowledgements on their way back, too, and none got lost with it.
         let told: Value = serde_json::from_slice(&r.output().stdout).expect("JSON");
-        let extra = |name: &str| told["runs"][0]["extra"][name].as_f64();
-        let found = (extra("metered"), extra("accused")) == (Some(1.0), Some(1.0));
+        let meters = &told["runs"][0]["tables"]["meters"][0];
+        let found = (&meters["flows"], &meters["accused"]) == (&1.0.into(), &1.0.into());
         // A node that stands still for a tenth of a second at a time sees too little of anybody.
         if found || told["runs"][0]["live"]["kept_up"] == true {
             assert!(found, "{told}");

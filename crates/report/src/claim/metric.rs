@@ -24,7 +24,7 @@ pub struct Measurement {
     /// Of which flows: a name, a group's name for all its members, or a pattern with `*`. All flows if left out.
     #[serde(default, alias = "flow")]
     pub flows: Option<String>,
-    /// The name of the number for [`Metric::Extra`].
+    /// The name of the number for [`Metric::Table`]: its path, such as `queues.bottleneck.none.delay_ms`, or a pattern.
     #[serde(default)]
     pub name: Option<String>,
     /// Start of the window.
@@ -162,8 +162,8 @@ vocabulary! {
         /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
         /// value for each control interval that begins in the window.
         PacketFeedback,
-        /// A number the run left under `name`.
-        Extra,
+        /// A number of a table that a system brings, by its path `name`.
+        Table,
     }
 }
 
@@ -237,7 +237,7 @@ impl Metric {
                 | Timeouts
                 | Fct
                 | Finished
-                | Extra
+                | Table
         )
     }
 
