@@ -270,17 +270,11 @@ pub fn reproduce(
             add_codecs(&mut ran.result, &self_check());
         }
     }
-    for (ran, variant) in runs.iter_mut().zip(scenario.variants()) {
-        // What a file leaves to a formula is the neighbour's own.
-        let depths = variant.plan.aggregates.iter();
-        let depths = depths.map(|a| (format!("depth-bytes.{}", a.name), a.depth.get() as f64));
-        ran.result.extra.extend(depths);
-    }
     for random in &experiment.random {
         let Some(first) = runs.first_mut() else { break };
         let verify = Verify::law(&random.law, random.networks, random.seed, jobs)?;
         let go_on = |_| progress.is_none_or(|progress| progress(0, 1.0));
-        first.result.extra.extend(verify.run(&go_on)?.extras());
+        verify.run(&go_on)?.report(&mut first.result.systems);
     }
     let found = runs.iter().map(|ran| (ran.result.variant.as_str(), ran.deviation.as_ref().ok()));
     experiment.aims = Aims::of(found);
@@ -407,25 +401,27 @@ fn file_name(name: &str) -> String {
 /// What the encodings' exhaustive check found, as numbers that claims name.
 fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
     let numbers = [
-        ("codec.values", f64::from(check.values)),
-        ("codec.failures", f64::from(check.failures)),
-        ("codec.misrounded", f64::from(check.misrounded)),
-        ("codec.least-mantissa", f64::from(check.least_mantissa)),
-        ("codec.greatest-mantissa", f64::from(check.greatest_mantissa)),
-        ("codec.worst-relative", check.worst_relative),
-        ("codec.worst-absolute", check.worst_absolute),
-        ("codec.options-checked", f64::from(check.options.checked)),
-        ("codec.options-failures", f64::from(check.options.failures)),
-        ("codec.sack-blocks-without-xcp", check.sack_blocks[0] as f64),
-        ("codec.sack-blocks-beside-forward", check.sack_blocks[1] as f64),
-        ("codec.sack-blocks-beside-return", check.sack_blocks[2] as f64),
-        ("codec.sack-blocks-beside-both", check.sack_blocks[3] as f64),
-        ("codec.draft2-checked", f64::from(check.draft2.checked)),
-        ("codec.draft2-failures", f64::from(check.draft2.failures)),
-        ("codec.draft3-checked", f64::from(check.draft3.checked)),
-        ("codec.draft3-failures", f64::from(check.draft3.failures)),
+        ("values", f64::from(check.values)),
+        ("failures", f64::from(check.failures)),
+        ("misrounded", f64::from(check.misrounded)),
+        ("least_mantissa", f64::from(check.least_mantissa)),
+        ("greatest_mantissa", f64::from(check.greatest_mantissa)),
+        ("worst_relative", check.worst_relative),
+        ("worst_absolute", check.worst_absolute),
+        ("options_checked", f64::from(check.options.checked)),
+        ("options_failures", f64::from(check.options.failures)),
+        ("sack_blocks_without_xcp", check.sack_blocks[0] as f64),
+        ("sack_blocks_beside_forward", check.sack_blocks[1] as f64),
+        ("sack_blocks_beside_return", check.sack_blocks[2] as f64),
+        ("sack_blocks_beside_both", check.sack_blocks[3] as f64),
+        ("draft2_checked", f64::from(check.draft2.checked)),
+        ("draft2_failures", f64::from(check.draft2.failures)),
+        ("draft3_checked", f64::from(check.draft3.checked)),
+        ("draft3_failures", f64::from(check.draft3.failures)),
     ];
-    result.extra.extend(numbers.map(|(name, number)| (name.to_owned(), number)));
+    for (column, number) in numbers {
+        result.systems.set("codec", &[], column, number);
+    }
 }
 
 /// No keys set otherwise.

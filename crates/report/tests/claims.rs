@@ -144,7 +144,7 @@ fn no_data_is_never_met() {
         ),
         ("metric = \"rate\"\nflow = \"f.1\"\nat-most = 99", "no selected flow is active from 15 s to 30 s"),
         ("metric = \"share-of-ideal\"\nflow = \"f.1\"\nuntil = \"10 s\"\nat-most = 9", "no data for f.1"),
-        ("metric = \"extra\"\nname = \"x\"\nat-most = 1", "the run left no number called `x`"),
+        ("metric = \"table\"\nname = \"t.x\"\nat-most = 1", "the run left no number called `t.x`"),
         ("metric = \"fct\"\nflow = \"f.2\"\nat-most = 1", "no selected flow finished"),
         ("metric = \"fct\"\nmax-size = \"999 B\"\nat-most = 99", "no selected flow finished"),
         (
@@ -165,12 +165,12 @@ fn no_data_is_never_met() {
         assert_eq!(one(&format!("metric = \"drops\"\nlink = \"b\"\n{bound} = nan"), &runs).0, Status::Unmet);
     }
     let mut nan = two_flows();
-    nan.extra.insert("x".into(), f64::NAN);
+    nan.systems.set("t", &[], "x", f64::NAN);
     for bound in
         ["at-most = 1", "at-least = 1", "equals = 1", "less-than = 1", "within = { of = 1, percent = 5 }"]
     {
         assert_eq!(
-            one(&format!("metric = \"extra\"\nname = \"x\"\n{bound}"), &[nan.clone()]).0,
+            one(&format!("metric = \"table\"\nname = \"t.x\"\n{bound}"), &[nan.clone()]).0,
             Status::Unmet
         );
     }

@@ -21,7 +21,7 @@ fn keys(metric: Metric) -> &'static str {
         CwndPeriod | PacingPeriod => "flow = \"f\"\nfraction = 1.5\nfrom = \"0 s\"\nover = \"mean\"",
         TimeToReach => "link = \"b\"\nfraction = 0.5",
         SeriesDeviation => "flow = \"f\"\nspan = \"4 s\"\nreference = \"rates.csv\"",
-        Extra => "name = \"x\"",
+        Table => "name = \"t.x\"",
         Jain | TotalRate | TotalGoodput | Retransmissions | Timeouts | Finished => "",
         Rate | Goodput | ShareOfIdeal | RateVariation | Cwnd | CwndMax | CwndEnd | CwndSlope | Rtt
         | RttMax | Fct | Spending => "flow = \"f\"",
@@ -97,7 +97,7 @@ fn run(broken: Option<Metric>) -> RunResult {
     let b = LinkSummary { link: "b", capacity_mbps: 10.0, limit_bytes: Some(4000), ..LinkSummary::default() };
     w.link_summary(&b).unwrap();
     let mut run = w.finish("").unwrap();
-    run.extra.insert("x".into(), off(&[Extra], 7.0));
+    run.systems.set("t", &[], "x", off(&[Table], 7.0));
     run
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Sample {
 pub(super) fn measure(m: &Measurement, run: &RunResult, folder: &Path) -> Result<Vec<Sample>, String> {
     let bench = Bench::new(m, run)?;
     let samples = match m.metric {
-        Metric::Extra => extra(m, run)?,
+        Metric::Table => number(m, run)?,
         Metric::Timeouts | Metric::Fct | Metric::Finished => bench.lives()?,
         Metric::TimeToReach => vec![bench.time_to_reach()?],
         Metric::SeriesDeviation => super::super::reference::deviation(m, &bench.flows, run, folder)?
@@ -218,7 +218,7 @@ impl<'a> Bench<'a> {
             PacketFeedback => self.of_control("feedback_packets", window),
             LinkPrice => self.of_links("price", |s| s.mean(window)),
             Spending => self.of_flows("spending", window, |s| s.mean(window)),
-            Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Extra => Ok(Vec::new()),
+            Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Table => Ok(Vec::new()),
         }
     }
 
@@ -415,13 +415,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn extra(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
+fn number(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
     let name = m.name.as_deref().ok_or("the claim gives no `name` of the number to look at")?;
     let found: Vec<Sample> = run
-        .extra
-        .iter()
-        .filter(|(key, _)| data::glob(name, key).is_some())
-        .map(|(key, value)| Sample { label: key.clone(), value: *value })
+        .systems
+        .numbers()
+        .filter(|(path, _)| data::glob(name, path).is_some())
+        .map(|(label, value)| Sample { label, value })
         .collect();
     if found.is_empty() { Err(format!("the run left no number called `{name}`")) } else { Ok(found) }
 }

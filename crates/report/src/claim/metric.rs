@@ -24,7 +24,7 @@ pub struct Measurement {
     /// Of which flows: a name, a group's name for all its members, or a pattern with `*`. All flows if left out.
     #[serde(default, alias = "flow")]
     pub flows: Option<String>,
-    /// The name of the number for [`Metric::Extra`].
+    /// The name of the number for [`Metric::Table`]: its path, such as `queues.bottleneck.none.delay_ms`, or a pattern.
     #[serde(default)]
     pub name: Option<String>,
     /// Start of the window.
@@ -169,8 +169,8 @@ vocabulary! {
         LinkPrice,
         /// Mean of what a flow's sender spends, in $/s.
         Spending,
-        /// A number the run left under `name`.
-        Extra,
+        /// A number of a table that a system brings, by its path `name`.
+        Table,
     }
 }
 
@@ -246,7 +246,7 @@ impl Metric {
                 | Timeouts
                 | Fct
                 | Finished
-                | Extra
+                | Table
         )
     }
 

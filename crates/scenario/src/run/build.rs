@@ -21,6 +21,7 @@ use super::engine::{Engine, Kernels, Start};
 use super::meters::Posts;
 use super::{machines, meters, trees};
 use crate::plan::{self, Data, LinkLaw, LossDetection, OnLoss, Plan, Request, SenderLaw, TransportId, Trick};
+use crate::tables::SystemTables;
 
 /// The network and what of the plan became what.
 pub(super) struct Built<E: Engine> {
@@ -290,24 +291,24 @@ impl<E: Engine> Built<E> {
         });
     }
 
-    /// What flows have to say that fits no table.
-    pub(super) fn flow_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// What packets of flows with data both ways carried, and deadlines.
+    pub(super) fn report_flows(&self, plan: &Plan, tables: &mut SystemTables) {
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
             let transport = &plan.transports[flow.transport.0 as usize];
             if !transport.both_ways {
                 continue;
             }
             // With data both ways, what a packet carries is a question of its own.
-            let section = &flow.section;
-            extra.insert(format!("sack-blocks.{section}"), f64::from(transport.sack_blocks));
+            let keys = [("flow", &*flow.section)];
+            tables.set("duplex", &keys, "sack_blocks", f64::from(transport.sack_blocks));
             for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
                 let numbers = [
-                    ("segments-received", stats.segments_received),
-                    ("echoing-segments", stats.echoing_segments),
-                    ("pure-acks", stats.acks_sent),
+                    ("segments_received", stats.segments_received),
+                    ("echoing_segments", stats.echoing_segments),
+                    ("pure_acks", stats.acks_sent),
                 ];
                 for (name, count) in numbers {
-                    *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
+                    tables.add("duplex", &keys, name, count as f64);
                 }
             }
         }
@@ -320,17 +321,17 @@ impl<E: Engine> Built<E> {
         let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
         if !refused.is_empty() {
             let count = refused.into_iter().filter(|refused| *refused).count();
-            extra.insert("deadlines-refused".into(), count as f64);
+            tables.set("deadlines", &[], "refused", count as f64);
         }
     }
 
-    /// What links, meters and cross-traffic have to say that fits no table.
-    pub(super) fn link_extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// What links, trees, meters and cross-traffic did.
+    pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
             if let Some(deviation) = self.network.law(id).deviation() {
-                extra.insert(format!("law-divergence.{name}"), deviation.worst);
-                extra.insert(format!("law-divergence-packets.{name}"), deviation.packets as f64);
+                tables.set("shadows", &[("link", name)], "divergence", deviation.worst);
+                tables.set("shadows", &[("link", name)], "packets", deviation.packets as f64);
             }
             let waits = self.network.queue_waits(id);
             let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
@@ -338,12 +339,12 @@ impl<E: Engine> Built<E> {
                 // What shares a queue shares its figures.
                 if let Some(waits) = waits.get(queue).filter(|waits| waits.packets > 0) {
                     let mean_ms = waits.nanos as f64 * 1e-6 / waits.packets as f64;
-                    extra.insert(format!("queue-delay-ms.{name}.{class}"), mean_ms);
+                    tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
                 }
             }
             let drops = self.network.read_link(id).drops;
             if drops.before + drops.after > 0 {
-                extra.insert(format!("lost.{name}"), (drops.before + drops.after) as f64);
+                tables.set("losses", &[("link", name)], "packets", (drops.before + drops.after) as f64);
             }
         }
         for tree in &plan.trees {
@@ -351,13 +352,14 @@ impl<E: Engine> Built<E> {
             let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
             let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
             let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
-            extra.insert(format!("answers-per-packet.{}", flow.section), up as f64 / down.max(1) as f64);
+            let answers = up as f64 / down.max(1) as f64;
+            tables.set("trees", &[("flow", &flow.section)], "answers_per_packet", answers);
         }
-        meters::extras(plan, self, extra);
+        meters::report(plan, self, tables);
         for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
             let stats = self.network.read_source(id);
-            extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);
-            extra.insert(format!("cbr-arrived.{}", cbr.name), stats.arrived_packets as f64);
+            tables.set("sources", &[("source", &cbr.name)], "sent_packets", stats.sent_packets as f64);
+            tables.set("sources", &[("source", &cbr.name)], "arrived_packets", stats.arrived_packets as f64);
         }
     }
 }

@@ -1,13 +1,12 @@
 //! The machines of a plan at the nodes of an engine.
 
-use std::collections::BTreeMap;
-
 use tollway_proto::Gate;
 use tollway_sim::{End, MachineId};
 
 use super::build::Built;
 use super::engine::Engine;
 use crate::plan::Plan;
+use crate::tables::SystemTables;
 
 /// Adds every machine, and leads what comes to a middle's node past it: before any route is laid.
 pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec<MachineId> {
@@ -35,11 +34,11 @@ pub(super) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
 }
 
 /// What machines have counted that are run here.
-pub(super) fn extras<E: Engine>(plan: &Plan, built: &Built<E>, extra: &mut BTreeMap<String, f64>) {
+pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     for (machine, &id) in plan.machines.iter().zip(&built.machines) {
         let counts = built.network.machine(id).map(machine.kind.counts).unwrap_or_default();
-        extra.extend(
-            counts.into_iter().map(|(what, count)| (format!("{what}.{}", machine.name), count as f64)),
-        );
+        for (column, count) in counts {
+            tables.set("machines", &[("machine", &machine.name)], column, count as f64);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tollway_law::Time;
 use tollway_law::link::Exchange;
 use tollway_law::meter::MeterConfig;
 use tollway_proto::{Meters, NodeMachine};
@@ -10,6 +11,7 @@ use tollway_sim::MachineId;
 use super::build::Built;
 use super::engine::Engine;
 use crate::plan::{self, Plan};
+use crate::tables::SystemTables;
 
 /// The meters that are run here.
 #[derive(Default)]
@@ -47,40 +49,42 @@ fn config(meter: plan::Meter) -> MeterConfig {
 }
 
 /// What meters found, by the link that a host is behind, or by flow, and what borders make of money.
-pub(super) fn extras<E: Engine>(plan: &Plan, built: &Built<E>, extra: &mut BTreeMap<String, f64>) {
+pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     let Posts { machine, posts } = &built.meters;
     let meters = machine.and_then(|id| built.network.machine(id)).and_then(NodeMachine::get::<Meters>);
     let flows = || plan.flows.iter().zip(&built.flows);
     if plan.links.iter().any(|link| link.meter.is_some()) {
         let (seen, accused) = meters.map_or((0, 0), Meters::counts);
-        extra.insert("metered".into(), seen as f64);
-        extra.insert("accused".into(), accused as f64);
+        tables.set("meters", &[], "flows", seen as f64);
+        tables.set("meters", &[], "accused", accused as f64);
     }
     let Some(meters) = meters else { return };
     for (flow, id) in flows() {
         let Some(meter) = meters.of(id.0) else { continue };
         let Some(accusation) = meter.accusation() else { continue };
-        let (name, offence) = (&flow.name, accusation.offence.name());
-        extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.nearest_secs());
-        extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
+        accuse(tables, &flow.name, accusation.offence.name(), accusation.at);
+        tables.set("held", &[("of", &flow.name)], "dropped_packets", meter.dropped() as f64);
     }
     for (&link, &post) in posts {
         let name = &plan.links[link].name;
         if let Some(account) = meters.account(post)
             && let Some(found) = account.accusation()
         {
-            let offence = found.offence.name();
-            extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
-            extra.insert(format!("over-budget.{name}"), account.dropped() as f64);
+            accuse(tables, name, found.offence.name(), found.at);
+            tables.set("held", &[("of", name)], "dropped_packets", account.dropped() as f64);
         }
         if let Some(border) = meters.border(post) {
-            extra.insert(format!("exchange-rate.{name}"), border.factor());
+            tables.set("borders", &[("link", name)], "exchange_rate", border.factor());
         }
     }
     for (flow, id) in flows() {
         if let Some(found) = meters.balance(id.0) {
-            let (name, offence) = (&flow.name, found.offence.name());
-            extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
+            accuse(tables, &flow.name, found.offence.name(), found.at);
         }
     }
+}
+
+/// Notes when a flow, or the host behind a link, was accused, and of what.
+fn accuse(tables: &mut SystemTables, of: &str, offence: &str, at: Time) {
+    tables.set("accusations", &[("of", of), ("offence", offence)], "at_s", at.nearest_secs());
 }

@@ -32,7 +32,7 @@ packet-size = "1500 B"
 "#;
 
 fn run(sets: &[&str]) -> Finished {
-    finish(&parse(SCENE, sets).variants()[0].plan, DigestMode::Full)
+    finish(&parse(SCENE, sets).variants()[0].plan, DigestMode::Results)
 }
 
 fn of(summary: &[RecordBatch], flow: &str, column: &str) -> Option<f64> {

@@ -503,9 +503,9 @@ fn shadows_report_and_change_nothing() {
     assert_eq!(digests(BASE, &given), digests(BASE, &with));
     let scenario = Scenario::parse("effects.toml", BASE, &with).unwrap();
     let options = Options { outputs: Outputs::memory(), ..Options::default() };
-    let extra = run(&scenario.variants()[0].plan, &options).unwrap().result.extra;
-    assert!(extra["law-divergence-packets.mid"] > 1000.0, "{extra:?}");
-    assert!(extra["law-divergence.mid"].is_finite());
+    let tables = run(&scenario.variants()[0].plan, &options).unwrap().result.systems;
+    assert!(tables.get("shadows.mid.packets") > Some(1000.0), "{tables:?}");
+    assert!(tables.get("shadows.mid.divergence").is_some_and(f64::is_finite));
 }
 
 /// What is measured differs, what happens does not.

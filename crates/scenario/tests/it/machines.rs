@@ -12,14 +12,18 @@ fn messages_come_back_past_a_counter() {
     for sets in [&[][..], &["flow.ask.law=newreno", "link.*.law=drop-tail"]] {
         let scenario = parse(FILE, sets);
         let finished = finish(&scenario.variants()[0].plan, DigestMode::Packets);
-        let extra = |name: &str| finished.result.extra[name];
+        let number = |path: &str| finished.result.systems.get(path).unwrap();
         assert_eq!(
-            (extra("answered.caller"), extra("wrong.caller"), extra("echoed.echo")),
+            (
+                number("machines.caller.answered"),
+                number("machines.caller.wrong"),
+                number("machines.echo.echoed")
+            ),
             (200.0, 0.0, 200.0)
         );
-        assert_eq!(extra("frames.count"), 400.0, "of 200 messages there, and 200 back");
+        assert_eq!(number("machines.count.frames"), 400.0, "of 200 messages there, and 200 back");
         // 20 kB are fourteen packets each way.
-        assert!(extra("packets.count") >= 200.0 * 28.0, "{}", extra("packets.count"));
+        assert!(number("machines.count.packets") >= 200.0 * 28.0, "{}", number("machines.count.packets"));
         let again = finish(&scenario.variants()[0].plan, DigestMode::Packets);
         assert_eq!(finished.run.digest, again.run.digest);
     }
@@ -38,8 +42,8 @@ fn a_counter_changes_no_packet_s_way() {
 fn messages_come_back_over_a_link_that_loses_some() {
     let scenario = parse(FILE, &["link.bottleneck.loss=0.02", "machine.caller.messages=50"]);
     let finished = finish(&scenario.variants()[0].plan, DigestMode::Packets);
-    let extra = |name: &str| finished.result.extra[name];
-    assert_eq!((extra("answered.caller"), extra("wrong.caller")), (50.0, 0.0));
+    let number = |path: &str| finished.result.systems.get(path).unwrap();
+    assert_eq!((number("machines.caller.answered"), number("machines.caller.wrong")), (50.0, 0.0));
 }
 
 #[test]

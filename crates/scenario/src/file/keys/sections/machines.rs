@@ -17,7 +17,7 @@ pub(crate) static MACHINE: Section = Section {
             Kind::Word(&["counter", "caller", "echo"]),
             Must,
             "`counter` counts packets and whole frames; `echo` returns each message; `caller` sends messages to an `echo` and checks that \
-             they come back as they were. Results have what each counted as `extra` numbers.",
+             they come back as they were. The table `machines` of the results has what each counted.",
         ),
         key(
             "flows",
