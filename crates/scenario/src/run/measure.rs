@@ -22,6 +22,8 @@ pub(super) struct Meter {
     writer: TableWriter,
     digest: Digest,
     interval: Option<Time>,
+    /// The interval, or that of samples where there are no rows.
+    every: Time,
     next_row: Time,
     warmup: Time,
     warmed: bool,
@@ -83,6 +85,13 @@ impl Lane {
         }
         let (sender, receiver) = self.ends(built);
         Counters::of(sender.stats(), receiver.stats())
+    }
+
+    /// Adds the latest round trip of an interval in which something arrived.
+    fn sample(&mut self, now: Counters, latest: Time) {
+        if now.received > self.last.received && latest > Time::ZERO {
+            self.rtts.note(latest);
+        }
     }
 
     /// Whether there was anything of it since `last`.
@@ -222,14 +231,17 @@ impl Meter {
         }
         let law =
             |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law).to_owned();
-        let intervals = plan.measure.interval.map_or(0, |interval| plan.duration.0 / interval.0.max(1));
+        let every = plan.measure.interval.unwrap_or(SAMPLED_EVERY);
+        let sampled = delays::fit(lanes.len(), plan.duration.0 / every.0.max(1));
+        let reads = plan.measure.interval.is_some() || sampled;
         Ok(Meter {
-            sampled: delays::fit(lanes.len(), intervals),
             sources_at_warmup: vec![0; plan.cbrs.len()],
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),
             interval: plan.measure.interval,
-            next_row: plan.measure.interval.unwrap_or(Time::NEVER),
+            next_row: if reads { every } else { Time::NEVER },
+            every,
+            sampled,
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
@@ -262,9 +274,12 @@ impl Meter {
     ) -> Result<(), RunError> {
         let now = built.network.now();
         if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
-            self.rows(plan, built, now, watch)?;
+            match self.interval {
+                Some(_) => self.rows(plan, built, now, watch)?,
+                None => self.sample(built, now),
+            }
             self.last = now;
-            self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
+            self.next_row += self.every;
         }
         while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
             let lane = &mut self.lanes[lane];
@@ -295,6 +310,23 @@ impl Meter {
         Ok(())
     }
 
+    /// Takes the samples of an interval that has no rows.
+    fn sample<E: Engine>(&mut self, built: &Built<E>, now: Time) {
+        for lane in &mut self.lanes {
+            if !lane.lived(self.last, now) {
+                continue;
+            }
+            let (sender, _) = lane.ends(built);
+            let outside = built.network.outside(lane.flow, lane.forward);
+            let latest = outside.map_or(sender.latest_rtt(), |outside| outside.srtt);
+            let counters = lane.counters(built);
+            if self.last >= self.warmup {
+                lane.sample(counters, latest);
+            }
+            lane.last = counters;
+        }
+    }
+
     /// The rows of the interval that ends now.
     fn rows<E: Engine>(
         &mut self,
@@ -322,6 +354,9 @@ impl Meter {
             for reading in &self.readings {
                 let lane = &mut lanes[reading.lane];
                 let counters = reading.counters;
+                if self.sampled && self.last >= self.warmup {
+                    lane.sample(counters, reading.latest);
+                }
                 let row = FlowRow {
                     time_s,
                     flow: &lane.name,
@@ -336,10 +371,6 @@ impl Meter {
                     price: reading.price.map(Price::per_megabyte),
                     seen: seen(&built.network, [lane.sender, lane.flow], lane.forward),
                 };
-                let moved = counters.received > lane.last.received && reading.latest > Time::ZERO;
-                if self.sampled && moved && self.last >= self.warmup {
-                    lane.rtts.note(reading.latest);
-                }
                 self.digest.word(counters.received);
                 self.digest.number(row.cwnd_packets);
                 lane.last = counters;
@@ -669,6 +700,8 @@ fn fcp(connection: &Connection) -> Option<&Fcp> {
     }
 }
 
+/// How often round trips are sampled where there are no interval tables.
+const SAMPLED_EVERY: Time = Time::from_millis(100);
 /// What the summary calls the law of a constant-rate source.
 const CONSTANT_RATE: &str = "constant-rate";
 /// How many flows are read before their rows are written.
