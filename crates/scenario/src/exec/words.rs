@@ -212,6 +212,11 @@ pub(super) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
     text
 }
 
+/// Laws by their names in scenario files. Classes are the flows' of a scenario.
+fn laws() -> impl Iterator<Item = &'static str> + Clone {
+    LINK_LAWS.iter().copied().filter(|law| *law != "by-class")
+}
+
 /// A law by its name in scenario files, or by tc's.
 fn law(word: &str) -> Option<&'static str> {
     let name = match word.to_ascii_lowercase().replace('_', "-") {
@@ -220,13 +225,13 @@ fn law(word: &str) -> Option<&'static str> {
         }
         name => name,
     };
-    LINK_LAWS.iter().copied().find(|law| *law == name)
+    laws().find(|law| *law == name)
 }
 
 /// What was probably meant by a word that says nothing, as the rest of a sentence.
 fn meant(word: &str) -> String {
     let near = || {
-        if let Some(law) = closest(word, LINK_LAWS.iter().copied()) {
+        if let Some(law) = closest(word, laws()) {
             return Some(law.to_owned());
         }
         // A number whose unit has a slip, or none at all.
