@@ -138,6 +138,37 @@ mod tests {
             as u64
     }
 
+    /// On a link of 1 MB/s, with a virtual queue of 3000 bytes.
+    fn three_packets(gamma: f64, alpha: f64) -> Avq {
+        let config = AvqConfig { gamma, alpha, buffer: Threshold::Bytes(3000.0), ..Default::default() };
+        config.build(Rate::from_bytes_per_sec(1e6), Limit::NONE)
+    }
+
+    /// The verdict on a packet of 1000 bytes.
+    fn arrival(law: &mut Avq, now: Time) -> Verdict {
+        law.on_arrival(now, Passing::of(crate::Kind::Plain, 1000, 0, 0), &Toll::default())
+    }
+
+    #[test]
+    fn what_the_virtual_queue_has_no_room_for_is_marked() {
+        let mut law = three_packets(1.0, 0.0);
+        let verdicts: Vec<Verdict> = (0..4).map(|_| arrival(&mut law, Time::ZERO)).collect();
+        assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Signal]);
+        // A packet's worth has left by then.
+        assert_eq!(arrival(&mut law, Time::from_millis(1)), Verdict::Pass);
+    }
+
+    #[test]
+    fn the_virtual_capacity_rests_at_the_load_aimed_at() {
+        let mut law = three_packets(0.8, 0.1);
+        law.virtual_capacity = 5e5;
+        // 0.8 MB/s, then 1 MB/s: it falls by α (1 − 0.8) C in a second.
+        (1..=800).for_each(|i| _ = arrival(&mut law, Time::from_micros(1250 * i)));
+        assert!((law.virtual_capacity - 5e5).abs() < 1.0, "{}", law.virtual_capacity);
+        (1001..=2000).for_each(|i| _ = arrival(&mut law, Time::from_millis(i)));
+        assert!((law.virtual_capacity - 4.8e5).abs() < 1.0, "{}", law.virtual_capacity);
+    }
+
     #[test]
     fn a_load_under_gamma_is_left_alone() {
         let mut law = avq();
