@@ -6,6 +6,7 @@
 //! intervals that ended since it was last called, each at its exact instant, and needs no timer of its own
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
+mod avq;
 mod codel;
 mod config;
 mod custom;
@@ -21,6 +22,7 @@ mod shared;
 mod step;
 pub mod xcp;
 
+pub use avq::{Avq, AvqConfig};
 pub use codel::{Codel, CodelConfig};
 pub use config::{Descriptor, Failure, Gains, Limit, LinkConfig, Misfit, Placement, ThresholdUnit};
 pub use custom::CustomLink;
@@ -42,8 +44,17 @@ use crate::{Kind, Price, Rate, Time, Toll};
 use xcp::{Fixed128, Shift32};
 
 /// Every law that a scenario file may name. To add one: its file, and a line here.
-pub const LAWS: &[Entry<dyn LinkConfig>] =
-    &[DropTail::ENTRY, xcp::ENTRY, red::ENTRY, codel::ENTRY, pie::ENTRY, step::ENTRY, fcp::ENTRY, rcp::ENTRY];
+pub const LAWS: &[Entry<dyn LinkConfig>] = &[
+    DropTail::ENTRY,
+    xcp::ENTRY,
+    red::ENTRY,
+    codel::ENTRY,
+    pie::ENTRY,
+    step::ENTRY,
+    fcp::ENTRY,
+    rcp::ENTRY,
+    avq::ENTRY,
+];
 
 /// Their words.
 pub const WORDS: &[&str] = &{

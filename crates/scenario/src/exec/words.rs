@@ -236,6 +236,11 @@ fn whole_quantities(text: &str) -> Vec<String> {
     words
 }
 
+/// Laws by their names in scenario files. Classes are the flows' of a scenario.
+fn laws() -> impl Iterator<Item = &'static str> + Clone {
+    LINK_LAWS.iter().copied().filter(|law| *law != "by-class")
+}
+
 /// A law by its name in scenario files, or by tc's.
 fn law(word: &str) -> Option<&'static str> {
     spelt(word, LINK_LAWS).filter(|law| *law != "by-class")
@@ -253,7 +258,7 @@ fn meant(word: &str) -> String {
         return format!(" (did you mean {}?)", keys.join(" or "));
     }
     let near = || {
-        if let Some(law) = closest(word, LINK_LAWS.iter().copied()) {
+        if let Some(law) = closest(word, laws()) {
             return Some(law.to_owned());
         }
         // A number whose unit has a slip, or none at all.
