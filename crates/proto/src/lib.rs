@@ -5,8 +5,10 @@
 //! and a test drives it by hand.
 
 pub mod cbr;
+pub mod dispatch;
 pub mod encoding;
 pub mod fifo;
+pub mod framing;
 pub mod host;
 pub mod machine;
 pub mod medium;
@@ -14,6 +16,7 @@ pub mod meters;
 pub mod middle;
 pub mod packet;
 pub mod port;
+pub mod route;
 pub mod shaper;
 pub mod stamp;
 pub mod trace;
