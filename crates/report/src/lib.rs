@@ -28,7 +28,7 @@ mod gallery;
 pub mod grid;
 pub mod html;
 #[cfg(any(feature = "metrics", feature = "view"))]
-mod http;
+pub mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;
@@ -42,7 +42,8 @@ pub mod session;
 pub mod shape;
 mod slowdown;
 pub mod sweep;
-mod text;
+#[doc(hidden)]
+pub mod text;
 pub mod verify;
 pub mod watch;
 

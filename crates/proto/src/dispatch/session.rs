@@ -62,7 +62,7 @@ pub struct Orphan {
     pub seq: u64,
     /// What it was.
     pub tag: Tag,
-    /// The frame, to be [sent again](Session::resubmit); `None` if it may have been carried out and [`Retry`] forbids it.
+    /// The frame, to be [carried](Session::carry) by another member; `None` if it may have been carried out and [`Retry`] forbids it.
     pub frame: Option<Vec<u8>>,
 }
 
@@ -126,6 +126,13 @@ impl<A: Copy> Session<A> {
     /// Takes a frame for the member `lane`, of which the caller has written the first `written` bytes; those may only be above zero
     /// while the lane [is clear](Session::is_clear). Returns its number.
     pub fn submit(&mut self, lane: usize, tag: Tag, frame: &[u8], written: usize) -> u64 {
+        let seq = self.number(tag);
+        self.carry(lane, seq, tag, frame, written);
+        seq
+    }
+
+    /// Numbers a frame that no member can take yet; it is then [carried](Session::carry).
+    pub fn number(&mut self, tag: Tag) -> u64 {
         let seq = self.next;
         if tag != Tag::Own {
             self.next += 1;
@@ -134,13 +141,17 @@ impl<A: Copy> Session<A> {
                 self.slots.push_back(None);
             }
         }
-        self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
         seq
     }
 
-    /// Gives a frame that lost its member to another.
-    pub fn resubmit(&mut self, lane: usize, seq: u64, tag: Tag, frame: &[u8]) {
-        self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, 0);
+    /// Gives a frame that has a number and no member to the member `lane`; `written` as of [`submit`](Session::submit).
+    pub fn carry(&mut self, lane: usize, seq: u64, tag: Tag, frame: &[u8], written: usize) {
+        self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
+    }
+
+    /// Gives up a frame that has a number and no member: the caller answers it, or tells the client.
+    pub fn give_up(&mut self) {
+        self.open -= 1;
     }
 
     /// Takes a frame that the caller answers by itself. Returns its number, for [`place`](Session::place).

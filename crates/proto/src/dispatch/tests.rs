@@ -141,7 +141,7 @@ impl World {
                 Some(frame) => {
                     assert_eq!(number(&frame), self.by_seq[&orphan.seq]);
                     let other = self.below(3);
-                    self.session.resubmit(other, orphan.seq, orphan.tag, &frame);
+                    self.session.carry(other, orphan.seq, orphan.tag, &frame, 0);
                 }
                 None => {
                     let name = self.by_seq[&orphan.seq];
