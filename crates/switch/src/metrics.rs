@@ -56,12 +56,14 @@ fn write(status: &Status, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt:
         ConstCounter::new(read(status)).encode(metric)?;
     }
     let help = "Sessions that ended, by reason";
-    let mut metric = encoder.encode_descriptor("tollway_switch_ended_sessions", help, None, MetricType::Counter)?;
+    let mut metric =
+        encoder.encode_descriptor("tollway_switch_ended_sessions", help, None, MetricType::Counter)?;
     for (reason, count) in &status.ends {
         ConstCounter::new(*count).encode(metric.encode_family(&[("reason", *reason)])?)?;
     }
     let cpu = "Processor time of the event loop";
-    let metric = encoder.encode_descriptor("tollway_switch_cpu", cpu, Some(&Unit::Seconds), MetricType::Counter)?;
+    let metric =
+        encoder.encode_descriptor("tollway_switch_cpu", cpu, Some(&Unit::Seconds), MetricType::Counter)?;
     ConstCounter::new(status.cpu_s).encode(metric)
 }
 
@@ -72,7 +74,9 @@ const MEMBER_GAUGES: [Metric<MemberStatus, f64>; 6] = [
     ("tollway_switch_member_up", "1 while the member takes new frames", None, |member| {
         f64::from(u8::from(member.state == "up"))
     }),
-    ("tollway_switch_member_connections", "Connections to the member", None, |member| member.connections as f64),
+    ("tollway_switch_member_connections", "Connections to the member", None, |member| {
+        member.connections as f64
+    }),
     ("tollway_switch_member_outstanding", "What it has and has not answered", Some(Unit::Bytes), |member| {
         member.outstanding as f64
     }),
@@ -82,19 +86,27 @@ const MEMBER_GAUGES: [Metric<MemberStatus, f64>; 6] = [
     ("tollway_switch_member_waiting", "Sessions that wait for room in its window", None, |member| {
         member.waiting as f64
     }),
-    ("tollway_switch_member_response", "Mean response time; 0 while unknown", Some(Unit::Seconds), |member| {
-        member.response_ms.unwrap_or(0.0) / 1e3
-    }),
+    (
+        "tollway_switch_member_response",
+        "Mean response time; 0 while unknown",
+        Some(Unit::Seconds),
+        |member| member.response_ms.unwrap_or(0.0) / 1e3,
+    ),
 ];
 
 const MEMBER_COUNTERS: [Metric<MemberStatus, u64>; 7] = [
-    ("tollway_switch_member_sent", "Frames' bytes written to the member", Some(Unit::Bytes), |member| member.bytes),
+    ("tollway_switch_member_sent", "Frames' bytes written to the member", Some(Unit::Bytes), |member| {
+        member.bytes
+    }),
     ("tollway_switch_member_answers", "Answers from the member", None, |member| member.answers),
     ("tollway_switch_member_failures", "Failed or hung connections", None, |member| member.failures),
     ("tollway_switch_member_retried", "Frames sent to others in its place", None, |member| member.retried),
-    ("tollway_switch_member_unanswered", "Frames without an answer whose clients were told", None, |member| {
-        member.unanswered
-    }),
+    (
+        "tollway_switch_member_unanswered",
+        "Frames without an answer whose clients were told",
+        None,
+        |member| member.unanswered,
+    ),
     ("tollway_switch_member_perhaps_lost", "Upper bound of one-way frames lost with it", None, |member| {
         member.perhaps_lost
     }),

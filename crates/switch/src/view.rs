@@ -62,8 +62,10 @@ fn answer(teller: &Teller, request: &Request) -> Answer {
         return Answer::words(403, "ask for it at localhost\n");
     }
     match request.path.as_str() {
-        "/" => Answer::new(200, "text/html; charset=utf-8", PAGE.into())
-            .with("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"),
+        "/" => Answer::new(200, "text/html; charset=utf-8", PAGE.into()).with(
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'",
+        ),
         "/data" => match teller.status().and_then(|status| serde_json::to_string(&status).ok()) {
             Some(json) => Answer::new(200, "application/json", json),
             None => Answer::words(500, "the switch does not answer\n"),

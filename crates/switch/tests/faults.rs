@@ -27,7 +27,10 @@ impl Seeded {
 /// How long the soak is, and from which seed: `TOLLWAY_SOAK_SECONDS`, `TOLLWAY_SOAK_SEED`.
 fn soak() -> (Duration, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    (Duration::from_secs(number("TOLLWAY_SOAK_SECONDS").unwrap_or(10)), number("TOLLWAY_SOAK_SEED").unwrap_or(1))
+    (
+        Duration::from_secs(number("TOLLWAY_SOAK_SECONDS").unwrap_or(10)),
+        number("TOLLWAY_SOAK_SEED").unwrap_or(1),
+    )
 }
 
 /// What a client saw of its frames.
@@ -166,7 +169,10 @@ fn run(retry: &str) {
             assert_eq!(*times, 1, "an answer comes once");
             assert!(carried.contains_key(number), "what was answered was carried out");
         }
-        assert!(seen.broken || seen.answered.len() as u64 == seen.sent, "a session that ended well had all answers");
+        assert!(
+            seen.broken || seen.answered.len() as u64 == seen.sent,
+            "a session that ended well had all answers"
+        );
     }
     if retry == "never" {
         assert!(carried.values().all(|&times| times == 1), "never twice");

@@ -98,10 +98,8 @@ fn redis_cli_and_redis_benchmark_use_three_servers_as_one() {
     let gets: String = (0..900).map(|key| format!("GET key:{key}\n")).collect();
     let expected: Vec<String> = (0..900).map(|key| (key * 7).to_string()).collect();
     assert_eq!(piped(port, &gets), expected, "in order, nothing lost");
-    let held: Vec<usize> = members
-        .iter()
-        .map(|(_, address)| cli(address.port(), &["DBSIZE"]).trim().parse().unwrap())
-        .collect();
+    let held: Vec<usize> =
+        members.iter().map(|(_, address)| cli(address.port(), &["DBSIZE"]).trim().parse().unwrap()).collect();
     assert_eq!(held.iter().sum::<usize>(), 900);
     assert!(held.iter().all(|&count| count > 200), "{held:?}");
 
@@ -121,7 +119,10 @@ fn redis_cli_and_redis_benchmark_use_three_servers_as_one() {
     assert_eq!(String::from_utf8(got).unwrap(), answers);
 
     // What cannot be spread says so, and the connection goes on.
-    let said = piped(port, "MGET key:1 key:2 key:3 key:4 key:5\nMULTI\nSUBSCRIBE news\nBLPOP key:1 0\nGET key:2\nPING\n");
+    let said = piped(
+        port,
+        "MGET key:1 key:2 key:3 key:4 key:5\nMULTI\nSUBSCRIBE news\nBLPOP key:1 0\nGET key:2\nPING\n",
+    );
     let said: Vec<&str> = said.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
     assert!(said[0].contains("several members"), "{said:?}");
     assert!(said[1].contains("ties a connection"), "{said:?}");
@@ -130,7 +131,21 @@ fn redis_cli_and_redis_benchmark_use_three_servers_as_one() {
     assert_eq!(&said[4..], ["14", "PONG"]);
 
     let mut benchmark = Command::new("redis-benchmark");
-    benchmark.args(["-p", &port.to_string(), "-t", "set,get", "-n", "20000", "-r", "5000", "-P", "16", "-c", "20", "--csv"]);
+    benchmark.args([
+        "-p",
+        &port.to_string(),
+        "-t",
+        "set,get",
+        "-n",
+        "20000",
+        "-r",
+        "5000",
+        "-P",
+        "16",
+        "-c",
+        "20",
+        "--csv",
+    ]);
     let output = benchmark.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("\"SET\"") && said.contains("\"GET\""), "{said}");
@@ -173,7 +188,9 @@ fn what_sets_a_redis_connection_up_holds_at_every_server() {
     }
     // RESP 3, and a client known by its user.
     let mut client = connect(&agent);
-    client.write_all(b"*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n").unwrap();
+    client
+        .write_all(b"*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n")
+        .unwrap();
     let mut head = [0; 1];
     client.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"%");
@@ -207,7 +224,10 @@ fn a_redis_server_that_is_killed_is_said_and_the_others_go_on() {
     drop(servers.remove(0));
     // All keys are answered: by the other server, or by an error in place.
     let answers: Vec<String> = (0..50).map(|key| ask(&format!("k{key}"))).collect();
-    assert!(answers.iter().all(|answer| answer == "$-1\r\n" || answer.starts_with("-ERR the server failed")), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer == "$-1\r\n" || answer.starts_with("-ERR the server failed")),
+        "{answers:?}"
+    );
     assert!(answers[1..].iter().any(|answer| answer == "$-1\r\n"));
     agent.end().unwrap();
 }
@@ -233,8 +253,7 @@ impl Collector {
         listener.set_nonblocking(true).unwrap();
         let over = Arc::<std::sync::atomic::AtomicBool>::default();
         let streams = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let collector =
-            Collector { address: listener.local_addr().unwrap(), messages, over, streams };
+        let collector = Collector { address: listener.local_addr().unwrap(), messages, over, streams };
         let (messages, over) = (Arc::clone(&collector.messages), Arc::clone(&collector.over));
         let streams = Arc::clone(&collector.streams);
         std::thread::spawn(move || {
@@ -313,9 +332,8 @@ fn logger_reaches_three_collectors() {
     let lines: String = (0..300).map(|number| format!("spread-me {number}\n")).collect();
     logger.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     assert!(logger.wait().unwrap().success());
-    let all = || -> Vec<u32> {
-        collectors.iter().flat_map(|collector| numbers(&collector.messages)).collect()
-    };
+    let all =
+        || -> Vec<u32> { collectors.iter().flat_map(|collector| numbers(&collector.messages)).collect() };
     eventually("all messages have come", || all().len() >= 300);
     let mut all = all();
     all.sort_unstable();
@@ -349,21 +367,26 @@ fn rsyslog_reaches_three_collectors_of_which_one_is_killed_and_comes_back() {
         ),
     )
     .unwrap();
-    let program = if std::path::Path::new("/usr/sbin/rsyslogd").exists() { "/usr/sbin/rsyslogd" } else { "rsyslogd" };
+    let program =
+        if std::path::Path::new("/usr/sbin/rsyslogd").exists() { "/usr/sbin/rsyslogd" } else { "rsyslogd" };
     let pid = folder.join("pid");
     let mut command = Command::new(program);
     command.args(["-n", "-f", config.to_str().unwrap(), "-i", pid.to_str().unwrap()]);
     let _rsyslog = Running::start(&mut command);
     eventually("rsyslog listens", || log.exists());
     let send = |from: u32, to: u32| {
-        let mut logger =
-            Command::new("logger").args(["--socket", log.to_str().unwrap()]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut logger = Command::new("logger")
+            .args(["--socket", log.to_str().unwrap()])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines: String = (from..to).map(|number| format!("spread-me {number}\n")).collect();
         logger.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         assert!(logger.wait().unwrap().success());
     };
     let messages: Vec<_> = collectors.iter().map(|collector| Arc::clone(&collector.messages)).collect();
-    let distinct = || messages.iter().flat_map(|messages| numbers(messages)).collect::<HashSet<u32>>().len() as u64;
+    let distinct =
+        || messages.iter().flat_map(|messages| numbers(messages)).collect::<HashSet<u32>>().len() as u64;
     send(0, 1000);
     eventually("the first thousand has come", || distinct() == 1000);
     let address = collectors[1].address;
@@ -385,11 +408,16 @@ fn rsyslog_reaches_three_collectors_of_which_one_is_killed_and_comes_back() {
     eventually("the last thousand has come", || distinct() == 4000 - lost);
     assert!(numbers(&messages[1]).len() > before + 200, "the one that came back has its part");
     let now = status(&agent);
-    assert!(lost <= member(&now, "b").perhaps_lost, "{lost} lost, at most {} said", member(&now, "b").perhaps_lost);
-    let times = messages.iter().flat_map(|messages| numbers(messages)).fold(BTreeMap::new(), |mut times, number| {
-        *times.entry(number).or_insert(0u32) += 1;
-        times
-    });
+    assert!(
+        lost <= member(&now, "b").perhaps_lost,
+        "{lost} lost, at most {} said",
+        member(&now, "b").perhaps_lost
+    );
+    let times =
+        messages.iter().flat_map(|messages| numbers(messages)).fold(BTreeMap::new(), |mut times, number| {
+            *times.entry(number).or_insert(0u32) += 1;
+            times
+        });
     let twice = times.values().filter(|&&times| times > 1).count() as u64;
     let retried: u64 = now.members.iter().map(|member| member.retried).sum();
     assert!(twice <= retried, "{twice} came twice, {retried} were sent again");

@@ -13,7 +13,8 @@ use tollway_switch::config::Config;
 #[test]
 fn frames_are_spread_and_answers_come_back() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
-    let members: Vec<_> = ["a", "b", "c"].into_iter().zip(servers.iter().map(|server| server.address)).collect();
+    let members: Vec<_> =
+        ["a", "b", "c"].into_iter().zip(servers.iter().map(|server| server.address)).collect();
     for answers in ["any", "in-order"] {
         let agent = switch("u16", &format!("policy = \"round-robin\"\nanswers = \"{answers}\""), &members);
         let mut client = connect(&agent);
@@ -213,10 +214,10 @@ fn members_are_told_who_the_client_is() {
     stream.read_exact(&mut bytes).unwrap();
     let header = ppp::v2::Header::try_from(&bytes[..28]).unwrap();
     let ppp::v2::Addresses::IPv4(told) = header.addresses else { panic!("{header:?}") };
-    assert_eq!((told.source_address.into(), told.source_port), (
-        client.local_addr().unwrap().ip(),
-        client.local_addr().unwrap().port()
-    ));
+    assert_eq!(
+        (told.source_address.into(), told.source_port),
+        (client.local_addr().unwrap().ip(), client.local_addr().unwrap().port())
+    );
     assert_eq!(&bytes[28..], framed(b"hello"));
     agent.end().unwrap();
 }

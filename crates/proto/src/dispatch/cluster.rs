@@ -123,7 +123,8 @@ impl Cluster {
         }
         self.divide(now, member);
         let part = &self.clients[client as usize].at[member];
-        room.min((part.gets - part.outstanding as f64).max(0.0).ceil() as u64)
+        // Others may have more than their parts still: they give way as they are answered, and it need not wait for that.
+        (part.gets - part.outstanding as f64).max(0.0).ceil() as u64
     }
 
     /// Records `bytes` sent.

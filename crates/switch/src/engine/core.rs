@@ -96,6 +96,7 @@ pub(super) struct Client {
     pub(super) name: String,
     pub(super) weight: f64,
     pub(super) sessions: usize,
+    pub(super) frames: u64,
     pub(super) bytes: u64,
 }
 
@@ -104,6 +105,7 @@ pub(super) struct Client {
 pub(super) struct Counters {
     pub(super) accepted: u64,
     pub(super) refused: u64,
+    pub(super) frames: u64,
     pub(super) bytes: u64,
     pub(super) answers: u64,
     pub(super) answer_bytes: u64,

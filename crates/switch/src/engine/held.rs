@@ -56,11 +56,11 @@ mod tests {
         let mut queue = HeldQueue::default();
         let mut out = Queue::default();
         let held: Vec<Held> =
-            [&b"one"[..], b"two", b"", b"three"].iter().map(|text| queue.push(3, text)).collect();
+            [&b"one"[..], b"two", b"-", b"three"].iter().map(|text| queue.push(3, text)).collect();
         for at in [1, 0, 3, 2] {
             queue.take(held[at], &mut out);
         }
-        assert_eq!(out.as_slice(), b"twoonethree");
+        assert_eq!(out.as_slice(), b"twoonethree-");
         assert!(queue.bytes.is_empty() && queue.left.is_empty());
         let next = queue.push(3, b"four");
         queue.take(next, &mut out);

@@ -12,7 +12,7 @@ use tollway_proto::framing::Framer;
 use super::core::{Core, Health, Planned};
 use super::held::{Held, HeldQueue};
 use super::session::{End, MOVED, Session};
-use super::token;
+use super::{Ready, token};
 use crate::config::SCRATCH;
 use crate::redis;
 use crate::stream::{Got, Stream};
@@ -24,6 +24,7 @@ pub(super) struct Lane {
     open: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
+    closed: bool,
     framer: Framer,
     pub(super) partial: Queue,
     /// What is written before any frame.
@@ -38,12 +39,14 @@ pub(super) struct Lane {
     window: u64,
     /// It is in the cluster's list of those that wait for room.
     pub(super) waiting: bool,
+    /// Its client takes no answers: what is outstanding is not the member's fault, and no part of its window.
+    suspended: bool,
 }
 
 impl Lane {
     /// Whether frames can be written.
     pub(super) fn is_ready(&self) -> bool {
-        self.open && self.writable && self.preface.is_empty() && !self.waiting
+        self.open && self.writable && self.preface.is_empty() && !self.waiting && !self.suspended
     }
 
     /// Writes frames that begin within `room` bytes, as many as the kernel takes. Returns how many bytes that were.
@@ -106,6 +109,7 @@ impl Session {
             open: false,
             readable: false,
             writable: false,
+            closed: false,
             framer: Framer::new(core.config.framing, core.config.limits.frame),
             partial: Queue::default(),
             preface: Queue::default(),
@@ -114,6 +118,7 @@ impl Session {
             done: 0,
             window: 0,
             waiting: false,
+            suspended: false,
         };
         if core.config.upstream.proxy {
             let addresses: Addresses = (self.peer, self.local).into();
@@ -141,12 +146,13 @@ impl Session {
         &mut self,
         core: &mut Core,
         member: usize,
-        (readable, writable): (bool, bool),
+        ready: Ready,
         scratch: &mut [u8],
     ) -> Result<(), End> {
         let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
-        lane.readable |= readable;
-        if writable {
+        lane.closed |= ready.closed;
+        lane.readable |= ready.readable || ready.closed;
+        if ready.writable {
             if !lane.open {
                 match lane.stream.socket().take_error() {
                     Ok(None) if lane.stream.socket().peer_addr().is_ok() => lane.open = true,
@@ -167,7 +173,7 @@ impl Session {
         loop {
             let (now, client, id) = (core.now, self.client, self.id as u64);
             let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
-            if !lane.open || !lane.writable || lane.waiting {
+            if !lane.open || !lane.writable || lane.waiting || lane.suspended {
                 return Ok(());
             }
             let from_preface = !lane.preface.is_empty();
@@ -278,13 +284,10 @@ impl Session {
     ) -> Result<(), End> {
         for _ in 0..ROUNDS {
             if !self.may_read(core, member) {
-                // It does not hang: nobody listens.
-                let lane = self.lanes.get_mut(member).and_then(Option::as_mut);
-                if let Some(lane) = lane.filter(|lane| lane.readable) {
-                    lane.progress = core.now;
-                }
+                self.suspend(core, member, true);
                 return Ok(());
             }
+            self.suspend(core, member, false);
             let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
             let kept = lane.partial.len();
             let in_place = kept > MOVED;
@@ -292,7 +295,7 @@ impl Session {
             scratch[..from].copy_from_slice(&lane.partial.as_slice()[..from]);
             let len = match lane.stream.read(&mut scratch[from..from + SCRATCH]) {
                 Ok(Got::Bytes { len, drained }) => {
-                    lane.readable = !drained;
+                    lane.readable = !drained || lane.closed;
                     len
                 }
                 Ok(Got::Nothing) => {
@@ -332,6 +335,30 @@ impl Session {
         }
         core.again.push(self.id);
         Ok(())
+    }
+
+    /// Leaves answers of a member unread, or takes them again.
+    fn suspend(&mut self, core: &mut Core, member: usize, suspended: bool) {
+        let outstanding = self.dispatch.outstanding(member);
+        let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
+        // It does not hang: nothing is read.
+        lane.progress = core.now;
+        if suspended == lane.suspended || !lane.readable {
+            return;
+        }
+        lane.suspended = suspended;
+        if suspended {
+            core.cluster.on_lost(core.now, member, self.client, outstanding);
+            core.drained.push(member);
+        } else {
+            core.cluster.on_sent(core.now, member, self.client, outstanding);
+        }
+    }
+
+    /// Bytes outstanding at a member that are part of its window.
+    pub(super) fn charged(&self, member: usize) -> u64 {
+        let lane = self.lanes.get(member).and_then(Option::as_ref);
+        if lane.is_some_and(|lane| lane.suspended) { 0 } else { self.dispatch.outstanding(member) }
     }
 
     /// Takes the answers in `bytes`. Returns how many bytes they were.
@@ -422,6 +449,7 @@ impl Session {
 
     /// Ends the connection to a member, and sends what it had to others, as far as that is allowed.
     pub(super) fn lane_failed(&mut self, core: &mut Core, member: usize, why: String) -> Result<(), End> {
+        let charged = self.charged(member);
         let lane = self.lanes.get_mut(member).and_then(Option::take);
         let outstanding = self.dispatch.outstanding(member);
         if let Some(lane) = &lane {
@@ -440,7 +468,7 @@ impl Session {
                 core.members[member].counts.perhaps_lost += self.dispatch.perhaps_lost(member, window);
             }
         }
-        core.cluster.on_lost(core.now, member, self.client, outstanding);
+        core.cluster.on_lost(core.now, member, self.client, charged);
         let waiting = self.dispatch.waiting(member) as u64;
         let at = &mut core.candidates[member].outstanding;
         *at = at.saturating_sub(outstanding + waiting);

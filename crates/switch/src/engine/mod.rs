@@ -3,6 +3,7 @@
 //! Bytes are read into one buffer that all connections share, cut into frames there, and written to members from there. What could not be
 //! written, or may be needed again, is copied to its session; so a session that nothing is wrong with holds next to no memory.
 
+mod commands;
 mod core;
 mod held;
 mod lane;
@@ -36,6 +37,15 @@ pub struct Engine {
     sessions_ever: u64,
     swept: Time,
     ending: Option<Time>,
+}
+
+/// What the kernel says of a connection, once for each change.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    readable: bool,
+    writable: bool,
+    /// The other end sends no more: after what has come, a read finds the end.
+    closed: bool,
 }
 
 struct Listener {
@@ -104,12 +114,15 @@ impl Engine {
                 _ => {}
             }
             for event in &events {
-                let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-                let writable = event.is_writable() || event.is_write_closed() || event.is_error();
+                let ready = Ready {
+                    readable: event.is_readable() || event.is_error(),
+                    writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+                    closed: event.is_read_closed(),
+                };
                 match event.token().0 {
                     WAKER => {}
                     at if at < BASE => self.may_accept(at),
-                    at => self.on_session((at - BASE) / STRIDE, (at - BASE) % STRIDE, (readable, writable)),
+                    at => self.on_session((at - BASE) / STRIDE, (at - BASE) % STRIDE, ready),
                 }
                 self.wake_waiting();
             }
@@ -207,20 +220,16 @@ impl Engine {
         core.again.push(id);
     }
 
-    fn on_session(&mut self, id: usize, slot: usize, (readable, writable): (bool, bool)) {
+    fn on_session(&mut self, id: usize, slot: usize, ready: Ready) {
         self.tick();
         let Engine { core, sessions, scratch, .. } = self;
         let Some(session) = sessions.get_mut(id) else { return };
         let done = match slot {
             0 => {
-                session.readable |= readable && !session.ended;
-                session.writable |= writable;
-                if writable {
-                    session.flush_out(core);
-                }
+                session.is_ready(core, ready);
                 session.pump(core, scratch)
             }
-            slot => session.on_lane(core, slot - 1, (readable, writable), scratch),
+            slot => session.on_lane(core, slot - 1, ready, scratch),
         };
         let done = done.and_then(|()| session.after(core));
         self.finish(id, done);

@@ -1,19 +1,21 @@
 //! A client's connection, and its frames on their way in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use tollway_law::Time;
 use tollway_proto::dispatch::{Answers, Queue, Session as Dispatch, Tag};
 use tollway_proto::framing::{Framer, Framing};
-use tollway_proto::route::{ByKey, Item, Policy, Route};
+use tollway_proto::route::{Item, Policy, Route};
 
+use super::Ready;
+use super::commands::Redis;
 use super::core::{Core, Planned};
 use super::held::{Held, HeldQueue};
 use super::lane::Lane;
 use crate::config::SCRATCH;
-use crate::redis::{self, Command, Setup};
+use crate::redis::{self, Command};
 use crate::stream::{Got, Stream};
 
 /// Why a session ends.
@@ -53,12 +55,13 @@ impl End {
 pub(super) struct Session {
     pub(super) id: usize,
     /// Its number, hashed.
-    scrambled: u64,
+    pub(super) scrambled: u64,
     pub(super) stream: Stream,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
-    pub(super) readable: bool,
+    readable: bool,
     pub(super) writable: bool,
+    closed: bool,
     /// The client sends no more.
     pub(super) ended: bool,
     /// The client does not take anything any more.
@@ -69,7 +72,7 @@ pub(super) struct Session {
     since: Option<Time>,
     pub(super) last: Time,
     pub(super) dispatch: Dispatch<Held>,
-    route: Box<dyn Route + Send>,
+    pub(super) route: Box<dyn Route + Send>,
     pub(super) lanes: Vec<Option<Box<Lane>>>,
     pub(super) held: Vec<HeldQueue>,
     pub(super) held_bytes: usize,
@@ -92,21 +95,6 @@ pub(super) struct Parked {
     frame: Vec<u8>,
 }
 
-/// A Redis session's set-up, for members that are connected to later.
-#[derive(Default)]
-pub(super) struct Redis {
-    pub(super) setup: BTreeMap<Setup, Vec<u8>>,
-    pending: VecDeque<Pending>,
-}
-
-/// A command of set-up that is not answered yet.
-struct Pending {
-    seq: u64,
-    kind: Setup,
-    frame: Vec<u8>,
-    before: Option<Vec<u8>>,
-}
-
 impl Session {
     pub(super) fn new(
         core: &Core,
@@ -127,6 +115,7 @@ impl Session {
             local,
             readable: true,
             writable: true,
+            closed: false,
             ended: false,
             gone: false,
             framer: Framer::new(config.framing, config.limits.frame),
@@ -167,6 +156,16 @@ impl Session {
         self.dispatch.bytes() + self.parked_bytes > most || self.out.len() > most || self.held_bytes > most
     }
 
+    /// Takes in what the kernel says of the client's connection.
+    pub(super) fn is_ready(&mut self, core: &mut Core, ready: Ready) {
+        self.closed |= ready.closed;
+        self.readable |= (ready.readable || ready.closed) && !self.ended;
+        if ready.writable {
+            self.writable = true;
+            self.flush_out(core);
+        }
+    }
+
     /// Reads frames from the client while it has some and there is room.
     pub(super) fn pump(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
         for _ in 0..ROUNDS {
@@ -199,7 +198,7 @@ impl Session {
                     return Ok(());
                 }
                 Got::Bytes { len, drained } => {
-                    self.readable = !drained;
+                    self.readable = !drained || self.closed;
                     self.last = core.now;
                     self.identify(core);
                     let left = if in_place {
@@ -240,19 +239,19 @@ impl Session {
     }
 
     /// Counts the session as another client's, where that has room for it.
-    fn becomes(&mut self, core: &mut Core, user: Option<&str>, certified: Option<&str>) {
+    pub(super) fn becomes(&mut self, core: &mut Core, user: Option<&str>, certified: Option<&str>) {
         if user.is_none() && certified.is_none() {
             return;
         }
         let identity = core.identify(self.peer.ip().to_canonical(), user, certified);
         let Some(new) = core.enter(identity) else { return };
         let old = self.client;
-        for (at, lane) in self.lanes.iter_mut().enumerate() {
-            let Some(lane) = lane else { continue };
-            if std::mem::take(&mut lane.waiting) {
+        for at in 0..self.lanes.len() {
+            core.cluster.transfer(at, old, new, self.charged(at));
+            let lane = self.lanes[at].as_mut();
+            if lane.is_some_and(|lane| std::mem::take(&mut lane.waiting)) {
                 core.cluster.forget(at, old, self.id as u64);
             }
-            core.cluster.transfer(at, old, new, self.dispatch.outstanding(at));
         }
         self.client = new;
         core.leave(old);
@@ -299,7 +298,7 @@ impl Session {
     }
 
     #[inline]
-    fn plan(&mut self, core: &mut Core, item: Item, frame: &[u8], at: usize) {
+    pub(super) fn plan(&mut self, core: &mut Core, item: Item, frame: &[u8], at: usize) {
         let seq = self.dispatch.number(Tag::Client);
         let Some(member) = self.route.pick(&item, &core.candidates) else {
             self.park(core, seq, Tag::Client, frame.to_vec());
@@ -311,78 +310,6 @@ impl Session {
             core.planned.push(member);
         }
         plan.push(Planned { seq, at: at as u32, len: frame.len() as u32 });
-    }
-
-    fn take_command(&mut self, core: &mut Core, bytes: &[u8], at: usize, len: usize) -> Result<(), End> {
-        let frame = &bytes[at..at + len];
-        let spread = core.config.policy == Policy::ByKey;
-        let command = redis::read(frame, |key| {
-            let item = Item { key: core.hash.of(key), ..Item::default() };
-            if spread { ByKey.pick(&item, &core.candidates) } else { None }
-        });
-        let key = match command {
-            Command::Keyed(key) => core.hash.of(key),
-            Command::Anywhere => self.scrambled,
-            Command::Refused(why) => {
-                self.answer_here(core, &redis::error(&why));
-                return Ok(());
-            }
-            Command::Quit => {
-                self.answer_here(core, b"+OK\r\n");
-                self.ended = true;
-                return Ok(());
-            }
-            Command::Setup(kind) => {
-                self.send_planned(core, bytes)?;
-                return self.set_up(core, kind, frame);
-            }
-        };
-        self.plan(core, Item { session: self.scrambled, key, size: len as u32 }, frame, at);
-        Ok(())
-    }
-
-    /// Sends a command that sets the connection up to every member that is connected; the first one's answer is the client's.
-    fn set_up(&mut self, core: &mut Core, kind: Setup, frame: &[u8]) -> Result<(), End> {
-        let open: Vec<usize> = (0..self.lanes.len()).filter(|&at| self.lanes[at].is_some()).collect();
-        let item = Item { session: self.scrambled, key: self.scrambled, size: frame.len() as u32 };
-        let first = open.first().copied().or_else(|| self.route.pick(&item, &core.candidates));
-        let seq = self.dispatch.number(Tag::Setup);
-        if let Some(redis) = &mut self.redis {
-            let before = redis.setup.insert(kind, frame.to_vec());
-            redis.pending.push_back(Pending { seq, kind, frame: frame.to_vec(), before });
-        }
-        let Some(first) = first else {
-            self.park(core, seq, Tag::Setup, frame.to_vec());
-            return Ok(());
-        };
-        for &other in open.iter().skip(1) {
-            self.dispatch.submit(other, Tag::Own, frame, 0);
-            self.flush_lane(core, other)?;
-        }
-        self.place_at(core, first, seq, Tag::Setup, frame)
-    }
-
-    /// Looks at the answer to a command of set-up: one that was refused does not hold, and a user who was let in is a client.
-    pub(super) fn is_set_up(&mut self, core: &mut Core, seq: u64, answer: &[u8]) {
-        let Some(redis) = &mut self.redis else { return };
-        let Some(at) = redis.pending.iter().position(|pending| pending.seq == seq) else { return };
-        let Some(pending) = redis.pending.remove(at) else { return };
-        if answer.first() != Some(&b'-') {
-            let user = redis::user(&pending.frame);
-            self.becomes(core, user.as_deref(), None);
-        } else if redis.setup.get(&pending.kind) == Some(&pending.frame) {
-            match pending.before {
-                Some(before) => redis.setup.insert(pending.kind, before),
-                None => redis.setup.remove(&pending.kind),
-            };
-        }
-    }
-
-    /// Answers a frame without a member.
-    fn answer_here(&mut self, core: &mut Core, answer: &[u8]) {
-        core.counters.answered_here += 1;
-        let seq = self.dispatch.submit_answered();
-        self.answer_for(seq, answer);
     }
 
     /// Puts an answer of the switch where a member's would be.
@@ -412,7 +339,7 @@ impl Session {
     }
 
     /// Keeps a frame until a member is up.
-    fn park(&mut self, core: &Core, seq: u64, tag: Tag, frame: Vec<u8>) {
+    pub(super) fn park(&mut self, core: &Core, seq: u64, tag: Tag, frame: Vec<u8>) {
         if self.parked.is_empty() {
             self.parked_since = core.now;
         }
@@ -449,7 +376,7 @@ impl Session {
         }
     }
 
-    fn place_at(
+    pub(super) fn place_at(
         &mut self,
         core: &mut Core,
         member: usize,
@@ -464,7 +391,7 @@ impl Session {
     }
 
     /// Sends what was planned of `bytes`, member by member.
-    fn send_planned(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), End> {
+    pub(super) fn send_planned(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), End> {
         let mut planned = std::mem::take(&mut core.planned);
         for member in planned.drain(..) {
             let mut plan = std::mem::take(&mut core.plans[member]);
@@ -558,14 +485,14 @@ impl Session {
 
     /// Closes all connections. A client whose frames were not all answered sees a broken connection, not an end.
     pub(super) fn dismiss(&mut self, core: &mut Core, regularly: bool) {
-        for (member, lane) in self.lanes.iter_mut().enumerate() {
+        for member in 0..self.lanes.len() {
             let (outstanding, waiting) =
                 (self.dispatch.outstanding(member), self.dispatch.waiting(member) as u64);
-            core.cluster.on_lost(core.now, member, self.client, outstanding);
+            core.cluster.on_lost(core.now, member, self.client, self.charged(member));
             let at = &mut core.candidates[member].outstanding;
             *at = at.saturating_sub(outstanding + waiting);
             core.drained.push(member);
-            if let Some(lane) = lane {
+            if let Some(lane) = &mut self.lanes[member] {
                 lane.stream.finish();
                 core.members[member].lanes -= 1;
                 if lane.waiting {
@@ -626,12 +553,6 @@ impl Session {
     /// One-way frames wait for a member for as long as it takes: to end the session would lose them.
     fn waits_for_ever(&self, core: &Core) -> bool {
         core.config.rules.answers == Answers::None
-    }
-
-    pub(super) fn forget_setup(&mut self, seq: u64) {
-        if let Some(redis) = &mut self.redis {
-            redis.pending.retain(|pending| pending.seq != seq);
-        }
     }
 }
 
