@@ -4,6 +4,8 @@
 mod exec;
 #[cfg(target_os = "linux")]
 mod shape;
+#[cfg(target_os = "linux")]
+mod switch;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -16,6 +18,8 @@ use tollway_scenario::run::{EngineKind, Hosting};
 pub(crate) use exec::{Exec, Over, Shell};
 #[cfg(target_os = "linux")]
 pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
+#[cfg(target_os = "linux")]
+pub(crate) use switch::{Switch, SwitchCommand};
 
 /// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///
@@ -227,6 +231,8 @@ pub(crate) enum Command {
     Shell(Shell),
     #[cfg(target_os = "linux")]
     Shape(Shape),
+    #[cfg(target_os = "linux")]
+    Switch(Switch),
     /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]
     Clean,

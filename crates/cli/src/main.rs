@@ -14,6 +14,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod shape;
 mod sweep;
+#[cfg(target_os = "linux")]
+mod switch;
 mod terminal;
 mod theory;
 mod verify;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         Command::Shell(shell) => exec::shell(&shell.over),
         #[cfg(target_os = "linux")]
         Command::Shape(shape) => shape::shape(shape),
+        #[cfg(target_os = "linux")]
+        Command::Switch(switch) => switch::switch(switch),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),
         Command::Schema => {

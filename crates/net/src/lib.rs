@@ -40,6 +40,8 @@ mod hosts;
 mod kernel;
 mod lateness;
 pub mod network;
+#[cfg(target_os = "linux")]
+pub mod outqueue;
 mod punctual;
 #[cfg(target_os = "linux")]
 pub mod shape;

@@ -29,7 +29,7 @@ mod gallery;
 pub mod grid;
 pub mod html;
 #[cfg(any(feature = "metrics", feature = "view"))]
-mod http;
+pub mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;
@@ -46,7 +46,8 @@ pub mod shape;
 mod sizes;
 mod slowdown;
 pub mod sweep;
-mod text;
+#[doc(hidden)]
+pub mod text;
 pub mod verify;
 pub mod watch;
 
