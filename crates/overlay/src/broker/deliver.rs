@@ -1,0 +1,205 @@
+//! From a publisher to its receivers.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use rand::RngExt;
+
+use super::out::Pool;
+use super::route::{Route, Verdict};
+use super::session::Session;
+use super::{Broker, mark};
+use crate::nats::parse::Publish;
+use crate::nats::write::{error_line, message_line};
+use crate::rules::Slow;
+
+impl Broker {
+    /// Publishes a message; answers whether that is done. If not, the client is blocked.
+    pub(super) fn publish(&mut self, key: usize, tenant: usize, message: Publish<'_>) -> bool {
+        let route = self.route(key, tenant, message.subject);
+        match route.verdict {
+            Verdict::Fine => {}
+            verdict => {
+                self.refuse(key, verdict, &message);
+                return true;
+            }
+        }
+        if self.tenants[tenant].congested > 0
+            && let Some(slow) = self.slowest(&route)
+        {
+            self.wait_for(key, slow);
+            return false;
+        }
+        let mut receivers = 0;
+        let mut shared = None;
+        for &sub in &route.plain {
+            receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
+        }
+        for queue in &route.queues {
+            let sub = self.draw(&queue.members);
+            receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
+        }
+        let session = &mut self.sessions[key];
+        session.published += 1;
+        session.progressed = true;
+        self.tenants[tenant].published += 1;
+        self.totals.published += 1;
+        if receivers == 0 && message.reply.is_some() && self.sessions[key].no_responders {
+            self.say_no_responders(key, message);
+        }
+        true
+    }
+
+    fn route(&mut self, key: usize, tenant: usize, subject: &[u8]) -> Rc<Route> {
+        let session = &mut self.sessions[key];
+        if let Some((last, route)) = &session.last
+            && **last == *subject
+            && !route.stale.get()
+        {
+            return Rc::clone(route);
+        }
+        let route = self.tenants[tenant].routes.of(subject);
+        session.last = Some((subject.into(), Rc::clone(&route)));
+        route
+    }
+
+    /// The session that a publisher has to wait for, if there is one.
+    fn slowest(&self, route: &Route) -> Option<usize> {
+        let waits = |&sub: &usize| {
+            let sub = &self.subs[sub];
+            (sub.slow == Slow::Price && self.sessions[sub.session].congested).then_some(sub.session)
+        };
+        let plain = route.plain.iter().find_map(waits);
+        plain.or_else(|| {
+            let mut queues = route.queues.iter();
+            // Another member of a queue group can have it.
+            queues.find_map(|queue| {
+                let all = queue.members.iter().all(|sub| waits(sub).is_some());
+                if all { queue.members.first().and_then(waits) } else { None }
+            })
+        })
+    }
+
+    /// A member of a queue group, by chance; one that is not congested, if there is one.
+    fn draw(&mut self, members: &[usize]) -> usize {
+        let first = self.random.random_range(0..members.len());
+        let in_turn = || members[first..].iter().chain(&members[..first]).copied();
+        let ready = in_turn().find(|&sub| !self.sessions[self.subs[sub].session].congested);
+        ready.unwrap_or(members[first])
+    }
+
+    /// Hands a message to a subscription; answers whether it counts as received.
+    fn deliver(
+        &mut self,
+        key: usize,
+        from: Option<usize>,
+        message: &Publish<'_>,
+        shared: &mut Option<Bytes>,
+    ) -> bool {
+        let sub = &mut self.subs[key];
+        let to = sub.session;
+        let session = &mut self.sessions[to];
+        if !session.echo && from == Some(to) {
+            return false;
+        }
+        sub.delivered += 1;
+        if session.congested && sub.slow == Slow::Drop {
+            session.dropped += 1;
+            self.totals.dropped += 1;
+            if let Some(tenant) = session.tenant {
+                self.tenants[tenant].dropped += 1;
+            }
+        } else {
+            session.delivered += 1;
+            self.totals.delivered += 1;
+            write(session, &mut self.pool, &sub.sid, message, shared);
+            mark(&mut self.dirty, to, session);
+            let tenant = session.tenant;
+            let full = session.out.len() >= self.rules.buffer;
+            if let Some(tenant) = tenant {
+                self.tenants[tenant].delivered += 1;
+            }
+            if full {
+                self.set_congested(to, true);
+            }
+        }
+        let sub = &self.subs[key];
+        if sub.max.is_some_and(|max| sub.delivered >= max) {
+            self.drop_subscription(key);
+        }
+        true
+    }
+
+    /// Answers a request that nobody received.
+    fn say_no_responders(&mut self, key: usize, request: Publish<'_>) {
+        let Some(reply) = request.reply else { return };
+        let framed = b"NATS/1.0 503\r\n\r\n\r\n";
+        self.answer(key, &Publish::of(reply, None, Some(framed.len() - 2), framed));
+    }
+
+    /// Sends a client a message of ours, to those of its subscriptions that the subject is for.
+    fn answer(&mut self, key: usize, message: &Publish<'_>) {
+        let Some(tenant) = self.sessions[key].tenant else { return };
+        let route = self.tenants[tenant].routes.of(message.subject);
+        let queued = route.queues.iter().flat_map(|queue| &queue.members);
+        let mine: Vec<usize> =
+            route.plain.iter().chain(queued).copied().filter(|&sub| self.subs[sub].session == key).collect();
+        for sub in mine {
+            self.deliver(sub, None, message, &mut None);
+        }
+    }
+
+    /// A message that goes nowhere: its sender is told.
+    fn refuse(&mut self, key: usize, verdict: Verdict, message: &Publish<'_>) {
+        let subject = String::from_utf8_lossy(message.subject);
+        let why = match verdict {
+            Verdict::Invalid => format!("Invalid Publish Subject: \"{subject}\""),
+            Verdict::JetStream => match message.reply {
+                Some(reply) => {
+                    let framed = format!("{NO_JETSTREAM}\r\n");
+                    return self.answer(key, &Publish::of(reply, None, None, framed.as_bytes()));
+                }
+                None => format!("Permissions Violation for Publish to \"{subject}\": there is no JetStream here"),
+            },
+            _ => format!("Permissions Violation for Publish to \"{subject}\""),
+        };
+        self.tell(key, &error_line(&why));
+    }
+}
+
+/// Appends a message to what a session is sent. `shared` is the message's body, once a receiver has asked for it.
+fn write(
+    session: &mut Session,
+    pool: &mut Pool,
+    sid: &[u8],
+    message: &Publish<'_>,
+    shared: &mut Option<Bytes>,
+) {
+    // A client that can't read headers is sent none.
+    let (header, framed) = match message.header {
+        Some(header) if !session.headers => (None, &message.framed()[header..]),
+        header => (header, message.framed()),
+    };
+    let line = message.subject.len() + sid.len() + message.reply.map_or(0, <[u8]>::len) + LINE;
+    let put_line = |chunk: &mut Vec<u8>| {
+        message_line(chunk, message.subject, sid, message.reply, header, framed.len() - 2);
+    };
+    if framed.len() < SHARED {
+        session.out.push(pool, line + framed.len(), |chunk| {
+            put_line(chunk);
+            chunk.extend_from_slice(framed);
+        });
+        return;
+    }
+    let body = shared.get_or_insert_with(|| Bytes::copy_from_slice(message.framed()));
+    session.out.push(pool, line, put_line);
+    session.out.push_shared(body.slice(body.len() - framed.len()..));
+}
+
+/// Bodies of so many bytes and more are shared between receivers, smaller ones are copied.
+const SHARED: usize = 8192;
+/// Bytes of a message's line beside subject, sid and reply, at most.
+const LINE: usize = 64;
+/// What a client of JetStream is told, in its own terms.
+const NO_JETSTREAM: &str = "{\"type\":\"io.nats.jetstream.api.v1.error\",\"error\":{\"code\":503,\"err_code\":10076,\
+                            \"description\":\"JetStream not enabled: tollway overlay has no streams\"}}";

@@ -1,0 +1,111 @@
+//! A client's connection and its subscriptions, as the broker has them.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+use tollway_law::Time;
+
+use super::out::Outgoing;
+use super::route::{Interest, Route};
+use crate::rules::Slow;
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The number that the client is told.
+    pub(crate) number: u64,
+    /// The tenant's index, once it is known.
+    pub(crate) tenant: Option<usize>,
+    /// The tenant that the client's certificate names.
+    pub(crate) certified: Option<String>,
+    pub(crate) verbose: bool,
+    pub(crate) echo: bool,
+    pub(crate) headers: bool,
+    pub(crate) no_responders: bool,
+    /// What the client calls itself.
+    pub(crate) name: String,
+    pub(crate) address: String,
+    /// Keys of subscriptions, by the client's names.
+    pub(crate) subs: HashMap<Box<[u8]>, usize, RandomState>,
+    pub(super) out: Outgoing,
+    /// Whether `out` is listed to be sent.
+    pub(crate) dirty: bool,
+    /// More than the buffer waits: senders to it wait, or its messages go elsewhere.
+    pub(crate) congested: bool,
+    /// Sessions that wait for this one to take what it has.
+    pub(crate) waiters: VecDeque<usize>,
+    /// What this one waits for.
+    pub(crate) blocked: Option<Block>,
+    /// It has published since it last began to wait.
+    pub(crate) progressed: bool,
+    /// When it last took something, or had taken all.
+    pub(crate) taken_at: Time,
+    /// When it was last heard of.
+    pub(crate) heard_at: Time,
+    pub(crate) pings: u32,
+    pub(crate) opened_at: Time,
+    /// Why it is being closed.
+    pub(crate) closing: Option<String>,
+    /// The subject that it published to last, and where that goes.
+    pub(crate) last: Option<(Box<[u8]>, Rc<Route>)>,
+    pub(crate) published: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+}
+
+/// What a publisher waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// A receiver here, by its session's key.
+    Receiver(usize),
+    /// What it costs to reach other sites.
+    Price,
+}
+
+impl Session {
+    pub(crate) fn new(now: Time, number: u64, address: String) -> Session {
+        Session {
+            number,
+            tenant: None,
+            certified: None,
+            verbose: false,
+            echo: true,
+            headers: false,
+            no_responders: false,
+            name: String::new(),
+            address,
+            subs: HashMap::default(),
+            out: Outgoing::default(),
+            dirty: false,
+            congested: false,
+            waiters: VecDeque::new(),
+            blocked: None,
+            progressed: false,
+            taken_at: now,
+            heard_at: now,
+            pings: 0,
+            opened_at: now,
+            closing: None,
+            last: None,
+            published: 0,
+            delivered: 0,
+            dropped: 0,
+        }
+    }
+}
+
+/// A subscription.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// Its session's key.
+    pub(crate) session: usize,
+    pub(crate) sid: Box<[u8]>,
+    pub(crate) pattern: Box<[u8]>,
+    pub(crate) interest: Interest,
+    pub(crate) slow: Slow,
+    /// Messages that it has been sent, and after how many it ends.
+    pub(crate) delivered: u64,
+    pub(crate) max: Option<u64>,
+}

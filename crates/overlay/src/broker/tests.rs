@@ -1,0 +1,3 @@
+//! Clients of one site, by hand.
+use super::*;
+
