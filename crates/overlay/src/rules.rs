@@ -103,7 +103,7 @@ impl Rules {
     pub fn open(site: &str) -> Rules {
         let tenant = TenantRules {
             name: "default".into(),
-            salary: 10.0,
+            salary: 1.0,
             proof: Proof::None,
             slow: Slow::Price,
             connections: 65_536,
