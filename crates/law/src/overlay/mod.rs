@@ -24,6 +24,6 @@ pub mod purse;
 
 pub use announce::{AnnounceConfig, Announcer};
 pub use average::{Backlog, Drain};
-pub use benefit::Benefit;
+pub use benefit::{Benefit, Pace};
 pub use cost::{Cost, CostConfig};
 pub use purse::{Attempt, Purse, PurseConfig};
