@@ -14,4 +14,4 @@ pub mod keys;
 pub mod nats;
 pub mod rules;
 pub mod server;
-mod tls;
+pub mod tls;

@@ -25,7 +25,7 @@ impl Broker {
             match parse(&bytes[used..], &limits) {
                 Ok(Parsed::Part(need)) => return Received { used, then: Then::Read(need) },
                 Ok(Parsed::Op(op, len)) => {
-                    if !self.operate(key, op) {
+                    if !self.operate(now, key, op) {
                         return Received { used, then: Then::Wait };
                     }
                     used += len;
@@ -45,10 +45,10 @@ impl Broker {
     }
 
     /// Does what a client asks; answers whether that is done, or has to be asked again once it is runnable.
-    fn operate(&mut self, key: usize, op: Op<'_>) -> bool {
+    fn operate(&mut self, now: Time, key: usize, op: Op<'_>) -> bool {
         match op {
             Op::Pub(publish) => match self.tenant(key) {
-                Some(tenant) => return self.publish(key, tenant, publish),
+                Some(tenant) => return self.publish(now, key, tenant, publish),
                 None => self.fail(key, "Authorization Violation"),
             },
             Op::Ping => self.tell(key, "PONG\r\n"),
@@ -144,8 +144,11 @@ impl Broker {
         if self.tenants[tenant].routes.len() >= self.tenants[tenant].rules.subscriptions {
             return self.fail(key, "maximum subscriptions exceeded");
         }
+        if !self.join_group(tenant, pattern, queue) {
+            return self.tell(key, &error_line("Invalid Subject"));
+        }
         let entry = self.subs.vacant_entry();
-        let interest = Interest { sub: entry.key(), queue: queue.map(Into::into) };
+        let interest = Interest::Local { sub: entry.key(), queue: queue.map(Into::into) };
         self.sessions[key].subs.insert(sid.into(), entry.key());
         self.tenants[tenant].routes.insert(pattern, interest.clone());
         entry.insert(Subscription {
@@ -165,6 +168,7 @@ impl Broker {
         session.subs.remove(&gone.sid);
         if let Some(tenant) = session.tenant {
             self.tenants[tenant].routes.remove(&gone.pattern, &gone.interest);
+            self.leave_group(tenant, &gone.pattern, gone.interest.queue());
         }
     }
 

@@ -4,10 +4,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use rand::RngExt;
+use tollway_law::Time;
 
 use super::out::Pool;
 use super::route::{Route, Verdict};
 use super::session::Session;
+use super::sites::LAG;
 use super::{Broker, mark};
 use crate::nats::parse::Publish;
 use crate::nats::write::{error_line, message_line};
@@ -15,7 +17,7 @@ use crate::rules::Slow;
 
 impl Broker {
     /// Publishes a message; answers whether that is done. If not, the client is blocked.
-    pub(super) fn publish(&mut self, key: usize, tenant: usize, message: Publish<'_>) -> bool {
+    pub(super) fn publish(&mut self, now: Time, key: usize, tenant: usize, message: Publish<'_>) -> bool {
         let route = self.route(key, tenant, message.subject);
         match route.verdict {
             Verdict::Fine => {}
@@ -32,10 +34,18 @@ impl Broker {
         }
         let mut receivers = 0;
         let mut shared = None;
+        if self.sites.is_some()
+            && let Some(bound) = self.bound(&route)
+        {
+            if !self.send_to_sites(now, key, tenant, &route, (&bound, &message)) {
+                return false;
+            }
+            receivers += 1;
+        }
         for &sub in &route.plain {
             receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
         }
-        for queue in &route.queues {
+        for queue in route.queues.iter().filter(|queue| !queue.members.is_empty()) {
             let sub = self.draw(&queue.members);
             receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
         }
@@ -74,6 +84,7 @@ impl Broker {
             let mut queues = route.queues.iter();
             // Another member of a queue group can have it.
             queues.find_map(|queue| {
+                // Those at other sites are paid for.
                 let all = queue.members.iter().all(|sub| waits(sub).is_some());
                 if all { queue.members.first().and_then(waits) } else { None }
             })
@@ -81,7 +92,7 @@ impl Broker {
     }
 
     /// A member of a queue group, by chance; one that is not congested, if there is one.
-    fn draw(&mut self, members: &[usize]) -> usize {
+    pub(super) fn draw(&mut self, members: &[usize]) -> usize {
         let first = self.random.random_range(0..members.len());
         let in_turn = || members[first..].iter().chain(&members[..first]).copied();
         let ready = in_turn().find(|&sub| !self.sessions[self.subs[sub].session].congested);
@@ -89,14 +100,15 @@ impl Broker {
     }
 
     /// Hands a message to a subscription; answers whether it counts as received.
-    fn deliver(
+    pub(super) fn deliver(
         &mut self,
         key: usize,
         from: Option<usize>,
         message: &Publish<'_>,
         shared: &mut Option<Bytes>,
     ) -> bool {
-        let sub = &mut self.subs[key];
+        // It may have ended with the message before.
+        let Some(sub) = self.subs.get_mut(key) else { return false };
         let to = sub.session;
         let session = &mut self.sessions[to];
         if !session.echo && from == Some(to) {
@@ -116,8 +128,20 @@ impl Broker {
             mark(&mut self.dirty, to, session);
             let tenant = session.tenant;
             let full = session.out.len() >= self.rules.buffer;
+            if session.out.len() > LAG && !session.lagging {
+                session.lagging = true;
+                self.lagging.push(to);
+            }
+            let over = session.out.len() > MOST_WAITING.max(2 * self.rules.buffer);
             if let Some(tenant) = tenant {
                 self.tenants[tenant].delivered += 1;
+            }
+            if over {
+                // Other sites have not heard in time that it is slow, or do not care.
+                self.totals.cut += 1;
+                self.sessions[to].out.truncate();
+                self.fail(to, "Slow Consumer");
+                return false;
             }
             if full {
                 self.set_congested(to, true);
@@ -196,6 +220,8 @@ fn write(
     session.out.push_shared(body.slice(body.len() - framed.len()..));
 }
 
+/// Bytes that may wait for a receiver, whatever its price.
+const MOST_WAITING: usize = 64 << 20;
 /// Bodies of so many bytes and more are shared between receivers, smaller ones are copied.
 const SHARED: usize = 8192;
 /// Bytes of a message's line beside subject, sid and reply, at most.

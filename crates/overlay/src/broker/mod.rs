@@ -2,9 +2,11 @@
 
 mod client;
 mod deliver;
+mod envelope;
 mod out;
 mod route;
 mod session;
+mod sites;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,8 @@ use crate::rules::{Proof, Rules, TenantRules};
 use out::Pool;
 use route::Routes;
 use session::{Block, Session, Subscription};
+pub use sites::Content;
+use sites::Sites;
 
 /// The clients of a site.
 #[derive(Debug)]
@@ -37,6 +41,9 @@ pub struct Broker {
     runnable: Vec<usize>,
     /// Sessions to be closed.
     doomed: Vec<usize>,
+    /// Sessions for which much waits.
+    lagging: Vec<usize>,
+    sites: Option<Sites>,
     random: Pcg64Mcg,
     numbers: u64,
     totals: Totals,
@@ -102,16 +109,18 @@ impl Broker {
             dirty: Vec::new(),
             runnable: Vec::new(),
             doomed: Vec::new(),
+            lagging: Vec::new(),
+            sites: None,
             random: Pcg64Mcg::seed_from_u64(seed),
             numbers: 0,
             totals: Totals::default(),
         };
-        broker.set_rules(rules);
+        broker.set_rules(Time::ZERO, rules);
         broker
     }
 
     /// Puts other rules in force. Clients of a tenant that is gone, or that has another proof, are closed.
-    pub fn set_rules(&mut self, rules: Rules) {
+    pub fn set_rules(&mut self, now: Time, rules: Rules) {
         for tenant in &mut self.tenants {
             tenant.gone = true;
         }
@@ -125,10 +134,12 @@ impl Broker {
                         changed.push(index);
                     }
                     tenant.rules = new.clone();
+                    self.pay(index);
                 }
                 None => {
                     self.by_name.insert(new.name.clone(), self.tenants.len());
                     self.tenants.push(Tenant::new(new.clone()));
+                    self.add_to_sites(now, self.tenants.len() - 1);
                 }
             }
         }
@@ -201,6 +212,8 @@ impl Broker {
         if let Some(tenant) = session.tenant {
             self.tenants[tenant].connections -= 1;
         }
+        self.forget_buyer(session.buyer);
+        self.lagging.retain(|&other| other != key);
         self.runnable.retain(|&other| other != key);
         self.dirty.retain(|&other| other != key);
         self.doomed.retain(|&other| other != key);
@@ -221,6 +234,7 @@ impl Broker {
         let session = &mut self.sessions[key];
         session.out.advance(&mut self.pool, len);
         session.taken_at = now;
+        session.taken += len as u64;
         let enough = session.out.len() <= self.rules.buffer / 2;
         if session.congested && enough {
             self.set_congested(key, false);

@@ -11,11 +11,31 @@ use crate::nats::trie::Trie;
 
 /// What is subscribed under a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interest {
-    /// The subscription's key.
-    pub(crate) sub: usize,
-    /// Its queue group.
-    pub(crate) queue: Option<Rc<[u8]>>,
+pub(crate) enum Interest {
+    /// A client's subscription.
+    Local {
+        /// Its key.
+        sub: usize,
+        /// Its queue group.
+        queue: Option<Rc<[u8]>>,
+    },
+    /// Subscriptions at another site.
+    Remote {
+        /// The site's number.
+        site: u32,
+        /// Their queue group.
+        queue: Option<Rc<[u8]>>,
+        /// The key under which they have a price when they are slow.
+        key: u64,
+    },
+}
+
+impl Interest {
+    /// The queue group.
+    pub(crate) fn queue(&self) -> Option<&[u8]> {
+        let (Interest::Local { queue, .. } | Interest::Remote { queue, .. }) = self;
+        queue.as_deref()
+    }
 }
 
 /// What becomes of a message.
@@ -41,8 +61,10 @@ pub(crate) struct Route {
     pub(crate) plain: Vec<usize>,
     /// Queue groups: each message goes to one of a group.
     pub(crate) queues: Vec<QueueRoute>,
-    /// Whether another site has subscriptions, as of a version of what other sites have.
-    pub(crate) elsewhere: Cell<(u64, bool)>,
+    /// Sites with subscriptions, ascending.
+    pub(crate) sites: Vec<u32>,
+    /// Keys under which receivers at other sites may have a price.
+    pub(crate) hops: Vec<u64>,
 }
 
 /// The members of a queue group.
@@ -51,6 +73,8 @@ pub(crate) struct QueueRoute {
     pub(crate) name: Rc<[u8]>,
     /// Keys of subscriptions.
     pub(crate) members: Vec<usize>,
+    /// Sites with members.
+    pub(crate) sites: Vec<u32>,
 }
 
 /// A tenant's subscriptions, and the routes that were asked for lately.
@@ -117,22 +141,36 @@ impl Route {
             verdict,
             plain: Vec::new(),
             queues: Vec::new(),
-            elsewhere: Cell::new((0, false)),
+            sites: Vec::new(),
+            hops: Vec::new(),
         };
         if verdict != Verdict::Fine {
             return route;
         }
-        trie.find(subject, &mut |interest| match &interest.queue {
-            None => route.plain.push(interest.sub),
-            Some(queue) => queue_of(&mut route.queues, queue).members.push(interest.sub),
+        trie.find(subject, &mut |interest| match interest {
+            Interest::Local { sub, queue: None } => route.plain.push(*sub),
+            Interest::Local { sub, queue: Some(queue) } => queue_of(&mut route.queues, queue).members.push(*sub),
+            Interest::Remote { site, queue, key } => {
+                match queue {
+                    None => route.sites.push(*site),
+                    Some(queue) => queue_of(&mut route.queues, queue).sites.push(*site),
+                }
+                route.hops.push(*key);
+            }
         });
+        route.hops.sort_unstable();
+        route.hops.dedup();
+        for sites in route.queues.iter_mut().map(|queue| &mut queue.sites).chain([&mut route.sites]) {
+            sites.sort_unstable();
+            sites.dedup();
+        }
         route
     }
 }
 
 fn queue_of<'a>(queues: &'a mut Vec<QueueRoute>, name: &Rc<[u8]>) -> &'a mut QueueRoute {
     let at = queues.iter().position(|queue| queue.name == *name).unwrap_or_else(|| {
-        queues.push(QueueRoute { name: Rc::clone(name), members: Vec::new() });
+        queues.push(QueueRoute { name: Rc::clone(name), members: Vec::new(), sites: Vec::new() });
         queues.len() - 1
     });
     &mut queues[at]
@@ -148,7 +186,7 @@ mod tests {
     #[test]
     fn a_route_lasts_until_its_subscriptions_change() {
         let mut routes = Routes::default();
-        let local = |sub| Interest { sub, queue: None };
+        let local = |sub| Interest::Local { sub, queue: None };
         routes.insert(b"a.*", local(1));
         routes.insert(b"b", local(2));
         let (a, b) = (routes.of(b"a.x"), routes.of(b"b"));
@@ -159,11 +197,15 @@ mod tests {
         assert!(a.stale.get() && !b.stale.get());
         assert_eq!(routes.of(b"a.x").plain, [3, 1, 3]);
         let queue: Rc<[u8]> = b"q"[..].into();
-        routes.insert(b"b", Interest { sub: 4, queue: Some(Rc::clone(&queue)) });
+        routes.insert(b"b", Interest::Local { sub: 4, queue: Some(Rc::clone(&queue)) });
         assert!(b.stale.get());
         assert_eq!(routes.of(b"b").queues[0].members, [4]);
-        assert!(routes.remove(b"b", &Interest { sub: 4, queue: Some(queue) }));
+        assert!(routes.remove(b"b", &Interest::Local { sub: 4, queue: Some(queue) }));
         assert!(routes.of(b"b").queues.is_empty());
+        for site in [7, 5, 7] {
+            routes.insert(b"c", Interest::Remote { site, queue: None, key: 9 });
+        }
+        assert_eq!((&routes.of(b"c").sites[..], &routes.of(b"c").hops[..]), (&[5, 7][..], &[9][..]));
         assert_eq!(routes.of(b"$JS.API.INFO").verdict, Verdict::JetStream);
         assert_eq!(routes.of(b"a..b").verdict, Verdict::Invalid);
         for i in 0..3 * CACHED {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 use tollway_law::Time;
+use tollway_proto::overlay::ClientId;
 
 use super::out::Outgoing;
 use super::route::{Interest, Route};
@@ -40,6 +41,14 @@ pub(crate) struct Session {
     pub(crate) blocked: Option<Block>,
     /// It has published since it last began to wait.
     pub(crate) progressed: bool,
+    /// Its face to the daemon, once it has had something to send to other sites.
+    pub(crate) buyer: Option<ClientId>,
+    /// What it waited for to send to other sites is paid.
+    pub(crate) paid: bool,
+    /// It is listed as one for which much waits.
+    pub(crate) lagging: bool,
+    /// Bytes that its connection has taken.
+    pub(crate) taken: u64,
     /// When it last took something, or had taken all.
     pub(crate) taken_at: Time,
     /// When it was last heard of.
@@ -83,6 +92,10 @@ impl Session {
             waiters: VecDeque::new(),
             blocked: None,
             progressed: false,
+            buyer: None,
+            paid: false,
+            lagging: false,
+            taken: 0,
             taken_at: now,
             heard_at: now,
             pings: 0,

@@ -1,7 +1,7 @@
 //! Subjects and patterns: tokens with dots between them.
 
 /// Most bytes of a subject.
-pub const MOST_BYTES: usize = 1024;
+pub const MOST_BYTES: usize = 480;
 /// Most tokens of a subject: the greatest depth of a [`Trie`](super::trie::Trie).
 pub const MOST_TOKENS: usize = 64;
 

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpStream;
 use mio::{Interest, Token};
 use rustls::ServerConnection;
 use tollway_law::Time;
@@ -271,11 +271,6 @@ impl Server {
             self.note(format!("client {who} is gone: {error}"));
         }
     }
-}
-
-/// Opens a listener.
-pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
 }
 
 /// A client that is told why it is closed has so long to hear it.

@@ -2,6 +2,7 @@
 
 mod channel;
 mod clients;
+mod links;
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,12 +13,16 @@ use std::time::Duration;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ServerConfig;
+use slab::Slab;
 use tollway_law::Time;
 use tollway_net::Clock;
 
 use crate::broker::{self, Broker};
-use crate::rules::Rules;
+use crate::config::Site;
+use crate::tls::Ends;
 use clients::Client;
+use links::{Peer, Wire};
+use tollway_proto::overlay::{Config, DaemonId, Epoch};
 
 /// A site that runs.
 #[derive(Debug)]
@@ -26,10 +31,15 @@ pub struct Server {
     clock: Clock,
     listener: TcpListener,
     address: SocketAddr,
+    link_listener: Option<TcpListener>,
     client_tls: Option<Arc<ServerConfig>>,
+    ends: Option<Ends>,
     broker: Broker,
     /// Clients by their key.
     clients: Vec<Option<Client>>,
+    /// Sites that are linked.
+    peers: Vec<Peer>,
+    wires: Slab<Wire>,
     /// Clients that have something to be read.
     ready: VecDeque<usize>,
     /// What is read by all of them in turn.
@@ -39,22 +49,41 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens for clients at `address`.
+    /// Listens for clients, and for other sites if `site` has links. `epoch` grows from start to start, `seed` is for random choices.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's.
-    pub fn open(rules: Rules, address: SocketAddr, client_tls: Option<Arc<ServerConfig>>, seed: u64) -> io::Result<Server> {
+    /// An address is taken, or not this machine's.
+    pub fn open(site: &Site, ends: Option<Ends>, epoch: u64, seed: u64) -> io::Result<Server> {
         let poll = Poll::new()?;
-        let mut listener = clients::listen(address)?;
+        let at = |address: SocketAddr| {
+            let listener = TcpListener::bind(address);
+            listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+        };
+        let mut listener = at(site.listen)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let mut link_listener = site.link_listen.map(at).transpose()?;
+        if let Some(listener) = &mut link_listener {
+            poll.registry().register(listener, LINK_LISTENER, Interest::READABLE)?;
+        }
+        let clock = Clock::starting_at(Time::ZERO);
+        let mut broker = Broker::new(site.rules.clone(), seed);
+        if site.link_listen.is_some() || !site.links.is_empty() {
+            let id = DaemonId(Site::number(&site.rules.site));
+            let config = Config { id, epoch: Epoch(epoch), patience: site.rules.patience, ..Config::default() };
+            broker.join_sites(clock.now(), config, seed);
+        }
         Ok(Server {
             address: listener.local_addr()?,
             poll,
-            clock: Clock::starting_at(Time::ZERO),
+            clock,
             listener,
-            client_tls,
-            broker: Broker::new(rules, seed),
+            link_listener,
+            client_tls: ends.as_ref().and_then(|ends| ends.clients.clone()),
+            ends,
+            broker,
             clients: Vec::new(),
+            peers: site.links.iter().cloned().map(Peer::new).collect(),
+            wires: Slab::new(),
             ready: VecDeque::new(),
             buffer: vec![0; BUFFER].into(),
             accept_again: false,
@@ -72,9 +101,11 @@ impl Server {
         &self.broker
     }
 
-    /// Puts other rules in force.
-    pub fn set_rules(&mut self, rules: Rules) {
-        self.broker.set_rules(rules);
+    /// Puts another configuration in force, as far as it may change ([`Site::fixed`]).
+    pub fn set_site(&mut self, site: &Site) {
+        let now = self.clock.now();
+        self.broker.set_rules(now, site.rules.clone());
+        self.set_links(now, &site.links);
     }
 
     /// Takes what has happened that people may want to know.
@@ -91,8 +122,9 @@ impl Server {
         let mut next = self.clock.now();
         loop {
             let now = self.clock.now();
+            let due = next.min(self.broker.sites_timeout());
             let wait = match self.ready.is_empty() {
-                true => Duration::from_nanos(next.saturating_sub(now).0),
+                true => Duration::from_nanos(due.saturating_sub(now).0),
                 false => Duration::ZERO,
             };
             match self.poll.poll(&mut events, Some(wait)) {
@@ -103,29 +135,42 @@ impl Server {
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept_clients(now),
+                    LINK_LISTENER => self.accept_links(now),
                     Token(key) => {
                         let readable = event.is_readable() || event.is_read_closed() || event.is_error();
+                        if key < FIRST_CLIENT {
+                            self.link_ready(now, key - FIRST_LINK, readable, event.is_writable());
+                            continue;
+                        }
                         self.client_ready(now, key - FIRST_CLIENT, readable, event.is_writable());
                     }
                 }
             }
             self.read_clients(now);
-            self.write_clients(now);
+            self.hand_on(now);
             self.resume_clients(now);
-            self.write_clients(now);
+            self.hand_on(now);
             if now >= next {
                 next = now + broker::TICK;
                 self.broker.tick(now);
                 self.end_clients(now);
+                self.dial_links(now);
                 if std::mem::take(&mut self.accept_again) {
                     self.accept_clients(now);
                 }
-                self.write_clients(now);
+                self.hand_on(now);
                 if each(self, now) {
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Sends what there is to clients and sites.
+    fn hand_on(&mut self, now: Time) {
+        self.broker.settle(now);
+        self.write_links(now);
+        self.write_clients(now);
     }
 
     /// Notes something for people; of too much the first remains.
@@ -137,6 +182,8 @@ impl Server {
 }
 
 const LISTENER: Token = Token(0);
+const LINK_LISTENER: Token = Token(1);
+const FIRST_LINK: usize = 16;
 const FIRST_CLIENT: usize = 1 << 20;
 /// Bytes that are read at a time.
 const BUFFER: usize = 1 << 18;
