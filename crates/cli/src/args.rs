@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
 mod shape;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,6 +16,8 @@ use tollway_scenario::run::{EngineKind, Hosting};
 
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
+#[cfg(target_os = "linux")]
+pub(crate) use overlay::{Overlay, OverlayCommand};
 #[cfg(target_os = "linux")]
 pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
 
@@ -216,6 +220,8 @@ pub(crate) enum Command {
     Shell(Shell),
     #[cfg(target_os = "linux")]
     Shape(Shape),
+    #[cfg(target_os = "linux")]
+    Overlay(Overlay),
     /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]
     Clean,

@@ -9,6 +9,8 @@ mod exec;
 mod fail;
 mod mathematics;
 mod outlet;
+#[cfg(target_os = "linux")]
+mod overlay;
 mod reproduce;
 mod run;
 #[cfg(target_os = "linux")]
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         Command::Shell(shell) => exec::shell(&shell.over),
         #[cfg(target_os = "linux")]
         Command::Shape(shape) => shape::shape(shape),
+        #[cfg(target_os = "linux")]
+        Command::Overlay(overlay) => overlay::overlay(overlay),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),
         Command::Schema => {

@@ -186,6 +186,7 @@ impl Site {
             payload: file.payload.map_or(open.payload, |bytes| bytes.get() as usize),
             buffer: file.buffer.map_or(open.buffer, |bytes| bytes.get() as usize),
             patience: file.patience.unwrap_or(open.patience),
+            spool: file.spool.as_ref().map_or(0, |spool| spool.size.get()),
             tls: file.tls == Tls::On,
         };
         let keys = file.keys.map(|keys| Keys {

@@ -92,6 +92,8 @@ pub struct Rules {
     pub buffer: usize,
     /// For how long a receiver may take nothing.
     pub patience: Time,
+    /// Bytes that may wait on disk; beyond, and without a disk, `spool` is as `price`.
+    pub spool: u64,
     /// Clients have to use TLS.
     pub tls: bool,
     /// A certificate is asked for.
@@ -115,6 +117,7 @@ impl Rules {
             payload: 1 << 20,
             buffer: 1 << 20,
             patience: Time::from_secs(10),
+            spool: 0,
             tls: false,
             certificates: false,
         }

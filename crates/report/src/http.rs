@@ -12,20 +12,22 @@ use std::time::{Duration, Instant};
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) method: String,
+pub struct Request {
+    /// `GET`, or another.
+    pub method: String,
     /// Up to its `?`.
-    pub(crate) path: String,
+    pub path: String,
     /// What follows that; empty if nothing does.
-    pub(crate) query: String,
+    pub query: String,
     /// The name under which the server was asked.
-    pub(crate) host: Option<String>,
-    pub(crate) body: String,
+    pub host: Option<String>,
+    /// What follows the head.
+    pub body: String,
 }
 
 /// What is answered.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub struct Answer {
     status: u16,
     headers: Vec<(&'static str, &'static str)>,
     body: String,
@@ -33,17 +35,17 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// `body`, of the media type `kind`.
-    pub(crate) fn new(status: u16, kind: &'static str, body: String) -> Answer {
+    pub fn new(status: u16, kind: &'static str, body: String) -> Answer {
         Answer { status, headers: vec![("Content-Type", kind)], body }
     }
 
     /// A text for people.
-    pub(crate) fn words(status: u16, text: &str) -> Answer {
+    pub fn words(status: u16, text: &str) -> Answer {
         Answer::new(status, "text/plain; charset=utf-8", text.to_owned())
     }
 
     /// With a header more.
-    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Answer {
+    pub fn with(mut self, name: &'static str, value: &'static str) -> Answer {
         self.headers.push((name, value));
         self
     }
@@ -62,7 +64,7 @@ impl Answer {
 }
 
 /// Answers from a thread of its own until it is dropped, each who asks from another: who takes no answer holds up neither others nor the end.
-pub(crate) struct Server {
+pub struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -73,7 +75,7 @@ impl Server {
     ///
     /// # Errors
     /// The address is taken, or not this machine's; or there is no thread to be had.
-    pub(crate) fn serve(
+    pub fn serve(
         address: SocketAddr,
         name: &'static str,
         answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
@@ -106,7 +108,7 @@ impl Server {
     }
 
     /// Where it answers.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }

@@ -28,7 +28,7 @@ mod gallery;
 pub mod grid;
 pub mod html;
 #[cfg(any(feature = "metrics", feature = "view"))]
-mod http;
+pub mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;

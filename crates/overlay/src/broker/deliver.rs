@@ -77,7 +77,12 @@ impl Broker {
     fn slowest(&self, route: &Route) -> Option<usize> {
         let waits = |&sub: &usize| {
             let sub = &self.subs[sub];
-            (sub.slow == Slow::Price && self.sessions[sub.session].congested).then_some(sub.session)
+            let holds = match sub.slow {
+                Slow::Price => true,
+                Slow::Spool => self.spool_is_full(),
+                Slow::Drop => false,
+            };
+            (holds && self.sessions[sub.session].congested).then_some(sub.session)
         };
         let plain = route.plain.iter().find_map(waits);
         plain.or_else(|| {
@@ -121,6 +126,18 @@ impl Broker {
             if let Some(tenant) = session.tenant {
                 self.tenants[tenant].dropped += 1;
             }
+        } else if sub.slow == Slow::Spool && (session.congested || !session.spooled.is_empty()) {
+            session.delivered += 1;
+            self.totals.delivered += 1;
+            if let Some(tenant) = session.tenant {
+                self.tenants[tenant].delivered += 1;
+            }
+            let sid = sub.sid.clone();
+            self.spool(to, |session, chunk| {
+                let (header, framed) = readable(session, message);
+                message_line(chunk, message.subject, &sid, message.reply, header, framed.len() - 2);
+                chunk.extend_from_slice(framed);
+            });
         } else {
             session.delivered += 1;
             self.totals.delivered += 1;
@@ -191,6 +208,14 @@ impl Broker {
     }
 }
 
+/// Bytes of headers, and the framed body: a client that can't read headers is sent none.
+fn readable<'a>(session: &Session, message: &Publish<'a>) -> (Option<usize>, &'a [u8]) {
+    match message.header {
+        Some(header) if !session.headers => (None, &message.framed()[header..]),
+        header => (header, message.framed()),
+    }
+}
+
 /// Appends a message to what a session is sent. `shared` is the message's body, once a receiver has asked for it.
 fn write(
     session: &mut Session,
@@ -199,11 +224,7 @@ fn write(
     message: &Publish<'_>,
     shared: &mut Option<Bytes>,
 ) {
-    // A client that can't read headers is sent none.
-    let (header, framed) = match message.header {
-        Some(header) if !session.headers => (None, &message.framed()[header..]),
-        header => (header, message.framed()),
-    };
+    let (header, framed) = readable(session, message);
     let line = message.subject.len() + sid.len() + message.reply.map_or(0, <[u8]>::len) + LINE;
     let put_line = |chunk: &mut Vec<u8>| {
         message_line(chunk, message.subject, sid, message.reply, header, framed.len() - 2);

@@ -7,10 +7,12 @@ mod out;
 mod route;
 mod session;
 mod sites;
+mod spool;
+mod stand;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 
 use rand::SeedableRng;
@@ -25,6 +27,7 @@ use route::Routes;
 use session::{Block, Session, Subscription};
 pub use sites::Content;
 use sites::Sites;
+pub use spool::{SpoolAnswer, SpoolCommand};
 
 /// The clients of a site.
 #[derive(Debug)]
@@ -44,6 +47,13 @@ pub struct Broker {
     /// Sessions for which much waits.
     lagging: Vec<usize>,
     sites: Option<Sites>,
+    spool_commands: VecDeque<SpoolCommand>,
+    /// Sessions for which chunks wait on disk, by the chunk's number.
+    chunk_owners: HashMap<u64, usize>,
+    chunk_number: u64,
+    /// Bytes on disk, or on their way there.
+    spooled: u64,
+    spool_trouble: Option<String>,
     random: Pcg64Mcg,
     numbers: u64,
     totals: Totals,
@@ -111,6 +121,11 @@ impl Broker {
             doomed: Vec::new(),
             lagging: Vec::new(),
             sites: None,
+            spool_commands: VecDeque::new(),
+            chunk_owners: HashMap::new(),
+            chunk_number: 0,
+            spooled: 0,
+            spool_trouble: None,
             random: Pcg64Mcg::seed_from_u64(seed),
             numbers: 0,
             totals: Totals::default(),
@@ -203,6 +218,7 @@ impl Broker {
             self.drop_subscription(sub);
         }
         self.set_congested(key, false);
+        self.forget_spool(key);
         let session = self.sessions.remove(key);
         if let Some(Block::Receiver(slow)) = session.blocked
             && let Some(slow) = self.sessions.get_mut(slow)
@@ -238,6 +254,9 @@ impl Broker {
         let enough = session.out.len() <= self.rules.buffer / 2;
         if session.congested && enough {
             self.set_congested(key, false);
+        }
+        if enough && !self.sessions[key].spooled.is_empty() {
+            self.unspool(key);
         }
     }
 
@@ -281,6 +300,7 @@ impl Broker {
             }
             if session.out.is_empty() {
                 session.taken_at = now;
+                self.unspool(key);
             } else if now.saturating_sub(session.taken_at) >= self.rules.patience {
                 session.out.truncate();
                 self.totals.cut += 1;
@@ -323,6 +343,7 @@ impl Broker {
             self.drop_subscription(sub);
         }
         self.set_congested(key, false);
+        self.forget_spool(key);
     }
 
     /// Appends a line to what a client is sent.

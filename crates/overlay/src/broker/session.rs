@@ -10,6 +10,7 @@ use tollway_proto::overlay::ClientId;
 
 use super::out::Outgoing;
 use super::route::{Interest, Route};
+use super::spool::Spooled;
 use crate::rules::Slow;
 
 /// A client's connection.
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     /// Keys of subscriptions, by the client's names.
     pub(crate) subs: HashMap<Box<[u8]>, usize, RandomState>,
     pub(super) out: Outgoing,
+    /// What waits for it on disk.
+    pub(super) spooled: Spooled,
     /// Whether `out` is listed to be sent.
     pub(crate) dirty: bool,
     /// More than the buffer waits: senders to it wait, or its messages go elsewhere.
@@ -87,6 +90,7 @@ impl Session {
             address,
             subs: HashMap::default(),
             out: Outgoing::default(),
+            spooled: Spooled::default(),
             dirty: false,
             congested: false,
             waiters: VecDeque::new(),

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustix::time::{ClockId, clock_gettime};
 use rustls::ServerConfig;
 use slab::Slab;
 use tollway_law::Time;
@@ -19,6 +20,8 @@ use tollway_net::Clock;
 
 use crate::broker::{self, Broker};
 use crate::config::Site;
+use crate::spool::Disk;
+use crate::status::{LinkStatus, Status};
 use crate::tls::Ends;
 use clients::Client;
 use links::{Peer, Wire};
@@ -34,6 +37,7 @@ pub struct Server {
     link_listener: Option<TcpListener>,
     client_tls: Option<Arc<ServerConfig>>,
     ends: Option<Ends>,
+    disk: Option<Disk>,
     broker: Broker,
     /// Clients by their key.
     clients: Vec<Option<Client>>,
@@ -65,6 +69,16 @@ impl Server {
         if let Some(listener) = &mut link_listener {
             poll.registry().register(listener, LINK_LISTENER, Interest::READABLE)?;
         }
+        let disk = match &site.spool {
+            None => None,
+            Some(spool) => {
+                let waker = Waker::new(poll.registry(), SPOOL)?;
+                let opened = Disk::open(&spool.folder, &site.rules.site, move || drop(waker.wake()));
+                Some(opened.map_err(|error| {
+                    io::Error::new(error.kind(), format!("spool `{}`: {error}", spool.folder.display()))
+                })?)
+            }
+        };
         let clock = Clock::starting_at(Time::ZERO);
         let mut broker = Broker::new(site.rules.clone(), seed);
         if site.link_listen.is_some() || !site.links.is_empty() {
@@ -80,6 +94,7 @@ impl Server {
             link_listener,
             client_tls: ends.as_ref().and_then(|ends| ends.clients.clone()),
             ends,
+            disk,
             broker,
             clients: Vec::new(),
             peers: site.links.iter().cloned().map(Peer::new).collect(),
@@ -106,6 +121,34 @@ impl Server {
         let now = self.clock.now();
         self.broker.set_rules(now, site.rules.clone());
         self.set_links(now, &site.links);
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let ports = self.broker.ports();
+        let links = self.peers.iter().map(|peer| {
+            let port = peer.wire.and_then(|key| self.wires[key].port);
+            let port = ports.iter().find(|one| Some(one.port) == port);
+            LinkStatus {
+                site: peer.link.site.clone(),
+                up: port.is_some_and(|port| port.up),
+                trouble: peer.trouble.clone(),
+                queued: port.map_or(0, |port| port.queued),
+                price: port.map_or(0.0, |port| port.price),
+                rate_mbps: port.map_or(0.0, |port| port.rate.mbps()),
+                data: port.map_or(0, |port| port.data),
+                control: port.map_or(0, |port| port.control),
+            }
+        });
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        Status {
+            listen: self.address.to_string(),
+            up_s: self.clock.now().as_secs_f64(),
+            cpu_s: cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9,
+            links: links.collect(),
+            trouble: self.broker.spool_trouble().map(|why| format!("the spool: {why}")),
+            ..self.broker.status()
+        }
     }
 
     /// Takes what has happened that people may want to know.
@@ -136,6 +179,8 @@ impl Server {
                 match event.token() {
                     LISTENER => self.accept_clients(now),
                     LINK_LISTENER => self.accept_links(now),
+                    // Its answers are taken with all else.
+                    SPOOL => {}
                     Token(key) => {
                         let readable = event.is_readable() || event.is_read_closed() || event.is_error();
                         if key < FIRST_CLIENT {
@@ -170,7 +215,17 @@ impl Server {
     fn hand_on(&mut self, now: Time) {
         self.broker.settle(now);
         self.write_links(now);
+        if let Some(disk) = &self.disk {
+            while let Some(answer) = disk.answer() {
+                self.broker.spool_answered(now, answer);
+            }
+        }
         self.write_clients(now);
+        if let Some(disk) = &self.disk {
+            while let Some(command) = self.broker.take_spool_command() {
+                disk.command(command);
+            }
+        }
     }
 
     /// Notes something for people; of too much the first remains.
@@ -183,6 +238,7 @@ impl Server {
 
 const LISTENER: Token = Token(0);
 const LINK_LISTENER: Token = Token(1);
+const SPOOL: Token = Token(2);
 const FIRST_LINK: usize = 16;
 const FIRST_CLIENT: usize = 1 << 20;
 /// Bytes that are read at a time.

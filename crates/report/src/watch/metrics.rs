@@ -38,7 +38,10 @@ impl Metrics {
     }
 
     /// The same of whatever is collected.
-    pub(crate) fn of(collector: Box<dyn Collector>, address: SocketAddr) -> Result<Metrics, ServeError> {
+    ///
+    /// # Errors
+    /// The address is taken, or not this machine's.
+    pub fn of(collector: Box<dyn Collector>, address: SocketAddr) -> Result<Metrics, ServeError> {
         let mut registry = Registry::default();
         registry.register_collector(collector);
         let answer = move |request: &Request| match request.path.as_str() {
