@@ -123,6 +123,10 @@ impl Net {
     /// Kills a daemon; its links go down.
     pub fn kill(&mut self, node: usize) {
         self.daemons[node] = None;
+        // Another start's clients have the same numbers.
+        for sender in self.senders.iter_mut().filter(|sender| sender.node == node) {
+            sender.node = usize::MAX;
+        }
         for link in 0..self.links.len() {
             if self.links[link].from == node {
                 self.cut(link & !1);
@@ -264,7 +268,7 @@ impl Net {
     /// Buys and sends until a purchase waits.
     pub fn offer(&mut self, sender: usize) {
         let Sender { node, client, set, size, sent, most } = self.senders[sender];
-        let Some(daemon) = &mut self.daemons[node] else { return };
+        let Some(Some(daemon)) = self.daemons.get_mut(node) else { return };
         if sent < most && daemon.buy(self.now, client, set, &[], size as usize) == Purchase::Bought {
             self.bought(sender);
         }

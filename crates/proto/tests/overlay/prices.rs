@@ -109,10 +109,10 @@ fn a_slow_receiver_stops_those_who_send_to_it() {
         assert_eq!(daemon.buy(net.now, clients[node][1], sets[node], &[key + 1], 100), Purchase::Bought, "{node}");
     }
     // It drains at last.
-    net.daemons[1].as_mut().unwrap().last_hop(net.now, key, 0, 1_000_000);
-    net.pump(1);
     net.events.clear();
     net.keep_bought = true;
+    net.daemons[1].as_mut().unwrap().last_hop(net.now, key, 0, 1_000_000);
+    net.pump(1);
     net.run(net.now + Time::from_secs(1));
     for node in 0..2 {
         assert!(net.events.contains(&(node, Event::Bought(clients[node][0]))), "{node}: {:?}", net.events);
