@@ -1,6 +1,7 @@
 //! The overlay's daemons over links in memory: delivery under faults, attacks, prices, and frames as bytes.
 
 mod attacks;
+mod corpus;
 mod delivery;
 mod net;
 mod prices;
