@@ -17,6 +17,8 @@ pub(super) struct Tenant {
     pub(super) purse: Purse,
     /// Clients with a purchase that waits, the longest first.
     pub(super) waiting: VecDeque<ClientId>,
+    /// What is left of a lot that was drawn, in bytes, and for which set.
+    lot: Option<(SetId, f64)>,
     pub(super) bought: u64,
 }
 
@@ -25,8 +27,6 @@ pub(super) struct Tenant {
 pub(super) struct Client {
     tenant: TenantId,
     wish: Option<Wish>,
-    /// What is left of a lot that was drawn, in bytes, and for which set.
-    lot: Option<(SetId, f64)>,
     pace: Pace,
 }
 
@@ -44,7 +44,7 @@ impl<B: Body> Daemon<B> {
         self.next_tenant += 1;
         let unit = self.random.random();
         let purse = Purse::new(&self.purse, config.weight, self.update, now, unit);
-        self.tenants.insert(id, Tenant { config, purse, waiting: VecDeque::new(), bought: 0 });
+        self.tenants.insert(id, Tenant { config, purse, waiting: VecDeque::new(), lot: None, bought: 0 });
         id
     }
 
@@ -60,6 +60,7 @@ impl<B: Body> Daemon<B> {
     pub fn remove_tenant(&mut self, tenant: TenantId) {
         self.tenants.remove(&tenant);
         self.agenda.clear(Timer::Salary(tenant));
+        self.agenda.clear(Timer::Redraw(tenant));
         self.clients.retain(|_, client| client.tenant != tenant);
     }
 
@@ -67,7 +68,7 @@ impl<B: Body> Daemon<B> {
     pub fn add_client(&mut self, now: Time, tenant: TenantId) -> ClientId {
         let id = ClientId(self.next_client);
         self.next_client += 1;
-        self.clients.insert(id, Client { tenant, wish: None, lot: None, pace: Pace::new(now) });
+        self.clients.insert(id, Client { tenant, wish: None, pace: Pace::new(now) });
         id
     }
 
@@ -78,7 +79,6 @@ impl<B: Body> Daemon<B> {
         {
             tenant.waiting.retain(|&waiting| waiting != client);
         }
-        self.agenda.clear(Timer::Redraw(client));
     }
 
     /// Buys the right to send a message of `bytes` to a set (§ IV-B.2); the daemon's own header is paid too. `hops` are the keys of receivers' connections behind the
@@ -88,9 +88,10 @@ impl<B: Body> Daemon<B> {
     /// A client has one purchase at a time: while one waits, another replaces it.
     pub fn buy(&mut self, now: Time, client: ClientId, set: SetId, hops: &[u64], bytes: usize) -> Purchase {
         let wish = Wish { set, hops: Vec::new(), bytes };
-        if self.clients.get(&client).is_none_or(|client| client.wish.is_none())
-            && self.attempt(now, client, &wish, hops)
-        {
+        let Some(entry) = self.clients.get(&client) else { return Purchase::Waiting };
+        // Draws are the tenant's: more clients have no more luck.
+        let may = entry.wish.is_none() && !self.agenda.has(Timer::Redraw(entry.tenant));
+        if may && self.attempt(now, client, &wish, hops) == Some(Attempt::Bought) {
             return Purchase::Bought;
         }
         let Some(entry) = self.clients.get_mut(&client) else { return Purchase::Waiting };
@@ -102,19 +103,19 @@ impl<B: Body> Daemon<B> {
         Purchase::Waiting
     }
 
-    /// Whether the purchase succeeds now. A failed draw sets the client's timer.
-    fn attempt(&mut self, now: Time, id: ClientId, wish: &Wish, hops: &[u64]) -> bool {
+    /// Tries a purchase, if as much more may be kept. A failed draw sets the tenant's timer.
+    fn attempt(&mut self, now: Time, id: ClientId, wish: &Wish, hops: &[u64]) -> Option<Attempt> {
         let kept = self.outbound.bytes();
         let quote = self.quote(wish.set, hops);
         let width = self.width(wish.set);
         if width > 0 && kept > 0 && kept + wish.bytes as u64 > self.config.retain.get() {
-            return false;
+            return None;
         }
-        let Some(client) = self.clients.get_mut(&id) else { return false };
-        let Some(tenant) = self.tenants.get_mut(&client.tenant) else { return false };
+        let client = self.clients.get_mut(&id)?;
+        let tenant = self.tenants.get_mut(&client.tenant)?;
         let Some(quote) = quote else {
             tenant.bought += wish.bytes as u64;
-            return true;
+            return Some(Attempt::Bought);
         };
         let random = &mut self.random;
         tenant.purse.pay(now, || random.random());
@@ -125,43 +126,51 @@ impl<B: Body> Daemon<B> {
             benefit => benefit.of(width, 0.0),
         };
         let price = quote.price / benefit;
-        let left = client.lot.filter(|lot| lot.0 == wish.set).map_or(0.0, |lot| lot.1);
+        let left = tenant.lot.filter(|lot| lot.0 == wish.set).map_or(0.0, |lot| lot.1);
         let drawn = left >= bytes;
-        match tenant.purse.buy(price, bytes / quote.lot, drawn, || random.random()) {
+        let attempt = tenant.purse.buy(price, bytes / quote.lot, drawn, || random.random());
+        match attempt {
             Attempt::Bought => {
                 let left = if drawn { left - bytes } else { (quote.lot - bytes).max(0.0) };
-                client.lot = Some((wish.set, left));
+                tenant.lot = Some((wish.set, left));
                 client.pace.add(now, bytes);
                 tenant.bought += wish.bytes as u64;
-                true
             }
-            Attempt::Blocked => false,
+            Attempt::Blocked => {}
             Attempt::Unlucky => {
                 let at = now.saturating_add(self.purse.redraw(price, self.update, random.random()));
-                self.agenda.set(Timer::Redraw(id), at);
-                false
+                self.agenda.set(Timer::Redraw(client.tenant), at);
             }
         }
+        Some(attempt)
     }
 
-    /// Tries a waiting client's purchase again.
-    fn again(&mut self, now: Time, id: ClientId) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let Some(wish) = client.wish.take() else { return };
-        if self.attempt(now, id, &wish, &wish.hops) {
-            self.agenda.clear(Timer::Redraw(id));
-            if let Some(tenant) = self.clients.get(&id).and_then(|client| self.tenants.get_mut(&client.tenant)) {
-                tenant.waiting.retain(|&waiting| waiting != id);
+    /// A tenant's waiting clients try again, the longest waiting first, until a draw fails.
+    pub(super) fn again(&mut self, now: Time, tenant: TenantId) {
+        self.agenda.clear(Timer::Redraw(tenant));
+        let waiting = self.tenants.get_mut(&tenant).map(|tenant| std::mem::take(&mut tenant.waiting));
+        let mut left = waiting.unwrap_or_default();
+        let mut still = VecDeque::new();
+        while let Some(id) = left.pop_front() {
+            let Some(wish) = self.clients.get_mut(&id).and_then(|client| client.wish.take()) else { continue };
+            let attempt = self.attempt(now, id, &wish, &wish.hops);
+            if attempt == Some(Attempt::Bought) {
+                self.events.push_back(Event::Bought(id));
+                continue;
             }
-            self.events.push_back(Event::Bought(id));
-        } else if let Some(client) = self.clients.get_mut(&id) {
-            client.wish = Some(wish);
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.wish = Some(wish);
+            }
+            still.push_back(id);
+            if attempt == Some(Attempt::Unlucky) {
+                break;
+            }
         }
-    }
-
-    /// A failed draw is repeated.
-    pub(super) fn redraw(&mut self, now: Time, client: ClientId) {
-        self.again(now, client);
+        // The next draw is for another client.
+        left.append(&mut still);
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.waiting = left;
+        }
     }
 
     /// A tenant's salary is due: its waiting clients try in their order.
@@ -169,9 +178,7 @@ impl<B: Body> Daemon<B> {
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         let random = &mut self.random;
         tenant.purse.pay(now, || random.random());
-        for client in tenant.waiting.clone() {
-            self.again(now, client);
-        }
+        self.again(now, id);
         if let Some(tenant) = self.tenants.get(&id).filter(|tenant| !tenant.waiting.is_empty()) {
             self.agenda.set(Timer::Salary(id), tenant.purse.due());
         }
@@ -179,9 +186,9 @@ impl<B: Body> Daemon<B> {
 
     /// Prices or destinations have changed: all waiting clients try.
     pub(super) fn retry_all(&mut self, now: Time) {
-        let waiting: Vec<ClientId> = self.tenants.values().flat_map(|tenant| tenant.waiting.iter().copied()).collect();
-        for client in waiting {
-            self.again(now, client);
+        let waiting = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty());
+        for tenant in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
+            self.again(now, tenant);
         }
     }
 }

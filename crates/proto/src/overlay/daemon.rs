@@ -117,7 +117,7 @@ pub(super) enum Timer {
     /// Salaries of a tenant with waiting clients.
     Salary(TenantId),
     /// A failed draw is repeated.
-    Redraw(ClientId),
+    Redraw(TenantId),
     /// Messages of an origin are to be acknowledged.
     Ack(Incarnation),
     /// A destination has not acknowledged for long.
@@ -255,7 +255,7 @@ impl<B: Body> Daemon<B> {
                 Timer::Tick => self.tick(now),
                 Timer::Hello => self.hello(now),
                 Timer::Salary(tenant) => self.salary(now, tenant),
-                Timer::Redraw(client) => self.redraw(now, client),
+                Timer::Redraw(tenant) => self.again(now, tenant),
                 Timer::Ack(origin) => self.acknowledge(now, origin, false),
                 Timer::Probe(to) => self.probe(now, to),
                 Timer::Expire(daemon) => self.expire(now, daemon),
@@ -665,7 +665,9 @@ impl<B: Body> Daemon<B> {
     fn acknowledge(&mut self, now: Time, origin: Incarnation, gap: bool) {
         let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
         let seq = inbound.acknowledge();
-        self.agenda.clear(Timer::Ack(origin));
+        // While copies are kept, the origin is asked whether they still have to be.
+        let again = if inbound.has_copies() { now.saturating_add(self.most * SILENCE) } else { Time::NEVER };
+        self.agenda.set(Timer::Ack(origin), again);
         let kind = if gap { ReceiptKind::Gap } else { ReceiptKind::Ack };
         self.route_receipt(now, Receipt { kind, origin, receiver: self.me, seq });
     }

@@ -37,8 +37,6 @@ mod recover;
 mod retain;
 mod sets;
 mod state;
-#[cfg(test)]
-mod tests;
 mod tree;
 pub mod wire;
 

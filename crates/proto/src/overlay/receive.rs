@@ -161,6 +161,11 @@ impl<B: Body> Inbound<B> {
         }
     }
 
+    /// Whether copies are kept.
+    pub(super) fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
     /// Drops all copies.
     pub(super) fn clear_copies(&mut self) {
         self.settle(u64::MAX);

@@ -28,7 +28,8 @@ impl<B: Body> Daemon<B> {
         if acked.freed {
             self.retry_soon();
         }
-        for (receiver, seq) in self.outbound.confirm() {
+        let asked = acked.stable.then_some((to, receipt.seq));
+        for (receiver, seq) in self.outbound.confirm().into_iter().chain(asked) {
             self.route_receipt(now, Receipt { kind: ReceiptKind::Stable, origin: self.me, receiver, seq });
         }
     }
@@ -54,6 +55,11 @@ impl<B: Body> Daemon<B> {
         let origins: Vec<Incarnation> = self.inbounds.keys().copied().collect();
         for origin in origins {
             self.expect_recovery(now, origin);
+            // Who was to send what others lack may be gone, or what it sent.
+            if self.inbounds.get(&origin).is_some_and(|inbound| inbound.stage == Stage::Sent) {
+                self.share(now, origin);
+                self.agenda.set(Timer::Recover(origin), now.saturating_add(self.most() * 2));
+            }
         }
     }
 

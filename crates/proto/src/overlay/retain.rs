@@ -51,6 +51,8 @@ pub(super) struct Acked {
     pub(super) outstanding: bool,
     /// Bytes kept have become fewer.
     pub(super) freed: bool,
+    /// The destination has told nothing new, and all that it told of is stable.
+    pub(super) stable: bool,
 }
 
 impl<B: Body> Outbound<B> {
@@ -114,7 +116,8 @@ impl<B: Body> Outbound<B> {
             chain.resent_at = Some(now);
         }
         self.trim();
-        Some(Acked { resend, outstanding, freed: self.bytes < before })
+        let stable = !progress && seq <= self.stable();
+        Some(Acked { resend, outstanding, freed: self.bytes < before, stable })
     }
 
     /// Destinations that hold copies of messages that are all stable, and have not been told.

@@ -72,6 +72,8 @@ pub struct Net {
     pub log: Vec<Vec<Delivery<Message>>>,
     pub keep_log: bool,
     pub delivered: u64,
+    /// Whether purchases of clients that are no sender's are kept as events.
+    pub keep_bought: bool,
     pub events: Vec<(usize, Event)>,
     ports: BTreeMap<(usize, PortId), usize>,
     /// The timer each daemon is scheduled for.
@@ -93,6 +95,7 @@ impl Net {
             log: vec![Vec::new(); nodes],
             keep_log: true,
             delivered: 0,
+            keep_bought: false,
             events: Vec::new(),
             ports: BTreeMap::new(),
             timers: vec![Time::NEVER; nodes],
@@ -120,6 +123,10 @@ impl Net {
     /// Kills a daemon; its links go down.
     pub fn kill(&mut self, node: usize) {
         self.daemons[node] = None;
+        // Another start's clients have the same numbers.
+        for sender in self.senders.iter_mut().filter(|sender| sender.node == node) {
+            sender.node = usize::MAX;
+        }
         for link in 0..self.links.len() {
             if self.links[link].from == node {
                 self.cut(link & !1);
@@ -259,9 +266,9 @@ impl Net {
     }
 
     /// Buys and sends until a purchase waits.
-    fn offer(&mut self, sender: usize) {
+    pub fn offer(&mut self, sender: usize) {
         let Sender { node, client, set, size, sent, most } = self.senders[sender];
-        let Some(daemon) = &mut self.daemons[node] else { return };
+        let Some(Some(daemon)) = self.daemons.get_mut(node) else { return };
         if sent < most && daemon.buy(self.now, client, set, &[], size as usize) == Purchase::Bought {
             self.bought(sender);
         }
@@ -301,6 +308,8 @@ impl Net {
                     let found = self.senders.iter().position(|s| s.node == node && s.client == client);
                     if let Some(sender) = found {
                         self.bought(sender);
+                    } else if self.keep_bought {
+                        self.events.push((node, event));
                     }
                 }
                 other => self.events.push((node, other)),
