@@ -15,7 +15,7 @@ use tollway_proto::overlay::{
 use super::envelope::Envelope;
 use super::route::{Interest, Route};
 use super::session::Block;
-use super::{Broker, Tenant};
+use super::Broker;
 use crate::nats::parse::Publish;
 use crate::rules::{Slow, TenantRules};
 
@@ -311,12 +311,6 @@ impl Sites {
     /// A tenant's purse.
     pub(super) fn purse(&self, index: usize) -> TenantId {
         self.purses[index]
-    }
-}
-
-impl Tenant {
-    pub(super) fn name(&self) -> &str {
-        &self.rules.name
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Spooled {
 
 #[derive(Debug)]
 enum Chunk {
-    OnDisk(u64, usize),
+    OnDisk(u64),
     /// The disk would not have it.
     Here(Bytes),
 }
@@ -89,7 +89,7 @@ impl Broker {
         self.spooled += added;
         if tail.len() >= CHUNK {
             self.chunk_number += 1;
-            session.spooled.chunks.push_back(Chunk::OnDisk(self.chunk_number, tail.len()));
+            session.spooled.chunks.push_back(Chunk::OnDisk(self.chunk_number));
             self.chunk_owners.insert(self.chunk_number, to);
             self.spool_commands.push_back(SpoolCommand::Store(self.chunk_number, tail.into()));
             tail = Vec::new();
@@ -102,7 +102,7 @@ impl Broker {
         let session = &mut self.sessions[to];
         while !session.spooled.loading && !session.congested && session.closing.is_none() {
             let bytes = match session.spooled.chunks.front() {
-                Some(&Chunk::OnDisk(number, _)) => {
+                Some(&Chunk::OnDisk(number)) => {
                     session.spooled.loading = true;
                     self.spool_commands.push_back(SpoolCommand::Load(number));
                     return;
@@ -136,10 +136,16 @@ impl Broker {
                 self.spool_trouble = Some(why);
                 let Some(&owner) = self.chunk_owners.get(&number) else { return };
                 let chunks = &mut self.sessions[owner].spooled.chunks;
-                let this = |chunk: &&mut Chunk| matches!(chunk, Chunk::OnDisk(other, _) if *other == number);
+                let this = |chunk: &&mut Chunk| matches!(chunk, Chunk::OnDisk(other) if *other == number);
                 if let Some(chunk) = chunks.iter_mut().find(this) {
                     *chunk = Chunk::Here(bytes);
                     self.chunk_owners.remove(&number);
+                }
+                // It was asked for before this was known: that answer is of no use any more.
+                let spooled = &mut self.sessions[owner].spooled;
+                if spooled.loading && matches!(spooled.chunks.front(), Some(Chunk::Here(_))) {
+                    spooled.loading = false;
+                    self.unspool(owner);
                 }
             }
             SpoolAnswer::Loaded(number, bytes) => {
@@ -154,7 +160,6 @@ impl Broker {
             }
             SpoolAnswer::Lost(number, why) => {
                 let Some(&owner) = self.chunk_owners.get(&number) else { return };
-                // One that was refused is here, and was asked for before that was known.
                 let session = &mut self.sessions[owner];
                 session.spooled.loading = false;
                 self.fail(owner, &format!("Spool lost: {why}"));
@@ -167,7 +172,7 @@ impl Broker {
         let spooled = std::mem::take(&mut self.sessions[key].spooled);
         self.spooled -= spooled.bytes;
         for chunk in spooled.chunks {
-            if let Chunk::OnDisk(number, _) = chunk {
+            if let Chunk::OnDisk(number) = chunk {
                 self.chunk_owners.remove(&number);
                 self.spool_commands.push_back(SpoolCommand::Forget(number));
             }
