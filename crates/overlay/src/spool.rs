@@ -135,7 +135,9 @@ mod tests {
     fn what_is_stored_comes_back_once() {
         let folder = std::env::temp_dir().join(format!("tollway-overlay-spool-{}", std::process::id()));
         let (woken, wakes) = channel();
-        let disk = Disk::open(&folder, "a", move || drop(woken.send(()))).unwrap();
+        let disk = Disk::open(&folder, "a", move || {
+            let _ = woken.send(());
+        }).unwrap();
         let await_answer = || {
             wakes.recv().unwrap();
             disk.answer().unwrap()

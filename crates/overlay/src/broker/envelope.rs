@@ -92,7 +92,8 @@ mod tests {
         #[test]
         fn any_bytes_are_an_envelope_or_none(bytes: Vec<u8>) {
             if let Some(envelope) = Envelope::decode(&bytes) {
-                prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
+                let again = envelope.encode();
+                prop_assert_eq!(Envelope::decode(&again), Some(envelope));
             }
         }
     }
