@@ -32,7 +32,7 @@ struct Site {
 
 impl Site {
     fn start(folder: &Path, name: &str) -> Site {
-        let process = tollway()
+        let process = tollway(&[])
             .current_dir(folder)
             .args(["overlay", "--config", &format!("{name}.toml"), "--socket", &format!("run/{name}.sock")])
             .stderr(Stdio::null())
@@ -45,7 +45,7 @@ impl Site {
 
     fn status(&self) -> Option<Value> {
         let socket = format!("run/{}.sock", self.name);
-        let mut ask = tollway();
+        let mut ask = tollway(&[]);
         ask.current_dir(&self.folder).args(["overlay", "status", "--json", "--socket", &socket]);
         serde_json::from_slice(&ask.output().unwrap().stdout).ok()
     }
@@ -109,7 +109,7 @@ fn the_books_three_sites_run_as_it_says() {
     let command = |start: &str| {
         let line = book.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start}"));
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-        tollway().current_dir(&folder).args(words).output().unwrap()
+        tollway(&[]).current_dir(&folder).args(words).output().unwrap()
     };
     let made = command("tollway overlay keys");
     assert!(made.status.success(), "{made:?}");
@@ -130,12 +130,13 @@ fn the_books_three_sites_run_as_it_says() {
         west.set_nonblocking(true).unwrap();
         let mut buffer = [0; 4096];
         if let Ok(len) = west.read(&mut buffer) {
-            return String::from_utf8_lossy(&buffer[..len]).contains("MSG plant.pump.7 1 16\r\npressure 3.1 bar\r\n");
+            return String::from_utf8_lossy(&buffer[..len])
+                .contains("MSG plant.pump.7 1 16\r\npressure 3.1 bar\r\n");
         }
         false
     });
     heard.clear();
-    let text = tollway()
+    let text = tollway(&[])
         .current_dir(&folder)
         .args(["overlay", "status", "--socket", "run/north.sock"])
         .output()
@@ -145,7 +146,7 @@ fn the_books_three_sites_run_as_it_says() {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
     // A second one of the same name gives way.
-    let second = tollway()
+    let second = tollway(&[])
         .current_dir(&folder)
         .args(["overlay", "--config", "north.toml", "--socket", "run/north.sock"])
         .output()
@@ -165,7 +166,9 @@ fn a_file_is_watched_and_the_last_good_one_stays() {
     write("[tenant.x]\n[tenant.y]\npassword = \"p\"\n");
     until("y is there", || site.status().unwrap()["tenants"].as_array().unwrap().len() == 2);
     write("[tenant.x]\nsalry = 3\n");
-    until("it is wrong", || site.status().unwrap()["trouble"].as_str().is_some_and(|why| why.contains("salry")));
+    until("it is wrong", || {
+        site.status().unwrap()["trouble"].as_str().is_some_and(|why| why.contains("salry"))
+    });
     assert_eq!(site.status().unwrap()["tenants"].as_array().unwrap().len(), 2);
     write("tls = \"on\"\n[keys]\nauthority = \"a\"\ncertificate = \"b\"\nkey = \"c\"\n");
     until("it holds from a start on", || {
@@ -173,6 +176,6 @@ fn a_file_is_watched_and_the_last_good_one_stays() {
     });
     write("[tenant.x]\n");
     until("it is right again", || site.status().unwrap()["trouble"].is_null());
-    let wrong = tollway().args(["overlay", "check"]).arg(folder.join("none.toml")).output().unwrap();
+    let wrong = tollway(&[]).args(["overlay", "check"]).arg(folder.join("none.toml")).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
 }

@@ -60,7 +60,12 @@ pub fn default_socket(site: &str) -> PathBuf {
 ///
 /// # Errors
 /// The file or a key is wrong, an address is taken, or the site runs already.
-pub fn run(path: &Path, options: &Options, signals: &Signals, mut tell: impl FnMut(String)) -> Result<(), AgentError> {
+pub fn run(
+    path: &Path,
+    options: &Options,
+    signals: &Signals,
+    mut tell: impl FnMut(String),
+) -> Result<(), AgentError> {
     let mut site = Site::load(path)?;
     let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules)).transpose()?;
     let system = |what: String| move |source| AgentError::System { what, source };
@@ -71,7 +76,8 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, mut tell: impl FnM
     })?;
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = start.as_millis() as u64;
-    let mut server = Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
+    let mut server =
+        Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
     let latest = Arc::new(Mutex::new(Status::default()));
     let _pages = pages(options, &latest, &mut tell)?;
     tell(format!("site {} listens at {}", site.rules.site, server.address()));
@@ -124,16 +130,21 @@ struct Pages {
     _view: Option<crate::view::View>,
 }
 
-fn pages(options: &Options, latest: &Arc<Mutex<Status>>, tell: &mut impl FnMut(String)) -> Result<Pages, AgentError> {
+fn pages(
+    options: &Options,
+    latest: &Arc<Mutex<Status>>,
+    tell: &mut impl FnMut(String),
+) -> Result<Pages, AgentError> {
     let mut pages = Pages::default();
     let _ = (&mut pages, latest, &tell);
     if let Some(address) = options.metrics {
         #[cfg(feature = "metrics")]
         {
-            let served = crate::metrics::serve(Arc::clone(latest), address).map_err(|error| AgentError::System {
-                what: "serve metrics".into(),
-                source: io::Error::other(error.to_string()),
-            })?;
+            let served =
+                crate::metrics::serve(Arc::clone(latest), address).map_err(|error| AgentError::System {
+                    what: "serve metrics".into(),
+                    source: io::Error::other(error.to_string()),
+                })?;
             tell(format!("metrics at http://{}/metrics", served.address()));
             pages._metrics = Some(served);
         }

@@ -172,7 +172,10 @@ impl Site {
             help: help.into(),
         };
         let file: File = toml::from_str(text).map_err(|error| {
-            wrong(format!("{error}").trim_end().to_owned(), "docs/src/overlay-operations.md lists the keys of a site's file")
+            wrong(
+                format!("{error}").trim_end().to_owned(),
+                "docs/src/overlay-operations.md lists the keys of a site's file",
+            )
         })?;
         file.check().map_err(|(message, help)| wrong(message, help))?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -236,13 +239,22 @@ impl File {
         }
         for (name, link) in &self.link {
             if *name == self.site {
-                return Err((format!("`[link.{name}]` leads to the site itself"), "name the site at its other end"));
+                return Err((
+                    format!("`[link.{name}]` leads to the site itself"),
+                    "name the site at its other end",
+                ));
             }
             if !numbers.insert(Site::number(name)) {
-                return Err((format!("`{name}` has the same number as another site"), "give one of them another name"));
+                return Err((
+                    format!("`{name}` has the same number as another site"),
+                    "give one of them another name",
+                ));
             }
             if link.rate < Rate::from_bps(1000.0) {
-                return Err((format!("`link.{name}.rate` is {}", link.rate), "write what the link carries, 1 kbps and more"));
+                return Err((
+                    format!("`link.{name}.rate` is {}", link.rate),
+                    "write what the link carries, 1 kbps and more",
+                ));
             }
         }
         let linked = !self.link.is_empty() || self.links.is_some();
@@ -251,8 +263,10 @@ impl File {
             return Err(("links and `tls` need keys".into(), help));
         }
         if self.links.is_none() && self.link.values().any(|link| link.address.is_none()) {
-            return Err(("a link without `address` waits for a site that nobody lets in".into(),
-                "add `[links]` with `listen`, or the link's `address`"));
+            return Err((
+                "a link without `address` waits for a site that nobody lets in".into(),
+                "add `[links]` with `listen`, or the link's `address`",
+            ));
         }
         self.check_tenants()?;
         let size = |name: &str, value: Option<Bytes>, least: u64, most: u64| match value {
@@ -264,7 +278,8 @@ impl File {
         };
         size("payload", self.payload, 1000, 64 << 20)?;
         size("buffer", self.buffer, 16 << 10, 1 << 30)?;
-        if self.patience.is_some_and(|time| !(Time::from_millis(100)..=Time::from_secs(3600)).contains(&time)) {
+        if self.patience.is_some_and(|time| !(Time::from_millis(100)..=Time::from_secs(3600)).contains(&time))
+        {
             return Err(("`patience` is out of range".into(), "it can be 100 ms to 3600 s"));
         }
         Ok(())
@@ -275,20 +290,37 @@ impl File {
         for (name, tenant) in &self.tenant {
             let secret = tenant.password.is_some() || tenant.token.is_some();
             if tenant.certificate && secret {
-                return Err((format!("`[tenant.{name}]` asks for a certificate and for a secret"), "choose one of them"));
+                return Err((
+                    format!("`[tenant.{name}]` asks for a certificate and for a secret"),
+                    "choose one of them",
+                ));
             }
             if tenant.certificate && self.tls == Tls::Off {
-                return Err((format!("`[tenant.{name}]` asks for a certificate, and clients have no TLS"), "write `tls = \"on\"`"));
+                return Err((
+                    format!("`[tenant.{name}]` asks for a certificate, and clients have no TLS"),
+                    "write `tls = \"on\"`",
+                ));
             }
             if [&tenant.password, &tenant.token].into_iter().flatten().any(String::is_empty) {
-                return Err((format!("a secret of `[tenant.{name}]` is empty"), "write one, or leave it out"));
+                return Err((
+                    format!("a secret of `[tenant.{name}]` is empty"),
+                    "write one, or leave it out",
+                ));
             }
-            if !tenant.certificate && !secret && let Some(other) = open.replace(name) {
-                return Err((format!("`[tenant.{other}]` and `[tenant.{name}]` both let everybody in"),
-                    "give one of them a `password`, a `token`, or `certificate = true`"));
+            if !tenant.certificate
+                && !secret
+                && let Some(other) = open.replace(name)
+            {
+                return Err((
+                    format!("`[tenant.{other}]` and `[tenant.{name}]` both let everybody in"),
+                    "give one of them a `password`, a `token`, or `certificate = true`",
+                ));
             }
             if tenant.salary.is_some_and(|salary| !(0.001..=1000.0).contains(&salary)) {
-                return Err((format!("`tenant.{name}.salary` is out of range"), "it is a part beside others', 0.001 to 1000; 1 if none is given"));
+                return Err((
+                    format!("`tenant.{name}.salary` is out of range"),
+                    "it is a part beside others', 0.001 to 1000; 1 if none is given",
+                ));
             }
         }
         Ok(())

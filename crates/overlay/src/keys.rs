@@ -17,7 +17,9 @@ use crate::tls::{site_name, tenant_name};
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// It can't be part of a certificate.
-    #[error("`{0}` is no name of a site or tenant: use lower-case letters, digits and `-`, from 1 to 32 of them")]
+    #[error(
+        "`{0}` is no name of a site or tenant: use lower-case letters, digits and `-`, from 1 to 32 of them"
+    )]
     Name(String),
     /// Keys that are there stay.
     #[error("`{0}` is there already; give another folder, or remove it")]
@@ -40,7 +42,12 @@ pub enum KeysError {
 ///
 /// # Errors
 /// A name is wrong, or a file is there already or can't be written.
-pub fn make(folder: &Path, sites: &[String], tenants: &[String], hosts: &[String]) -> Result<Vec<PathBuf>, KeysError> {
+pub fn make(
+    folder: &Path,
+    sites: &[String],
+    tenants: &[String],
+    hosts: &[String],
+) -> Result<Vec<PathBuf>, KeysError> {
     if let Some(wrong) = sites.iter().chain(tenants).find(|name| !is_label(name)) {
         return Err(KeysError::Name(wrong.clone()));
     }
@@ -53,7 +60,8 @@ pub fn make(folder: &Path, sites: &[String], tenants: &[String], hosts: &[String
     let mut made = vec![put(folder, "ca.pem", &authority.pem(), 0o644)?];
     let local = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     for site in sites {
-        let names: Vec<String> = [site_name(site)].into_iter().chain(local.clone()).chain(hosts.iter().cloned()).collect();
+        let names: Vec<String> =
+            [site_name(site)].into_iter().chain(local.clone()).chain(hosts.iter().cloned()).collect();
         made.extend(sign(folder, site, names, &authority)?);
     }
     for tenant in tenants {
@@ -72,7 +80,8 @@ fn sign(
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, file);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let certificate = params.signed_by(&key, authority)?;
     Ok([
         put(folder, &format!("{file}.pem"), &certificate.pem(), 0o644)?,

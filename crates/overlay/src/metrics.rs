@@ -63,7 +63,9 @@ const SITE_COUNTERS: [Row<Status, f64>; 6] = [
     ("tollway_overlay_published", "Messages that clients have published", |status| status.published as f64),
     ("tollway_overlay_delivered", "Messages handed to clients", |status| status.delivered as f64),
     ("tollway_overlay_received", "Messages that have come from other sites", |status| status.received as f64),
-    ("tollway_overlay_dropped", "Messages dropped, as subscriptions asked for", |status| status.dropped as f64),
+    ("tollway_overlay_dropped", "Messages dropped, as subscriptions asked for", |status| {
+        status.dropped as f64
+    }),
     ("tollway_overlay_cut", "Clients disconnected without progress", |status| status.cut as f64),
     ("tollway_overlay_cpu_seconds", "Processor's time used", |status| status.cpu_s),
 ];
@@ -71,7 +73,9 @@ const SITE_COUNTERS: [Row<Status, f64>; 6] = [
 const SITE_GAUGES: [Row<Status, f64>; 5] = [
     ("tollway_overlay_clients", "Clients that are connected", |status| status.clients as f64),
     ("tollway_overlay_reachable", "Other sites that can be reached", |status| status.reachable as f64),
-    ("tollway_overlay_retained_bytes", "Bytes kept until all sites have them", |status| status.retained as f64),
+    ("tollway_overlay_retained_bytes", "Bytes kept until all sites have them", |status| {
+        status.retained as f64
+    }),
     ("tollway_overlay_spooled_bytes", "Bytes on disk for slow subscriptions", |status| status.spooled as f64),
     ("tollway_overlay_trouble", "1 while a newer configuration is not in force", |status| {
         f64::from(u8::from(status.trouble.is_some()))

@@ -137,7 +137,8 @@ mod tests {
         let (woken, wakes) = channel();
         let disk = Disk::open(&folder, "a", move || {
             let _ = woken.send(());
-        }).unwrap();
+        })
+        .unwrap();
         let await_answer = || {
             wakes.recv().unwrap();
             disk.answer().unwrap()

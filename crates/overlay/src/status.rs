@@ -169,7 +169,14 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn status() -> Status {
-        let link = LinkStatus { site: "b".into(), up: true, queued: 1500, price: 2.5, rate_mbps: 20.0, ..LinkStatus::default() };
+        let link = LinkStatus {
+            site: "b".into(),
+            up: true,
+            queued: 1500,
+            price: 2.5,
+            rate_mbps: 20.0,
+            ..LinkStatus::default()
+        };
         let down = LinkStatus { site: "c".into(), trouble: Some("refused".into()), ..LinkStatus::default() };
         Status {
             site: "a".into(),
@@ -177,7 +184,12 @@ pub(crate) mod tests {
             published: 7,
             trouble: Some("`listen`".into()),
             links: vec![link, down],
-            tenants: vec![TenantStatus { tenant: "plant".into(), connections: 3, published: 7, ..TenantStatus::default() }],
+            tenants: vec![TenantStatus {
+                tenant: "plant".into(),
+                connections: 3,
+                published: 7,
+                ..TenantStatus::default()
+            }],
             slow: vec![SlowStatus { client: "9 of plant".into(), waiting: 99_000, holds: 2 }],
             ..Status::default()
         }

@@ -41,7 +41,9 @@ impl Ends {
         };
         let mut roots = RootCertStore::empty();
         for root in certificates(&keys.authority)? {
-            roots.add(root).map_err(|error| wrong(&keys.authority, error.to_string(), "give an authority's certificate"))?;
+            roots.add(root).map_err(|error| {
+                wrong(&keys.authority, error.to_string(), "give an authority's certificate")
+            })?;
         }
         let roots = Arc::new(roots);
         let chain = certificates(&keys.certificate)?;
@@ -54,9 +56,12 @@ impl Ends {
             wrong(&keys.certificate, error.to_string(), "the certificate and the key have to belong together")
         };
         let verifier = |required: bool| {
-            let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+            let builder =
+                WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
             let builder = if required { builder } else { builder.allow_unauthenticated() };
-            builder.build().map_err(|error| wrong(&keys.authority, error.to_string(), "give an authority's certificate"))
+            builder
+                .build()
+                .map_err(|error| wrong(&keys.authority, error.to_string(), "give an authority's certificate"))
         };
         let server = |required: bool| -> Result<Arc<ServerConfig>, ConfigError> {
             let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -75,8 +80,13 @@ impl Ends {
             dial: Arc::new(dial),
         };
         if !chain.first().is_some_and(|own| Identity::is_site(own, &rules.site)) {
-            let message = format!("is not for `{}`, as other sites know `{}`", site_name(&rules.site), rules.site);
-            return Err(wrong(&keys.certificate, message, "give the site's own certificate; `tollway overlay keys` makes some"));
+            let message =
+                format!("is not for `{}`, as other sites know `{}`", site_name(&rules.site), rules.site);
+            return Err(wrong(
+                &keys.certificate,
+                message,
+                "give the site's own certificate; `tollway overlay keys` makes some",
+            ));
         }
         Ok(ends)
     }

@@ -46,14 +46,20 @@ fn nats() -> Option<PathBuf> {
 #[test]
 fn nats_py_works_as_with_nats() {
     let Some(python) = python() else {
-        eprintln!("SKIPPED: nats-py can't be installed (python3 with venv, and a registry of Python packages)");
+        eprintln!(
+            "SKIPPED: nats-py can't be installed (python3 with venv, and a registry of Python packages)"
+        );
         return;
     };
     let site = Running::start(&folder("py"), SITE);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.py");
     let done = Command::new(python).arg(script).arg(site.address.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && said.ends_with("fine\n"), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success() && said.ends_with("fine\n"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 #[test]
@@ -70,7 +76,8 @@ fn the_go_client_works_as_with_nats() {
         command
     };
     let subscriptions = || site.status().tenants[0].subscriptions;
-    let listen = run(&["sub", "go.>", "--count", "3"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let listen =
+        run(&["sub", "go.>", "--count", "3"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     site.until("it listens", |status| status.tenants[0].subscriptions >= 1);
     assert!(succeeds(&mut run(&["pub", "go.a", "one", "--header", "kind:test"])));
     assert!(succeeds(&mut run(&["pub", "go.b.c", "two", "--count", "2"])));
@@ -80,14 +87,17 @@ fn the_go_client_works_as_with_nats() {
     }
     // A service, by its answer; the same client asks.
     let before = subscriptions();
-    let mut reply = run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut reply =
+        run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     common::until("it serves", || subscriptions() > before);
     let asked = run(&["request", "go.service", "what"]).output().unwrap();
     assert!(String::from_utf8_lossy(&asked.stdout).contains("42"), "{asked:?}");
     reply.kill().unwrap();
     reply.wait().unwrap();
     // It measures, too: every message comes.
-    let measured = run(&["bench", "go.bench", "--pub", "2", "--sub", "2", "--msgs", "2000", "--no-progress"]).output().unwrap();
+    let measured = run(&["bench", "go.bench", "--pub", "2", "--sub", "2", "--msgs", "2000", "--no-progress"])
+        .output()
+        .unwrap();
     assert!(measured.status.success(), "{measured:?}");
     let streams = run(&["stream", "ls"]).output().unwrap();
     let said = [streams.stdout, streams.stderr].concat();

@@ -16,7 +16,13 @@ fn addresses(count: usize) -> Vec<SocketAddr> {
     held.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
-fn start(folder: &Path, name: &str, at: SocketAddr, links: &[(&str, Option<SocketAddr>)], more: &str) -> Running {
+fn start(
+    folder: &Path,
+    name: &str,
+    at: SocketAddr,
+    links: &[(&str, Option<SocketAddr>)],
+    more: &str,
+) -> Running {
     let mut text = format!(
         "site = \"{name}\"\nlisten = \"127.0.0.1:0\"\npatience = \"5 s\"\n[keys]\nauthority = \"ca.pem\"\n\
          certificate = \"{name}.pem\"\nkey = \"{name}.key\"\n[links]\nlisten = \"{at}\"\n{more}"
@@ -87,12 +93,19 @@ fn sites_without_the_right_certificate_are_refused() {
     let silent = TcpStream::connect(at[0]).unwrap();
     until("both are refused", || {
         let notes = a.notes.lock().unwrap();
-        notes.iter().any(|note| note.contains("for no site")) && notes.iter().filter(|note| note.contains("refused")).count() >= 2
+        notes.iter().any(|note| note.contains("for no site"))
+            && notes.iter().filter(|note| note.contains("refused")).count() >= 2
     });
     assert!(!a.status().links[0].up && !stranger.status().links[0].up && !unknown.status().links[0].up);
     drop(silent);
     // The right one is let in all the same.
-    let right = start(&folder, "b", at[1].ip().to_string().parse::<std::net::IpAddr>().map(|ip| SocketAddr::new(ip, 0)).unwrap(), &[("a", Some(at[0]))], "");
+    let right = start(
+        &folder,
+        "b",
+        at[1].ip().to_string().parse::<std::net::IpAddr>().map(|ip| SocketAddr::new(ip, 0)).unwrap(),
+        &[("a", Some(at[0]))],
+        "",
+    );
     a.until("the right one is linked", |status| status.links[0].up);
     drop(right);
     for folder in [folder, other] {

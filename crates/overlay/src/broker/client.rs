@@ -2,11 +2,11 @@
 
 use tollway_law::Time;
 
-use super::session::{Block, Subscription};
 use super::route::Interest;
+use super::session::{Block, Subscription};
 use super::{Broker, Received, Then};
 use crate::nats::parse::{Limits, Op, Parsed, parse};
-use crate::nats::subject::{is_pattern, is_literal};
+use crate::nats::subject::{is_literal, is_pattern};
 use crate::nats::write::{Connect, error_line};
 use crate::rules::{Proof, Slow, same_secret};
 

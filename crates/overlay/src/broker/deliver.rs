@@ -200,7 +200,9 @@ impl Broker {
                     let framed = format!("{NO_JETSTREAM}\r\n");
                     return self.answer(key, &Publish::of(reply, None, None, framed.as_bytes()));
                 }
-                None => format!("Permissions Violation for Publish to \"{subject}\": there is no JetStream here"),
+                None => {
+                    format!("Permissions Violation for Publish to \"{subject}\": there is no JetStream here")
+                }
             },
             _ => format!("Permissions Violation for Publish to \"{subject}\""),
         };

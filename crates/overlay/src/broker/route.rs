@@ -149,7 +149,9 @@ impl Route {
         }
         trie.find(subject, &mut |interest| match interest {
             Interest::Local { sub, queue: None } => route.plain.push(*sub),
-            Interest::Local { sub, queue: Some(queue) } => queue_of(&mut route.queues, queue).members.push(*sub),
+            Interest::Local { sub, queue: Some(queue) } => {
+                queue_of(&mut route.queues, queue).members.push(*sub)
+            }
             Interest::Remote { site, queue, key } => {
                 match queue {
                     None => route.sites.push(*site),

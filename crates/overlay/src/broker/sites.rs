@@ -12,10 +12,10 @@ use tollway_proto::overlay::{
     Body, ClientId, Config, Daemon, DaemonId, Event, PortId, Purchase, TenantConfig, TenantId,
 };
 
+use super::Broker;
 use super::envelope::Envelope;
 use super::route::{Interest, Route};
 use super::session::Block;
-use super::Broker;
 use crate::nats::parse::Publish;
 use crate::rules::{Slow, TenantRules};
 
@@ -137,7 +137,11 @@ impl Broker {
             }
             Event::Member { daemon, group, joined } => {
                 let member = (daemon, group);
-                if joined { sites.members.insert(member.clone()) } else { sites.members.remove(&member) };
+                if joined {
+                    sites.members.insert(member.clone())
+                } else {
+                    sites.members.remove(&member)
+                };
                 self.apply_member(&member, joined);
             }
         }
@@ -181,9 +185,9 @@ impl Broker {
         let Some(sites) = &mut self.sites else { return };
         let me = sites.me;
         let envelope = Envelope::decode(&bytes);
-        let tenant = envelope.as_ref().and_then(|envelope| {
-            self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?).copied()
-        });
+        let tenant = envelope
+            .as_ref()
+            .and_then(|envelope| self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?).copied());
         let (Some(envelope), Some(tenant)) = (envelope, tenant) else {
             sites.stray += 1;
             return;
@@ -206,7 +210,8 @@ impl Broker {
 
     /// The sites that a message goes to; of a queue group without a member here, one is drawn.
     pub(super) fn bound(&mut self, route: &Route) -> Option<Bound> {
-        let mut bound = Bound { sites: route.sites.iter().copied().map(DaemonId).collect(), queues: Vec::new() };
+        let mut bound =
+            Bound { sites: route.sites.iter().copied().map(DaemonId).collect(), queues: Vec::new() };
         for queue in route.queues.iter().filter(|queue| queue.members.is_empty()) {
             let site = queue.sites[self.random.random_range(0..queue.sites.len())];
             bound.queues.push((site, Rc::clone(&queue.name)));

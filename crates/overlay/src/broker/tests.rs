@@ -225,7 +225,8 @@ fn numbers(heard: &str) -> Vec<usize> {
 #[test]
 fn senders_wait_for_a_slow_receiver_and_go_on_when_it_does() {
     let mut site = slow_site(Slow::Price, 0);
-    let (slow, other, sender, free) = (site.client(hello()), site.client(hello()), site.client(hello()), site.client(hello()));
+    let (slow, other, sender, free) =
+        (site.client(hello()), site.client(hello()), site.client(hello()), site.client(hello()));
     site.say(slow, "SUB a 1\r\n");
     site.say(other, "SUB b 1\r\n");
     let sent = publish(&mut site, sender, 0, 100);
@@ -397,7 +398,8 @@ impl Pair {
             let now = self.sites[0].now + Time::from_millis(8);
             for i in 0..2 {
                 let (one, other) = self.sites.split_at_mut(1);
-                let (from, to) = if i == 0 { (&mut one[0], &mut other[0]) } else { (&mut other[0], &mut one[0]) };
+                let (from, to) =
+                    if i == 0 { (&mut one[0], &mut other[0]) } else { (&mut other[0], &mut one[0]) };
                 from.now = now;
                 from.broker.settle(now);
                 let mut carried = 0;
@@ -420,7 +422,10 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     pair.sites[1].say(far, "SUB a.* 1\r\nSUB work q 2\r\n");
     let near = pair.sites[0].client(hello());
     pair.run(Time::from_millis(200));
-    pair.sites[0].say(near, "SUB r 1\r\nPUB a.b r 2\r\nhi\r\nHPUB a.c 12 12\r\nNATS/1.0\r\n\r\n\r\nPUB work 1\r\nx\r\n");
+    pair.sites[0].say(
+        near,
+        "SUB r 1\r\nPUB a.b r 2\r\nhi\r\nHPUB a.c 12 12\r\nNATS/1.0\r\n\r\n\r\nPUB work 1\r\nx\r\n",
+    );
     pair.run(Time::from_millis(500));
     let heard = pair.sites[1].hears(far);
     assert_eq!(heard, "MSG a.b 1 r 2\r\nhi\r\nHMSG a.c 1 12 12\r\nNATS/1.0\r\n\r\n\r\nMSG work 2 1\r\nx\r\n");

@@ -56,7 +56,12 @@ impl<'a> Publish<'a> {
     }
 
     /// A message of `framed`, which has to end with a line end.
-    pub fn of(subject: &'a [u8], reply: Option<&'a [u8]>, header: Option<usize>, framed: &'a [u8]) -> Publish<'a> {
+    pub fn of(
+        subject: &'a [u8],
+        reply: Option<&'a [u8]>,
+        header: Option<usize>,
+        framed: &'a [u8],
+    ) -> Publish<'a> {
         assert!(framed.ends_with(b"\r\n"));
         Publish { subject, reply, header, framed }
     }
@@ -111,7 +116,11 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, ParseEr
     let window = &bytes[..bytes.len().min(limits.line)];
     let Some(end) = memchr::memchr(b'\n', window) else {
         known(bytes)?;
-        return if bytes.len() < limits.line { Ok(Parsed::Part(bytes.len() + 1)) } else { Err(ParseError::Line) };
+        return if bytes.len() < limits.line {
+            Ok(Parsed::Part(bytes.len() + 1))
+        } else {
+            Err(ParseError::Line)
+        };
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let next = end + 1;
@@ -272,7 +281,10 @@ mod tests {
         for (text, op) in [
             ("PUB a 5\r\nhello\r\n", publish(b"a", None, None, &b"hello\r\n"[..])),
             ("pub\ta.b  r\t0 \r\n\r\n", publish(b"a.b", Some(b"r"), None, b"\r\n")),
-            ("HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", publish(b"a", None, Some(12), b"NATS/1.0\r\n\r\nhi\r\n")),
+            (
+                "HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n",
+                publish(b"a", None, Some(12), b"NATS/1.0\r\n\r\nhi\r\n"),
+            ),
             ("HPUB a r 0 1\r\nx\r\n", publish(b"a", Some(b"r"), Some(0), b"x\r\n")),
             ("SUB a.* 1\n", Op::Sub { pattern: b"a.*", queue: None, sid: b"1" }),
             ("sub a q 1\r\n", Op::Sub { pattern: b"a", queue: Some(b"q"), sid: b"1" }),

@@ -137,7 +137,8 @@ mod tests {
         let connect: Connect = serde_json::from_str("{}").unwrap();
         assert!(!connect.verbose && connect.user.is_none());
         let connect: Connect =
-            serde_json::from_str(r#"{"verbose":true,"user":"u","pass":null,"jwt":"x","protocol":1}"#).unwrap();
+            serde_json::from_str(r#"{"verbose":true,"user":"u","pass":null,"jwt":"x","protocol":1}"#)
+                .unwrap();
         assert!(connect.verbose && connect.user.as_deref() == Some("u") && connect.pass.is_none());
     }
 }

@@ -240,7 +240,11 @@ impl Server {
         let Some(client) = &mut self.clients[key] else { return };
         for _ in 0..DRAIN {
             match client.channel.read(&mut self.buffer) {
-                Ok(0) => return if client.finished { self.close_client(key) },
+                Ok(0) => {
+                    return if client.finished {
+                        self.close_client(key)
+                    };
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return self.close_client(key),
@@ -252,7 +256,8 @@ impl Server {
     /// Closes those that have been told, or had the time to be.
     pub(super) fn end_clients(&mut self, now: Time) {
         for key in 0..self.clients.len() {
-            if self.clients[key].as_ref().is_some_and(|client| client.until.is_some_and(|until| until <= now)) {
+            if self.clients[key].as_ref().is_some_and(|client| client.until.is_some_and(|until| until <= now))
+            {
                 self.close_client(key);
             }
         }
@@ -266,7 +271,9 @@ impl Server {
     }
 
     fn note_end(&mut self, key: usize, error: Option<io::Error>) {
-        if let Some(error) = error.filter(|error| !matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)) {
+        if let Some(error) =
+            error.filter(|error| !matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
+        {
             let who = self.broker.describe(key);
             self.note(format!("client {who} is gone: {error}"));
         }

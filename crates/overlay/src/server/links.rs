@@ -104,7 +104,13 @@ impl Server {
         }
     }
 
-    fn add_wire(&mut self, now: Time, stream: TcpStream, tls: Connection, site: Option<String>) -> io::Result<usize> {
+    fn add_wire(
+        &mut self,
+        now: Time,
+        stream: TcpStream,
+        tls: Connection,
+        site: Option<String>,
+    ) -> io::Result<usize> {
         let _ = stream.set_nodelay(true);
         let dialed = site.is_some();
         let rate = self.peers.iter().find(|peer| Some(&peer.link.site) == site.as_ref());
@@ -126,7 +132,9 @@ impl Server {
             sent: 0,
         });
         let both = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(wire.channel.stream(), Token(FIRST_LINK + key), both) {
+        if let Err(error) =
+            self.poll.registry().register(wire.channel.stream(), Token(FIRST_LINK + key), both)
+        {
             self.wires.remove(key);
             return Err(error);
         }
@@ -171,12 +179,16 @@ impl Server {
             let wire = &mut self.wires[key];
             let (Some(port), Some(daemon)) = (wire.port, self.broker.daemon()) else { return Ok(()) };
             let decoded = wire.decoder.decode(&wire.input);
-            let Some((frame, used)) = decoded.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))? else {
+            let Some((frame, used)) =
+                decoded.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?
+            else {
                 return Ok(());
             };
             let whole = wire.input.split_to(used).freeze();
             let frame = frame.map_body(|range| Content(whole.slice(range)));
-            daemon.handle_message(now, port, frame).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            daemon
+                .handle_message(now, port, frame)
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         }
     }
 
@@ -307,8 +319,13 @@ impl Server {
     /// Puts other links in the place of those there are.
     pub(super) fn set_links(&mut self, now: Time, links: &[Link]) {
         let gone = |peer: &Peer| !links.iter().any(|link| link.site == peer.link.site);
-        let ended: Vec<usize> =
-            self.peers.iter().filter(|peer| gone(peer)).flat_map(|peer| [peer.wire, peer.dialing]).flatten().collect();
+        let ended: Vec<usize> = self
+            .peers
+            .iter()
+            .filter(|peer| gone(peer))
+            .flat_map(|peer| [peer.wire, peer.dialing])
+            .flatten()
+            .collect();
         for key in ended {
             self.close_wire(now, key, "the link is not configured any more");
         }

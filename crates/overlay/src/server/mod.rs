@@ -83,7 +83,8 @@ impl Server {
         let mut broker = Broker::new(site.rules.clone(), seed);
         if site.link_listen.is_some() || !site.links.is_empty() {
             let id = DaemonId(Site::number(&site.rules.site));
-            let config = Config { id, epoch: Epoch(epoch), patience: site.rules.patience, ..Config::default() };
+            let config =
+                Config { id, epoch: Epoch(epoch), patience: site.rules.patience, ..Config::default() };
             broker.join_sites(clock.now(), config, seed);
         }
         Ok(Server {
