@@ -1,4 +1,4 @@
-//! A site that runs until it is ended: its file watched, its state told to whoever asks.
+//! The agent of a site: configuration watch, control socket, HTTP pages.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,18 +16,18 @@ use crate::server::Server;
 use crate::status::Status;
 use crate::tls::Ends;
 
-/// How a site is run.
+/// Options of [`run`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where it is asked how it stands, if not in the user's runtime folder.
+    /// The control socket; default: [`default_socket`].
     pub socket: Option<PathBuf>,
-    /// Where Prometheus asks.
+    /// The address of the Prometheus endpoint.
     pub metrics: Option<SocketAddr>,
-    /// Where a browser asks.
+    /// The address of the browser view.
     pub view: Option<SocketAddr>,
 }
 
-/// Why a site does not run.
+/// An error of [`run`].
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// Its file, or one of its keys, is wrong.
@@ -38,25 +38,25 @@ pub enum AgentError {
     Runs {
         /// The site.
         site: String,
-        /// Where it answers.
+        /// Its control socket.
         path: PathBuf,
     },
     /// An address or a path can't be had.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Where a site of this user is asked unless somebody says otherwise.
+/// The default control socket of a site.
 pub fn default_socket(site: &str) -> PathBuf {
     tollway_net::shape::default_path().with_file_name(format!("overlay-{site}.sock"))
 }
 
-/// Runs the site of the file at `path` until a signal ends it. `tell` is told what people may want to know, a line at a time.
+/// Runs the site of the file at `path` until a signal ends it. `tell` receives log lines.
 ///
 /// # Errors
 /// The file or a key is wrong, an address is taken, or the site runs already.
@@ -121,7 +121,7 @@ pub fn run(
         .map_err(system("wait for sockets".into()))
 }
 
-/// What is served over HTTP for as long as it is held.
+/// The HTTP servers of a site, stopped on drop.
 #[derive(Debug, Default)]
 struct Pages {
     #[cfg(feature = "metrics")]

@@ -25,32 +25,32 @@ use tollway_law::{Bytes, Rate, Time};
 
 use crate::rules::{Proof, Rules, Slow, TenantRules};
 
-/// Why a site's file can't be used.
+/// An error in a site's file or keys.
 #[derive(Debug, thiserror::Error)]
 #[error("`{path}`: {message}")]
 pub struct ConfigError {
     /// The file.
     pub path: String,
-    /// What is wrong, and where.
+    /// The error and its place.
     pub message: String,
-    /// What to write instead.
+    /// The remedy.
     pub help: String,
 }
 
 /// A site, as its file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
-    /// What clients may do.
+    /// Limits and tenants.
     pub rules: Rules,
-    /// Where clients connect.
+    /// The address for clients.
     pub listen: SocketAddr,
-    /// Who the site is.
+    /// The site's identity.
     pub keys: Option<Keys>,
-    /// Where other sites connect.
+    /// The address for other sites.
     pub link_listen: Option<SocketAddr>,
     /// Links to other sites, by name.
     pub links: Vec<Link>,
-    /// Where messages wait for slow receivers.
+    /// The disk spool.
     pub spool: Option<Spool>,
 }
 
@@ -71,9 +71,9 @@ pub struct Keys {
 pub struct Link {
     /// The other site's name.
     pub site: String,
-    /// Where it listens; without it, it is waited for.
+    /// Its address; without one, its connection is awaited.
     pub address: Option<SocketAddr>,
-    /// What the link carries, until that is measured.
+    /// The link's rate until it is measured.
     pub rate: Rate,
 }
 
@@ -111,7 +111,7 @@ struct File {
     spool: Option<Spool>,
 }
 
-/// Whether clients use TLS.
+/// TLS for clients, on or off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Tls {
@@ -345,7 +345,7 @@ impl TenantFile {
     }
 }
 
-/// Whether a name can be part of a certificate's.
+/// Checks that a name is a DNS label of at most 32 bytes.
 pub(crate) fn is_label(name: &str) -> bool {
     (1..=32).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -363,7 +363,7 @@ pub struct Watch {
     now: (Option<Mark>, Instant),
 }
 
-/// What of a file changes when it does: a clock may be coarse, and editors write another file.
+/// A file's version: modification time, length and inode.
 type Mark = (SystemTime, u64, u64);
 
 impl Watch {
@@ -393,7 +393,7 @@ fn mark(path: &Path) -> Option<Mark> {
     Some((meta.modified().ok()?, meta.len(), meta.ino()))
 }
 
-/// How long a file has to have been as it is: it may be written in several steps.
+/// The time a file has to be unchanged: it may be written in several steps.
 const SETTLED: Duration = Duration::from_millis(25);
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use rcgen::{
 use crate::config::is_label;
 use crate::tls::{site_name, tenant_name};
 
-/// Why no keys were made.
+/// An error of [`make`].
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// It can't be part of a certificate.
@@ -29,7 +29,7 @@ pub enum KeysError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A certificate can't be made.
@@ -37,8 +37,10 @@ pub enum KeysError {
     Make(#[from] rcgen::Error),
 }
 
-/// Makes keys in `folder`: `ca.pem`, and `NAME.pem` with `NAME.key` for each site and `tenant-NAME.pem` for each tenant. Clients find a
-/// site under the names `hosts`, `localhost` and `127.0.0.1`. The authority's own key is not kept: nobody can sign more.
+/// Makes keys in `folder`: `ca.pem`, and `NAME.pem` with `NAME.key` for each site and
+/// `tenant-NAME.pem` for each tenant. Clients find a
+/// site under the names `hosts`, `localhost` and `127.0.0.1`. The authority's own key is not kept:
+/// nobody can sign more.
 ///
 /// # Errors
 /// A name is wrong, or a file is there already or can't be written.

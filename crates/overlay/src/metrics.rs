@@ -13,10 +13,11 @@ use tollway_report::watch::metrics::{Metrics, ServeError};
 
 use crate::status::{LinkStatus, Status, TenantStatus};
 
-/// The last status, for whoever asks.
+/// The latest status.
 pub type Latest = Arc<Mutex<Status>>;
 
-/// Serves `latest` from a thread of its own until the answer is dropped. Links and tenants have labels; clients, which come and go,
+/// Serves `latest` from a thread of its own until the answer is dropped. Links and tenants have
+/// labels; clients, which come and go,
 /// have none.
 ///
 /// # Errors

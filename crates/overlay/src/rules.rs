@@ -1,9 +1,9 @@
-//! What a site's clients may do.
+//! Limits and tenants of a site.
 
 use serde::Deserialize;
 use tollway_law::Time;
 
-/// What becomes of a subscription whose receiver is slower than its senders.
+/// The treatment of a subscription whose receiver is slower than its senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Slow {
@@ -26,7 +26,8 @@ impl Slow {
         }
     }
 
-    /// The way that a pattern asks for, and the pattern itself: `$TOLL.drop.a.>` asks for drops of `a.>`.
+    /// The way that a pattern asks for, and the pattern itself: `$TOLL.drop.a.>` asks for drops of
+    /// `a.>`.
     pub(crate) fn of_pattern(pattern: &[u8]) -> Option<(Slow, &[u8])> {
         let rest = pattern.strip_prefix(b"$TOLL.")?;
         [Slow::Price, Slow::Spool, Slow::Drop].into_iter().find_map(|slow| {
@@ -43,9 +44,9 @@ pub struct TenantRules {
     pub name: String,
     /// Its part of what links carry, beside other tenants'.
     pub salary: f64,
-    /// How a client shows that it is the tenant's.
+    /// The way its clients authenticate.
     pub proof: Proof,
-    /// Where a subscription chooses nothing.
+    /// The mode of subscriptions without a prefix.
     pub slow: Slow,
     /// Most connections.
     pub connections: usize,
@@ -53,7 +54,7 @@ pub struct TenantRules {
     pub subscriptions: usize,
 }
 
-/// How a client shows whose it is.
+/// A tenant's way to authenticate clients.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Proof {
     /// It need not.
@@ -79,7 +80,7 @@ impl std::fmt::Debug for Proof {
     }
 }
 
-/// What holds for all clients of a site.
+/// Limits and tenants of a site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The site's name.
@@ -90,7 +91,7 @@ pub struct Rules {
     pub payload: usize,
     /// Bytes that may wait for a receiver before it counts as slow.
     pub buffer: usize,
-    /// For how long a receiver may take nothing.
+    /// The time a receiver may make no progress.
     pub patience: Time,
     /// Bytes that may wait on disk; beyond, and without a disk, `spool` is as `price`.
     pub spool: u64,
@@ -124,7 +125,7 @@ impl Rules {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not say where they differ.
+/// Compares two secrets in constant time.
 pub(crate) fn same_secret(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(differs) == 0 && one.len() == other.len()

@@ -11,7 +11,8 @@ use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 
 use crate::broker::{SpoolAnswer, SpoolCommand};
 
-/// A folder on disk, and the thread that writes to it. What is in it is of use to nobody after the process's end: it is removed.
+/// A folder on disk, and the thread that writes to it. What is in it is of use to nobody after the
+/// process's end: it is removed.
 #[derive(Debug)]
 pub struct Disk {
     commands: Option<Sender<SpoolCommand>>,
@@ -21,7 +22,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens `folder` for the site called `site`; `wake` is called from the thread after every answer.
+    /// Opens `folder` for the site called `site`; `wake` is called from the thread after every
+    /// answer.
     ///
     /// # Errors
     /// The folder or its file can't be made.

@@ -1,4 +1,4 @@
-//! How a site stands, for people, for programs, for Prometheus.
+//! A site's state as text and JSON.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// Its name.
     pub site: String,
-    /// Where clients connect.
+    /// The address for clients.
     pub listen: String,
     /// Since the start, seconds.
     pub up_s: f64,
@@ -33,7 +33,7 @@ pub struct Status {
     pub reachable: usize,
     /// Bytes kept until all sites have them.
     pub retained: u64,
-    /// Why a newer configuration is not in force, if there is one.
+    /// The reason a newer configuration is not in force.
     pub trouble: Option<String>,
     /// Links to other sites.
     pub links: Vec<LinkStatus>,
@@ -48,15 +48,15 @@ pub struct Status {
 pub struct LinkStatus {
     /// The other site.
     pub site: String,
-    /// Whether it is connected.
+    /// True if it is connected.
     pub up: bool,
-    /// Why it is not.
+    /// The reason if it is not.
     pub trouble: Option<String>,
     /// Bytes that wait.
     pub queued: u64,
     /// Dollars for a lot.
     pub price: f64,
-    /// What it carries, as measured, Mb/s.
+    /// The measured rate, Mb/s.
     pub rate_mbps: f64,
     /// Bytes of messages sent.
     pub data: u64,

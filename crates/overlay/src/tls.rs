@@ -1,4 +1,4 @@
-//! Who is at the other end: certificates of sites and tenants.
+//! Certificates of sites and tenants.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Reads a site's keys; clients of `rules` have to show a certificate if every tenant asks for one.
+    /// Reads a site's keys; clients of `rules` have to show a certificate if every tenant asks for
+    /// one.
     ///
     /// # Errors
     /// A file can't be read, or does not hold what it should.
@@ -92,7 +93,7 @@ impl Ends {
     }
 }
 
-/// What certificates say.
+/// The names in certificates.
 #[derive(Debug)]
 pub(crate) struct Identity;
 
@@ -104,7 +105,7 @@ impl Identity {
         names.into_iter().find(|name| is_for(&parsed, &tenant_name(name))).cloned()
     }
 
-    /// Whether a verified certificate names the site.
+    /// Checks that a verified certificate names the site.
     pub(crate) fn is_site(certificate: &CertificateDer<'_>, site: &str) -> bool {
         ParsedCertificate::try_from(certificate).is_ok_and(|parsed| is_for(&parsed, &site_name(site)))
     }

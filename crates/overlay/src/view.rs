@@ -29,7 +29,7 @@ impl View {
         Server::serve(address, "view", answer).map(View)
     }
 
-    /// Where the page is.
+    /// The page's address.
     pub fn url(&self) -> String {
         format!("http://{}/", self.0.address())
     }
@@ -55,7 +55,7 @@ fn answer(status: &Status, request: &Request) -> Answer {
     answer.with("Cache-Control", "no-store").with("X-Content-Type-Options", "nosniff")
 }
 
-/// Whether a `Host` header names this machine's loopback interface, at any port.
+/// Checks that a `Host` header names the loopback interface, at any port.
 fn is_ours(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! What clients may try, on real sockets: it ends their own connections at most.
+//! Attacks by clients on real sockets: they end their own connections at most.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! Replays the checked-in fuzz corpus (`fuzz/corpus/nats`) through the function that the fuzz target runs.
+//! Replays the checked-in fuzz corpus (`fuzz/corpus/nats`) through the function that the fuzz
+//! target runs.
 
 #[test]
 fn the_corpus_is_harmless() {

@@ -32,10 +32,10 @@ docs/src/overlay-operations.md. More: docs/src/overlay.md.
 
 Exit status: 0 all went well; 1 the system refused; 2 the file or an option is wrong.";
 
-/// Fan messages out between sites, to unmodified NATS clients; slow receivers hold up nobody else.
+/// Fan messages out between sites, to unmodified NATS clients, unharmed by slow receivers.
 ///
-/// Each link between sites has a price that grows with its queue, and each tenant a salary to pay it with: links stay full, queues
-/// short, and whoever sends over a congested link waits for it.
+/// Each link between sites has a price that grows with its queue, and each tenant a salary to
+/// pay it with. Links stay full, queues stay short, and senders to a congested link wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = OVERLAY_EXAMPLES, after_long_help = OVERLAY_MORE, args_conflicts_with_subcommands = true)]
 pub(crate) struct Overlay {
@@ -44,20 +44,22 @@ pub(crate) struct Overlay {
     /// The site's file; it is watched.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Show sites, links, prices and tenants in the browser, at http://ADDR/; needs a build with the feature `view`.
+    /// Show sites, links, prices and tenants in the browser, at http://ADDR/; needs a build with
+    /// the feature `view`.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) view: Option<SocketAddr>,
-    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature
+    /// `metrics`.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Where the site can be asked how it stands, instead of in the user's runtime folder.
+    /// The control socket, instead of one in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OverlayCommand {
-    /// Say how a site that runs stands: links, prices, tenants, slow receivers.
+    /// Print the state of a running site: links, prices, tenants, slow receivers.
     Status {
         /// Print the site's JSON object.
         #[arg(long)]
@@ -65,16 +67,16 @@ pub(crate) enum OverlayCommand {
         /// The site's file.
         #[arg(long, value_name = "FILE", required_unless_present = "socket")]
         config: Option<PathBuf>,
-        /// Where the site is asked, if not in the user's runtime folder.
+        /// The control socket, if not in the user's runtime folder.
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
-    /// Check a site's file and keys, and say what is wrong with them.
+    /// Check a site's file and keys.
     Check {
         /// The site's file.
         file: PathBuf,
     },
-    /// Make keys for a trial: an authority, and what it has signed for sites and tenants.
+    /// Make keys for a trial: an authority, and certificates for sites and tenants.
     Keys {
         /// The folder that they are written to.
         folder: PathBuf,
@@ -84,7 +86,8 @@ pub(crate) enum OverlayCommand {
         /// A tenant that shows a certificate. May be given several times.
         #[arg(long = "tenant", value_name = "NAME")]
         tenants: Vec<String>,
-        /// A name or address under which clients find the sites, beside localhost. May be given several times.
+        /// A name or address under which clients find the sites, beside localhost. May be given
+        /// several times.
         #[arg(long = "host", value_name = "NAME")]
         hosts: Vec<String>,
     },

@@ -1,4 +1,4 @@
-//! What a client's operations do.
+//! Execution of a client's operations.
 
 use tollway_law::Time;
 
@@ -44,7 +44,8 @@ impl Broker {
         }
     }
 
-    /// Does what a client asks; answers whether that is done, or has to be asked again once it is runnable.
+    /// Does what a client asks; answers whether that is done, or has to be asked again once it is
+    /// runnable.
     fn operate(&mut self, now: Time, key: usize, op: Op<'_>) -> bool {
         match op {
             Op::Pub(publish) => match self.tenant(key) {
@@ -70,7 +71,7 @@ impl Broker {
         true
     }
 
-    /// The tenant of a client; who has not said whose it is belongs to the one that asks for no proof.
+    /// The tenant of a client; without `CONNECT`, the tenant without proof.
     fn tenant(&mut self, key: usize) -> Option<usize> {
         if self.sessions[key].tenant.is_none() {
             let open = self.tenants.iter().position(|one| one.rules.proof == Proof::None && !one.gone);
@@ -99,7 +100,7 @@ impl Broker {
         }
     }
 
-    /// Whose a client is, by what it shows.
+    /// Finds the tenant whose proof the client shows.
     fn authenticate(&self, key: usize, connect: &Connect) -> Option<usize> {
         let certified = self.sessions[key].certified.as_deref();
         let user = connect.user.as_deref();
@@ -172,7 +173,7 @@ impl Broker {
         }
     }
 
-    /// Has a publisher wait until `slow` has taken what it has.
+    /// Blocks a publisher until `slow` has drained.
     pub(super) fn wait_for(&mut self, key: usize, slow: usize) {
         let progressed = std::mem::take(&mut self.sessions[key].progressed);
         self.sessions[key].blocked = Some(Block::Receiver(slow));

@@ -171,7 +171,7 @@ impl Broker {
         true
     }
 
-    /// Answers a request that nobody received.
+    /// Answers a request without receivers with status 503.
     fn say_no_responders(&mut self, key: usize, request: Publish<'_>) {
         let Some(reply) = request.reply else { return };
         let framed = b"NATS/1.0 503\r\n\r\n\r\n";
@@ -190,7 +190,7 @@ impl Broker {
         }
     }
 
-    /// A message that goes nowhere: its sender is told.
+    /// Answers a message to an invalid or reserved subject with an error.
     fn refuse(&mut self, key: usize, verdict: Verdict, message: &Publish<'_>) {
         let subject = String::from_utf8_lossy(message.subject);
         let why = match verdict {
@@ -218,7 +218,8 @@ fn readable<'a>(session: &Session, message: &Publish<'a>) -> (Option<usize>, &'a
     }
 }
 
-/// Appends a message to what a session is sent. `shared` is the message's body, once a receiver has asked for it.
+/// Appends a message to a session's output. `shared` is the message's body, once a receiver has
+/// asked for it.
 fn write(
     session: &mut Session,
     pool: &mut Pool,
@@ -245,10 +246,10 @@ fn write(
 
 /// Bytes that may wait for a receiver, whatever its price.
 const MOST_WAITING: usize = 64 << 20;
-/// Bodies of so many bytes and more are shared between receivers, smaller ones are copied.
+/// Least bytes of a body that is shared between receivers; smaller ones are copied.
 const SHARED: usize = 8192;
 /// Bytes of a message's line beside subject, sid and reply, at most.
 const LINE: usize = 64;
-/// What a client of JetStream is told, in its own terms.
+/// The answer to JetStream requests, in JetStream's format.
 const NO_JETSTREAM: &str = "{\"type\":\"io.nats.jetstream.api.v1.error\",\"error\":{\"code\":503,\"err_code\":10076,\
                             \"description\":\"JetStream not enabled: tollway overlay has no streams\"}}";

@@ -1,4 +1,4 @@
-//! A site's clients: who publishes, who subscribes, who waits for whom. Bytes in, bytes out; no socket, no clock.
+//! The sessions of a site's clients: a sans-I/O machine from bytes to bytes.
 
 mod client;
 mod deliver;
@@ -86,23 +86,23 @@ struct Tenant {
     gone: bool,
 }
 
-/// What became of bytes that a client sent.
+/// The result of [`Broker::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// How many were used: the others have to be handed over again, with more behind them.
+    /// Bytes used. The rest must be passed again, with new input behind it.
     pub used: usize,
-    /// What to do next.
+    /// The next step.
     pub then: Then,
 }
 
-/// What to do with a client's connection.
+/// The next step for a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Read on; so many bytes at least make the next operation whole.
+    /// Read on; the next operation has at least this many bytes.
     Read(usize),
     /// Read nothing more until the client is [runnable](Broker::take_runnable).
     Wait,
-    /// Close it, once what it is told has been sent.
+    /// Close it after its output has been sent.
     Close,
 }
 
@@ -134,7 +134,8 @@ impl Broker {
         broker
     }
 
-    /// Puts other rules in force. Clients of a tenant that is gone, or that has another proof, are closed.
+    /// Puts other rules in force. Clients of a tenant that is gone, or that has another proof, are
+    /// closed.
     pub fn set_rules(&mut self, now: Time, rules: Rules) {
         for tenant in &mut self.tenants {
             tenant.gone = true;
@@ -181,7 +182,8 @@ impl Broker {
         self.totals
     }
 
-    /// A client has connected, at the site's `host` and `port`. Its key names it until it is [removed](Broker::remove).
+    /// A client has connected, at the site's `host` and `port`. Its key names it until it is
+    /// [removed](Broker::remove).
     pub fn open(&mut self, now: Time, address: String, host: &str, port: u16) -> usize {
         self.numbers += 1;
         let number = self.numbers;
@@ -240,7 +242,7 @@ impl Broker {
         self.sessions[key].out.slices(slices)
     }
 
-    /// Whether something is to be sent to a client.
+    /// True if bytes wait for a client's socket.
     pub fn has_outgoing(&self, key: usize) -> bool {
         !self.sessions[key].out.is_empty()
     }
@@ -260,29 +262,29 @@ impl Broker {
         }
     }
 
-    /// Takes a client that has got something to send since the last call.
+    /// Takes a client with new output.
     pub fn take_dirty(&mut self) -> Option<usize> {
         let key = self.dirty.pop()?;
         self.sessions[key].dirty = false;
         Some(key)
     }
 
-    /// Takes a client that need not wait any more.
+    /// Takes a client whose input may be read again.
     pub fn take_runnable(&mut self) -> Option<usize> {
         self.runnable.pop()
     }
 
-    /// Takes a client that is to be closed, once what it is told has been sent.
+    /// Takes a client that is to be closed after its output has been sent.
     pub fn take_doomed(&mut self) -> Option<usize> {
         self.doomed.pop()
     }
 
-    /// Why a client is being closed.
+    /// The reason a client is being closed.
     pub fn why(&self, key: usize) -> Option<&str> {
         self.sessions[key].closing.as_deref()
     }
 
-    /// A client, for people.
+    /// A client's number, tenant, address and name.
     pub fn describe(&self, key: usize) -> String {
         let session = &self.sessions[key];
         let tenant = session.tenant.map_or("nobody's", |tenant| self.tenants[tenant].rules.name.as_str());
@@ -290,7 +292,7 @@ impl Broker {
         format!("{} of {tenant} at {}{name}", session.number, session.address)
     }
 
-    /// Looks after clients that say or take nothing; to be called every [`TICK`].
+    /// Pings silent clients and closes stalled ones; to be called every [`TICK`].
     pub fn tick(&mut self, now: Time) {
         let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -328,7 +330,7 @@ impl Broker {
         }
     }
 
-    /// Tells a client something, and has it closed.
+    /// Sends an error to a client and closes it.
     fn fail(&mut self, key: usize, why: &str) {
         let session = &mut self.sessions[key];
         if session.closing.is_some() {
@@ -337,7 +339,7 @@ impl Broker {
         session.closing = Some(why.to_owned());
         self.doomed.push(key);
         self.tell(key, &error_line(why));
-        // Nobody waits for one that is as good as gone, and its subscriptions want nothing any more.
+        // A closing session holds up no sender.
         let subs: Vec<usize> = self.sessions[key].subs.values().copied().collect();
         for sub in subs {
             self.drop_subscription(sub);
@@ -346,7 +348,7 @@ impl Broker {
         self.forget_spool(key);
     }
 
-    /// Appends a line to what a client is sent.
+    /// Appends a line to a client's output.
     fn tell(&mut self, key: usize, line: &str) {
         let session = &mut self.sessions[key];
         session.out.push(&mut self.pool, line.len(), |chunk| chunk.extend_from_slice(line.as_bytes()));
@@ -397,9 +399,9 @@ fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut Session) {
     }
 }
 
-/// How often clients are looked after.
+/// The interval between calls of [`Broker::tick`].
 pub const TICK: Time = Time::from_millis(100);
-/// How long a client may take to say whose it is.
+/// The time limit for `CONNECT`.
 const AUTH: Time = Time::from_secs(5);
 /// After how much silence a client is asked whether it is there, and how often.
 const PING: Time = Time::from_secs(60);

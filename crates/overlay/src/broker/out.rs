@@ -5,7 +5,8 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 
-/// Bytes that wait for a socket. Messages are copied into chunks, and large bodies shared between their receivers.
+/// Bytes that wait for a socket. Messages are copied into chunks, and large bodies shared between
+/// their receivers.
 ///
 /// Every owned chunk begins with an operation, and a shared one ends one.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Outgoing {
         self.len
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,4 +1,4 @@
-//! Where the messages of a subject go.
+//! Routes: the receivers of a subject.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use crate::nats::subject::{is_literal, matches};
 use crate::nats::trie::Trie;
 
-/// What is subscribed under a pattern.
+/// A subscription in the trie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// A client's subscription.
@@ -38,7 +38,7 @@ impl Interest {
     }
 }
 
-/// What becomes of a message.
+/// The treatment of a subject's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It goes where the route says.

@@ -16,7 +16,7 @@ use crate::rules::Slow;
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The number that the client is told.
+    /// The number in the client's `INFO`.
     pub(crate) number: u64,
     /// The tenant's index, once it is known.
     pub(crate) tenant: Option<usize>,
@@ -26,39 +26,39 @@ pub(crate) struct Session {
     pub(crate) echo: bool,
     pub(crate) headers: bool,
     pub(crate) no_responders: bool,
-    /// What the client calls itself.
+    /// The client's name.
     pub(crate) name: String,
     pub(crate) address: String,
     /// Keys of subscriptions, by the client's names.
     pub(crate) subs: HashMap<Box<[u8]>, usize, RandomState>,
     pub(super) out: Outgoing,
-    /// What waits for it on disk.
+    /// Its spooled operations.
     pub(super) spooled: Spooled,
-    /// Whether `out` is listed to be sent.
+    /// True while the session is in the broker's `dirty` list.
     pub(crate) dirty: bool,
     /// More than the buffer waits: senders to it wait, or its messages go elsewhere.
     pub(crate) congested: bool,
     /// Sessions that wait for this one to take what it has.
     pub(crate) waiters: VecDeque<usize>,
-    /// What this one waits for.
+    /// The reason its input is not read.
     pub(crate) blocked: Option<Block>,
     /// It has published since it last began to wait.
     pub(crate) progressed: bool,
     /// Its face to the daemon, once it has had something to send to other sites.
     pub(crate) buyer: Option<ClientId>,
-    /// What it waited for to send to other sites is paid.
+    /// Its waiting purchase has been paid.
     pub(crate) paid: bool,
     /// It is listed as one for which much waits.
     pub(crate) lagging: bool,
     /// Bytes that its connection has taken.
     pub(crate) taken: u64,
-    /// When it last took something, or had taken all.
+    /// The last time its output made progress or was empty.
     pub(crate) taken_at: Time,
-    /// When it was last heard of.
+    /// The time of its last input.
     pub(crate) heard_at: Time,
     pub(crate) pings: u32,
     pub(crate) opened_at: Time,
-    /// Why it is being closed.
+    /// The reason for closing it.
     pub(crate) closing: Option<String>,
     /// The subject that it published to last, and where that goes.
     pub(crate) last: Option<(Box<[u8]>, Rc<Route>)>,
@@ -67,12 +67,12 @@ pub(crate) struct Session {
     pub(crate) dropped: u64,
 }
 
-/// What a publisher waits for.
+/// The reason a publisher's input is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// A receiver here, by its session's key.
     Receiver(usize),
-    /// What it costs to reach other sites.
+    /// The price of links to other sites.
     Price,
 }
 

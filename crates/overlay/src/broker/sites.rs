@@ -38,7 +38,7 @@ pub(super) struct Sites {
     purses: Vec<TenantId>,
     /// Sessions that have bought something.
     buyers: HashMap<ClientId, usize>,
-    /// What other sites have subscribed to.
+    /// Other sites' subscriptions.
     members: HashSet<(DaemonId, Arc<[u8]>)>,
     /// Receivers that were told to be slow, by group, with what they had taken.
     hops: HashMap<u64, u64>,
@@ -51,14 +51,14 @@ pub(super) struct Sites {
     pub(super) duplicate: bool,
 }
 
-/// What a message to other sites has to be told apart by.
+/// The destinations of a message.
 pub(super) struct Bound {
     sites: Vec<DaemonId>,
     queues: Vec<(u32, Rc<[u8]>)>,
 }
 
 impl Broker {
-    /// Joins other sites: the daemon's name and start are `config`'s.
+    /// Starts the daemon that links this site to others.
     pub fn join_sites(&mut self, now: Time, config: Config, seed: u64) {
         let mut sites = Sites {
             me: config.id.0,
@@ -80,7 +80,7 @@ impl Broker {
         self.sites = Some(sites);
     }
 
-    /// The daemon, for those who have links for it; [`settle`](Broker::settle) has to follow.
+    /// The daemon, for link carriers; [`settle`](Broker::settle) has to follow.
     pub fn daemon(&mut self) -> Option<&mut Daemon<Content>> {
         self.sites.as_mut().map(|sites| &mut sites.daemon)
     }
@@ -95,12 +95,12 @@ impl Broker {
         self.sites.as_mut()?.silent.pop()
     }
 
-    /// When [`settle`](Broker::settle) is due at the latest.
+    /// The deadline of the next [`settle`](Broker::settle).
     pub fn sites_timeout(&self) -> Time {
         self.sites.as_ref().map_or(Time::NEVER, |sites| sites.daemon.poll_timeout())
     }
 
-    /// Does what is due, and hands on what has come from other sites.
+    /// Runs due timers and delivers messages from other sites.
     pub fn settle(&mut self, now: Time) {
         let Some(sites) = &mut self.sites else { return };
         if sites.daemon.poll_timeout() <= now {
@@ -220,7 +220,8 @@ impl Broker {
         (!bound.sites.is_empty()).then_some(bound)
     }
 
-    /// Pays for a message to other sites and sends it; answers whether that is done. If not, the client is blocked.
+    /// Pays for a message to other sites and sends it; answers whether that is done. If not, the
+    /// client is blocked.
     pub(super) fn send_to_sites(
         &mut self,
         now: Time,
@@ -253,7 +254,7 @@ impl Broker {
         true
     }
 
-    /// Tells the daemon of receivers for which much waits: their senders elsewhere are to pay for it.
+    /// Reports the backlogs of slow receivers to the daemon, which prices them.
     fn report_hops(&mut self, now: Time) {
         let Some(sites) = &mut self.sites else { return };
         if now < sites.pulsed.saturating_add(PULSE) {
@@ -323,7 +324,8 @@ fn config(rules: &TenantRules) -> TenantConfig {
     TenantConfig { weight: rules.salary, benefit: Benefit::Messages }
 }
 
-/// The name of a group: a tenant's subscriptions of one pattern, and queue group, at all clients of a site.
+/// The name of a group: a tenant's subscriptions of one pattern, and queue group, at all clients of
+/// a site.
 fn group(tenant: &[u8], pattern: &[u8], queue: Option<&[u8]>) -> Vec<u8> {
     [tenant, pattern, queue.unwrap_or_default()].join(&0)
 }
@@ -336,7 +338,8 @@ fn parts(group: &[u8]) -> Option<(&[u8], &[u8], Option<&[u8]>)> {
     whole.then_some((tenant, pattern, (!queue.is_empty()).then_some(queue)))
 }
 
-/// The key under which a group's slow receivers have a price: 64-bit FNV-1a, the same at every site.
+/// The key under which a group's slow receivers have a price: 64-bit FNV-1a, the same at every
+/// site.
 fn hop(group: &[u8]) -> u64 {
     group.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -345,7 +348,7 @@ fn hop(group: &[u8]) -> u64 {
 
 /// Bytes that an envelope has beside subject and body, about.
 const ENVELOPE: usize = 32;
-/// How often the daemon is told of slow receivers.
+/// The interval between reports of slow receivers to the daemon.
 const PULSE: Time = Time::from_millis(2);
 /// Bytes that wait for a receiver before the daemon is told.
 pub(super) const LAG: usize = 1 << 16;

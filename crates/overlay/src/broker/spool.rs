@@ -8,7 +8,7 @@ use tollway_law::Time;
 use super::session::Session;
 use super::{Broker, mark};
 
-/// What is asked of the disk. Commands are done in order.
+/// A command to the disk, executed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolCommand {
     /// Keep these bytes.
@@ -19,7 +19,7 @@ pub enum SpoolCommand {
     Forget(u64),
 }
 
-/// What the disk answers; nothing to [`SpoolCommand::Forget`].
+/// The answer to a command; [`SpoolCommand::Forget`] has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolAnswer {
     /// They are kept.
@@ -32,11 +32,11 @@ pub enum SpoolAnswer {
     Lost(u64, String),
 }
 
-/// What waits on disk for one client, whole operations in their order.
+/// One client's spooled operations, in order.
 #[derive(Debug, Default)]
 pub(super) struct Spooled {
     chunks: VecDeque<Chunk>,
-    /// What comes behind them, gathered until it is worth a chunk.
+    /// Operations behind the chunks, until they fill one.
     tail: Vec<u8>,
     bytes: u64,
     /// The first chunk has been asked for.
@@ -51,7 +51,7 @@ enum Chunk {
 }
 
 impl Spooled {
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -68,12 +68,12 @@ impl Broker {
         self.spooled
     }
 
-    /// Whether nothing more can be put to disk.
+    /// True if the spool is full or the disk refuses writes.
     pub(super) fn spool_is_full(&self) -> bool {
         self.spooled >= self.rules.spool || self.spool_trouble.is_some()
     }
 
-    /// Why nothing can be put to disk, if it is not full only.
+    /// The disk's error, until it accepts a write again.
     pub fn spool_trouble(&self) -> Option<&str> {
         self.spool_trouble.as_deref()
     }

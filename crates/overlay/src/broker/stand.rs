@@ -1,4 +1,4 @@
-//! How the broker stands.
+//! A snapshot of the broker's state.
 
 use super::Broker;
 use super::sites::LAG;

@@ -9,7 +9,7 @@ pub enum Op<'a> {
     Pub(Publish<'a>),
     /// `SUB`.
     Sub {
-        /// What is subscribed to, as written.
+        /// The pattern, as written.
         pattern: &'a [u8],
         /// The queue group, if it is in one.
         queue: Option<&'a [u8]>,
@@ -20,7 +20,8 @@ pub enum Op<'a> {
     Unsub {
         /// The client's name for the subscription.
         sid: &'a [u8],
-        /// Messages, counted from the subscription's first, after which it ends; at once without it.
+        /// Messages, counted from the subscription's first, after which it ends; at once without
+        /// it.
         max: Option<u64>,
     },
     /// `PING`.
@@ -36,7 +37,7 @@ pub enum Op<'a> {
 pub struct Publish<'a> {
     /// The subject, as written.
     pub subject: &'a [u8],
-    /// Where answers go.
+    /// The reply subject.
     pub reply: Option<&'a [u8]>,
     /// Bytes that are headers, the first of the body; none with `PUB`.
     pub header: Option<usize>,
@@ -67,7 +68,7 @@ impl<'a> Publish<'a> {
     }
 }
 
-/// What the bytes begin with.
+/// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// An operation of so many bytes.
@@ -76,7 +77,7 @@ pub enum Parsed<'a> {
     Part(usize),
 }
 
-/// Why a connection is closed.
+/// A protocol violation; the connection has to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// No operation begins so.
@@ -93,7 +94,7 @@ pub enum ParseError {
     Body,
 }
 
-/// What a client may send at most.
+/// Upper bounds on a client's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a line, with its end.
@@ -111,7 +112,7 @@ impl Default for Limits {
 /// Parses the first operation in `bytes`.
 ///
 /// # Errors
-/// What can't become an operation, whatever follows: the connection has to be closed.
+/// A protocol violation, whatever follows: the connection has to be closed.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, ParseError> {
     let window = &bytes[..bytes.len().min(limits.line)];
     let Some(end) = memchr::memchr(b'\n', window) else {
@@ -359,7 +360,8 @@ mod tests {
     }
 }
 
-/// Parses any bytes: each operation lies within them, and no byte that comes later changes an earlier answer.
+/// Parses any bytes: each operation lies within them, and no byte that comes later changes an
+/// earlier answer.
 pub fn read_anything(bytes: &[u8]) {
     let limits = Limits { line: 64, body: 256 };
     let mut at = 0;

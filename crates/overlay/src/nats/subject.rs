@@ -5,12 +5,12 @@ pub const MOST_BYTES: usize = 480;
 /// Most tokens of a subject: the greatest depth of a [`Trie`](super::trie::Trie).
 pub const MOST_TOKENS: usize = 64;
 
-/// Whether `subject` names one subject: no token is empty or a wildcard.
+/// Checks that `subject` has neither empty tokens nor wildcards.
 pub fn is_literal(subject: &[u8]) -> bool {
     is_bounded(subject) && tokens(subject).all(|token| is_token(token) && token != b"*" && token != b">")
 }
 
-/// Whether `pattern` is a subject with `*` for any one token, and `>` at its end for one or more.
+/// Checks a pattern: `*` stands for one token, `>` at the end for one or more.
 pub fn is_pattern(pattern: &[u8]) -> bool {
     let body = pattern.strip_suffix(b">").filter(|rest| rest.is_empty() || rest.ends_with(b"."));
     let body = body.map_or(pattern, |rest| rest.strip_suffix(b".").unwrap_or(rest));
@@ -18,7 +18,7 @@ pub fn is_pattern(pattern: &[u8]) -> bool {
     is_bounded(pattern) && (alone || tokens(body).all(|token| is_token(token) && token != b">"))
 }
 
-/// Whether `pattern` stands for `subject`.
+/// Matches `subject` against `pattern`.
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     let mut subject = tokens(subject);
     for token in tokens(pattern) {

@@ -8,7 +8,8 @@ use super::subject::tokens;
 
 /// Values under patterns, found by the subjects that the patterns stand for.
 ///
-/// Patterns are those that [`is_pattern`](super::subject::is_pattern) accepts: their depth is bounded.
+/// Patterns are those that [`is_pattern`](super::subject::is_pattern) accepts: their depth is
+/// bounded.
 #[derive(Debug)]
 pub struct Trie<V> {
     root: Node<V>,
@@ -36,7 +37,7 @@ impl<V: PartialEq> Trie<V> {
         self.len
     }
 
-    /// Whether there is no value.
+    /// True without values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,8 +1,8 @@
-//! What a server sends.
+//! Messages of the server side.
 
 use serde::{Deserialize, Serialize};
 
-/// What a client says of itself with `CONNECT`; what we don't know is ignored.
+/// A client's `CONNECT` options; unknown keys are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Connect {
@@ -28,7 +28,7 @@ pub struct Connect {
     pub no_responders: bool,
 }
 
-/// What the server says of itself with `INFO`.
+/// The server's `INFO` message.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info<'a> {
     /// The site's name with its epoch.
@@ -68,7 +68,8 @@ impl Info<'_> {
     }
 }
 
-/// Appends the line of `MSG`, or of `HMSG` with `header` bytes of headers, in front of `len` bytes of both.
+/// Appends the line of `MSG`, or of `HMSG` with `header` bytes of headers, in front of `len` bytes
+/// of both.
 pub fn message_line(
     out: &mut Vec<u8>,
     subject: &[u8],

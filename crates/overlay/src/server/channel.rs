@@ -35,7 +35,7 @@ impl Channel {
         self.tls = Some(tls);
     }
 
-    /// Whether the handshake is still under way.
+    /// True until the handshake is complete.
     pub(super) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }

@@ -17,7 +17,7 @@ use crate::tls::Identity;
 #[derive(Debug)]
 pub(super) struct Client {
     channel: Channel,
-    /// What was read and is no whole operation yet, or waits with its client.
+    /// Input that is incomplete or waits with its client.
     pending: Vec<u8>,
     /// Bytes that the next operation has at least.
     need: usize,
@@ -34,7 +34,7 @@ pub(super) struct Client {
 }
 
 impl Server {
-    /// Accepts those who have connected.
+    /// Accepts new connections.
     pub(super) fn accept_clients(&mut self, now: Time) {
         loop {
             match self.listener.accept() {
@@ -124,7 +124,8 @@ impl Server {
     fn read_client(&mut self, now: Time, key: usize) {
         let Some(client) = &mut self.clients[key] else { return };
         let mut have = client.pending.len();
-        // A long operation is gathered where it stays; others are read together, and used where they are.
+        // A long operation is gathered where it stays; others are read together, and used where
+        // they are.
         let own = client.need.max(have) + LEAST_READ > self.buffer.len();
         let mut pending = std::mem::take(&mut client.pending);
         let buffer = if own {
@@ -235,7 +236,8 @@ impl Server {
         }
     }
 
-    /// Throws away what a client sends that is being closed: closed before, it would not be told why.
+    /// Throws away what a client sends that is being closed: closed before, it would not be told
+    /// why.
     fn drain_client(&mut self, key: usize) {
         let Some(client) = &mut self.clients[key] else { return };
         for _ in 0..DRAIN {
@@ -253,7 +255,7 @@ impl Server {
         self.list_client(key);
     }
 
-    /// Closes those that have been told, or had the time to be.
+    /// Closes clients whose grace period is over.
     pub(super) fn end_clients(&mut self, now: Time) {
         for key in 0..self.clients.len() {
             if self.clients[key].as_ref().is_some_and(|client| client.until.is_some_and(|until| until <= now))

@@ -30,7 +30,7 @@ pub(super) struct Peer {
     dialing: Option<usize>,
     retry_at: Time,
     pause: Time,
-    /// Why it is not connected.
+    /// The reason if it is not connected.
     pub(super) trouble: Option<String>,
 }
 
@@ -114,7 +114,8 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let dialed = site.is_some();
         let rate = self.peers.iter().find(|peer| Some(&peer.link.site) == site.as_ref());
-        // What the kernel has not sent yet is in its queue, where it has no price: two milliseconds of it.
+        // What the kernel has not sent yet is in its queue, where it has no price: two milliseconds
+        // of it.
         let unsent = rate.map_or(Rate::ZERO, |peer| peer.link.rate).bytes_in(Time::from_millis(2)) as u32;
         SockRef::from(&stream).set_tcp_notsent_lowat(unsent.clamp(LEAST_UNSENT, MOST_UNSENT))?;
         let entry = self.wires.vacant_entry();
@@ -349,7 +350,7 @@ const SLICES: usize = 32;
 /// Pauses between attempts to connect.
 const PAUSE: Time = Time::from_millis(200);
 const LONGEST_PAUSE: Time = Time::from_secs(5);
-/// How long the other end may take to say who it is.
+/// The time limit of the handshake.
 const HANDSHAKE: Time = Time::from_secs(5);
 /// Connections of sites, and of those that say they are.
 const MOST_WIRES: usize = 1024;

@@ -46,14 +46,15 @@ pub struct Server {
     wires: Slab<Wire>,
     /// Clients that have something to be read.
     ready: VecDeque<usize>,
-    /// What is read by all of them in turn.
+    /// The input buffer shared by all sockets.
     buffer: Box<[u8]>,
     accept_again: bool,
     notes: Vec<String>,
 }
 
 impl Server {
-    /// Listens for clients, and for other sites if `site` has links. `epoch` grows from start to start, `seed` is for random choices.
+    /// Listens for clients, and for other sites if `site` has links. `epoch` grows from start to
+    /// start, `seed` is for random choices.
     ///
     /// # Errors
     /// An address is taken, or not this machine's.
@@ -107,7 +108,7 @@ impl Server {
         })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -124,7 +125,7 @@ impl Server {
         self.set_links(now, &site.links);
     }
 
-    /// How it stands.
+    /// A snapshot of the site's state.
     pub fn status(&self) -> Status {
         let ports = self.broker.ports();
         let links = self.peers.iter().map(|peer| {
@@ -152,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Takes what has happened that people may want to know.
+    /// Takes the log lines since the last call.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
@@ -229,7 +230,7 @@ impl Server {
         }
     }
 
-    /// Notes something for people; of too much the first remains.
+    /// Appends a log line; beyond [`NOTES`] lines, drops it.
     fn note(&mut self, note: String) {
         if self.notes.len() < NOTES {
             self.notes.push(note);
