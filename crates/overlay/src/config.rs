@@ -437,7 +437,6 @@ mod tests {
         for (text, part) in [
             ("lisen = 1", "lisen"),
             ("patience = \"2\"", "no unit"),
-            ("patience = \"2 h\"", "h"),
             ("patience = \"1 ms\"", "`patience`"),
             ("buffer = \"1 B\"", "`buffer` is 1 B"),
             ("[link.B]\nrate = \"1 Mbps\"", "`B` is no name"),

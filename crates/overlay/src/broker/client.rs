@@ -175,11 +175,11 @@ impl Broker {
 
     /// Blocks a publisher until `slow` has drained.
     pub(super) fn wait_for(&mut self, key: usize, slow: usize) {
-        let progressed = std::mem::take(&mut self.sessions[key].progressed);
         self.sessions[key].blocked = Some(Block::Receiver(slow));
-        let waiters = &mut self.sessions[slow].waiters;
-        // One that could send something goes behind those that could not.
-        if progressed { waiters.push_back(key) } else { waiters.push_front(key) }
+        // The one that has sent nothing for longest goes on first.
+        let turn = |waiter: usize| self.sessions[waiter].turn;
+        let at = self.sessions[slow].waiters.partition_point(|&waiter| turn(waiter) <= turn(key));
+        self.sessions[slow].waiters.insert(at, key);
     }
 }
 

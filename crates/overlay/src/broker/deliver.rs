@@ -51,7 +51,7 @@ impl Broker {
         }
         let session = &mut self.sessions[key];
         session.published += 1;
-        session.progressed = true;
+        session.turn = self.totals.published;
         self.tenants[tenant].published += 1;
         self.totals.published += 1;
         if receivers == 0 && message.reply.is_some() && self.sessions[key].no_responders {

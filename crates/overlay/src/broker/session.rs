@@ -42,8 +42,8 @@ pub(crate) struct Session {
     pub(crate) waiters: VecDeque<usize>,
     /// The reason its input is not read.
     pub(crate) blocked: Option<Block>,
-    /// It has published since it last began to wait.
-    pub(crate) progressed: bool,
+    /// The number of the last message that it published, among all of the site's.
+    pub(crate) turn: u64,
     /// Its face to the daemon, once it has had something to send to other sites.
     pub(crate) buyer: Option<ClientId>,
     /// Its waiting purchase has been paid.
@@ -95,7 +95,7 @@ impl Session {
             congested: false,
             waiters: VecDeque::new(),
             blocked: None,
-            progressed: false,
+            turn: 0,
             buyer: None,
             paid: false,
             lagging: false,

@@ -441,41 +441,95 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     assert!(pair.sites[0].hears(near).contains("503"));
 }
 
-#[test]
-fn senders_elsewhere_wait_for_a_slow_receiver() {
-    let rules = |site: &str| Rules { buffer: 64 << 10, ..Rules::open(site) };
+/// Messages sent to a slow group and to another one, each offered at 8 Mb/s over 16 s.
+#[derive(Debug)]
+struct Outcome {
+    slow: usize,
+    other: usize,
+    heard: Vec<usize>,
+    waiting: usize,
+    cut: bool,
+}
+
+/// At the far site one subscription to `a` is read at `reads` bytes a step of 8 ms, one to `b` at once. All
+/// that waits is read in the end.
+fn contend(pattern: &str, reads: usize) -> Outcome {
+    let rules = |site: &str| Rules {
+        buffer: 64 << 10,
+        spool: 1 << 30,
+        patience: Time::from_secs(5),
+        ..Rules::open(site)
+    };
     let mut pair = Pair::new(rules);
     let (slow, fast) = (pair.sites[1].client(hello()), pair.sites[1].client(hello()));
-    pair.sites[1].say(slow, "SUB a 1\r\n");
+    pair.sites[1].say(slow, &format!("SUB {pattern} 1\r\n"));
     pair.sites[1].say(fast, "SUB b 1\r\n");
     let senders = [pair.sites[0].client(hello()), pair.sites[0].client(hello())];
     pair.run(Time::from_millis(200));
-    let (mut sent, mut others, mut heard) = (0, 0, 0);
-    let mut waits = [false; 2];
-    for _ in 0..2000 {
+    let mut disk = HashMap::new();
+    let (mut sent, mut waits, mut heard) = ([0; 2], [false; 2], Vec::new());
+    let mut waiting = 0;
+    for step in 0..4000 {
         while let Some(key) = pair.sites[0].broker.take_runnable() {
             waits[senders.iter().position(|&one| one == key).unwrap()] = false;
         }
-        for (i, (subject, count)) in [("a", &mut sent), ("b", &mut others)].into_iter().enumerate() {
+        for (i, subject) in ["a", "b"].into_iter().enumerate().filter(|_| step < 2000) {
             for _ in 0..8 {
                 if waits[i] {
                     break;
                 }
-                let text = format!("PUB {subject} 1000\r\n{:01000}\r\n", *count);
+                let text = format!("PUB {subject} 1000\r\n{:01000}\r\n", sent[i]);
                 let received = pair.sites[0].say(senders[i], &text);
                 waits[i] = received.then == Then::Wait;
-                *count += usize::from(received.used > 0);
+                sent[i] += usize::from(received.used > 0);
             }
         }
         pair.run(Time::from_millis(8));
-        // 100 kB/s, and all there is.
-        heard += numbers(&String::from_utf8_lossy(&pair.sites[1].takes(slow, 800))).len();
-        pair.sites[1].hears(fast);
+        let far = &mut pair.sites[1];
+        while let Some(command) = far.broker.take_spool_command() {
+            let answer = match command {
+                SpoolCommand::Store(number, bytes) => {
+                    disk.insert(number, bytes);
+                    SpoolAnswer::Stored(number)
+                }
+                SpoolCommand::Load(number) => SpoolAnswer::Loaded(number, disk.remove(&number).unwrap()),
+                SpoolCommand::Forget(_) => continue,
+            };
+            far.broker.spool_answered(far.now, answer);
+        }
+        waiting = waiting.max(far.broker.sessions[slow].out.len());
+        heard.extend(far.takes(slow, if step < 2000 || reads == 0 { reads } else { usize::MAX }));
+        far.hears(fast);
+        far.broker.tick(far.now);
     }
-    let waiting = pair.sites[1].broker.sessions[slow].out.len();
-    assert!(waiting < 4 << 20, "{waiting} bytes wait");
-    assert!(pair.sites[1].broker.why(slow).is_none());
-    // 16 s: the slow one has 1.6 MB, the link could carry 40 MB.
-    assert!((1000..6000).contains(&sent), "{sent} to the slow one, of which {heard} were heard");
-    assert!(others > 20_000, "{others} to the other");
+    let cut = pair.sites[1].broker.why(slow).is_some();
+    let heard = numbers(&String::from_utf8(heard).unwrap());
+    assert_eq!(heard, (0..heard.len()).collect::<Vec<_>>());
+    Outcome { slow: sent[0], other: sent[1], heard, waiting, cut }
+}
+
+#[test]
+fn slow_receivers_at_other_sites_harm_their_own_senders_only() {
+    let base = contend("a", usize::MAX);
+    assert!(base.slow > 15_000 && base.other > 15_000 && !base.cut, "{} {}", base.slow, base.other);
+    assert_eq!(base.heard.len(), base.slow);
+    // 100 kB/s: its own senders go at its pace, and nothing is lost.
+    let price = contend("a", 800);
+    assert!(price.other * 100 >= base.other * 98, "{} of {}", price.other, base.other);
+    assert!(
+        (1000..6000).contains(&price.slow) && price.waiting < 4 << 20,
+        "{} {}",
+        price.slow,
+        price.waiting
+    );
+    assert!(price.heard.len() == price.slow && !price.cut, "{} of {}", price.heard.len(), price.slow);
+    // The same with a disk: its senders go on.
+    let spool = contend("$TOLL.spool.a", 800);
+    assert!(spool.other * 100 >= base.other * 98, "{} of {}", spool.other, base.other);
+    assert!(spool.slow * 100 >= base.slow * 90, "{} of {}", spool.slow, base.slow);
+    assert!(spool.heard.len() == spool.slow && !spool.cut, "{} of {}", spool.heard.len(), spool.slow);
+    // One that stops is cut off, and its senders go on.
+    let dead = contend("a", 0);
+    assert!(dead.cut && dead.slow * 2 > base.slow, "{} of {}", dead.slow, base.slow);
+    assert!(dead.other * 100 >= base.other * 98, "{} of {}", dead.other, base.other);
 }

@@ -34,14 +34,15 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(folder: &Path, text: &str) -> Running {
         let site = Site::parse(&folder.join("site.toml"), text).unwrap();
-        let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
+        let certified = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
         let epoch = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-        let mut server = Server::open(&site, ends, epoch, 1).unwrap();
-        let address = server.address();
         let (status, notes) = (Arc::new(Mutex::new(Status::default())), Arc::new(Mutex::new(Vec::new())));
         let over = Arc::new(AtomicBool::new(false));
         let (shown, said, ends) = (Arc::clone(&status), Arc::clone(&notes), Arc::clone(&over));
+        let (opened, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
+            let mut server = Server::open(&site, certified, epoch, 1).unwrap();
+            opened.send(server.address()).unwrap();
             let each = |server: &mut Server, _| {
                 *shown.lock().unwrap() = server.status();
                 said.lock().unwrap().extend(server.take_notes());
@@ -49,6 +50,7 @@ impl Running {
             };
             server.run(each).unwrap();
         });
+        let address = address.recv().unwrap();
         Running { address, status, notes, over, thread: Some(thread) }
     }
 
