@@ -116,6 +116,12 @@ impl Site {
             self.broker.spool_answered(now, answer);
         }
         while self.broker.take_dirty().is_some() {}
+        while self.broker.has_outgoing(self.sender) {
+            let mut slices = [IoSlice::new(&[]); 1];
+            self.broker.outgoing(self.sender, &mut slices);
+            let len = slices[0].len();
+            self.broker.sent(now, self.sender, len);
+        }
         for at in 0..self.receivers.len() {
             let receiver = &mut self.receivers[at];
             let mut left = if receiver.stopped { 0 } else { receiver.reads };

@@ -441,7 +441,7 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     assert!(pair.sites[0].hears(near).contains("503"));
 }
 
-/// Messages sent to a slow group and to another one, each offered at 8 Mb/s over 16 s.
+/// Messages sent to a slow group and to another one, each offered at 4 Mb/s over 16 s.
 #[derive(Debug)]
 struct Outcome {
     slow: usize,
@@ -474,7 +474,7 @@ fn contend(pattern: &str, reads: usize) -> Outcome {
             waits[senders.iter().position(|&one| one == key).unwrap()] = false;
         }
         for (i, subject) in ["a", "b"].into_iter().enumerate().filter(|_| step < 2000) {
-            for _ in 0..8 {
+            for _ in 0..4 {
                 if waits[i] {
                     break;
                 }
@@ -511,13 +511,13 @@ fn contend(pattern: &str, reads: usize) -> Outcome {
 #[test]
 fn slow_receivers_at_other_sites_harm_their_own_senders_only() {
     let base = contend("a", usize::MAX);
-    assert!(base.slow > 15_000 && base.other > 15_000 && !base.cut, "{} {}", base.slow, base.other);
+    assert!(base.slow > 7000 && base.other > 7000 && !base.cut, "{} {}", base.slow, base.other);
     assert_eq!(base.heard.len(), base.slow);
     // 100 kB/s: its own senders go at its pace, and nothing is lost.
     let price = contend("a", 800);
     assert!(price.other * 100 >= base.other * 98, "{} of {}", price.other, base.other);
     assert!(
-        (1000..6000).contains(&price.slow) && price.waiting < 4 << 20,
+        (1000..4000).contains(&price.slow) && price.waiting < 4 << 20,
         "{} {}",
         price.slow,
         price.waiting
