@@ -2,6 +2,7 @@
 
 pub mod codecs;
 pub mod inputs;
+pub mod overlay;
 pub mod packets;
 pub mod hosts;
 pub mod scenarios;

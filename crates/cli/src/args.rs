@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
 mod shape;
 #[cfg(target_os = "linux")]
 mod switch;
@@ -16,6 +18,8 @@ use tollway_scenario::run::{EngineKind, Hosting};
 
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
+#[cfg(target_os = "linux")]
+pub(crate) use overlay::{Overlay, OverlayCommand};
 #[cfg(target_os = "linux")]
 pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
 #[cfg(target_os = "linux")]
@@ -232,6 +236,7 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     Shape(Shape),
     #[cfg(target_os = "linux")]
+    Overlay(Overlay),
     Switch(Switch),
     /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]

@@ -9,6 +9,8 @@ mod exec;
 mod fail;
 mod mathematics;
 mod outlet;
+#[cfg(target_os = "linux")]
+mod overlay;
 mod reproduce;
 mod run;
 #[cfg(target_os = "linux")]
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Shape(shape) => shape::shape(shape),
         #[cfg(target_os = "linux")]
+        Command::Overlay(overlay) => overlay::overlay(overlay),
         Command::Switch(switch) => switch::switch(switch),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),

@@ -15,6 +15,7 @@
 //! | [`budget`] | who of an owner's flows gets how much of its budget? |
 //! | [`choice`] | which class of traffic is a sender better off in? |
 //! | [`shares`] | how fast may each of many connections be paced? |
+//! | [`overlay`] | what does a message cost on the overlay, and who can pay for it? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
 //! | [`param`] | which constants has a law, and in what ranges? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
@@ -26,6 +27,7 @@ pub mod budget;
 pub mod choice;
 pub mod link;
 pub mod meter;
+pub mod overlay;
 pub mod param;
 pub mod price;
 pub mod receiver;

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod medium;
 pub mod meters;
 pub mod middle;
+pub mod overlay;
 pub mod packet;
 pub mod port;
 pub mod route;

@@ -1,0 +1,118 @@
+//! `tollway overlay`: a site that fans messages out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use miette::miette;
+use tollway_overlay::agent::{self, AgentError, Options, Signals};
+use tollway_overlay::config::{ConfigError, Site};
+use tollway_overlay::keys;
+use tollway_overlay::status::Status;
+use tollway_overlay::tls::Ends;
+
+use crate::args::{Overlay, OverlayCommand};
+use crate::fail::Failure;
+use crate::terminal;
+
+pub(crate) fn overlay(args: &Overlay) -> Result<ExitCode, Failure> {
+    match &args.command {
+        None => run(args),
+        Some(OverlayCommand::Status { json, config, socket }) => {
+            status(*json, config.as_deref(), socket.as_deref())
+        }
+        Some(OverlayCommand::Check { file }) => check(file),
+        Some(OverlayCommand::Keys { folder, sites, tenants, hosts }) => {
+            let made = keys::make(folder, sites, tenants, hosts).map_err(|error| match error {
+                keys::KeysError::Name(_) | keys::KeysError::Exists(_) => Failure::input(miette!("{error}")),
+                _ => Failure::run(miette!("{error}")),
+            })?;
+            for path in made {
+                terminal::say(format_args!("{}\n", path.display()));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run(args: &Overlay) -> Result<ExitCode, Failure> {
+    for (feature, wanted, has) in [
+        ("view", args.view.is_some(), cfg!(feature = "view")),
+        ("metrics", args.metrics.is_some(), cfg!(feature = "metrics")),
+    ] {
+        if wanted && !has {
+            return Err(Failure::not_built(feature));
+        }
+    }
+    // Before any thread is started.
+    let signals = Signals::hold();
+    let options = Options { socket: args.socket.clone(), metrics: args.metrics, view: args.view };
+    agent::run(&args.config.clone().unwrap_or_default(), &options, &signals, |line| terminal::tell(line))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(json: bool, config: Option<&Path>, socket: Option<&Path>) -> Result<ExitCode, Failure> {
+    let path = match (socket, config) {
+        (Some(socket), _) => socket.to_owned(),
+        (None, Some(config)) => agent::default_socket(&Site::load(config)?.rules.site),
+        (None, None) => PathBuf::new(),
+    };
+    let text = agent::ask(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Failure::run(miette!(
+            help = "see whether it is stopped (`T` in `ps`)",
+            "the site at `{}` does not answer: {error}",
+            path.display()
+        )),
+        _ => Failure::run(miette!(
+            help = "start it with `tollway overlay --config FILE`; `--socket` says where another user's is",
+            "no site answers at `{}`: {error}",
+            path.display()
+        )),
+    })?;
+    if json {
+        terminal::say(format_args!("{text}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let told = Status::told(&text);
+    terminal::say(told.ok_or_else(|| {
+        Failure::run(miette!("the site's answer makes no sense: is it of another version?"))
+    })?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(file: &Path) -> Result<ExitCode, Failure> {
+    let site = Site::load(file)?;
+    if let Some(keys) = &site.keys {
+        Ends::load(keys, &site.rules)?;
+    }
+    let names: Vec<&str> = site.rules.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    let links: Vec<&str> = site.links.iter().map(|link| link.site.as_str()).collect();
+    let links = if links.is_empty() { "no other site".to_owned() } else { links.join(", ") };
+    terminal::say(format_args!(
+        "site {} is right: tenants {}; links to {links}\n",
+        site.rules.site,
+        names.join(", ")
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::input(miette!(help = error.help.clone(), "{error}"))
+    }
+}
+
+impl From<AgentError> for Failure {
+    fn from(error: AgentError) -> Failure {
+        match error {
+            AgentError::Config(error) => error.into(),
+            AgentError::Runs { .. } => {
+                Failure::input(miette!(help = "end it, or give this one another `--socket`", "{error}"))
+            }
+            AgentError::System { .. } => Failure::run(miette!(
+                help = "give addresses of this machine and free ports; see what holds one with `ss -ltnp`",
+                "{error}"
+            )),
+        }
+    }
+}

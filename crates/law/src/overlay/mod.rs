@@ -1,0 +1,29 @@
+//! Laws of the cost-benefit overlay: prices of overlay links, and the salaries that pay them.
+//!
+//! The text followed is "Global Flow Control for Wide Area Overlay Networks: A Cost-Benefit Approach" (OPENARCH 2002), "the
+//! paper". Its constants are those of a 2 Mb/s link and 1000-byte packets. Here every one of them scales with the link and with
+//! the shortest update interval T_min:
+//!
+//! - a link's soft limit is M = 8 · T_min · rate, 100 packets at 2 Mb/s and T_min = 50 ms;
+//! - the price of a link is that of a **lot** of M / 100 bytes, one packet at 2 Mb/s;
+//! - salary period and retry are parts of T_min.
+//!
+//! | file | question |
+//! |---|---|
+//! | [`cost`] | what does a link ask for a lot? |
+//! | [`average`] | which backlog counts, and how fast does the link drain? |
+//! | [`purse`] | what may a sender buy, and when is its next salary? |
+//! | [`benefit`] | what is a message worth to its sender? |
+//! | [`announce`] | when does a daemon tell others its costs? |
+
+pub mod announce;
+pub mod average;
+pub mod benefit;
+pub mod cost;
+pub mod purse;
+
+pub use announce::{AnnounceConfig, Announcer};
+pub use average::{Backlog, Drain};
+pub use benefit::{Benefit, Pace};
+pub use cost::{Cost, CostConfig};
+pub use purse::{Attempt, Purse, PurseConfig};

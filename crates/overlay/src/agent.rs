@@ -1,0 +1,166 @@
+//! The agent of a site: configuration watch, control socket, HTTP pages.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tollway_law::Time;
+pub use tollway_net::exec::Signals;
+use tollway_net::shape::Control;
+pub use tollway_net::shape::ask;
+
+use crate::config::{ConfigError, Site, Watch};
+use crate::server::Server;
+use crate::status::Status;
+use crate::tls::Ends;
+
+/// Options of [`run`].
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The control socket; default: [`default_socket`].
+    pub socket: Option<PathBuf>,
+    /// The address of the Prometheus endpoint.
+    pub metrics: Option<SocketAddr>,
+    /// The address of the browser view.
+    pub view: Option<SocketAddr>,
+}
+
+/// An error of [`run`].
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Its file, or one of its keys, is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Another answers at its control socket.
+    #[error("site `{site}` runs already: it answers at `{}`", path.display())]
+    Runs {
+        /// The site.
+        site: String,
+        /// Its control socket.
+        path: PathBuf,
+    },
+    /// An address or a path can't be had.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// The operation.
+        what: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// The default control socket of a site.
+pub fn default_socket(site: &str) -> PathBuf {
+    tollway_net::shape::default_path().with_file_name(format!("overlay-{site}.sock"))
+}
+
+/// Runs the site of the file at `path` until a signal ends it. `tell` receives log lines.
+///
+/// # Errors
+/// The file or a key is wrong, an address is taken, or the site runs already.
+pub fn run(
+    path: &Path,
+    options: &Options,
+    signals: &Signals,
+    mut tell: impl FnMut(String),
+) -> Result<(), AgentError> {
+    let mut site = Site::load(path)?;
+    let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules)).transpose()?;
+    let system = |what: String| move |source| AgentError::System { what, source };
+    let socket = options.socket.clone().unwrap_or_else(|| default_socket(&site.rules.site));
+    let control = Control::open(&socket).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => AgentError::Runs { site: site.rules.site.clone(), path: socket.clone() },
+        _ => AgentError::System { what: format!("open `{}`", socket.display()), source: error },
+    })?;
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let epoch = start.as_millis() as u64;
+    let mut server =
+        Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
+    let latest = Arc::new(Mutex::new(Status::default()));
+    let _pages = pages(options, &latest, &mut tell)?;
+    tell(format!("site {} listens at {}", site.rules.site, server.address()));
+    let mut watch = Watch::new(path);
+    let mut trouble = None;
+    let mut next = Time::ZERO;
+    server
+        .run(|server, now| {
+            server.take_notes().into_iter().for_each(&mut tell);
+            match watch.poll() {
+                None => {}
+                Some(Ok(new)) => match site.fixed(&new) {
+                    Some(key) => {
+                        let why = format!("`{key}` holds from a start on: start the site anew");
+                        tell(format!("nothing newer is in force: {why}"));
+                        trouble = Some(why);
+                    }
+                    None => {
+                        server.set_site(&new);
+                        site = new;
+                        trouble = None;
+                        tell(format!("`{}` is in force as it is now", path.display()));
+                    }
+                },
+                Some(Err(error)) => {
+                    tell(format!("nothing newer is in force: {error}; {}", error.help));
+                    trouble = Some(error.message);
+                }
+            }
+            let status = |server: &Server| {
+                let status = server.status();
+                Status { trouble: trouble.clone().or(status.trouble.clone()), ..status }
+            };
+            control.answer(|| serde_json::to_string(&status(server)).unwrap_or_default());
+            if now >= next {
+                next = now + Time::from_secs(1);
+                *latest.lock().unwrap_or_else(PoisonError::into_inner) = status(server);
+            }
+            signals.has_come().is_some()
+        })
+        .map_err(system("wait for sockets".into()))
+}
+
+/// The HTTP servers of a site, stopped on drop.
+#[derive(Debug, Default)]
+struct Pages {
+    #[cfg(feature = "metrics")]
+    _metrics: Option<tollway_report::watch::metrics::Metrics>,
+    #[cfg(feature = "view")]
+    _view: Option<crate::view::View>,
+}
+
+fn pages(
+    options: &Options,
+    latest: &Arc<Mutex<Status>>,
+    tell: &mut impl FnMut(String),
+) -> Result<Pages, AgentError> {
+    let mut pages = Pages::default();
+    let _ = (&mut pages, latest, &tell);
+    if let Some(address) = options.metrics {
+        #[cfg(feature = "metrics")]
+        {
+            let served =
+                crate::metrics::serve(Arc::clone(latest), address).map_err(|error| AgentError::System {
+                    what: "serve metrics".into(),
+                    source: io::Error::other(error.to_string()),
+                })?;
+            tell(format!("metrics at http://{}/metrics", served.address()));
+            pages._metrics = Some(served);
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = address;
+    }
+    if let Some(address) = options.view {
+        #[cfg(feature = "view")]
+        {
+            let view = crate::view::View::serve(Arc::clone(latest), address);
+            let view = view.map_err(|source| AgentError::System { what: "serve the view".into(), source })?;
+            tell(format!("view at {}", view.url()));
+            pages._view = Some(view);
+        }
+        #[cfg(not(feature = "view"))]
+        let _ = address;
+    }
+    Ok(pages)
+}

@@ -1,0 +1,187 @@
+//! Execution of a client's operations.
+
+use tollway_law::Time;
+
+use super::route::Interest;
+use super::session::{Block, Subscription};
+use super::{Broker, Received, Then};
+use crate::nats::parse::{Limits, Op, Parsed, parse};
+use crate::nats::subject::{is_literal, is_pattern};
+use crate::nats::write::{Connect, error_line};
+use crate::rules::{Proof, Slow, same_secret};
+
+impl Broker {
+    /// Reads what a client has sent.
+    pub fn receive(&mut self, now: Time, key: usize, bytes: &[u8]) -> Received {
+        let limits = Limits { body: self.rules.payload, ..Limits::default() };
+        let session = &mut self.sessions[key];
+        session.heard_at = now;
+        session.pings = 0;
+        let mut used = 0;
+        loop {
+            if self.sessions[key].closing.is_some() {
+                return Received { used, then: Then::Close };
+            }
+            match parse(&bytes[used..], &limits) {
+                Ok(Parsed::Part(need)) => return Received { used, then: Then::Read(need) },
+                Ok(Parsed::Op(op, len)) => {
+                    if !self.operate(now, key, op) {
+                        return Received { used, then: Then::Wait };
+                    }
+                    used += len;
+                    if self.sessions[key].verbose && !matches!(op, Op::Pong | Op::Ping | Op::Ignored) {
+                        self.tell(key, "+OK\r\n");
+                    }
+                    if self.sessions[key].blocked.is_some() {
+                        return Received { used, then: Then::Wait };
+                    }
+                }
+                Err(error) => {
+                    self.fail(key, &error.to_string());
+                    return Received { used, then: Then::Close };
+                }
+            }
+        }
+    }
+
+    /// Does what a client asks; answers whether that is done, or has to be asked again once it is
+    /// runnable.
+    fn operate(&mut self, now: Time, key: usize, op: Op<'_>) -> bool {
+        match op {
+            Op::Pub(publish) => match self.tenant(key) {
+                Some(tenant) => return self.publish(now, key, tenant, publish),
+                None => self.fail(key, "Authorization Violation"),
+            },
+            Op::Ping => self.tell(key, "PONG\r\n"),
+            Op::Pong | Op::Ignored => {}
+            Op::Sub { pattern, queue, sid } => match self.tenant(key) {
+                Some(tenant) => self.subscribe(key, tenant, pattern, queue, sid),
+                None => self.fail(key, "Authorization Violation"),
+            },
+            Op::Unsub { sid, max } => {
+                if let Some(&sub) = self.sessions[key].subs.get(sid) {
+                    self.subs[sub].max = max;
+                    if max.is_none_or(|max| self.subs[sub].delivered >= max) {
+                        self.drop_subscription(sub);
+                    }
+                }
+            }
+            Op::Connect(json) => self.connect(key, json),
+        }
+        true
+    }
+
+    /// The tenant of a client; without `CONNECT`, the tenant without proof.
+    fn tenant(&mut self, key: usize) -> Option<usize> {
+        if self.sessions[key].tenant.is_none() {
+            let open = self.tenants.iter().position(|one| one.rules.proof == Proof::None && !one.gone);
+            self.admit(key, open?);
+        }
+        self.sessions[key].tenant
+    }
+
+    fn connect(&mut self, key: usize, json: &[u8]) {
+        let Ok(connect) = serde_json::from_slice::<Connect>(json) else {
+            return self.fail(key, "Parser Error");
+        };
+        let session = &mut self.sessions[key];
+        session.verbose = connect.verbose;
+        session.echo = connect.echo.unwrap_or(true);
+        session.headers = connect.headers;
+        session.no_responders = connect.headers && connect.no_responders;
+        session.name = connect.name.clone().unwrap_or_default().chars().take(MOST_NAME).collect();
+        if session.tenant.is_some() {
+            // Whose it is can't change.
+            return;
+        }
+        match self.authenticate(key, &connect) {
+            Some(tenant) => self.admit(key, tenant),
+            None => self.fail(key, "Authorization Violation"),
+        }
+    }
+
+    /// Finds the tenant whose proof the client shows.
+    fn authenticate(&self, key: usize, connect: &Connect) -> Option<usize> {
+        let certified = self.sessions[key].certified.as_deref();
+        let user = connect.user.as_deref();
+        self.tenants.iter().position(|tenant| {
+            let rules = &tenant.rules;
+            let named = user.is_none_or(|user| user == rules.name);
+            let same = |known: &Option<String>, told: &Option<String>| {
+                matches!((known, told), (Some(known), Some(told)) if same_secret(known, told))
+            };
+            !tenant.gone
+                && named
+                && match &rules.proof {
+                    Proof::None => certified.is_none_or(|name| name == rules.name),
+                    Proof::Secret { password, token } => {
+                        (user.is_some() && same(password, &connect.pass)) || same(token, &connect.auth_token)
+                    }
+                    Proof::Certificate => certified == Some(rules.name.as_str()),
+                }
+        })
+    }
+
+    fn admit(&mut self, key: usize, tenant: usize) {
+        if self.tenants[tenant].connections >= self.tenants[tenant].rules.connections {
+            return self.fail(key, "maximum account active connections exceeded");
+        }
+        self.tenants[tenant].connections += 1;
+        self.sessions[key].tenant = Some(tenant);
+        if self.sessions[key].congested {
+            self.tenants[tenant].congested += 1;
+        }
+    }
+
+    fn subscribe(&mut self, key: usize, tenant: usize, asked: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
+        let default = self.tenants[tenant].rules.slow;
+        let (slow, pattern) = Slow::of_pattern(asked).unwrap_or((default, asked));
+        if !is_pattern(pattern) || queue.is_some_and(|queue| !is_literal(queue)) {
+            return self.tell(key, &error_line("Invalid Subject"));
+        }
+        if self.sessions[key].subs.contains_key(sid) {
+            return;
+        }
+        if self.tenants[tenant].routes.len() >= self.tenants[tenant].rules.subscriptions {
+            return self.fail(key, "maximum subscriptions exceeded");
+        }
+        if !self.join_group(tenant, pattern, queue) {
+            return self.tell(key, &error_line("Invalid Subject"));
+        }
+        let entry = self.subs.vacant_entry();
+        let interest = Interest::Local { sub: entry.key(), queue: queue.map(Into::into) };
+        self.sessions[key].subs.insert(sid.into(), entry.key());
+        self.tenants[tenant].routes.insert(pattern, interest.clone());
+        entry.insert(Subscription {
+            session: key,
+            sid: sid.into(),
+            pattern: pattern.into(),
+            interest,
+            slow,
+            delivered: 0,
+            max: None,
+        });
+    }
+
+    pub(super) fn drop_subscription(&mut self, sub: usize) {
+        let gone = self.subs.remove(sub);
+        let session = &mut self.sessions[gone.session];
+        session.subs.remove(&gone.sid);
+        if let Some(tenant) = session.tenant {
+            self.tenants[tenant].routes.remove(&gone.pattern, &gone.interest);
+            self.leave_group(tenant, &gone.pattern, gone.interest.queue());
+        }
+    }
+
+    /// Blocks a publisher until `slow` has drained.
+    pub(super) fn wait_for(&mut self, key: usize, slow: usize) {
+        self.sessions[key].blocked = Some(Block::Receiver(slow));
+        // The one that has sent nothing for longest goes on first.
+        let turn = |waiter: usize| self.sessions[waiter].turn;
+        let at = self.sessions[slow].waiters.partition_point(|&waiter| turn(waiter) <= turn(key));
+        self.sessions[slow].waiters.insert(at, key);
+    }
+}
+
+/// Characters that are kept of a client's name.
+const MOST_NAME: usize = 64;

@@ -1,0 +1,410 @@
+//! The sessions of a site's clients: a sans-I/O machine from bytes to bytes.
+
+mod client;
+mod deliver;
+mod envelope;
+mod out;
+mod route;
+mod session;
+mod sites;
+mod spool;
+mod stand;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSlice;
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use slab::Slab;
+use tollway_law::Time;
+
+use crate::nats::write::{Info, error_line};
+use crate::rules::{Proof, Rules, TenantRules};
+use out::Pool;
+use route::Routes;
+use session::{Block, Session, Subscription};
+pub use sites::Content;
+use sites::Sites;
+pub use spool::{SpoolAnswer, SpoolCommand};
+
+/// The clients of a site.
+#[derive(Debug)]
+pub struct Broker {
+    rules: Rules,
+    tenants: Vec<Tenant>,
+    by_name: HashMap<String, usize>,
+    sessions: Slab<Session>,
+    subs: Slab<Subscription>,
+    pool: Pool,
+    /// Sessions with something to send.
+    dirty: Vec<usize>,
+    /// Sessions that waited and need not any more.
+    runnable: Vec<usize>,
+    /// Sessions to be closed.
+    doomed: Vec<usize>,
+    /// Sessions for which much waits.
+    lagging: Vec<usize>,
+    sites: Option<Sites>,
+    spool_commands: VecDeque<SpoolCommand>,
+    /// Sessions for which chunks wait on disk, by the chunk's number.
+    chunk_owners: HashMap<u64, usize>,
+    chunk_number: u64,
+    /// Bytes on disk, or on their way there.
+    spooled: u64,
+    spool_trouble: Option<String>,
+    random: Pcg64Mcg,
+    numbers: u64,
+    totals: Totals,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages that clients have published.
+    pub published: u64,
+    /// Messages handed to clients' connections.
+    pub delivered: u64,
+    /// Messages that subscriptions asked to have dropped.
+    pub dropped: u64,
+    /// Clients that were disconnected because they took nothing for too long.
+    pub cut: u64,
+}
+
+#[derive(Debug)]
+struct Tenant {
+    rules: TenantRules,
+    routes: Routes,
+    connections: usize,
+    /// Sessions that are congested.
+    congested: usize,
+    published: u64,
+    delivered: u64,
+    dropped: u64,
+    /// No client of it is let in any more.
+    gone: bool,
+}
+
+/// The result of [`Broker::receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes used. The rest must be passed again, with new input behind it.
+    pub used: usize,
+    /// The next step.
+    pub then: Then,
+}
+
+/// The next step for a client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Read on; the next operation has at least this many bytes.
+    Read(usize),
+    /// Read nothing more until the client is [runnable](Broker::take_runnable).
+    Wait,
+    /// Close it after its output has been sent.
+    Close,
+}
+
+impl Broker {
+    /// Clients under `rules`; random choices are drawn from `seed`.
+    pub fn new(rules: Rules, seed: u64) -> Broker {
+        let mut broker = Broker {
+            rules: Rules { tenants: Vec::new(), ..rules.clone() },
+            tenants: Vec::new(),
+            by_name: HashMap::new(),
+            sessions: Slab::new(),
+            subs: Slab::new(),
+            pool: Pool::default(),
+            dirty: Vec::new(),
+            runnable: Vec::new(),
+            doomed: Vec::new(),
+            lagging: Vec::new(),
+            sites: None,
+            spool_commands: VecDeque::new(),
+            chunk_owners: HashMap::new(),
+            chunk_number: 0,
+            spooled: 0,
+            spool_trouble: None,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            numbers: 0,
+            totals: Totals::default(),
+        };
+        broker.set_rules(Time::ZERO, rules);
+        broker
+    }
+
+    /// Puts other rules in force. Clients of a tenant that is gone, or that has another proof, are
+    /// closed.
+    pub fn set_rules(&mut self, now: Time, rules: Rules) {
+        for tenant in &mut self.tenants {
+            tenant.gone = true;
+        }
+        let mut changed = Vec::new();
+        for new in &rules.tenants {
+            match self.by_name.get(&new.name) {
+                Some(&index) => {
+                    let tenant = &mut self.tenants[index];
+                    tenant.gone = false;
+                    if tenant.rules.proof != new.proof {
+                        changed.push(index);
+                    }
+                    tenant.rules = new.clone();
+                    self.pay(index);
+                }
+                None => {
+                    self.by_name.insert(new.name.clone(), self.tenants.len());
+                    self.tenants.push(Tenant::new(new.clone()));
+                    self.add_to_sites(now, self.tenants.len() - 1);
+                }
+            }
+        }
+        self.rules = rules;
+        let ended = |index: &usize| self.tenants[*index].gone || changed.contains(index);
+        let ended: Vec<usize> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.tenant.as_ref().is_some_and(ended))
+            .map(|(key, _)| key)
+            .collect();
+        for key in ended {
+            self.fail(key, "Account Authentication Expired");
+        }
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Counts since the start.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// A client has connected, at the site's `host` and `port`. Its key names it until it is
+    /// [removed](Broker::remove).
+    pub fn open(&mut self, now: Time, address: String, host: &str, port: u16) -> usize {
+        self.numbers += 1;
+        let number = self.numbers;
+        let key = self.sessions.insert(Session::new(now, number, address));
+        let info = Info {
+            server_id: &self.rules.site,
+            server_name: &self.rules.site,
+            version: NATS_VERSION,
+            tollway: env!("CARGO_PKG_VERSION"),
+            proto: 1,
+            host,
+            port,
+            headers: true,
+            jetstream: false,
+            max_payload: self.rules.payload,
+            client_id: number,
+            auth_required: !self.tenants.iter().any(|one| one.rules.proof == Proof::None && !one.gone),
+            tls_required: self.rules.tls,
+            tls_verify: self.rules.certificates,
+        };
+        self.tell(key, &info.to_line());
+        key
+    }
+
+    /// The client's certificate names `tenant`.
+    pub fn certify(&mut self, key: usize, tenant: String) {
+        self.sessions[key].certified = Some(tenant);
+    }
+
+    /// Forgets a client: its connection is closed.
+    pub fn remove(&mut self, key: usize) {
+        let sids: Vec<usize> = self.sessions[key].subs.values().copied().collect();
+        for sub in sids {
+            self.drop_subscription(sub);
+        }
+        self.set_congested(key, false);
+        self.forget_spool(key);
+        let session = self.sessions.remove(key);
+        if let Some(Block::Receiver(slow)) = session.blocked
+            && let Some(slow) = self.sessions.get_mut(slow)
+        {
+            slow.waiters.retain(|&waiter| waiter != key);
+        }
+        if let Some(tenant) = session.tenant {
+            self.tenants[tenant].connections -= 1;
+        }
+        self.forget_buyer(session.buyer);
+        self.lagging.retain(|&other| other != key);
+        self.runnable.retain(|&other| other != key);
+        self.dirty.retain(|&other| other != key);
+        self.doomed.retain(|&other| other != key);
+    }
+
+    /// Lends what is to be sent to a client next; answers how many slices there are.
+    pub fn outgoing<'a>(&'a self, key: usize, slices: &mut [IoSlice<'a>]) -> usize {
+        self.sessions[key].out.slices(slices)
+    }
+
+    /// True if bytes wait for a client's socket.
+    pub fn has_outgoing(&self, key: usize) -> bool {
+        !self.sessions[key].out.is_empty()
+    }
+
+    /// The client's connection has taken `len` bytes.
+    pub fn sent(&mut self, now: Time, key: usize, len: usize) {
+        let session = &mut self.sessions[key];
+        session.out.advance(&mut self.pool, len);
+        session.taken_at = now;
+        session.taken += len as u64;
+        let enough = session.out.len() <= self.rules.buffer / 2;
+        if session.congested && enough {
+            self.set_congested(key, false);
+        }
+        if enough && !self.sessions[key].spooled.is_empty() {
+            self.unspool(key);
+        }
+    }
+
+    /// Takes a client with new output.
+    pub fn take_dirty(&mut self) -> Option<usize> {
+        let key = self.dirty.pop()?;
+        self.sessions[key].dirty = false;
+        Some(key)
+    }
+
+    /// Takes a client whose input may be read again.
+    pub fn take_runnable(&mut self) -> Option<usize> {
+        self.runnable.pop()
+    }
+
+    /// Takes a client that is to be closed after its output has been sent.
+    pub fn take_doomed(&mut self) -> Option<usize> {
+        self.doomed.pop()
+    }
+
+    /// The reason a client is being closed.
+    pub fn why(&self, key: usize) -> Option<&str> {
+        self.sessions[key].closing.as_deref()
+    }
+
+    /// A client's number, tenant, address and name.
+    pub fn describe(&self, key: usize) -> String {
+        let session = &self.sessions[key];
+        let tenant = session.tenant.map_or("nobody's", |tenant| self.tenants[tenant].rules.name.as_str());
+        let name = if session.name.is_empty() { String::new() } else { format!(" ({})", session.name) };
+        format!("{} of {tenant} at {}{name}", session.number, session.address)
+    }
+
+    /// Pings silent clients and closes stalled ones; to be called every [`TICK`].
+    pub fn tick(&mut self, now: Time) {
+        let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let session = &mut self.sessions[key];
+            if session.closing.is_some() {
+                continue;
+            }
+            if session.out.is_empty() {
+                session.taken_at = now;
+                self.unspool(key);
+            } else if now.saturating_sub(session.taken_at) >= self.rules.patience {
+                session.out.truncate();
+                self.totals.cut += 1;
+                self.fail(key, "Slow Consumer");
+                continue;
+            }
+            let session = &mut self.sessions[key];
+            if session.tenant.is_none() && now.saturating_sub(session.opened_at) >= AUTH {
+                self.fail(key, "Authentication Timeout");
+                continue;
+            }
+            // A client that is not read can't answer.
+            if session.blocked.is_some() {
+                session.heard_at = now;
+            }
+            let quiet = now.saturating_sub(session.heard_at);
+            if quiet >= PING * u64::from(session.pings + 1) {
+                session.pings += 1;
+                if session.pings > PINGS {
+                    self.fail(key, "Stale Connection");
+                } else {
+                    self.tell(key, "PING\r\n");
+                }
+            }
+        }
+    }
+
+    /// Sends an error to a client and closes it.
+    fn fail(&mut self, key: usize, why: &str) {
+        let session = &mut self.sessions[key];
+        if session.closing.is_some() {
+            return;
+        }
+        session.closing = Some(why.to_owned());
+        self.doomed.push(key);
+        self.tell(key, &error_line(why));
+        // A closing session holds up no sender.
+        let subs: Vec<usize> = self.sessions[key].subs.values().copied().collect();
+        for sub in subs {
+            self.drop_subscription(sub);
+        }
+        self.set_congested(key, false);
+        self.forget_spool(key);
+    }
+
+    /// Appends a line to a client's output.
+    fn tell(&mut self, key: usize, line: &str) {
+        let session = &mut self.sessions[key];
+        session.out.push(&mut self.pool, line.len(), |chunk| chunk.extend_from_slice(line.as_bytes()));
+        mark(&mut self.dirty, key, session);
+    }
+
+    fn set_congested(&mut self, key: usize, congested: bool) {
+        let session = &mut self.sessions[key];
+        if session.congested == congested {
+            return;
+        }
+        session.congested = congested;
+        if let Some(tenant) = session.tenant {
+            let count = &mut self.tenants[tenant].congested;
+            *count = if congested { *count + 1 } else { *count - 1 };
+        }
+        if !congested {
+            // The first to wait is the first to go on: they are taken from the end.
+            let waiters = std::mem::take(&mut self.sessions[key].waiters);
+            for waiter in waiters.into_iter().rev() {
+                self.sessions[waiter].blocked = None;
+                self.runnable.push(waiter);
+            }
+        }
+    }
+}
+
+impl Tenant {
+    fn new(rules: TenantRules) -> Tenant {
+        Tenant {
+            rules,
+            routes: Routes::default(),
+            connections: 0,
+            congested: 0,
+            published: 0,
+            delivered: 0,
+            dropped: 0,
+            gone: false,
+        }
+    }
+}
+
+/// Lists a session as having something to send.
+fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut Session) {
+    if !session.dirty {
+        session.dirty = true;
+        dirty.push(key);
+    }
+}
+
+/// The interval between calls of [`Broker::tick`].
+pub const TICK: Time = Time::from_millis(100);
+/// The time limit for `CONNECT`.
+const AUTH: Time = Time::from_secs(5);
+/// After how much silence a client is asked whether it is there, and how often.
+const PING: Time = Time::from_secs(60);
+const PINGS: u32 = 2;
+/// The version of NATS whose protocol for clients this is.
+const NATS_VERSION: &str = "2.9.10";

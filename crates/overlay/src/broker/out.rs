@@ -1,0 +1,180 @@
+//! Bytes on their way to a client.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+/// Bytes that wait for a socket. Messages are copied into chunks, and large bodies shared between
+/// their receivers.
+///
+/// Every owned chunk begins with an operation, and a shared one ends one.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk that are sent.
+    sent: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    Own(Vec<u8>),
+    Shared(Bytes),
+}
+
+/// Chunks that have been sent, kept for the next.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Vec<Vec<u8>>);
+
+impl Outgoing {
+    /// Bytes that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a whole operation of about `size` bytes, which `write` writes.
+    pub(super) fn push(&mut self, pool: &mut Pool, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let room = match self.chunks.back() {
+            Some(Chunk::Own(chunk)) => chunk.capacity() - chunk.len(),
+            _ => 0,
+        };
+        if room < size {
+            self.chunks.push_back(Chunk::Own(pool.take(size)));
+        }
+        let Some(Chunk::Own(chunk)) = self.chunks.back_mut() else { unreachable!("one was pushed") };
+        let before = chunk.len();
+        write(chunk);
+        self.len += chunk.len() - before;
+    }
+
+    /// Appends the rest of the operation that was pushed last.
+    pub(super) fn push_shared(&mut self, body: Bytes) {
+        self.len += body.len();
+        self.chunks.push_back(Chunk::Shared(body));
+    }
+
+    /// Lends what is to be sent next; answers how many slices there are.
+    pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+            let from = if count == 0 { self.sent } else { 0 };
+            *slice = IoSlice::new(&chunk.bytes()[from..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes away the first `len` bytes, which were sent.
+    pub(super) fn advance(&mut self, pool: &mut Pool, len: usize) {
+        self.len -= len;
+        self.sent += len;
+        while let Some(first) = self.chunks.front()
+            && self.sent >= first.bytes().len()
+        {
+            self.sent -= first.bytes().len();
+            if let Some(Chunk::Own(chunk)) = self.chunks.pop_front() {
+                pool.give(chunk);
+            }
+        }
+    }
+
+    /// Leaves the operations out that are behind the first chunk; whole ones remain.
+    pub(super) fn truncate(&mut self) {
+        let whole = match self.chunks.get(1) {
+            Some(Chunk::Shared(_)) => 2,
+            _ => 1,
+        };
+        self.chunks.truncate(whole);
+        self.len = self.chunks.iter().map(|chunk| chunk.bytes().len()).sum::<usize>() - self.sent;
+    }
+}
+
+impl Chunk {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Chunk::Own(chunk) => chunk,
+            Chunk::Shared(chunk) => chunk,
+        }
+    }
+}
+
+impl Pool {
+    fn take(&mut self, least: usize) -> Vec<u8> {
+        match self.0.pop() {
+            Some(chunk) if least <= CHUNK => chunk,
+            Some(chunk) => {
+                self.0.push(chunk);
+                Vec::with_capacity(least)
+            }
+            None => Vec::with_capacity(least.max(CHUNK)),
+        }
+    }
+
+    fn give(&mut self, mut chunk: Vec<u8>) {
+        if self.0.len() < KEPT && chunk.capacity() <= 2 * CHUNK {
+            chunk.clear();
+            self.0.push(chunk);
+        }
+    }
+}
+
+/// Bytes of a chunk.
+const CHUNK: usize = 1 << 16;
+/// Chunks that are kept: 4 MiB.
+const KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bytes_leave_in_order(
+            parts in proptest::collection::vec((0usize..100_000, any::<bool>()), 1..12),
+            steps in proptest::collection::vec(1usize..80_000, 1..40),
+            cut: bool,
+        ) {
+            let (mut out, mut pool, mut all) = (Outgoing::default(), Pool::default(), Vec::new());
+            let mut ends = vec![];
+            for (i, (len, shared)) in parts.iter().enumerate() {
+                let part = vec![i as u8; *len];
+                out.push(&mut pool, 8 + len, |chunk| chunk.extend_from_slice(b"12345678"));
+                all.extend_from_slice(b"12345678");
+                if *shared {
+                    out.push_shared(part.clone().into());
+                } else {
+                    out.push(&mut pool, 0, |chunk| chunk.extend_from_slice(&part));
+                }
+                all.extend_from_slice(&part);
+                ends.push(all.len());
+            }
+            prop_assert_eq!(out.len(), all.len());
+            let mut sent = Vec::new();
+            for (i, step) in steps.iter().enumerate() {
+                if cut && i == 1 && !out.is_empty() {
+                    out.truncate();
+                }
+                let mut slices = [IoSlice::new(&[]); 3];
+                let count = out.slices(&mut slices);
+                let bytes: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+                let step = (*step).min(bytes.len());
+                sent.extend_from_slice(&bytes[..step]);
+                out.advance(&mut pool, step);
+            }
+            prop_assert!(all.starts_with(&sent));
+            if cut && steps.len() > 1 && out.is_empty() {
+                prop_assert!(sent.len() == 0 || ends.contains(&sent.len()), "{} of {ends:?}", sent.len());
+            } else if !cut {
+                prop_assert_eq!(out.len(), all.len() - sent.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A client's connection and its subscriptions, as the broker has them.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+use tollway_law::Time;
+use tollway_proto::overlay::ClientId;
+
+use super::out::Outgoing;
+use super::route::{Interest, Route};
+use super::spool::Spooled;
+use crate::rules::Slow;
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The number in the client's `INFO`.
+    pub(crate) number: u64,
+    /// The tenant's index, once it is known.
+    pub(crate) tenant: Option<usize>,
+    /// The tenant that the client's certificate names.
+    pub(crate) certified: Option<String>,
+    pub(crate) verbose: bool,
+    pub(crate) echo: bool,
+    pub(crate) headers: bool,
+    pub(crate) no_responders: bool,
+    /// The client's name.
+    pub(crate) name: String,
+    pub(crate) address: String,
+    /// Keys of subscriptions, by the client's names.
+    pub(crate) subs: HashMap<Box<[u8]>, usize, RandomState>,
+    pub(super) out: Outgoing,
+    /// Its spooled operations.
+    pub(super) spooled: Spooled,
+    /// True while the session is in the broker's `dirty` list.
+    pub(crate) dirty: bool,
+    /// More than the buffer waits: senders to it wait, or its messages go elsewhere.
+    pub(crate) congested: bool,
+    /// Sessions that wait for this one to take what it has.
+    pub(crate) waiters: VecDeque<usize>,
+    /// The reason its input is not read.
+    pub(crate) blocked: Option<Block>,
+    /// The number of the last message that it published, among all of the site's.
+    pub(crate) turn: u64,
+    /// Its face to the daemon, once it has had something to send to other sites.
+    pub(crate) buyer: Option<ClientId>,
+    /// Its waiting purchase has been paid.
+    pub(crate) paid: bool,
+    /// It is listed as one for which much waits.
+    pub(crate) lagging: bool,
+    /// Bytes that its connection has taken.
+    pub(crate) taken: u64,
+    /// The last time its output made progress or was empty.
+    pub(crate) taken_at: Time,
+    /// The time of its last input.
+    pub(crate) heard_at: Time,
+    pub(crate) pings: u32,
+    pub(crate) opened_at: Time,
+    /// The reason for closing it.
+    pub(crate) closing: Option<String>,
+    /// The subject that it published to last, and where that goes.
+    pub(crate) last: Option<(Box<[u8]>, Rc<Route>)>,
+    pub(crate) published: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+}
+
+/// The reason a publisher's input is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// A receiver here, by its session's key.
+    Receiver(usize),
+    /// The price of links to other sites.
+    Price,
+}
+
+impl Session {
+    pub(crate) fn new(now: Time, number: u64, address: String) -> Session {
+        Session {
+            number,
+            tenant: None,
+            certified: None,
+            verbose: false,
+            echo: true,
+            headers: false,
+            no_responders: false,
+            name: String::new(),
+            address,
+            subs: HashMap::default(),
+            out: Outgoing::default(),
+            spooled: Spooled::default(),
+            dirty: false,
+            congested: false,
+            waiters: VecDeque::new(),
+            blocked: None,
+            turn: 0,
+            buyer: None,
+            paid: false,
+            lagging: false,
+            taken: 0,
+            taken_at: now,
+            heard_at: now,
+            pings: 0,
+            opened_at: now,
+            closing: None,
+            last: None,
+            published: 0,
+            delivered: 0,
+            dropped: 0,
+        }
+    }
+}
+
+/// A subscription.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// Its session's key.
+    pub(crate) session: usize,
+    pub(crate) sid: Box<[u8]>,
+    pub(crate) pattern: Box<[u8]>,
+    pub(crate) interest: Interest,
+    pub(crate) slow: Slow,
+    /// Messages that it has been sent, and after how many it ends.
+    pub(crate) delivered: u64,
+    pub(crate) max: Option<u64>,
+}

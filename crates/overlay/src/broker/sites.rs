@@ -1,0 +1,354 @@
+//! Other sites: who wants what there, and what it costs to reach them.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand::RngExt;
+use tollway_law::Time;
+use tollway_law::overlay::Benefit;
+use tollway_proto::overlay::{
+    Body, ClientId, Config, Daemon, DaemonId, Event, PortId, Purchase, TenantConfig, TenantId,
+};
+
+use super::Broker;
+use super::envelope::Envelope;
+use super::route::{Interest, Route};
+use super::session::Block;
+use crate::nats::parse::Publish;
+use crate::rules::{Slow, TenantRules};
+
+/// A message's bytes, as the daemon carries them.
+#[derive(Clone, Debug)]
+pub struct Content(pub Bytes);
+
+impl Body for Content {
+    fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A site's daemon, and what it has told.
+#[derive(Debug)]
+pub(super) struct Sites {
+    pub(super) daemon: Daemon<Content>,
+    me: u32,
+    /// Tenants' purses, by their index.
+    purses: Vec<TenantId>,
+    /// Sessions that have bought something.
+    buyers: HashMap<ClientId, usize>,
+    /// Other sites' subscriptions.
+    members: HashSet<(DaemonId, Arc<[u8]>)>,
+    /// Receivers that were told to be slow, by group, with what they had taken.
+    hops: HashMap<u64, u64>,
+    pulsed: Time,
+    sendable: Vec<PortId>,
+    silent: Vec<PortId>,
+    /// Messages that were no envelopes, or for tenants that are not here.
+    pub(super) stray: u64,
+    pub(super) received: u64,
+    pub(super) duplicate: bool,
+}
+
+/// The destinations of a message.
+pub(super) struct Bound {
+    sites: Vec<DaemonId>,
+    queues: Vec<(u32, Rc<[u8]>)>,
+}
+
+impl Broker {
+    /// Starts the daemon that links this site to others.
+    pub fn join_sites(&mut self, now: Time, config: Config, seed: u64) {
+        let mut sites = Sites {
+            me: config.id.0,
+            daemon: Daemon::new(now, config, seed),
+            purses: Vec::new(),
+            buyers: HashMap::new(),
+            members: HashSet::new(),
+            hops: HashMap::new(),
+            pulsed: now,
+            sendable: Vec::new(),
+            silent: Vec::new(),
+            stray: 0,
+            received: 0,
+            duplicate: false,
+        };
+        for tenant in &self.tenants {
+            sites.add_tenant(now, &tenant.rules);
+        }
+        self.sites = Some(sites);
+    }
+
+    /// The daemon, for link carriers; [`settle`](Broker::settle) has to follow.
+    pub fn daemon(&mut self) -> Option<&mut Daemon<Content>> {
+        self.sites.as_mut().map(|sites| &mut sites.daemon)
+    }
+
+    /// Takes a link that has something to send.
+    pub fn take_sendable(&mut self) -> Option<PortId> {
+        self.sites.as_mut()?.sendable.pop()
+    }
+
+    /// Takes a link whose other end says nothing: it has to be closed.
+    pub fn take_silent(&mut self) -> Option<PortId> {
+        self.sites.as_mut()?.silent.pop()
+    }
+
+    /// The deadline of the next [`settle`](Broker::settle).
+    pub fn sites_timeout(&self) -> Time {
+        self.sites.as_ref().map_or(Time::NEVER, |sites| sites.daemon.poll_timeout())
+    }
+
+    /// Runs due timers and delivers messages from other sites.
+    pub fn settle(&mut self, now: Time) {
+        let Some(sites) = &mut self.sites else { return };
+        if sites.daemon.poll_timeout() <= now {
+            sites.daemon.handle_timeout(now);
+        }
+        self.report_hops(now);
+        while let Some(sites) = &mut self.sites {
+            if let Some(event) = sites.daemon.poll_event() {
+                self.happened(event);
+            } else if let Some(delivery) = sites.daemon.poll_delivery() {
+                sites.received += 1;
+                self.arrived(delivery.body.0);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn happened(&mut self, event: Event) {
+        let Some(sites) = &mut self.sites else { return };
+        match event {
+            Event::Sendable(port) => sites.sendable.push(port),
+            Event::Silent(port) => sites.silent.push(port),
+            Event::Reachable { .. } => {}
+            Event::Duplicate(_) => sites.duplicate = true,
+            Event::Bought(buyer) => {
+                let Some(&key) = sites.buyers.get(&buyer) else { return };
+                let session = &mut self.sessions[key];
+                session.paid = true;
+                if session.blocked == Some(Block::Price) {
+                    session.blocked = None;
+                    self.runnable.push(key);
+                }
+            }
+            Event::Member { daemon, group, joined } => {
+                let member = (daemon, group);
+                if joined {
+                    sites.members.insert(member.clone())
+                } else {
+                    sites.members.remove(&member)
+                };
+                self.apply_member(&member, joined);
+            }
+        }
+    }
+
+    fn apply_member(&mut self, (daemon, group): &(DaemonId, Arc<[u8]>), joined: bool) {
+        let Some((tenant, pattern, queue)) = parts(group) else { return };
+        let tenant = std::str::from_utf8(tenant).ok().and_then(|name| self.by_name.get(name));
+        let Some(&tenant) = tenant else { return };
+        let routes = &mut self.tenants[tenant].routes;
+        let interest = Interest::Remote { site: daemon.0, queue: queue.map(Into::into), key: hop(group) };
+        if joined {
+            routes.insert(pattern, interest);
+        } else {
+            routes.remove(pattern, &interest);
+        }
+    }
+
+    /// A tenant has come: what other sites want of it counts from now on.
+    pub(super) fn add_to_sites(&mut self, now: Time, index: usize) {
+        let Some(sites) = &mut self.sites else { return };
+        let rules = &self.tenants[index].rules;
+        sites.add_tenant(now, rules);
+        let prefix = [rules.name.as_bytes(), b"\0"].concat();
+        let known: Vec<_> =
+            sites.members.iter().filter(|(_, group)| group.starts_with(&prefix)).cloned().collect();
+        for member in known {
+            self.apply_member(&member, true);
+        }
+    }
+
+    /// A tenant is paid otherwise.
+    pub(super) fn pay(&mut self, index: usize) {
+        if let Some(sites) = &mut self.sites {
+            sites.daemon.set_tenant(sites.purses[index], config(&self.tenants[index].rules));
+        }
+    }
+
+    /// A message from another site.
+    fn arrived(&mut self, bytes: Bytes) {
+        let Some(sites) = &mut self.sites else { return };
+        let me = sites.me;
+        let envelope = Envelope::decode(&bytes);
+        let tenant = envelope
+            .as_ref()
+            .and_then(|envelope| self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?).copied());
+        let (Some(envelope), Some(tenant)) = (envelope, tenant) else {
+            sites.stray += 1;
+            return;
+        };
+        let message = envelope.message;
+        let route = self.tenants[tenant].routes.of(message.subject);
+        // The body lies at the end of the bytes, which all receivers can share.
+        let mut shared = Some(bytes.slice(bytes.len() - message.framed().len()..));
+        for &sub in &route.plain {
+            self.deliver(sub, None, &message, &mut shared);
+        }
+        for (_, name) in envelope.queues.iter().filter(|(site, _)| *site == me) {
+            let queue = route.queues.iter().find(|queue| *queue.name == **name);
+            if let Some(queue) = queue.filter(|queue| !queue.members.is_empty()) {
+                let sub = self.draw(&queue.members);
+                self.deliver(sub, None, &message, &mut shared);
+            }
+        }
+    }
+
+    /// The sites that a message goes to; of a queue group without a member here, one is drawn.
+    pub(super) fn bound(&mut self, route: &Route) -> Option<Bound> {
+        let mut bound =
+            Bound { sites: route.sites.iter().copied().map(DaemonId).collect(), queues: Vec::new() };
+        for queue in route.queues.iter().filter(|queue| queue.members.is_empty()) {
+            let site = queue.sites[self.random.random_range(0..queue.sites.len())];
+            bound.queues.push((site, Rc::clone(&queue.name)));
+            bound.sites.push(DaemonId(site));
+        }
+        (!bound.sites.is_empty()).then_some(bound)
+    }
+
+    /// Pays for a message to other sites and sends it; answers whether that is done. If not, the
+    /// client is blocked.
+    pub(super) fn send_to_sites(
+        &mut self,
+        now: Time,
+        key: usize,
+        tenant: usize,
+        route: &Route,
+        (bound, message): (&Bound, &Publish<'_>),
+    ) -> bool {
+        let Some(sites) = &mut self.sites else { return true };
+        let session = &mut self.sessions[key];
+        let buyer = *session.buyer.get_or_insert_with(|| {
+            let buyer = sites.daemon.add_client(now, sites.purses[tenant]);
+            sites.buyers.insert(buyer, key);
+            buyer
+        });
+        let set = sites.daemon.set(&bound.sites);
+        let len = message.framed().len() + message.subject.len() + ENVELOPE;
+        if !std::mem::take(&mut session.paid)
+            && sites.daemon.buy(now, buyer, set, &route.hops, len) == Purchase::Waiting
+        {
+            session.blocked = Some(Block::Price);
+            return false;
+        }
+        let envelope = Envelope {
+            tenant: self.tenants[tenant].rules.name.as_bytes(),
+            queues: bound.queues.iter().map(|(site, name)| (*site, &**name)).collect(),
+            message: *message,
+        };
+        sites.daemon.send(now, set, Content(envelope.encode().into()));
+        true
+    }
+
+    /// Reports the backlogs of slow receivers to the daemon, which prices them.
+    fn report_hops(&mut self, now: Time) {
+        let Some(sites) = &mut self.sites else { return };
+        if now < sites.pulsed.saturating_add(PULSE) {
+            return;
+        }
+        sites.pulsed = now;
+        if self.lagging.is_empty() && sites.hops.is_empty() {
+            return;
+        }
+        let mut slow: HashMap<u64, (u64, u64)> = HashMap::new();
+        let sessions = &mut self.sessions;
+        self.lagging.retain(|&key| {
+            let Some(session) = sessions.get_mut(key) else { return false };
+            session.lagging = session.out.len() > LAG;
+            let name = session.tenant.map(|tenant| self.tenants[tenant].rules.name.as_bytes());
+            for sub in session.subs.values().map(|&sub| &self.subs[sub]) {
+                if let (true, Slow::Price, Some(name)) = (session.lagging, sub.slow, name) {
+                    let key = hop(&group(name, &sub.pattern, sub.interest.queue()));
+                    let sum = slow.entry(key).or_default();
+                    *sum = (sum.0 + session.out.len() as u64, sum.1 + session.taken);
+                }
+            }
+            session.lagging
+        });
+        for (key, taken) in std::mem::take(&mut sites.hops) {
+            if !slow.contains_key(&key) {
+                sites.daemon.last_hop(now, key, 0, taken);
+            }
+        }
+        for (key, (queued, taken)) in slow {
+            sites.daemon.last_hop(now, key, queued, taken);
+            sites.hops.insert(key, taken);
+        }
+    }
+
+    pub(super) fn join_group(&mut self, tenant: usize, pattern: &[u8], queue: Option<&[u8]>) -> bool {
+        let Some(sites) = &mut self.sites else { return true };
+        sites.daemon.join(&group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue))
+    }
+
+    pub(super) fn leave_group(&mut self, tenant: usize, pattern: &[u8], queue: Option<&[u8]>) {
+        if let Some(sites) = &mut self.sites {
+            sites.daemon.leave(&group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue));
+        }
+    }
+
+    pub(super) fn forget_buyer(&mut self, buyer: Option<ClientId>) {
+        if let (Some(sites), Some(buyer)) = (&mut self.sites, buyer) {
+            sites.daemon.remove_client(buyer);
+            sites.buyers.remove(&buyer);
+        }
+    }
+}
+
+impl Sites {
+    fn add_tenant(&mut self, now: Time, rules: &TenantRules) {
+        self.purses.push(self.daemon.add_tenant(now, config(rules)));
+    }
+
+    /// A tenant's purse.
+    pub(super) fn purse(&self, index: usize) -> TenantId {
+        self.purses[index]
+    }
+}
+
+fn config(rules: &TenantRules) -> TenantConfig {
+    TenantConfig { weight: rules.salary, benefit: Benefit::Messages }
+}
+
+/// The name of a group: a tenant's subscriptions of one pattern, and queue group, at all clients of
+/// a site.
+fn group(tenant: &[u8], pattern: &[u8], queue: Option<&[u8]>) -> Vec<u8> {
+    [tenant, pattern, queue.unwrap_or_default()].join(&0)
+}
+
+/// Tenant, pattern and queue group of a name.
+fn parts(group: &[u8]) -> Option<(&[u8], &[u8], Option<&[u8]>)> {
+    let mut parts = group.split(|&byte| byte == 0);
+    let (tenant, pattern, queue) = (parts.next()?, parts.next()?, parts.next()?);
+    let whole = parts.next().is_none() && crate::nats::subject::is_pattern(pattern);
+    whole.then_some((tenant, pattern, (!queue.is_empty()).then_some(queue)))
+}
+
+/// The key under which a group's slow receivers have a price: 64-bit FNV-1a, the same at every
+/// site.
+fn hop(group: &[u8]) -> u64 {
+    group.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Bytes that an envelope has beside subject and body, about.
+const ENVELOPE: usize = 32;
+/// The interval between reports of slow receivers to the daemon.
+const PULSE: Time = Time::from_millis(2);
+/// Bytes that wait for a receiver before the daemon is told.
+pub(super) const LAG: usize = 1 << 16;

@@ -1,0 +1,479 @@
+//! A site's file.
+//!
+//! ```
+//! let site = tollway_overlay::config::Site::parse(
+//!     "site-a.toml".as_ref(),
+//!     r#"
+//!     site = "a"
+//!     listen = "127.0.0.1:4222"
+//!     [tenant.plant]
+//!     password = "secret"
+//!     slow = "spool"
+//!     "#,
+//! )?;
+//! assert_eq!(site.rules.tenants[0].name, "plant");
+//! # Ok::<(), tollway_overlay::config::ConfigError>(())
+//! ```
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Deserialize;
+use tollway_law::{Bytes, Rate, Time};
+
+use crate::rules::{Proof, Rules, Slow, TenantRules};
+
+/// An error in a site's file or keys.
+#[derive(Debug, thiserror::Error)]
+#[error("`{path}`: {message}")]
+pub struct ConfigError {
+    /// The file.
+    pub path: String,
+    /// The error and its place.
+    pub message: String,
+    /// The remedy.
+    pub help: String,
+}
+
+/// A site, as its file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Limits and tenants.
+    pub rules: Rules,
+    /// The address for clients.
+    pub listen: SocketAddr,
+    /// The site's identity.
+    pub keys: Option<Keys>,
+    /// The address for other sites.
+    pub link_listen: Option<SocketAddr>,
+    /// Links to other sites, by name.
+    pub links: Vec<Link>,
+    /// The disk spool.
+    pub spool: Option<Spool>,
+}
+
+/// Files that say who a site is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Keys {
+    /// The authority's certificate: whom it has signed is let in.
+    pub authority: PathBuf,
+    /// The site's certificate.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// A link to another site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// The other site's name.
+    pub site: String,
+    /// Its address; without one, its connection is awaited.
+    pub address: Option<SocketAddr>,
+    /// The link's rate until it is measured.
+    pub rate: Rate,
+}
+
+/// Room on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spool {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The most that messages of all subscriptions may take.
+    #[serde(default = "spool_size")]
+    pub size: Bytes,
+}
+
+fn spool_size() -> Bytes {
+    Bytes(1 << 30)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    site: String,
+    listen: SocketAddr,
+    payload: Option<Bytes>,
+    buffer: Option<Bytes>,
+    patience: Option<Time>,
+    #[serde(default)]
+    tls: Tls,
+    keys: Option<Keys>,
+    links: Option<Links>,
+    #[serde(default)]
+    link: BTreeMap<String, LinkFile>,
+    #[serde(default)]
+    tenant: BTreeMap<String, TenantFile>,
+    spool: Option<Spool>,
+}
+
+/// TLS for clients, on or off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Tls {
+    #[default]
+    Off,
+    On,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Links {
+    listen: SocketAddr,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkFile {
+    address: Option<SocketAddr>,
+    rate: Rate,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TenantFile {
+    salary: Option<f64>,
+    password: Option<String>,
+    token: Option<String>,
+    #[serde(default)]
+    certificate: bool,
+    #[serde(default)]
+    slow: Slow,
+    connections: Option<usize>,
+    subscriptions: Option<usize>,
+}
+
+impl Site {
+    /// Reads a site's file.
+    ///
+    /// # Errors
+    /// It can't be read, or is wrong.
+    pub fn load(path: &Path) -> Result<Site, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+            path: path.display().to_string(),
+            message: format!("cannot be read: {error}"),
+            help: "give the file of a site; docs/src/overlay.md writes one step by step".into(),
+        })?;
+        Site::parse(path, &text)
+    }
+
+    /// Reads `text`, which is the file at `path`: its paths are relative to that.
+    ///
+    /// # Errors
+    /// It is wrong.
+    pub fn parse(path: &Path, text: &str) -> Result<Site, ConfigError> {
+        let wrong = |message: String, help: &str| ConfigError {
+            path: path.display().to_string(),
+            message,
+            help: help.into(),
+        };
+        let file: File = toml::from_str(text).map_err(|error| {
+            wrong(
+                format!("{error}").trim_end().to_owned(),
+                "docs/src/overlay-operations.md lists the keys of a site's file",
+            )
+        })?;
+        file.check().map_err(|(message, help)| wrong(message, help))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let open = Rules::open(&file.site);
+        let tenants = file.tenant.iter().map(|(name, tenant)| tenant.rules(name, &open.tenants[0]));
+        let tenants: Vec<TenantRules> = tenants.collect();
+        let rules = Rules {
+            site: file.site.clone(),
+            certificates: tenants.iter().any(|tenant| tenant.proof == Proof::Certificate),
+            tenants: if tenants.is_empty() { open.tenants.clone() } else { tenants },
+            payload: file.payload.map_or(open.payload, |bytes| bytes.get() as usize),
+            buffer: file.buffer.map_or(open.buffer, |bytes| bytes.get() as usize),
+            patience: file.patience.unwrap_or(open.patience),
+            spool: file.spool.as_ref().map_or(0, |spool| spool.size.get()),
+            tls: file.tls == Tls::On,
+        };
+        let keys = file.keys.map(|keys| Keys {
+            authority: folder.join(keys.authority),
+            certificate: folder.join(keys.certificate),
+            key: folder.join(keys.key),
+        });
+        let link = |(site, link): (String, LinkFile)| Link { site, address: link.address, rate: link.rate };
+        Ok(Site {
+            rules,
+            listen: file.listen,
+            keys,
+            link_listen: file.links.map(|links| links.listen),
+            links: file.link.into_iter().map(link).collect(),
+            spool: file.spool.map(|spool| Spool { folder: folder.join(&spool.folder), ..spool }),
+        })
+    }
+
+    /// The first key in which this differs from `new` and that holds from a start on.
+    pub fn fixed(&self, new: &Site) -> Option<&'static str> {
+        let differs = [
+            ("site", self.rules.site != new.rules.site),
+            ("listen", self.listen != new.listen),
+            ("tls", self.rules.tls != new.rules.tls || self.rules.certificates != new.rules.certificates),
+            ("[keys]", self.keys != new.keys),
+            ("[links]", self.link_listen != new.link_listen),
+            ("[spool]", self.spool != new.spool),
+        ];
+        differs.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
+    }
+
+    /// The number by which other sites know the one of this name.
+    pub fn number(name: &str) -> u32 {
+        // FNV-1a: the same everywhere.
+        name.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
+}
+
+impl File {
+    fn check(&self) -> Result<(), (String, &'static str)> {
+        const LABEL: &str = "use lower-case letters, digits and `-`, from 1 to 32 of them: the name is part of its certificate";
+        let mut numbers = HashSet::from([Site::number(&self.site)]);
+        for name in [&self.site].into_iter().chain(self.link.keys()).chain(self.tenant.keys()) {
+            if !is_label(name) {
+                return Err((format!("`{name}` is no name of a site or tenant"), LABEL));
+            }
+        }
+        for (name, link) in &self.link {
+            if *name == self.site {
+                return Err((
+                    format!("`[link.{name}]` leads to the site itself"),
+                    "name the site at its other end",
+                ));
+            }
+            if !numbers.insert(Site::number(name)) {
+                return Err((
+                    format!("`{name}` has the same number as another site"),
+                    "give one of them another name",
+                ));
+            }
+            if link.rate < Rate::from_bps(1000.0) {
+                return Err((
+                    format!("`link.{name}.rate` is {}", link.rate),
+                    "write what the link carries, 1 kbps and more",
+                ));
+            }
+        }
+        let linked = !self.link.is_empty() || self.links.is_some();
+        if (linked || self.tls == Tls::On) && self.keys.is_none() {
+            let help = "add `[keys]` with `authority`, `certificate` and `key`; `tollway overlay keys` makes some for a trial";
+            return Err(("links and `tls` need keys".into(), help));
+        }
+        if self.links.is_none() && self.link.values().any(|link| link.address.is_none()) {
+            return Err((
+                "a link without `address` waits for a site that nobody lets in".into(),
+                "add `[links]` with `listen`, or the link's `address`",
+            ));
+        }
+        self.check_tenants()?;
+        let size = |name: &str, value: Option<Bytes>, least: u64, most: u64| match value {
+            Some(value) if !(least..=most).contains(&value.get()) => Err((
+                format!("`{name}` is {value}"),
+                "`payload` can be 1 kB to 64 MiB, `buffer` 16 KiB to 1 GiB",
+            )),
+            _ => Ok(()),
+        };
+        size("payload", self.payload, 1000, 64 << 20)?;
+        size("buffer", self.buffer, 16 << 10, 1 << 30)?;
+        if self.patience.is_some_and(|time| !(Time::from_millis(100)..=Time::from_secs(3600)).contains(&time))
+        {
+            return Err(("`patience` is out of range".into(), "it can be 100 ms to 3600 s"));
+        }
+        Ok(())
+    }
+
+    fn check_tenants(&self) -> Result<(), (String, &'static str)> {
+        let mut open = None;
+        for (name, tenant) in &self.tenant {
+            let secret = tenant.password.is_some() || tenant.token.is_some();
+            if tenant.certificate && secret {
+                return Err((
+                    format!("`[tenant.{name}]` asks for a certificate and for a secret"),
+                    "choose one of them",
+                ));
+            }
+            if tenant.certificate && self.tls == Tls::Off {
+                return Err((
+                    format!("`[tenant.{name}]` asks for a certificate, and clients have no TLS"),
+                    "write `tls = \"on\"`",
+                ));
+            }
+            if [&tenant.password, &tenant.token].into_iter().flatten().any(String::is_empty) {
+                return Err((
+                    format!("a secret of `[tenant.{name}]` is empty"),
+                    "write one, or leave it out",
+                ));
+            }
+            if !tenant.certificate
+                && !secret
+                && let Some(other) = open.replace(name)
+            {
+                return Err((
+                    format!("`[tenant.{other}]` and `[tenant.{name}]` both let everybody in"),
+                    "give one of them a `password`, a `token`, or `certificate = true`",
+                ));
+            }
+            if tenant.salary.is_some_and(|salary| !(0.001..=1000.0).contains(&salary)) {
+                return Err((
+                    format!("`tenant.{name}.salary` is out of range"),
+                    "it is a part beside others', 0.001 to 1000; 1 if none is given",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TenantFile {
+    fn rules(&self, name: &str, open: &TenantRules) -> TenantRules {
+        let proof = match (self.certificate, &self.password, &self.token) {
+            (true, ..) => Proof::Certificate,
+            (false, None, None) => Proof::None,
+            (false, password, token) => Proof::Secret { password: password.clone(), token: token.clone() },
+        };
+        TenantRules {
+            name: name.to_owned(),
+            salary: self.salary.unwrap_or(open.salary),
+            proof,
+            slow: self.slow,
+            connections: self.connections.unwrap_or(open.connections),
+            subscriptions: self.subscriptions.unwrap_or(open.subscriptions),
+        }
+    }
+}
+
+/// Checks that a name is a DNS label of at most 32 bytes.
+pub(crate) fn is_label(name: &str) -> bool {
+    (1..=32).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+/// A site's file that is watched.
+#[derive(Debug)]
+pub struct Watch {
+    path: PathBuf,
+    /// The file as it was read last.
+    read: Option<Mark>,
+    /// The file as it is now, and since when.
+    now: (Option<Mark>, Instant),
+}
+
+/// A file's version: modification time, length and inode.
+type Mark = (SystemTime, u64, u64);
+
+impl Watch {
+    /// Watches `path`, which has been read.
+    pub fn new(path: &Path) -> Watch {
+        let mark = mark(path);
+        Watch { path: path.to_owned(), read: mark, now: (mark, Instant::now()) }
+    }
+
+    /// The file, if it has changed since it was read last.
+    pub fn poll(&mut self) -> Option<Result<Site, ConfigError>> {
+        let (found, now) = (mark(&self.path), Instant::now());
+        if found != self.now.0 {
+            self.now = (found, now);
+        }
+        if found == self.read || now < self.now.1 + SETTLED {
+            return None;
+        }
+        self.read = found;
+        Some(Site::load(&self.path))
+    }
+}
+
+fn mark(path: &Path) -> Option<Mark> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.modified().ok()?, meta.len(), meta.ino()))
+}
+
+/// The time a file has to be unchanged: it may be written in several steps.
+const SETTLED: Duration = Duration::from_millis(25);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = "site = \"a\"\nlisten = \"127.0.0.1:4222\"\n";
+
+    fn parse(text: &str) -> Result<Site, ConfigError> {
+        Site::parse("dir/site.toml".as_ref(), &format!("{BASE}{text}"))
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let site = parse(
+            "patience = \"2 s\"\nbuffer = \"64 KiB\"\ntls = \"on\"\n\
+             [keys]\nauthority = \"ca.pem\"\ncertificate = \"a.pem\"\nkey = \"/k/a.key\"\n\
+             [links]\nlisten = \"0.0.0.0:7222\"\n\
+             [link.b]\naddress = \"192.0.2.2:7222\"\nrate = \"20 Mbps\"\n[link.c]\nrate = \"5 Mbps\"\n\
+             [tenant.plant]\npassword = \"s\"\nslow = \"spool\"\nsalary = 3\n[tenant.lab]\ncertificate = true\n\
+             [spool]\nfolder = \"spool\"\n",
+        )
+        .unwrap();
+        assert_eq!(site.keys.as_ref().unwrap().authority, Path::new("dir/ca.pem"));
+        assert_eq!(site.keys.as_ref().unwrap().key, Path::new("/k/a.key"));
+        assert_eq!(site.links[0].site, "b");
+        assert_eq!(site.links[1].address, None);
+        assert!(site.rules.tls && site.rules.certificates);
+        assert_eq!(site.rules.tenants[1].slow, Slow::Spool);
+        assert_eq!(site.spool.as_ref().unwrap().folder, Path::new("dir/spool"));
+        let mut other = site.clone();
+        other.rules.patience = Time::from_secs(1);
+        other.links.clear();
+        assert_eq!(site.fixed(&other), None);
+        other.listen.set_port(1);
+        assert_eq!(site.fixed(&other), Some("listen"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_a_remedy() {
+        for (text, part) in [
+            ("lisen = 1", "lisen"),
+            ("patience = \"2\"", "no unit"),
+            ("patience = \"1 ms\"", "`patience`"),
+            ("buffer = \"1 B\"", "`buffer` is 1 B"),
+            ("[link.B]\nrate = \"1 Mbps\"", "`B` is no name"),
+            ("[link.a]\nrate = \"1 Mbps\"", "the site itself"),
+            ("[link.b]\nrate = \"1 Mbps\"", "need keys"),
+            ("tls = \"on\"", "need keys"),
+            ("[tenant.x]\n[tenant.y]\n", "both let everybody in"),
+            ("[tenant.x]\ncertificate = true\n", "no TLS"),
+            ("[tenant.x]\npassword = \"\"\n", "is empty"),
+            ("[tenant.x]\nsalary = 0\n", "salary"),
+            ("[tenant.x]\nslow = \"lose\"\n", "lose"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.to_string().contains(part), "{text}: {error}");
+            assert!(error.to_string().contains("site.toml") && !error.help.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_has_changed() {
+        let folder = std::env::temp_dir().join(format!("tollway-overlay-watch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("site.toml");
+        std::fs::write(&path, BASE).unwrap();
+        let mut watch = Watch::new(&path);
+        assert!(watch.poll().is_none());
+        let mut next = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            loop {
+                if let Some(news) = watch.poll() {
+                    return news;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        assert!(next("site = 1").is_err());
+        assert_eq!(next(&format!("{BASE}patience = \"3 s\"\n")).unwrap().rules.patience, Time::from_secs(3));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+//! Messages of the server side.
+
+use serde::{Deserialize, Serialize};
+
+/// A client's `CONNECT` options; unknown keys are ignored.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Connect {
+    /// Every operation is to be answered with `+OK`.
+    pub verbose: bool,
+    /// Subjects are to be checked as they are published to.
+    pub pedantic: bool,
+    /// The tenant.
+    pub user: Option<String>,
+    /// The tenant's password.
+    pub pass: Option<String>,
+    /// The tenant's token, in place of both.
+    pub auth_token: Option<String>,
+    /// The client's name, for people.
+    pub name: Option<String>,
+    /// The library's language.
+    pub lang: Option<String>,
+    /// Messages of this client's are to reach its own subscriptions; they do without it.
+    pub echo: Option<bool>,
+    /// It can read headers.
+    pub headers: bool,
+    /// A request that reaches nobody is to be answered by us.
+    pub no_responders: bool,
+}
+
+/// The server's `INFO` message.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info<'a> {
+    /// The site's name with its epoch.
+    pub server_id: &'a str,
+    /// The site's name.
+    pub server_name: &'a str,
+    /// The version of NATS whose protocol this is.
+    pub version: &'a str,
+    /// The version of Tollway.
+    pub tollway: &'a str,
+    /// The protocol's number.
+    pub proto: u8,
+    /// The address that is listened at.
+    pub host: &'a str,
+    /// The port.
+    pub port: u16,
+    /// Headers are understood.
+    pub headers: bool,
+    /// No stream is kept here.
+    pub jetstream: bool,
+    /// Bytes of headers and payload together.
+    pub max_payload: usize,
+    /// The connection's number.
+    pub client_id: u64,
+    /// A tenant has to be named.
+    pub auth_required: bool,
+    /// The connection goes on with TLS.
+    pub tls_required: bool,
+    /// A client's certificate is asked for.
+    pub tls_verify: bool,
+}
+
+impl Info<'_> {
+    /// The line.
+    pub fn to_line(&self) -> String {
+        format!("INFO {}\r\n", serde_json::to_string(self).expect("strings and numbers"))
+    }
+}
+
+/// Appends the line of `MSG`, or of `HMSG` with `header` bytes of headers, in front of `len` bytes
+/// of both.
+pub fn message_line(
+    out: &mut Vec<u8>,
+    subject: &[u8],
+    sid: &[u8],
+    reply: Option<&[u8]>,
+    header: Option<usize>,
+    len: usize,
+) {
+    out.extend_from_slice(if header.is_some() { b"HMSG " } else { b"MSG " });
+    out.extend_from_slice(subject);
+    out.push(b' ');
+    out.extend_from_slice(sid);
+    out.push(b' ');
+    if let Some(reply) = reply {
+        out.extend_from_slice(reply);
+        out.push(b' ');
+    }
+    if let Some(header) = header {
+        number(out, header);
+        out.push(b' ');
+    }
+    number(out, len);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The line of an error, which a client shows as it is.
+pub fn error_line(text: &str) -> String {
+    // A quote would end it.
+    format!("-ERR '{}'\r\n", text.replace(['\'', '\r', '\n'], " "))
+}
+
+fn number(out: &mut Vec<u8>, number: usize) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_their_line() {
+        let line = |reply: Option<&[u8]>, header, len| {
+            let mut out = Vec::new();
+            message_line(&mut out, b"a.b", b"7", reply, header, len);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(line(None, None, 0), "MSG a.b 7 0\r\n");
+        assert_eq!(line(Some(b"r"), None, 1234), "MSG a.b 7 r 1234\r\n");
+        assert_eq!(line(Some(b"r"), Some(10), 12), "HMSG a.b 7 r 10 12\r\n");
+        assert_eq!(error_line("it's\r\n"), "-ERR 'it s  '\r\n");
+    }
+
+    #[test]
+    fn a_client_may_say_little_or_much() {
+        let connect: Connect = serde_json::from_str("{}").unwrap();
+        assert!(!connect.verbose && connect.user.is_none());
+        let connect: Connect =
+            serde_json::from_str(r#"{"verbose":true,"user":"u","pass":null,"jwt":"x","protocol":1}"#)
+                .unwrap();
+        assert!(connect.verbose && connect.user.as_deref() == Some("u") && connect.pass.is_none());
+    }
+}

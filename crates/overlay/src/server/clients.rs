@@ -1,0 +1,292 @@
+//! Clients' sockets.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use rustls::ServerConnection;
+use tollway_law::Time;
+
+use super::channel::Channel;
+use super::{FIRST_CLIENT, Server};
+use crate::broker::Then;
+use crate::tls::Identity;
+
+/// A client's socket.
+#[derive(Debug)]
+pub(super) struct Client {
+    channel: Channel,
+    /// Input that is incomplete or waits with its client.
+    pending: Vec<u8>,
+    /// Bytes that the next operation has at least.
+    need: usize,
+    /// It is listed to be read.
+    queued: bool,
+    /// Nothing more can be read for now.
+    drained: bool,
+    /// Its sender waits: nothing is read.
+    waiting: bool,
+    /// It is being closed, and by then it is.
+    until: Option<Time>,
+    /// All that it is told has been sent.
+    finished: bool,
+}
+
+impl Server {
+    /// Accepts new connections.
+    pub(super) fn accept_clients(&mut self, now: Time) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, address)) => self.open_client(now, stream, address),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // No descriptor is left, or the connection is gone already: the tick tries again.
+                Err(_) => {
+                    self.accept_again = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn open_client(&mut self, now: Time, stream: TcpStream, address: SocketAddr) {
+        // Whole batches are written.
+        let _ = stream.set_nodelay(true);
+        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        let key = self.broker.open(now, address.to_string(), &host, port);
+        let client = Client {
+            channel: Channel::new(stream, None),
+            pending: Vec::new(),
+            need: 0,
+            queued: false,
+            drained: true,
+            waiting: false,
+            until: None,
+            finished: false,
+        };
+        if self.clients.len() <= key {
+            self.clients.resize_with(key + 1, || None);
+        }
+        let client = self.clients[key].insert(client);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(client.channel.stream(), Token(FIRST_CLIENT + key), both).is_err() {
+            return self.close_client(key);
+        }
+        self.write_client(now, key);
+        // What follows INFO is TLS.
+        if let Some(tls) = self.client_tls.clone()
+            && let Some(client) = &mut self.clients[key]
+        {
+            match ServerConnection::new(tls) {
+                Ok(tls) if !self.broker.has_outgoing(key) => client.channel.upgrade(tls.into()),
+                _ => self.close_client(key),
+            }
+        }
+    }
+
+    /// A client's socket may have become readable or writable.
+    pub(super) fn client_ready(&mut self, now: Time, key: usize, readable: bool, writable: bool) {
+        if writable {
+            self.write_client(now, key);
+        }
+        let Some(Some(client)) = self.clients.get_mut(key) else { return };
+        if readable {
+            client.drained = false;
+            self.list_client(key);
+        }
+    }
+
+    fn list_client(&mut self, key: usize) {
+        if let Some(Some(client)) = self.clients.get_mut(key)
+            && !client.queued
+            && !client.waiting
+        {
+            client.queued = true;
+            self.ready.push_back(key);
+        }
+    }
+
+    /// Reads clients that have something to be read, each once.
+    pub(super) fn read_clients(&mut self, now: Time) {
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else { break };
+            let Some(client) = &mut self.clients[key] else { continue };
+            client.queued = false;
+            if client.until.is_some() {
+                self.drain_client(key);
+            } else if !client.waiting {
+                self.read_client(now, key);
+            }
+        }
+    }
+
+    fn read_client(&mut self, now: Time, key: usize) {
+        let Some(client) = &mut self.clients[key] else { return };
+        let mut have = client.pending.len();
+        // A long operation is gathered where it stays; others are read together, and used where
+        // they are.
+        let own = client.need.max(have) + LEAST_READ > self.buffer.len();
+        let mut pending = std::mem::take(&mut client.pending);
+        let buffer = if own {
+            // As much again as has come: to announce much costs us nothing.
+            let len = client.need.min((2 * have).max(self.buffer.len())).max(have + LEAST_READ);
+            pending.resize(len, 0);
+            &mut pending[..]
+        } else {
+            self.buffer[..have].copy_from_slice(&pending);
+            pending.clear();
+            &mut self.buffer[..]
+        };
+        let mut over = None;
+        while have < buffer.len() && !client.drained {
+            match client.channel.read(&mut buffer[have..]) {
+                Ok(0) => over = Some(None),
+                Ok(len) => have += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => client.drained = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => over = Some(Some(error)),
+            }
+            if over.is_some() {
+                break;
+            }
+        }
+        if let Some(certificate) = client.channel.certificate()
+            && let Some(name) = Identity::tenant_of(certificate, self.broker.rules())
+        {
+            self.broker.certify(key, name);
+        }
+        let received = self.broker.receive(now, key, &buffer[..have]);
+        match own {
+            true => {
+                pending.truncate(have);
+                pending.drain(..received.used);
+            }
+            false => pending.extend_from_slice(&self.buffer[received.used..have]),
+        }
+        // An idle client holds no memory.
+        if pending.is_empty() {
+            pending = Vec::new();
+        }
+        client.pending = pending;
+        if let Then::Read(need) = received.then {
+            client.need = need;
+        }
+        client.waiting = received.then == Then::Wait;
+        let more = !client.drained && !client.waiting;
+        if let Some(error) = over {
+            self.note_end(key, error);
+            return self.close_client(key);
+        }
+        if more {
+            self.list_client(key);
+        }
+    }
+
+    /// Reads on for those that need not wait any more.
+    pub(super) fn resume_clients(&mut self, now: Time) {
+        while let Some(key) = self.broker.take_runnable() {
+            let Some(Some(client)) = self.clients.get_mut(key) else { continue };
+            client.waiting = false;
+            self.read_client(now, key);
+        }
+    }
+
+    /// Sends what there is to be sent.
+    pub(super) fn write_clients(&mut self, now: Time) {
+        while let Some(key) = self.broker.take_dirty() {
+            self.write_client(now, key);
+        }
+        while let Some(key) = self.broker.take_doomed() {
+            if let Some(Some(client)) = self.clients.get_mut(key) {
+                client.until = Some(now + self.broker.rules().patience.min(LINGER));
+                client.pending = Vec::new();
+                let why = self.broker.why(key).unwrap_or_default().to_owned();
+                self.note(format!("client {} is closed: {why}", self.broker.describe(key)));
+                self.write_client(now, key);
+            }
+        }
+    }
+
+    fn write_client(&mut self, now: Time, key: usize) {
+        let Some(Some(client)) = self.clients.get_mut(key) else { return };
+        let done = loop {
+            if !self.broker.has_outgoing(key) {
+                break client.channel.flush().map(|_| ());
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.broker.outgoing(key, &mut slices);
+            match client.channel.write(&slices[..count]) {
+                Ok(len) => self.broker.sent(now, key, len),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = done {
+            self.note_end(key, Some(error));
+            return self.close_client(key);
+        }
+        if client.until.is_some() && !client.finished && !self.broker.has_outgoing(key) {
+            client.finished = true;
+            client.channel.finish();
+            client.drained = false;
+            client.waiting = false;
+            self.list_client(key);
+        }
+    }
+
+    /// Throws away what a client sends that is being closed: closed before, it would not be told
+    /// why.
+    fn drain_client(&mut self, key: usize) {
+        let Some(client) = &mut self.clients[key] else { return };
+        for _ in 0..DRAIN {
+            match client.channel.read(&mut self.buffer) {
+                Ok(0) => {
+                    return if client.finished {
+                        self.close_client(key)
+                    };
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return self.close_client(key),
+            }
+        }
+        self.list_client(key);
+    }
+
+    /// Closes clients whose grace period is over.
+    pub(super) fn end_clients(&mut self, now: Time) {
+        for key in 0..self.clients.len() {
+            if self.clients[key].as_ref().is_some_and(|client| client.until.is_some_and(|until| until <= now))
+            {
+                self.close_client(key);
+            }
+        }
+    }
+
+    fn close_client(&mut self, key: usize) {
+        if let Some(mut client) = self.clients[key].take() {
+            let _ = self.poll.registry().deregister(client.channel.stream());
+            self.broker.remove(key);
+        }
+    }
+
+    fn note_end(&mut self, key: usize, error: Option<io::Error>) {
+        if let Some(error) =
+            error.filter(|error| !matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
+        {
+            let who = self.broker.describe(key);
+            self.note(format!("client {who} is gone: {error}"));
+        }
+    }
+}
+
+/// A client that is told why it is closed has so long to hear it.
+const LINGER: Time = Time::from_secs(10);
+/// Bytes that are read at a time at least.
+const LEAST_READ: usize = 1 << 14;
+/// Slices that are sent at a time.
+const SLICES: usize = 32;
+/// Reads that a client's end may take at a time.
+const DRAIN: usize = 16;

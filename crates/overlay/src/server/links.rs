@@ -1,0 +1,356 @@
+//! Links to other sites: TCP with TLS, both ends certified.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+use socket2::SockRef;
+use tollway_law::{Rate, Time};
+use tollway_proto::overlay::wire::{Decoder, Encoder};
+use tollway_proto::overlay::{DaemonId, LinkConfig, PortId};
+
+use super::channel::Channel;
+use super::{FIRST_LINK, Server};
+use crate::broker::Content;
+use crate::config::{Link, Site};
+use crate::tls::{Identity, site_name};
+
+/// A site at the other end of a link, connected or not.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) link: Link,
+    /// Its connection, once it is certified.
+    pub(super) wire: Option<usize>,
+    /// A connection to it that is being made.
+    dialing: Option<usize>,
+    retry_at: Time,
+    pause: Time,
+    /// The reason if it is not connected.
+    pub(super) trouble: Option<String>,
+}
+
+/// A connection between two sites.
+#[derive(Debug)]
+pub(super) struct Wire {
+    channel: Channel,
+    /// The other site's name, once it is known.
+    site: Option<String>,
+    dialed: bool,
+    pub(super) port: Option<PortId>,
+    opened_at: Time,
+    encoder: Encoder,
+    decoder: Decoder,
+    input: BytesMut,
+    out: VecDeque<Bytes>,
+    /// Bytes of the first of `out` that are sent.
+    sent: usize,
+}
+
+impl Peer {
+    pub(super) fn new(link: Link) -> Peer {
+        let trouble = Some("not connected yet".to_owned());
+        Peer { link, wire: None, dialing: None, retry_at: Time::ZERO, pause: PAUSE, trouble }
+    }
+}
+
+impl Server {
+    /// Connects to sites that are not, where their addresses are known.
+    pub(super) fn dial_links(&mut self, now: Time) {
+        for at in 0..self.peers.len() {
+            let peer = &mut self.peers[at];
+            let idle = peer.wire.is_none() && peer.dialing.is_none() && peer.retry_at <= now;
+            let (Some(address), Some(ends), true) = (peer.link.address, &self.ends, idle) else { continue };
+            // Many that lost the same site do not come back together.
+            peer.retry_at = now + peer.pause + Time(now.0 % peer.pause.0.max(1) / 2);
+            peer.pause = (peer.pause * 2).min(LONGEST_PAUSE);
+            let site = peer.link.site.clone();
+            let made = TcpStream::connect(address).and_then(|stream| {
+                let name = ServerName::try_from(site_name(&site)).map_err(io::Error::other)?;
+                let tls = ClientConnection::new(Arc::clone(&ends.dial), name).map_err(io::Error::other)?;
+                Ok((stream, tls.into()))
+            });
+            match made.and_then(|(stream, tls)| self.add_wire(now, stream, tls, Some(site))) {
+                Ok(key) => self.peers[at].dialing = Some(key),
+                Err(error) => self.peers[at].trouble = Some(error.to_string()),
+            }
+        }
+        let late: Vec<usize> = self
+            .wires
+            .iter()
+            .filter(|(_, wire)| wire.port.is_none() && wire.opened_at + HANDSHAKE <= now)
+            .map(|(key, _)| key)
+            .collect();
+        for key in late {
+            self.close_wire(now, key, "it has not said who it is in time");
+        }
+    }
+
+    /// Accepts sites that connect.
+    pub(super) fn accept_links(&mut self, now: Time) {
+        while let Some(Ok((stream, _))) = self.link_listener.as_ref().map(|listener| listener.accept()) {
+            let Some(ends) = &self.ends else { return };
+            // Strangers take no more of us than this.
+            if self.wires.len() >= MOST_WIRES {
+                continue;
+            }
+            if let Ok(tls) = ServerConnection::new(Arc::clone(&ends.accept)) {
+                let _ = self.add_wire(now, stream, tls.into(), None);
+            }
+        }
+    }
+
+    fn add_wire(
+        &mut self,
+        now: Time,
+        stream: TcpStream,
+        tls: Connection,
+        site: Option<String>,
+    ) -> io::Result<usize> {
+        let _ = stream.set_nodelay(true);
+        let dialed = site.is_some();
+        let rate = self.peers.iter().find(|peer| Some(&peer.link.site) == site.as_ref());
+        // What the kernel has not sent yet is in its queue, where it has no price: two milliseconds
+        // of it.
+        let unsent = rate.map_or(Rate::ZERO, |peer| peer.link.rate).bytes_in(Time::from_millis(2)) as u32;
+        SockRef::from(&stream).set_tcp_notsent_lowat(unsent.clamp(LEAST_UNSENT, MOST_UNSENT))?;
+        let entry = self.wires.vacant_entry();
+        let key = entry.key();
+        let wire = entry.insert(Wire {
+            channel: Channel::new(stream, Some(tls)),
+            site,
+            dialed,
+            port: None,
+            opened_at: now,
+            encoder: Encoder::new(),
+            decoder: Decoder::new(),
+            input: BytesMut::new(),
+            out: VecDeque::new(),
+            sent: 0,
+        });
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) =
+            self.poll.registry().register(wire.channel.stream(), Token(FIRST_LINK + key), both)
+        {
+            self.wires.remove(key);
+            return Err(error);
+        }
+        Ok(key)
+    }
+
+    /// A link's socket may have become readable or writable.
+    pub(super) fn link_ready(&mut self, now: Time, key: usize, readable: bool, writable: bool) {
+        if !self.wires.contains(key) {
+            return;
+        }
+        let done = self.wires[key].channel.flush().map(|_| ());
+        let done = done.and_then(|()| if readable { self.read_wire(now, key) } else { Ok(()) });
+        let done = done.and_then(|()| if writable || readable { self.write_wire(now, key) } else { Ok(()) });
+        if let Err(error) = done {
+            self.close_wire(now, key, &error.to_string());
+        }
+    }
+
+    fn read_wire(&mut self, now: Time, key: usize) -> io::Result<()> {
+        loop {
+            let wire = &mut self.wires[key];
+            let len = match wire.channel.read(&mut self.buffer) {
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the other site has ended it")),
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return if wire.port.is_none() { self.establish(now, key) } else { Ok(()) };
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            wire.input.extend_from_slice(&self.buffer[..len]);
+            if wire.port.is_none() {
+                self.establish(now, key)?;
+            }
+            self.decode(now, key)?;
+        }
+    }
+
+    fn decode(&mut self, now: Time, key: usize) -> io::Result<()> {
+        loop {
+            let wire = &mut self.wires[key];
+            let (Some(port), Some(daemon)) = (wire.port, self.broker.daemon()) else { return Ok(()) };
+            let decoded = wire.decoder.decode(&wire.input);
+            let Some((frame, used)) =
+                decoded.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?
+            else {
+                return Ok(());
+            };
+            let whole = wire.input.split_to(used).freeze();
+            let frame = frame.map_body(|range| Content(whole.slice(range)));
+            daemon
+                .handle_message(now, port, frame)
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        }
+    }
+
+    /// The handshake is over: whose the other end is has been shown.
+    fn establish(&mut self, now: Time, key: usize) -> io::Result<()> {
+        let wire = &mut self.wires[key];
+        if wire.channel.is_handshaking() {
+            return Ok(());
+        }
+        let denied = |why: &str| io::Error::new(ErrorKind::PermissionDenied, why.to_owned());
+        let certificate = wire.channel.certificate().ok_or_else(|| denied("it has no certificate"))?;
+        let known = |peer: &Peer| Identity::is_site(certificate, &peer.link.site);
+        let at = match &wire.site {
+            Some(site) => self.peers.iter().position(|peer| peer.link.site == *site),
+            None => self.peers.iter().position(known),
+        };
+        let at = at.ok_or_else(|| denied("its certificate is for no site that `[link.NAME]` names"))?;
+        let link = self.peers[at].link.clone();
+        wire.site = Some(link.site.clone());
+        if let Some(old) = self.peers[at].wire {
+            // Of two the one stays that the first by name has made; of two of one kind the new one.
+            let first = self.broker.rules().site < link.site;
+            let (old_dialed, new_dialed) = (self.wires[old].dialed, self.wires[key].dialed);
+            if old_dialed != new_dialed && new_dialed != first {
+                return Err(denied("there is a connection already"));
+            }
+            self.close_wire(now, old, "there is a newer one");
+        }
+        let config = LinkConfig { peer: DaemonId(Site::number(&link.site)), weight: 1, rate: link.rate };
+        let Some(daemon) = self.broker.daemon() else { return Ok(()) };
+        self.wires[key].port = Some(daemon.open(now, config));
+        let peer = &mut self.peers[at];
+        peer.wire = Some(key);
+        peer.dialing = peer.dialing.filter(|&dialing| dialing != key);
+        peer.pause = PAUSE;
+        peer.trouble = None;
+        self.note(format!("site {} is connected", link.site));
+        Ok(())
+    }
+
+    /// Sends what the daemon has for links.
+    pub(super) fn write_links(&mut self, now: Time) {
+        while let Some(port) = self.broker.take_sendable() {
+            if let Some(key) = self.wire_of(port)
+                && let Err(error) = self.write_wire(now, key)
+            {
+                self.close_wire(now, key, &error.to_string());
+            }
+        }
+        while let Some(port) = self.broker.take_silent() {
+            if let Some(key) = self.wire_of(port) {
+                self.close_wire(now, key, "nothing has come for too long");
+            }
+        }
+    }
+
+    fn wire_of(&self, port: PortId) -> Option<usize> {
+        self.wires.iter().find(|(_, wire)| wire.port == Some(port)).map(|(key, _)| key)
+    }
+
+    fn write_wire(&mut self, now: Time, key: usize) -> io::Result<()> {
+        let wire = &mut self.wires[key];
+        let (Some(port), Some(daemon)) = (wire.port, self.broker.daemon()) else {
+            return wire.channel.flush().map(|_| ());
+        };
+        loop {
+            if wire.out.is_empty() {
+                let mut taken = 0;
+                while taken < BATCH
+                    && let Some(frame) = daemon.poll_message(now, port)
+                {
+                    let mut head = Vec::with_capacity(64);
+                    wire.encoder.encode(&frame, &mut head);
+                    taken += head.len();
+                    wire.out.push_back(head.into());
+                    if let Some(Content(body)) = frame.body() {
+                        taken += body.len();
+                        wire.out.push_back(body.clone());
+                    }
+                }
+                if taken == 0 {
+                    return Ok(());
+                }
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = wire.out.len().min(SLICES);
+            for (slice, bytes) in slices.iter_mut().zip(&wire.out) {
+                *slice = IoSlice::new(bytes);
+            }
+            slices[0] = IoSlice::new(&wire.out[0][wire.sent..]);
+            match wire.channel.write(&slices[..count]) {
+                Ok(len) => {
+                    wire.sent += len;
+                    while let Some(first) = wire.out.front()
+                        && wire.sent >= first.len()
+                    {
+                        wire.sent -= first.len();
+                        wire.out.pop_front();
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn close_wire(&mut self, now: Time, key: usize, why: &str) {
+        let mut wire = self.wires.remove(key);
+        let _ = self.poll.registry().deregister(wire.channel.stream());
+        if let (Some(port), Some(daemon)) = (wire.port, self.broker.daemon()) {
+            daemon.close(now, port);
+        }
+        let site = wire.site.as_deref().unwrap_or("that connected").to_owned();
+        if let Some(peer) = self.peers.iter_mut().find(|peer| wire.site.as_ref() == Some(&peer.link.site)) {
+            let was = peer.wire == Some(key);
+            peer.wire = peer.wire.filter(|&other| other != key);
+            peer.dialing = peer.dialing.filter(|&other| other != key);
+            if peer.wire.is_none() && (was || peer.trouble.as_deref() != Some(why)) {
+                peer.trouble = Some(why.to_owned());
+                self.note(format!("site {site} is not connected: {why}"));
+            }
+        } else {
+            self.note(format!("a site {site} is refused: {why}"));
+        }
+    }
+
+    /// Puts other links in the place of those there are.
+    pub(super) fn set_links(&mut self, now: Time, links: &[Link]) {
+        let gone = |peer: &Peer| !links.iter().any(|link| link.site == peer.link.site);
+        let ended: Vec<usize> = self
+            .peers
+            .iter()
+            .filter(|peer| gone(peer))
+            .flat_map(|peer| [peer.wire, peer.dialing])
+            .flatten()
+            .collect();
+        for key in ended {
+            self.close_wire(now, key, "the link is not configured any more");
+        }
+        self.peers.retain(|peer| !gone(peer));
+        for link in links {
+            match self.peers.iter_mut().find(|peer| peer.link.site == link.site) {
+                Some(peer) => peer.link = link.clone(),
+                None => self.peers.push(Peer::new(link.clone())),
+            }
+        }
+    }
+}
+
+/// Bytes that a link's kernel may hold unsent.
+const LEAST_UNSENT: u32 = 16 << 10;
+const MOST_UNSENT: u32 = 1 << 20;
+/// Bytes that are taken from the daemon at a time.
+const BATCH: usize = 16 << 10;
+/// Slices that are sent at a time.
+const SLICES: usize = 32;
+/// Pauses between attempts to connect.
+const PAUSE: Time = Time::from_millis(200);
+const LONGEST_PAUSE: Time = Time::from_secs(5);
+/// The time limit of the handshake.
+const HANDSHAKE: Time = Time::from_secs(5);
+/// Connections of sites, and of those that say they are.
+const MOST_WIRES: usize = 1024;

@@ -1,0 +1,101 @@
+//! Attacks by clients on real sockets: they end their own connections at most.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+mod common;
+
+use common::{Client, Running, folder};
+
+const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\npayload = \"64 KiB\"\n\
+                    [tenant.x]\nconnections = 20\nsubscriptions = 2000\n[tenant.y]\npassword = \"y\"\n";
+
+/// Another tenant's clients still hear each other.
+fn works(site: &Running) {
+    let hello = "CONNECT {\"user\":\"y\",\"pass\":\"y\"}\r\nSUB ok 1\r\nPUB ok 2\r\nhi\r\n";
+    let mut stream = TcpStream::connect(site.address).unwrap();
+    stream.write_all(hello.as_bytes()).unwrap();
+    Client { stream, heard: Vec::new() }.hear("MSG ok 1 2\r\nhi\r\n");
+}
+
+#[test]
+fn nonsense_is_refused_with_its_reason() {
+    let site = Running::start(&folder("nonsense"), SITE);
+    let long = format!("SUB {} 1\r\n", "a".repeat(5000));
+    let deep = format!("SUB {}a 1\r\nPING\r\n", "a.".repeat(100));
+    for (text, why) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "Unknown Protocol Operation"),
+        ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\u{1}\u{fc}", "Unknown Protocol Operation"),
+        ("PUB a 65537\r\n", "Maximum Payload Violation"),
+        ("HPUB a 9 5\r\nhello\r\n", "Parser Error"),
+        ("CONNECT {\"user\":\"y\",\"pass\":\"x\"}\r\n", "Authorization Violation"),
+        (long.as_str(), "Maximum Control Line Exceeded"),
+    ] {
+        let mut stream = TcpStream::connect(site.address).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        let heard = Client { stream, heard: Vec::new() }.end();
+        assert!(heard.ends_with(&format!("-ERR '{why}'\r\n")), "{text}: {heard}");
+    }
+    let mut client = Client::connect(site.address);
+    client.say(&deep);
+    assert!(client.hear("PONG\r\n").contains("Invalid Subject"));
+    works(&site);
+}
+
+#[test]
+fn half_lines_and_half_messages_hold_up_nobody_and_little_memory() {
+    let site = Running::start(&folder("halves"), SITE);
+    let mut held = Vec::new();
+    for i in 0..15 {
+        let mut client = Client::connect(site.address);
+        client.say(if i % 2 == 0 { "SUB half" } else { "PUB a 65536\r\nonly so much" });
+        held.push(client);
+    }
+    works(&site);
+    // What was half is whole one day.
+    held[0].say(".a 1\r\nPUB half.a 1\r\nx\r\n");
+    held[0].hear("MSG half.a 1 1\r\nx\r\n");
+}
+
+#[test]
+fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
+    let site = Running::start(&folder("bombs"), SITE);
+    let mut bomb = Client::connect(site.address);
+    let wild: String = (0..1500)
+        .map(|i| {
+            let tokens: Vec<&str> = (0..12).map(|bit| if i >> bit & 1 == 0 { "*" } else { "a" }).collect();
+            format!("SUB {}.> {i}\r\n", tokens.join("."))
+        })
+        .collect();
+    bomb.say(&wild);
+    bomb.flush();
+    works(&site);
+    let mut other = Client::connect(site.address);
+    let subjects: String = (0..20_000).map(|i| format!("PUB s.{i} 0\r\n\r\n")).collect();
+    other.say(&subjects);
+    other.flush();
+    let header = format!("NATS/1.0\r\n{}\r\n", "k: v\r\n".repeat(10_000));
+    other.say(&format!("SUB h 1\r\nHPUB h {0} {0}\r\n{header}\r\n", header.len()));
+    other.hear(&format!("HMSG h 1 {0} {0}\r\n", header.len()));
+    works(&site);
+    // One subscription too many ends the connection, and gives the others' room back.
+    let more: String = (0..600).map(|i| format!("SUB more.{i} m{i}\r\n")).collect();
+    bomb.say(&more);
+    assert!(bomb.end().ends_with("-ERR 'maximum subscriptions exceeded'\r\n"));
+    site.until("room is given back", |status| status.tenants[0].subscriptions == 1);
+    works(&site);
+}
+
+#[test]
+fn a_tenant_has_so_many_connections_and_others_have_theirs() {
+    let site = Running::start(&folder("connections"), SITE);
+    let mut held: Vec<Client> = (0..20).map(|_| Client::connect(site.address)).collect();
+    let mut refused = TcpStream::connect(site.address).unwrap();
+    refused.write_all(b"CONNECT {}\r\n").unwrap();
+    let heard = Client { stream: refused, heard: Vec::new() }.end();
+    assert!(heard.ends_with("-ERR 'maximum account active connections exceeded'\r\n"), "{heard}");
+    works(&site);
+    held.pop();
+    site.until("a connection is free", |status| status.tenants[0].connections == 19);
+    Client::connect(site.address);
+}

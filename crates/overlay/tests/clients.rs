@@ -1,0 +1,107 @@
+//! Clients that others have written. What is not installed, and can't be, is skipped, and said.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+mod common;
+
+use common::{Client, Running, folder};
+
+const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\n";
+
+fn target(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).output().is_ok_and(|done| done.status.success())
+}
+
+/// A Python with nats-py, which is installed for it if need be.
+fn python() -> Option<PathBuf> {
+    let venv = target("nats-py");
+    let python = venv.join("bin/python");
+    let ready = || succeeds(Command::new(&python).args(["-c", "import nats"]));
+    let make = || {
+        succeeds(Command::new("python3").args(["-m", "venv"]).arg(&venv))
+            && succeeds(Command::new(&python).args(["-m", "pip", "install", "-q", "nats-py==2.16.0"]))
+    };
+    (ready() || make()).then_some(python)
+}
+
+/// The command of the Go client: the one that is installed, or built by `go`.
+fn nats() -> Option<PathBuf> {
+    let built = target("go/bin/nats");
+    if succeeds(Command::new("nats").arg("--version")) {
+        return Some("nats".into());
+    }
+    let build = || {
+        let mut go = Command::new("go");
+        go.args(["install", "github.com/nats-io/natscli/nats@v0.1.6"]);
+        succeeds(go.env("GOPATH", target("go")).env("GOFLAGS", "-buildvcs=false -modcacherw"))
+    };
+    (succeeds(Command::new(&built).arg("--version")) || build()).then_some(built)
+}
+
+#[test]
+fn nats_py_works_as_with_nats() {
+    let Some(python) = python() else {
+        eprintln!(
+            "SKIPPED: nats-py can't be installed (python3 with venv, and a registry of Python packages)"
+        );
+        return;
+    };
+    let site = Running::start(&folder("py"), SITE);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.py");
+    let done = Command::new(python).arg(script).arg(site.address.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        done.status.success() && said.ends_with("fine\n"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+#[test]
+fn the_go_client_works_as_with_nats() {
+    let Some(nats) = nats() else {
+        eprintln!("SKIPPED: the `nats` command is not installed and can't be built (go, and its proxy)");
+        return;
+    };
+    let site = Running::start(&folder("go"), SITE);
+    let at = site.address.to_string();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&nats);
+        command.args(["--server", &at, "--timeout", "60s"]).args(words).stdin(Stdio::null());
+        command
+    };
+    let subscriptions = || site.status().tenants[0].subscriptions;
+    let listen =
+        run(&["sub", "go.>", "--count", "3"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    site.until("it listens", |status| status.tenants[0].subscriptions >= 1);
+    assert!(succeeds(&mut run(&["pub", "go.a", "one", "--header", "kind:test"])));
+    assert!(succeeds(&mut run(&["pub", "go.b.c", "two", "--count", "2"])));
+    let heard = String::from_utf8(listen.wait_with_output().unwrap().stdout).unwrap();
+    for part in ["go.a", "kind: test", "one", "go.b.c", "two"] {
+        assert!(heard.contains(part), "no {part} in {heard}");
+    }
+    // A service, by its answer; the same client asks.
+    let before = subscriptions();
+    let mut reply =
+        run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    common::until("it serves", || subscriptions() > before);
+    let asked = run(&["request", "go.service", "what"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&asked.stdout).contains("42"), "{asked:?}");
+    reply.kill().unwrap();
+    reply.wait().unwrap();
+    // It measures, too: every message comes.
+    let measured = run(&["bench", "go.bench", "--pub", "2", "--sub", "2", "--msgs", "2000", "--no-progress"])
+        .output()
+        .unwrap();
+    assert!(measured.status.success(), "{measured:?}");
+    let streams = run(&["stream", "ls"]).output().unwrap();
+    let said = [streams.stdout, streams.stderr].concat();
+    assert!(!streams.status.success(), "{}", String::from_utf8_lossy(&said));
+    let mut after = Client::connect(site.address);
+    after.flush();
+}

@@ -1,0 +1,114 @@
+//! Three sites on one machine, linked by TLS.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use tollway_overlay::keys;
+
+mod common;
+
+use common::{Client, Running, folder, until};
+
+/// Addresses that are free now.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap()).collect()
+}
+
+fn start(
+    folder: &Path,
+    name: &str,
+    at: SocketAddr,
+    links: &[(&str, Option<SocketAddr>)],
+    more: &str,
+) -> Running {
+    let mut text = format!(
+        "site = \"{name}\"\nlisten = \"127.0.0.1:0\"\npatience = \"5 s\"\n[keys]\nauthority = \"ca.pem\"\n\
+         certificate = \"{name}.pem\"\nkey = \"{name}.key\"\n[links]\nlisten = \"{at}\"\n{more}"
+    );
+    for (peer, address) in links {
+        text += &format!("[link.{peer}]\nrate = \"100 Mbps\"\n");
+        if let Some(address) = address {
+            text += &format!("address = \"{address}\"\n");
+        }
+    }
+    Running::start(folder, &text)
+}
+
+#[test]
+fn three_sites_fan_out_and_survive_the_end_of_one() {
+    let folder = folder("three");
+    keys::make(&folder, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    // A chain: a – b – c. Of a and b both dial: one connection stays.
+    let a = start(&folder, "a", at[0], &[("b", Some(at[1]))], "");
+    let b = start(&folder, "b", at[1], &[("a", Some(at[0])), ("c", None)], "");
+    let c = start(&folder, "c", at[2], &[("b", Some(at[1]))], "");
+    a.until("a reaches both", |status| status.reachable >= 2);
+    let (mut on_b, mut on_c, mut on_a) =
+        (Client::connect(b.address), Client::connect(c.address), Client::connect(a.address));
+    on_b.say("SUB plant.> 1\r\n");
+    on_c.say("SUB plant.* 2\r\nSUB service 3\r\n");
+    on_a.say("SUB inbox 9\r\n");
+    for client in [&mut on_a, &mut on_b, &mut on_c] {
+        client.flush();
+    }
+    // Subscriptions are flooded.
+    std::thread::sleep(Duration::from_millis(500));
+    for i in 0..2000 {
+        on_a.say(&format!("PUB plant.x 1000\r\n{i:01000}\r\n"));
+    }
+    for i in 0..2000 {
+        on_b.hear(&format!("MSG plant.x 1 1000\r\n{i:01000}\r\n"));
+        on_c.hear(&format!("MSG plant.x 2 1000\r\n{i:01000}\r\n"));
+    }
+    on_a.say("PUB service inbox 2\r\nhi\r\n");
+    on_c.hear("MSG service 3 inbox 2\r\nhi\r\n");
+    on_c.say("PUB inbox 2\r\nyo\r\n");
+    on_a.hear("MSG inbox 9 2\r\nyo\r\n");
+    // The middle ends and comes back with a new epoch: the others find each other again.
+    drop(b);
+    a.until("the link is down", |status| !status.links[0].up);
+    let b = start(&folder, "b", at[1], &[("a", Some(at[0])), ("c", None)], "");
+    a.until("a reaches both again", |status| status.reachable >= 2);
+    std::thread::sleep(Duration::from_millis(500));
+    on_a.say("PUB plant.y 1\r\nz\r\n");
+    on_c.hear("MSG plant.y 2 1\r\nz\r\n");
+    b.until("b has forwarded it", |status| status.links.iter().all(|link| link.up));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn sites_without_the_right_certificate_are_refused() {
+    let (folder, other) = (folder("strangers"), folder("others"));
+    keys::make(&folder, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
+    keys::make(&other, &["b".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    let a = start(&folder, "a", at[0], &[("b", None)], "");
+    // Of another authority; and of this one, but for a site that nobody links to.
+    let stranger = start(&other, "b", at[1], &[("a", Some(at[0]))], "");
+    let unknown = start(&folder, "c", at[2], &[("a", Some(at[0]))], "");
+    // And one that says nothing at all.
+    let silent = TcpStream::connect(at[0]).unwrap();
+    until("both are refused", || {
+        let notes = a.notes.lock().unwrap();
+        notes.iter().any(|note| note.contains("for no site"))
+            && notes.iter().filter(|note| note.contains("refused")).count() >= 2
+    });
+    assert!(!a.status().links[0].up && !stranger.status().links[0].up && !unknown.status().links[0].up);
+    drop(silent);
+    // The right one is let in all the same.
+    let right = start(
+        &folder,
+        "b",
+        at[1].ip().to_string().parse::<std::net::IpAddr>().map(|ip| SocketAddr::new(ip, 0)).unwrap(),
+        &[("a", Some(at[0]))],
+        "",
+    );
+    a.until("the right one is linked", |status| status.links[0].up);
+    drop(right);
+    for folder in [folder, other] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,819 @@
+//! The daemon: ports, links, groups and messages.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tollway_law::overlay::{Announcer, Backlog, Cost, Drain, PurseConfig};
+use tollway_law::{Rate, Time};
+
+use super::agenda::Agenda;
+use super::bits::Bits;
+use super::clients::{Client, Tenant};
+use super::frame::{
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Receipt, ReceiptKind,
+};
+use super::groups::{Change, Groups};
+use super::port::Port;
+use super::receive::{Due, Inbound};
+use super::retain::Outbound;
+use super::sets::Sets;
+use super::state::{Database, News};
+use super::tree::Routes;
+use super::{
+    Body, ClientId, Config, DaemonId, Delivery, Event, Frame, Incarnation, LinkConfig, PortId, PortStatus,
+    ProtocolError, SetId, Snapshot, TenantId, TenantStatus,
+};
+
+/// A daemon of the overlay (§ III and § IV): it buys messages for its clients, multicasts them, and forwards others'.
+///
+/// `now` must not decrease between calls.
+#[derive(Debug)]
+pub struct Daemon<B> {
+    pub(super) me: Incarnation,
+    pub(super) config: Config,
+    /// The laws' constants, pulled into range.
+    pub(super) purse: PurseConfig,
+    /// T_min and T_max.
+    pub(super) update: Time,
+    most: Time,
+    /// Seconds that a lot takes on its link.
+    pub(super) lot_interval: f64,
+    pub(super) random: Pcg64Mcg,
+    pub(super) database: Database,
+    pub(super) routes: Routes,
+    routed: u64,
+    routed_at: Option<Time>,
+    /// Grows when a daemon comes into reach or goes out of it, or a path changes.
+    pub(super) reach: u64,
+    /// Grows when a price of this daemon's changes.
+    pub(super) prices: u64,
+    pub(super) up: BTreeSet<DaemonId>,
+    pub(super) lost: BTreeMap<DaemonId, Lost>,
+    pub(super) groups: Groups,
+    pub(super) ports: BTreeMap<PortId, Port<B>>,
+    pub(super) by_peer: BTreeMap<DaemonId, PortId>,
+    next_port: u32,
+    announcer: Announcer,
+    number: u64,
+    /// A change of links that has not been announced.
+    news: bool,
+    pub(super) sets: Sets,
+    pub(super) tenants: BTreeMap<TenantId, Tenant>,
+    pub(super) next_tenant: u32,
+    pub(super) clients: BTreeMap<ClientId, Client>,
+    pub(super) next_client: u32,
+    /// Waiting clients are to try again before this call ends.
+    retry: bool,
+    pub(super) outbound: Outbound<B>,
+    pub(super) inbounds: BTreeMap<Incarnation, Inbound<B>>,
+    pub(super) holdings: BTreeMap<Incarnation, BTreeMap<Incarnation, u64>>,
+    pub(super) hops: BTreeMap<u64, LastHop>,
+    pub(super) agenda: Agenda<Timer>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) deliveries: VecDeque<Delivery<B>>,
+    /// For each destination set in use, which of its bits go over which port.
+    branches: HashMap<usize, (Arc<Destinations>, Vec<(PortId, Bits)>)>,
+    pub(super) counters: Counters,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    refused: u64,
+    strayed: u64,
+    pub(super) resent: u64,
+    pub(super) expired: u64,
+}
+
+/// A daemon that was known and is out of reach.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub(super) since: Time,
+    /// It is for longer than patience.
+    pub(super) expired: bool,
+}
+
+/// Connections to receivers that share a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastHop {
+    backlog: Backlog,
+    drain: Drain,
+    pub(super) cost: Cost,
+    pub(super) price: f64,
+    announced: f64,
+    queued: u64,
+    taken: u64,
+    sampled: Time,
+}
+
+/// What the daemon waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// Trees are to be computed anew.
+    Routes,
+    /// An update interval ends.
+    Tick,
+    /// Signs of life.
+    Hello,
+    /// Salaries of a tenant with waiting clients.
+    Salary(TenantId),
+    /// A failed draw is repeated.
+    Redraw(TenantId),
+    /// Messages of an origin are to be acknowledged.
+    Ack(Incarnation),
+    /// A destination has not acknowledged for long.
+    Probe(Incarnation),
+    /// A daemon is out of reach for as long as patience lasts.
+    Expire(DaemonId),
+    /// The next stage of the recovery of a dead daemon's messages.
+    Recover(Incarnation),
+    /// A daemon is out of reach for so long that all about it is forgotten.
+    Forget(DaemonId),
+}
+
+impl<B: Body> Daemon<B> {
+    /// A daemon without links.
+    pub fn new(now: Time, config: Config, seed: u64) -> Daemon<B> {
+        let me = Incarnation { daemon: config.id, epoch: config.epoch };
+        let announce = config.announce.clamped();
+        let update = announce.least;
+        let unscaled = Cost::new(&config.cost, Rate::from_bytes_per_sec(1e6), update);
+        let mut daemon = Daemon {
+            me,
+            config,
+            purse: config.purse.clamped(),
+            update,
+            most: announce.most,
+            lot_interval: unscaled.lot() / 1e6,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            database: Database::default(),
+            routes: Routes::default(),
+            routed: 0,
+            routed_at: None,
+            reach: 0,
+            prices: 0,
+            up: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            groups: Groups::new(me),
+            ports: BTreeMap::new(),
+            by_peer: BTreeMap::new(),
+            next_port: 0,
+            announcer: Announcer::new(announce),
+            number: 0,
+            news: false,
+            sets: Sets::default(),
+            tenants: BTreeMap::new(),
+            next_tenant: 0,
+            clients: BTreeMap::new(),
+            next_client: 0,
+            retry: false,
+            outbound: Outbound::new(me),
+            inbounds: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            hops: BTreeMap::new(),
+            agenda: Agenda::new(),
+            events: VecDeque::new(),
+            deliveries: VecDeque::new(),
+            branches: HashMap::new(),
+            counters: Counters::default(),
+        };
+        daemon.restate();
+        let phase: f64 = daemon.random.random();
+        let first = Time::from_secs_f64(daemon.most.as_secs_f64() * phase);
+        daemon.agenda.set(Timer::Hello, now.saturating_add(first));
+        daemon
+    }
+
+    /// This daemon's name and start.
+    pub fn incarnation(&self) -> Incarnation {
+        self.me
+    }
+
+    /// A connection to another daemon stands. It carries nothing but greetings until the peer has answered.
+    pub fn open(&mut self, now: Time, link: LinkConfig) -> PortId {
+        let id = PortId(self.next_port);
+        self.next_port += 1;
+        let link = LinkConfig { weight: link.weight.max(1), ..link };
+        self.ports.insert(id, Port::new(now, link, &self.config.cost, self.update));
+        self.wake(id);
+        id
+    }
+
+    /// A connection has failed or ended. What waited for it is dropped; origins send it again on another way.
+    pub fn close(&mut self, now: Time, port: PortId) {
+        let Some(gone) = self.ports.remove(&port) else { return };
+        if let Some(peer) = gone.peer
+            && self.by_peer.get(&peer.daemon) == Some(&port)
+        {
+            self.by_peer.remove(&peer.daemon);
+            let up = |other: &Port<B>| other.peer.is_some_and(|other| other.daemon == peer.daemon);
+            if let Some((&other, _)) = self.ports.iter().rfind(|(_, other)| up(other)) {
+                self.by_peer.insert(peer.daemon, other);
+            }
+            self.links_changed(now);
+        }
+        self.finish(now);
+    }
+
+    /// Takes a frame from a port.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] if the connection is to be closed.
+    pub fn handle_message(&mut self, now: Time, port: PortId, frame: Frame<B>) -> Result<(), ProtocolError> {
+        let entry = self.ports.get_mut(&port).ok_or(ProtocolError::Closed(port))?;
+        (entry.heard, entry.silent) = (now, false);
+        if entry.peer.is_none() && !matches!(frame, Frame::Hello(_)) {
+            return Err(ProtocolError::NoHello);
+        }
+        match frame {
+            Frame::Hello(peer) => self.greeted(now, port, peer)?,
+            Frame::States(states) => states.into_iter().for_each(|state| self.stated(now, port, state)),
+            Frame::Groups(update) => self.grouped(port, &update),
+            Frame::Receipts(receipts) => receipts.into_iter().for_each(|r| self.route_receipt(now, r)),
+            Frame::Holdings(holdings) => {
+                holdings.into_iter().for_each(|holding| self.told(now, Some(port), holding))
+            }
+            Frame::Data(data) => self.arrived(now, data),
+        }
+        self.finish(now);
+        Ok(())
+    }
+
+    /// The next frame for a port. To be asked for only while the port's connection has little unsent, so that messages wait
+    /// here, where their backlog has a price.
+    pub fn poll_message(&mut self, now: Time, port: PortId) -> Option<Frame<B>> {
+        self.ports.get_mut(&port)?.poll(now, self.me, &self.database)
+    }
+
+    /// When [`handle_timeout`](Daemon::handle_timeout) is due.
+    pub fn poll_timeout(&self) -> Time {
+        self.agenda.next()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.agenda.pop(now) {
+            match timer {
+                Timer::Routes => self.route(now),
+                Timer::Tick => self.tick(now),
+                Timer::Hello => self.hello(now),
+                Timer::Salary(tenant) => self.salary(now, tenant),
+                Timer::Redraw(tenant) => self.again(now, tenant),
+                Timer::Ack(origin) => self.acknowledge(now, origin, false),
+                Timer::Probe(to) => self.probe(now, to),
+                Timer::Expire(daemon) => self.expire(now, daemon),
+                Timer::Recover(origin) => self.recover(now, origin),
+                Timer::Forget(daemon) => self.forget(now, daemon),
+            }
+        }
+        self.finish(now);
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next message for this daemon's members. It counts as delivered.
+    pub fn poll_delivery(&mut self) -> Option<Delivery<B>> {
+        self.deliveries.pop_front()
+    }
+
+    /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`]. Joins are counted.
+    pub fn join(&mut self, group: &[u8]) -> bool {
+        if group.len() > MAX_GROUP {
+            return false;
+        }
+        if let Some(update) = self.groups.join(group) {
+            self.flood_groups(None, &Arc::new(update));
+        }
+        true
+    }
+
+    /// Takes a join back.
+    pub fn leave(&mut self, group: &[u8]) {
+        if let Some(update) = self.groups.leave(group) {
+            self.flood_groups(None, &Arc::new(update));
+        }
+    }
+
+    /// Other daemons known to belong to a group, ascending, reachable or not.
+    pub fn members<'a>(&'a self, group: &'a [u8]) -> impl Iterator<Item = DaemonId> + 'a {
+        self.groups.members(group)
+    }
+
+    /// Sends a message to a set; to those of it that were out of reach for longer than patience, it does not.
+    pub fn send(&mut self, now: Time, set: SetId, body: B) {
+        let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else {
+            return;
+        };
+        let data = self.outbound.send(&destinations, body);
+        for &to in destinations.as_slice() {
+            if !self.agenda.has(Timer::Probe(to)) {
+                self.agenda.set(Timer::Probe(to), now.saturating_add(self.most * PROBE));
+            }
+        }
+        self.forward(now, data);
+    }
+
+    /// Tells how much waits for connections to receivers: `queued` bytes at `now`, `taken` bytes that they took since ever.
+    ///
+    /// To be called about every 2 ms while something waits, and when nothing does any more. The price holds for this daemon's
+    /// clients at once, and is announced to others as links' costs are. All connections with one `key` are one.
+    pub fn last_hop(&mut self, now: Time, key: u64, queued: u64, taken: u64) {
+        let fresh = || LastHop {
+            backlog: Backlog::new(self.config.cost.window, now),
+            drain: Drain::new(Rate::ZERO, now),
+            cost: Cost::new(&self.config.cost, Rate::ZERO, self.update),
+            price: 0.0,
+            announced: 0.0,
+            queued: 0,
+            taken,
+            sampled: now,
+        };
+        if queued == 0 && !self.hops.contains_key(&key) {
+            return;
+        }
+        let hop = self.hops.entry(key).or_insert_with(fresh);
+        hop.drain.take(taken.saturating_sub(hop.taken), queued);
+        (hop.taken, hop.queued) = (taken, queued);
+        hop.backlog.set(now, queued);
+        if now.saturating_sub(hop.sampled) >= HOP_SAMPLE || queued == 0 {
+            let before = hop.price;
+            hop.sample(now);
+            self.retry |= hop.price < before;
+        }
+        self.ticking(now);
+        self.finish(now);
+    }
+
+    /// The backlog of a port, in bytes and messages.
+    pub fn backlog(&self, port: PortId) -> (u64, usize) {
+        self.ports.get(&port).map_or((0, 0), |port| (port.queued, port.messages()))
+    }
+
+    /// The daemon's state.
+    pub fn snapshot(&self) -> Snapshot {
+        let port = |(&id, port): (&PortId, &Port<B>)| PortStatus {
+            port: id,
+            peer: port.config.peer,
+            up: port.peer.is_some(),
+            queued: port.queued,
+            messages: port.messages(),
+            price: port.price,
+            lot: port.cost.lot(),
+            rate: port.rate(),
+            data: port.sent_data,
+            control: port.sent_control,
+        };
+        let tenant = |(&id, tenant): (&TenantId, &Tenant)| TenantStatus {
+            tenant: id,
+            balance: tenant.purse.balance(),
+            period: tenant.purse.period(),
+            spent: tenant.purse.spent(),
+            waiting: tenant.waiting.len(),
+            bought: tenant.bought,
+        };
+        Snapshot {
+            ports: self.ports.iter().map(port).collect(),
+            tenants: self.tenants.iter().map(tenant).collect(),
+            reachable: self.up.len(),
+            retained: self.outbound.bytes(),
+            held: self.inbounds.values().map(Inbound::bytes).sum(),
+            refused: self.counters.refused,
+            strayed: self.counters.strayed,
+            resent: self.counters.resent,
+            expired: self.counters.expired,
+        }
+    }
+
+    /// The last step of every call that may have changed a price.
+    fn finish(&mut self, now: Time) {
+        if std::mem::take(&mut self.retry) {
+            self.retry_all(now);
+        }
+    }
+
+    /// Tells that an idle port has something to send.
+    fn wake(&mut self, id: PortId) {
+        if let Some(port) = self.ports.get_mut(&id)
+            && std::mem::take(&mut port.idle)
+        {
+            self.events.push_back(Event::Sendable(id));
+        }
+    }
+
+    /// Ports whose peer has answered, without one of them.
+    fn others(&self, without: Option<PortId>) -> Vec<PortId> {
+        let up = self.ports.iter().filter(|(id, port)| port.peer.is_some() && Some(**id) != without);
+        up.map(|(&id, _)| id).collect()
+    }
+
+    fn greeted(&mut self, now: Time, id: PortId, peer: Incarnation) -> Result<(), ProtocolError> {
+        let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
+        if let Some(known) = port.peer {
+            return if known == peer { Ok(()) } else { Err(ProtocolError::Restarted) };
+        }
+        if peer.daemon != port.config.peer || peer.daemon == self.me.daemon {
+            return Err(ProtocolError::Stranger { expected: port.config.peer, found: peer.daemon });
+        }
+        port.peer = Some(peer);
+        for origin in self.database.daemons() {
+            port.push_state(origin);
+        }
+        for update in self.groups.whole() {
+            port.push_groups(update);
+        }
+        for (&origin, holders) in &self.holdings {
+            for (&holder, &seq) in holders {
+                port.push_holding(Holding { holder, origin, seq });
+            }
+        }
+        self.by_peer.insert(peer.daemon, id);
+        self.wake(id);
+        self.links_changed(now);
+        Ok(())
+    }
+
+    /// Own links have come or gone: routes follow at once, the others hear of it as soon as T_min allows.
+    fn links_changed(&mut self, now: Time) {
+        self.restate();
+        self.news = true;
+        self.agenda.set(Timer::Tick, now);
+        self.route_soon(now);
+    }
+
+    /// Puts this daemon's links and prices into the database.
+    fn restate(&mut self) {
+        let links = self.by_peer.iter().filter_map(|(&peer, id)| {
+            let port = self.ports.get(id)?;
+            let (cost, lot) = (port.price as f32, port.cost.lot() as f32);
+            Some(LinkCost { peer, weight: port.config.weight, cost, lot })
+        });
+        let congested = self.hops.iter().filter(|(_, hop)| hop.price > 0.0);
+        let hops =
+            congested.map(|(&key, hop)| HopCost { key, cost: hop.price as f32, lot: hop.cost.lot() as f32 });
+        let state = LinkState {
+            origin: self.me,
+            number: self.number,
+            links: links.collect(),
+            hops: hops.take(MOST_HOPS).collect(),
+        };
+        self.database.put(Arc::new(state));
+    }
+
+    /// Computes trees now, or T_min after the last time.
+    pub(super) fn route_soon(&mut self, now: Time) {
+        let at = self.routed_at.map_or(now, |at| at.saturating_add(self.update).max(now));
+        self.agenda.by(Timer::Routes, at);
+    }
+
+    fn stated(&mut self, now: Time, from: PortId, state: Arc<LinkState>) {
+        let most = 1000.0 * self.config.cost.prohibitive.max(1.0) * 1.001;
+        if !state.is_sound(most) || state.number > MOST_STATES {
+            self.counters.refused += 1;
+            return;
+        }
+        let origin = state.origin;
+        if origin.daemon == self.me.daemon {
+            if origin.epoch > self.me.epoch {
+                self.counters.refused += 1;
+                self.events.push_back(Event::Duplicate(origin.daemon));
+            } else if origin.epoch == self.me.epoch && state.number > self.number {
+                // Somebody else's word about these links: the truth gets a later number.
+                self.counters.refused += 1;
+                self.number = state.number;
+                self.links_changed(now);
+            }
+            return;
+        }
+        match self.database.accept(state) {
+            News::Old => return,
+            News::Costs => self.retry = true,
+            News::Topology => self.route_soon(now),
+        }
+        for port in self.others(Some(from)) {
+            if let Some(port) = self.ports.get_mut(&port) {
+                port.push_state(origin.daemon);
+            }
+            self.wake(port);
+        }
+    }
+
+    fn grouped(&mut self, from: PortId, update: &Arc<GroupUpdate>) {
+        let Some(changes) = self.groups.accept(update) else { return };
+        self.tell_groups(changes);
+        self.flood_groups(Some(from), update);
+    }
+
+    pub(super) fn tell_groups(&mut self, changes: Vec<Change>) {
+        let event = |(daemon, group, joined)| Event::Member { daemon, group, joined };
+        self.events.extend(changes.into_iter().map(event));
+    }
+
+    fn flood_groups(&mut self, without: Option<PortId>, update: &Arc<GroupUpdate>) {
+        for id in self.others(without) {
+            if let Some(port) = self.ports.get_mut(&id) {
+                port.push_groups(update.clone());
+            }
+            self.wake(id);
+        }
+    }
+
+    /// Computes all trees, and finds who has come into reach or gone out of it.
+    fn route(&mut self, now: Time) {
+        self.routed_at = Some(now);
+        if self.routed == self.database.topology() {
+            return;
+        }
+        self.routed = self.database.topology();
+        self.routes = Routes::compute(self.me.daemon, &self.database);
+        self.reach += 1;
+        self.branches.clear();
+        let up: BTreeSet<DaemonId> =
+            self.routes.reachable().filter(|&daemon| daemon != self.me.daemon).collect();
+        let came: Vec<DaemonId> = up.difference(&self.up).copied().collect();
+        let went: Vec<DaemonId> = self.up.difference(&up).copied().collect();
+        self.up = up;
+        for daemon in came {
+            self.lost.remove(&daemon);
+            self.agenda.clear(Timer::Expire(daemon));
+            self.agenda.clear(Timer::Forget(daemon));
+            self.events.push_back(Event::Reachable { daemon, up: true });
+        }
+        for &daemon in &went {
+            self.events.push_back(Event::Reachable { daemon, up: false });
+        }
+        // Of a state that came after its daemon was lost nobody else takes care.
+        let known = self.database.daemons().filter(|daemon| *daemon != self.me.daemon);
+        let out: Vec<DaemonId> =
+            known.filter(|daemon| !self.up.contains(daemon) && !self.lost.contains_key(daemon)).collect();
+        for daemon in out {
+            self.lost.insert(daemon, Lost { since: now, expired: false });
+            self.agenda.set(Timer::Expire(daemon), now.saturating_add(self.config.patience));
+            self.agenda.set(Timer::Forget(daemon), now.saturating_add(self.config.patience * FORGET));
+        }
+        self.starts_changed(now);
+        let soon = now.saturating_add(self.update * SETTLE);
+        for to in self.outbound.behind().collect::<Vec<_>>() {
+            self.agenda.by(Timer::Probe(to), soon);
+        }
+        self.retry = true;
+    }
+
+    /// Samples all prices, and announces them if that is due.
+    fn tick(&mut self, now: Time) {
+        let mut significant = self.news;
+        let (mut costly, mut calm) = (false, true);
+        for port in self.ports.values_mut() {
+            let before = port.price;
+            port.sample(now);
+            self.retry |= port.price < before;
+            self.prices += u64::from(port.price != before);
+            significant |= self.announcer.significant(port.announced, port.price);
+            costly |= port.price > 0.0;
+            calm &= port.calm();
+        }
+        for hop in self.hops.values_mut() {
+            hop.sample(now);
+            significant |= self.announcer.significant(hop.announced, hop.price);
+            costly |= hop.price > 0.0;
+        }
+        if self.announcer.due(now, significant, costly) {
+            self.announce(now);
+            // What is said is over; a hop that is not congested is not spoken of.
+            self.hops.retain(|_, hop| hop.queued > 0 || hop.price > 0.0);
+        }
+        if !calm || self.news || !self.hops.is_empty() {
+            self.agenda.set(Timer::Tick, now.saturating_add(self.update));
+        }
+    }
+
+    fn announce(&mut self, now: Time) {
+        self.number += 1;
+        self.restate();
+        self.announcer.announced(now);
+        self.news = false;
+        for port in self.ports.values_mut() {
+            port.announced = port.price;
+        }
+        for hop in self.hops.values_mut() {
+            hop.announced = hop.price;
+        }
+        for id in self.others(None) {
+            if let Some(port) = self.ports.get_mut(&id) {
+                port.push_state(self.me.daemon);
+            }
+            self.wake(id);
+        }
+    }
+
+    /// Begins update intervals, which idle daemons do without.
+    fn ticking(&mut self, now: Time) {
+        if !self.agenda.has(Timer::Tick) {
+            for port in self.ports.values_mut() {
+                port.restart(now);
+            }
+            self.agenda.set(Timer::Tick, now.saturating_add(self.update));
+        }
+    }
+
+    fn hello(&mut self, now: Time) {
+        let mut awake = Vec::new();
+        for (&id, port) in &mut self.ports {
+            if !std::mem::take(&mut port.spoke) {
+                port.hello = true;
+                awake.push(id);
+            }
+            if now.saturating_sub(port.heard) >= self.most * SILENCE
+                && !std::mem::replace(&mut port.silent, true)
+            {
+                self.events.push_back(Event::Silent(id));
+            }
+        }
+        for id in awake {
+            self.wake(id);
+        }
+        self.agenda.set(Timer::Hello, now.saturating_add(self.most));
+    }
+
+    /// A message has come: it is for this daemon, for others behind it, or both.
+    fn arrived(&mut self, now: Time, mut data: Data<B>) {
+        if let Some(index) = data.set.index_of(self.me.daemon)
+            && data.to.remove(index)
+            && data.set.as_slice()[index] == self.me
+        {
+            self.receive(now, data.clone());
+        }
+        match data.life.checked_sub(1) {
+            Some(life) if !data.to.is_empty() => self.forward(now, Data { life, ..data }),
+            _ => {}
+        }
+    }
+
+    fn receive(&mut self, now: Time, data: Data<B>) {
+        let origin = data.origin;
+        let mut bodies = VecDeque::new();
+        let inbound = self.inbounds.entry(origin).or_default();
+        let most = self.config.retain.get();
+        let due = inbound.receive(now, self.me.daemon, data, self.update * SETTLE, most, &mut bodies);
+        self.deliver(origin, bodies);
+        match due {
+            Due::Never => {}
+            Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most)),
+            Due::Now => self.acknowledge(now, origin, false),
+            Due::Gap => self.acknowledge(now, origin, true),
+        }
+        self.expect_recovery(now, origin);
+    }
+
+    pub(super) fn deliver(&mut self, origin: Incarnation, bodies: VecDeque<B>) {
+        self.deliveries.extend(bodies.into_iter().map(|body| Delivery { origin: origin.daemon, body }));
+    }
+
+    fn acknowledge(&mut self, now: Time, origin: Incarnation, gap: bool) {
+        let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
+        let seq = inbound.acknowledge();
+        // While copies are kept, the origin is asked whether they still have to be.
+        let again = if inbound.has_copies() { now.saturating_add(self.most * SILENCE) } else { Time::NEVER };
+        self.agenda.set(Timer::Ack(origin), again);
+        let kind = if gap { ReceiptKind::Gap } else { ReceiptKind::Ack };
+        self.route_receipt(now, Receipt { kind, origin, receiver: self.me, seq });
+    }
+
+    /// Queues a message for the ports towards its destinations.
+    pub(super) fn forward(&mut self, now: Time, data: Data<B>) {
+        let key = Arc::as_ptr(&data.set).addr();
+        if !self.branches.contains_key(&key) {
+            if self.branches.len() >= BRANCHES {
+                self.branches.clear();
+            }
+            let branches = self.branch(&data.set);
+            self.branches.insert(key, (data.set.clone(), branches));
+        }
+        let Some((_, branches)) = self.branches.get(&key) else { return };
+        let mut left = data.to.iter().count();
+        let mut woken = Vec::new();
+        for (id, mask) in branches {
+            let to = data.to.and(mask);
+            if to.is_empty() {
+                continue;
+            }
+            left -= to.iter().count();
+            if let Some(port) = self.ports.get_mut(id) {
+                port.push_data(now, Data { to, ..data.clone() });
+                woken.push(*id);
+            }
+        }
+        self.counters.strayed += u64::from(left > 0);
+        for id in woken {
+            self.wake(id);
+        }
+        self.ticking(now);
+    }
+
+    /// The destinations behind each port.
+    fn branch(&self, set: &Destinations) -> Vec<(PortId, Bits)> {
+        let mut branches: Vec<(PortId, Bits)> = Vec::new();
+        for (index, destination) in set.as_slice().iter().enumerate() {
+            let next = self.routes.next_hop(destination.daemon).and_then(|next| self.by_peer.get(&next));
+            let Some(&port) = next.filter(|_| destination.daemon != self.me.daemon) else { continue };
+            let at = branches.iter().position(|branch| branch.0 == port).unwrap_or_else(|| {
+                branches.push((port, Bits::none(set.as_slice().len())));
+                branches.len() - 1
+            });
+            branches[at].1.insert(index);
+        }
+        branches
+    }
+
+    /// Takes a receipt that is for this daemon, or sends it a link further.
+    pub(super) fn route_receipt(&mut self, now: Time, receipt: Receipt) {
+        let to = receipt.to();
+        if to != self.me.daemon {
+            let next = self.routes.next_hop(to).and_then(|next| self.by_peer.get(&next).copied());
+            let Some(id) = next else { return };
+            if let Some(port) = self.ports.get_mut(&id) {
+                port.push_receipt(receipt);
+            }
+            self.wake(id);
+        } else if receipt.kind == ReceiptKind::Stable {
+            if let Some(inbound) =
+                self.inbounds.get_mut(&receipt.origin).filter(|_| receipt.receiver == self.me)
+            {
+                inbound.settle(receipt.seq);
+            }
+        } else if receipt.origin == self.me {
+            self.acked(now, receipt);
+        }
+    }
+
+    /// Sends copies of kept messages, which are paid.
+    pub(super) fn resend(&mut self, now: Time, copies: Vec<Data<B>>) {
+        self.counters.resent += copies.len() as u64;
+        for copy in copies {
+            self.forward(now, copy);
+        }
+    }
+
+    /// Waiting clients are to try again before the call ends.
+    pub(super) fn retry_soon(&mut self) {
+        self.retry = true;
+    }
+
+    /// T_max.
+    pub(super) fn most(&self) -> Time {
+        self.most
+    }
+
+    /// Ports whose peer has answered, without one of them, are given something and woken.
+    pub(super) fn flood(&mut self, without: Option<PortId>, give: impl Fn(&mut Port<B>)) {
+        for id in self.others(without) {
+            if let Some(port) = self.ports.get_mut(&id) {
+                give(port);
+            }
+            self.wake(id);
+        }
+    }
+}
+
+impl LastHop {
+    fn sample(&mut self, now: Time) {
+        let rate = self.drain.sample(now, self.queued).bytes_per_sec();
+        self.cost.set_rate(Rate::from_bytes_per_sec(rate.clamp(LEAST_HOP, MOST_HOP)));
+        self.price = self.cost.price(self.backlog.sample(now));
+        self.sampled = now;
+    }
+}
+
+/// Bytes of the longest name of a group.
+pub const MAX_GROUP: usize = 4096;
+
+/// Congested connections to receivers that a daemon speaks of at most.
+const MOST_HOPS: usize = 4096;
+
+/// The time between two samples of connections to receivers.
+const HOP_SAMPLE: Time = Time::from_millis(2);
+
+/// Rates, in bytes/s, that a connection to a receiver counts as, so that its soft limit is 40 kB to 4 MB at T_min = 50 ms.
+const LEAST_HOP: f64 = 1e5;
+const MOST_HOP: f64 = 1e7;
+
+/// T_max's without a word after which a port is silent.
+const SILENCE: u64 = 4;
+
+/// T_max's without an acknowledgement after which a destination is asked.
+pub(super) const PROBE: u64 = 2;
+
+/// T_min's that links get to settle after a change, and gaps to close.
+pub(super) const SETTLE: u64 = 4;
+
+/// Patiences after which a daemon out of reach is forgotten.
+const FORGET: u64 = 10;
+
+/// Destination sets whose branches are remembered.
+const BRANCHES: usize = 4096;
+
+/// Link states that one incarnation can state.
+const MOST_STATES: u64 = 1 << 60;

@@ -1,0 +1,255 @@
+//! What daemons say to each other.
+
+use std::sync::Arc;
+
+use super::bits::Bits;
+use super::{Body, DaemonId, Incarnation};
+
+/// A message on a link between two daemons.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame<B> {
+    /// First on every link, and again every T_max as a sign of life.
+    Hello(Incarnation),
+    /// Link states, the newest of each origin. Flooded.
+    States(Vec<Arc<LinkState>>),
+    /// A change of a daemon's group memberships. Flooded in order.
+    Groups(Arc<GroupUpdate>),
+    /// Acknowledgements and their confirmation, each on its way to one daemon.
+    Receipts(Vec<Receipt>),
+    /// What survivors hold of a dead daemon's messages. Flooded.
+    Holdings(Vec<Holding>),
+    /// A message to a set of daemons.
+    Data(Data<B>),
+}
+
+/// The state of a daemon's links; of two, the later (epoch, number) holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkState {
+    /// Whose links.
+    pub origin: Incarnation,
+    /// Counts the states of one incarnation.
+    pub number: u64,
+    /// Links to daemons that have answered, by peer, ascending.
+    pub links: Vec<LinkCost>,
+    /// Congested connections to receivers.
+    pub hops: Vec<HopCost>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkCost {
+    /// The daemon at the other end.
+    pub peer: DaemonId,
+    /// Length for the choice of trees, 1 and more.
+    pub weight: u16,
+    /// Dollars a lot.
+    pub cost: f32,
+    /// Bytes of a lot.
+    pub lot: f32,
+}
+
+/// The connections to receivers behind a daemon that share a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HopCost {
+    /// The product's name for them.
+    pub key: u64,
+    /// Dollars a lot.
+    pub cost: f32,
+    /// Bytes of a lot.
+    pub lot: f32,
+}
+
+impl LinkState {
+    /// Whether all numbers are finite and in range: costs from 0 to `most`, lots from 1 byte on, peers ascending.
+    pub fn is_sound(&self, most: f64) -> bool {
+        let sound = |cost: f32, lot: f32| {
+            (0.0..=most).contains(&f64::from(cost)) && (1.0..=1e12).contains(&f64::from(lot))
+        };
+        self.links.iter().all(|link| sound(link.cost, link.lot) && link.weight > 0)
+            && self.links.windows(2).all(|pair| pair[0].peer < pair[1].peer)
+            && self.links.iter().all(|link| link.peer != self.origin.daemon)
+            && self.hops.iter().all(|hop| sound(hop.cost, hop.lot))
+    }
+}
+
+/// A change of the groups that a daemon belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupUpdate {
+    /// Whose memberships.
+    pub origin: Incarnation,
+    /// Counts the changes; a change follows the one before it.
+    pub number: u64,
+    /// The changes are all memberships after change `number`, not one change.
+    pub whole: bool,
+    /// Groups, and whether the daemon is a member now.
+    pub changes: Vec<(Arc<[u8]>, bool)>,
+}
+
+/// A report about the messages of one daemon to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// What it tells.
+    pub kind: ReceiptKind,
+    /// The daemon whose messages are counted.
+    pub origin: Incarnation,
+    /// The daemon that receives them.
+    pub receiver: Incarnation,
+    /// All messages to the receiver up to this number.
+    pub seq: u64,
+}
+
+/// What a [`Receipt`] tells. Acknowledgements go to the origin, confirmations to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReceiptKind {
+    /// They are delivered.
+    Ack,
+    /// They are delivered, and later ones have arrived while some between them lack.
+    Gap,
+    /// Every destination has delivered them: copies may go.
+    Stable,
+}
+
+impl Receipt {
+    /// The daemon that the receipt is for.
+    pub fn to(&self) -> DaemonId {
+        match self.kind {
+            ReceiptKind::Ack | ReceiptKind::Gap => self.origin.daemon,
+            ReceiptKind::Stable => self.receiver.daemon,
+        }
+    }
+}
+
+/// How many of a dead daemon's messages a survivor has delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The survivor.
+    pub holder: Incarnation,
+    /// The dead daemon.
+    pub origin: Incarnation,
+    /// The last message delivered.
+    pub seq: u64,
+}
+
+/// The destinations of messages, by daemon, ascending.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Destinations(Vec<Incarnation>);
+
+impl Destinations {
+    /// Sorts the destinations; of one daemon the latest epoch stays.
+    pub fn new(mut daemons: Vec<Incarnation>) -> Destinations {
+        daemons.sort_by(|a, b| a.daemon.cmp(&b.daemon).then(b.epoch.cmp(&a.epoch)));
+        daemons.dedup_by_key(|incarnation| incarnation.daemon);
+        Destinations(daemons)
+    }
+
+    /// The destinations.
+    pub fn as_slice(&self) -> &[Incarnation] {
+        &self.0
+    }
+
+    /// Where a daemon stands.
+    pub fn index_of(&self, daemon: DaemonId) -> Option<usize> {
+        self.0.binary_search_by_key(&daemon, |incarnation| incarnation.daemon).ok()
+    }
+}
+
+/// A message on its way to some of its destinations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data<B> {
+    /// The daemon that accepted it.
+    pub origin: Incarnation,
+    /// Counts the origin's messages from 1.
+    pub seq: u64,
+    /// All destinations have delivered the origin's messages up to this number.
+    pub stable: u64,
+    /// Links it may still pass.
+    pub life: u8,
+    /// Sent again: to be acknowledged at once.
+    pub resent: bool,
+    /// All its destinations.
+    pub set: Arc<Destinations>,
+    /// For each destination the number of the origin's message to it before this one, 0 for the first.
+    pub previous: Arc<[u64]>,
+    /// The destinations that this copy is for.
+    pub to: Bits,
+    /// Its content.
+    pub body: B,
+}
+
+impl<B> Data<B> {
+    /// The same message with another content.
+    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Data<C> {
+        let Data { origin, seq, stable, life, resent, set, previous, to, body } = self;
+        Data { origin, seq, stable, life, resent, set, previous, to, body: change(body) }
+    }
+}
+
+impl<B> Frame<B> {
+    /// The content, of data only.
+    pub fn body(&self) -> Option<&B> {
+        match self {
+            Frame::Data(data) => Some(&data.body),
+            _ => None,
+        }
+    }
+
+    /// The same frame with another content.
+    pub fn map_body<C>(self, change: impl FnOnce(B) -> C) -> Frame<C> {
+        match self {
+            Frame::Hello(hello) => Frame::Hello(hello),
+            Frame::States(states) => Frame::States(states),
+            Frame::Groups(update) => Frame::Groups(update),
+            Frame::Receipts(receipts) => Frame::Receipts(receipts),
+            Frame::Holdings(holdings) => Frame::Holdings(holdings),
+            Frame::Data(data) => Frame::Data(data.map(change)),
+        }
+    }
+}
+
+impl<B: Body> Frame<B> {
+    /// Bytes on a link: the encoding's, without what defines a destination set the first time.
+    pub fn size(&self) -> usize {
+        PREFIX
+            + match self {
+                Frame::Hello(_) => INCARNATION,
+                Frame::States(states) => {
+                    2 + states
+                        .iter()
+                        .map(|s| INCARNATION + 12 + 14 * s.links.len() + 16 * s.hops.len())
+                        .sum::<usize>()
+                }
+                Frame::Groups(update) => {
+                    INCARNATION + 13 + update.changes.iter().map(|(group, _)| 3 + group.len()).sum::<usize>()
+                }
+                Frame::Receipts(receipts) => 2 + (2 * INCARNATION + 9) * receipts.len(),
+                Frame::Holdings(holdings) => 2 + (2 * INCARNATION + 8) * holdings.len(),
+                Frame::Data(data) => data.size() - PREFIX,
+            }
+    }
+}
+
+impl<B: Body> Data<B> {
+    /// Bytes on a link.
+    pub(super) fn size(&self) -> usize {
+        let reach =
+            |&previous: &u64| varint_len(if previous == 0 { 0 } else { self.seq.saturating_sub(previous) });
+        HEADER - 8
+            + 8 * self.to.words().len()
+            + self.previous.iter().map(reach).sum::<usize>()
+            + self.body.size()
+    }
+}
+
+/// Bytes of a number in groups of seven bits.
+pub(super) fn varint_len(n: u64) -> usize {
+    (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Bytes of a frame's length and kind.
+pub(super) const PREFIX: usize = 5;
+
+/// Bytes of data beside its content and what each destination adds, which is a byte or so.
+pub(super) const HEADER: usize = PREFIX + INCARNATION + 28;
+
+/// Bytes of an incarnation.
+pub(super) const INCARNATION: usize = 12;

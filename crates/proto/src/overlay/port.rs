@@ -1,0 +1,176 @@
+//! A link's end: its queue, what the queue costs, and what goes ahead of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tollway_law::overlay::{Backlog, Cost, CostConfig, Drain};
+use tollway_law::{Rate, Time};
+
+use super::frame::{Data, GroupUpdate, Holding, Receipt, ReceiptKind};
+use super::state::Database;
+use super::{Body, DaemonId, Frame, Incarnation, LinkConfig};
+
+/// One connection to another daemon. Control goes ahead of data, the newest of each kind only.
+#[derive(Clone, Debug)]
+pub(super) struct Port<B> {
+    pub(super) config: LinkConfig,
+    /// The peer, once it has answered.
+    pub(super) peer: Option<Incarnation>,
+    pub(super) heard: Time,
+    /// Whether anything was polled since the last sign of life was due.
+    pub(super) spoke: bool,
+    pub(super) silent: bool,
+    /// Whether the last poll found nothing.
+    pub(super) idle: bool,
+    pub(super) hello: bool,
+    /// Origins whose states the peer lacks.
+    states: BTreeSet<DaemonId>,
+    groups: VecDeque<Arc<GroupUpdate>>,
+    receipts: BTreeMap<(Incarnation, Incarnation, bool), Receipt>,
+    holdings: BTreeMap<(Incarnation, Incarnation), Holding>,
+    data: VecDeque<Data<B>>,
+    pub(super) queued: u64,
+    backlog: Backlog,
+    drain: Drain,
+    pub(super) cost: Cost,
+    pub(super) price: f64,
+    pub(super) announced: f64,
+    pub(super) sent_data: u64,
+    pub(super) sent_control: u64,
+}
+
+impl<B: Body> Port<B> {
+    pub(super) fn new(now: Time, config: LinkConfig, cost: &CostConfig, update: Time) -> Port<B> {
+        Port {
+            config,
+            peer: None,
+            heard: now,
+            spoke: true,
+            silent: false,
+            idle: true,
+            hello: true,
+            states: BTreeSet::new(),
+            groups: VecDeque::new(),
+            receipts: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            data: VecDeque::new(),
+            queued: 0,
+            backlog: Backlog::new(cost.window, now),
+            drain: Drain::new(config.rate, now),
+            cost: Cost::new(cost, config.rate, update),
+            price: 0.0,
+            announced: 0.0,
+            sent_data: 0,
+            sent_control: 0,
+        }
+    }
+
+    pub(super) fn messages(&self) -> usize {
+        self.data.len()
+    }
+
+    pub(super) fn rate(&self) -> Rate {
+        self.drain.rate()
+    }
+
+    pub(super) fn push_state(&mut self, origin: DaemonId) {
+        self.states.insert(origin);
+    }
+
+    pub(super) fn push_groups(&mut self, update: Arc<GroupUpdate>) {
+        self.groups.push_back(update);
+    }
+
+    /// Of two reports the later replaces the earlier, but one that lacks something stays so until it is sent.
+    pub(super) fn push_receipt(&mut self, receipt: Receipt) {
+        let stable = receipt.kind == ReceiptKind::Stable;
+        let waiting = self.receipts.entry((receipt.origin, receipt.receiver, stable)).or_insert(receipt);
+        waiting.seq = waiting.seq.max(receipt.seq);
+        waiting.kind = waiting.kind.max(receipt.kind);
+    }
+
+    pub(super) fn push_holding(&mut self, holding: Holding) {
+        self.holdings.insert((holding.origin, holding.holder), holding);
+    }
+
+    pub(super) fn push_data(&mut self, now: Time, data: Data<B>) {
+        self.queued += data.size() as u64;
+        self.data.push_back(data);
+        self.backlog.set(now, self.queued);
+    }
+
+    /// The next frame, control first.
+    pub(super) fn poll(&mut self, now: Time, me: Incarnation, database: &Database) -> Option<Frame<B>> {
+        let frame = self.control(me, database);
+        self.idle = false;
+        if let Some(frame) = frame {
+            self.spoke = true;
+            let size = frame.size() as u64;
+            self.sent_control += size;
+            self.drain.take(size, self.queued);
+            return Some(frame);
+        }
+        let Some(data) = self.data.pop_front().filter(|_| self.peer.is_some()) else {
+            self.idle = true;
+            return None;
+        };
+        self.spoke = true;
+        let size = data.size() as u64;
+        self.queued -= size;
+        self.sent_data += size;
+        self.backlog.set(now, self.queued);
+        self.drain.take(size, self.queued);
+        Some(Frame::Data(data))
+    }
+
+    fn control(&mut self, me: Incarnation, database: &Database) -> Option<Frame<B>> {
+        if std::mem::take(&mut self.hello) {
+            return Some(Frame::Hello(me));
+        }
+        self.peer?;
+        while !self.states.is_empty() {
+            let mut bundle = Vec::new();
+            while bundle.len() < STATES_AT_ONCE
+                && let Some(origin) = self.states.pop_first()
+            {
+                bundle.extend(database.get(origin).cloned());
+            }
+            if !bundle.is_empty() {
+                return Some(Frame::States(bundle));
+            }
+        }
+        if let Some(update) = self.groups.pop_front() {
+            return Some(Frame::Groups(update));
+        }
+        if !self.receipts.is_empty() {
+            return Some(Frame::Receipts(pop_values(&mut self.receipts)));
+        }
+        (!self.holdings.is_empty()).then(|| Frame::Holdings(pop_values(&mut self.holdings)))
+    }
+
+    /// Begins to measure after an idle time.
+    pub(super) fn restart(&mut self, now: Time) {
+        self.backlog.sample(now);
+        self.drain.sample(now, self.queued);
+    }
+
+    /// Ends an update interval: the price follows the backlog and the rate.
+    pub(super) fn sample(&mut self, now: Time) {
+        self.cost.set_rate(self.drain.sample(now, self.queued));
+        self.price = self.cost.price(self.backlog.sample(now));
+    }
+
+    /// Whether nothing is left to sample.
+    pub(super) fn calm(&self) -> bool {
+        self.queued == 0 && self.price == 0.0 && self.announced == 0.0
+    }
+}
+
+/// The first entries of a map, as many as one frame takes.
+fn pop_values<K: Ord, V>(map: &mut BTreeMap<K, V>) -> Vec<V> {
+    std::iter::from_fn(|| map.pop_first()).take(RECEIPTS_AT_ONCE).map(|(_, value)| value).collect()
+}
+
+/// A kilobyte or so in a frame, so that control delays no data for long.
+const STATES_AT_ONCE: usize = 16;
+const RECEIPTS_AT_ONCE: usize = 32;

@@ -1,0 +1,207 @@
+//! One origin's messages at a destination: their order, and what survivors owe each other when the origin is gone.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollway_law::Time;
+
+use super::bits::Bits;
+use super::frame::Data;
+use super::{Body, DaemonId, Incarnation};
+
+/// What has come from one start of one daemon.
+#[derive(Clone, Debug)]
+pub(super) struct Inbound<B> {
+    /// The last message delivered: all before it that were meant for this daemon are delivered or given up.
+    last: u64,
+    /// Messages that came before one that they follow.
+    held: BTreeMap<u64, Data<B>>,
+    /// Delivered messages with other destinations that may lack them.
+    copies: VecDeque<Data<B>>,
+    bytes: u64,
+    /// Messages and bytes delivered since the last acknowledgement.
+    unacked: (u32, u64),
+    gap_at: Option<Time>,
+    pub(super) stage: Stage,
+}
+
+/// How far the recovery of a dead daemon's messages is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The daemon lives, as far as is known.
+    #[default]
+    None,
+    /// Survivors tell each other what they hold.
+    Told,
+    /// Survivors have sent each other what they hold.
+    Sent,
+    /// What nobody holds is skipped.
+    Skipped,
+}
+
+/// When to acknowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing new.
+    Never,
+    /// With others.
+    Later,
+    /// At once.
+    Now,
+    /// At once, as something lacks.
+    Gap,
+}
+
+impl<B> Default for Inbound<B> {
+    fn default() -> Inbound<B> {
+        Inbound {
+            last: 0,
+            held: BTreeMap::new(),
+            copies: VecDeque::new(),
+            bytes: 0,
+            unacked: (0, 0),
+            gap_at: None,
+            stage: Stage::None,
+        }
+    }
+}
+
+impl<B: Body> Inbound<B> {
+    /// The last message delivered.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Bytes of content held or copied.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes a message for `me`, and appends what is to be delivered. Gaps are told at most every `pause`. Not more than `most`
+    /// bytes are held; what is over is sent again.
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        me: DaemonId,
+        data: Data<B>,
+        pause: Time,
+        most: u64,
+        out: &mut VecDeque<B>,
+    ) -> Due {
+        self.settle(data.stable);
+        let again = data.resent;
+        if data.seq <= self.last {
+            return if again { Due::Now } else { Due::Never };
+        }
+        if self.follows(me, &data) {
+            self.deliver(data, out);
+            while self.held.first_key_value().is_some_and(|(_, next)| self.follows(me, next)) {
+                self.release(out);
+            }
+        } else if self.bytes + data.body.size() as u64 <= most && !self.held.contains_key(&data.seq) {
+            self.bytes += data.body.size() as u64;
+            self.held.insert(data.seq, data);
+        }
+        if !self.held.is_empty() && self.gap_at.is_none_or(|at| now >= at.saturating_add(pause)) {
+            self.gap_at = Some(now);
+            return Due::Gap;
+        }
+        match again || self.unacked.0 >= ACK_MESSAGES || self.unacked.1 >= ACK_BYTES {
+            true => Due::Now,
+            false => Due::Later,
+        }
+    }
+
+    /// Whether every message to `me` before this one is delivered.
+    fn follows(&self, me: DaemonId, data: &Data<B>) -> bool {
+        let previous = data.set.index_of(me).and_then(|index| data.previous.get(index));
+        previous.is_some_and(|&previous| previous <= self.last)
+    }
+
+    /// Delivers the first held message.
+    fn release(&mut self, out: &mut VecDeque<B>) {
+        if let Some((_, data)) = self.held.pop_first() {
+            self.bytes -= data.body.size() as u64;
+            self.deliver(data, out);
+        }
+    }
+
+    fn deliver(&mut self, data: Data<B>, out: &mut VecDeque<B>) {
+        let size = data.body.size() as u64;
+        self.last = data.seq;
+        self.unacked = (self.unacked.0 + 1, self.unacked.1 + size);
+        out.push_back(data.body.clone());
+        if data.set.as_slice().len() > 1 && data.seq > data.stable {
+            self.bytes += size;
+            self.copies.push_back(data);
+        }
+    }
+
+    /// Every destination has the messages up to `stable`: their copies go.
+    pub(super) fn settle(&mut self, stable: u64) {
+        while let Some(copy) = self.copies.pop_front_if(|copy| copy.seq <= stable) {
+            self.bytes -= copy.body.size() as u64;
+        }
+    }
+
+    /// What an acknowledgement says: the last message.
+    pub(super) fn acknowledge(&mut self) -> u64 {
+        self.unacked = (0, 0);
+        self.last
+    }
+
+    /// Whether messages are held because others lack.
+    pub(super) fn lacks(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Delivers all that is held, whatever lacks between.
+    pub(super) fn skip(&mut self, out: &mut VecDeque<B>) {
+        while !self.held.is_empty() {
+            self.release(out);
+        }
+    }
+
+    /// Whether copies are kept.
+    pub(super) fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Drops all copies.
+    pub(super) fn clear_copies(&mut self) {
+        self.settle(u64::MAX);
+    }
+
+    /// The copies that other survivors lack and that `me` is to send: the least daemon that holds a message does.
+    ///
+    /// `holdings` are the last messages that survivors have delivered; `alive` tells whether a daemon is reachable.
+    pub(super) fn owed(
+        &self,
+        me: Incarnation,
+        holdings: &BTreeMap<Incarnation, u64>,
+        alive: impl Fn(Incarnation) -> bool,
+    ) -> Vec<Data<B>> {
+        let has = |daemon: Incarnation, seq: u64| holdings.get(&daemon).is_some_and(|&last| last >= seq);
+        let mut owed = Vec::new();
+        for copy in &self.copies {
+            let set = copy.set.as_slice();
+            let holder = set.iter().find(|&&daemon| daemon == me || (alive(daemon) && has(daemon, copy.seq)));
+            if holder != Some(&me) {
+                continue;
+            }
+            let mut to = Bits::none(set.len());
+            for (index, &daemon) in set.iter().enumerate() {
+                if daemon != me && alive(daemon) && !has(daemon, copy.seq) {
+                    to.insert(index);
+                }
+            }
+            if !to.is_empty() {
+                owed.push(Data { to, resent: true, life: super::retain::LIFE, ..copy.clone() });
+            }
+        }
+        owed
+    }
+}
+
+/// Messages, and bytes, that one acknowledgement may cover.
+const ACK_MESSAGES: u32 = 32;
+const ACK_BYTES: u64 = 64_000;

@@ -1,0 +1,199 @@
+//! What keeps delivery whole when links and daemons fail: acknowledgements, probes, and the messages of the dead.
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+
+use super::daemon::{PROBE, SETTLE, Timer};
+use super::frame::{Holding, Receipt, ReceiptKind};
+use super::receive::Stage;
+use super::{Body, Daemon, DaemonId, Incarnation, PortId};
+
+impl<B: Body> Daemon<B> {
+    /// A destination has told what it has.
+    pub(super) fn acked(&mut self, now: Time, receipt: Receipt) {
+        let (to, gap) = (receipt.receiver, receipt.kind == ReceiptKind::Gap);
+        let pause = self.update * SETTLE;
+        let Some(acked) = self.outbound.ack(now, to, receipt.seq, gap, pause) else { return };
+        if acked.resend {
+            let copies = self.outbound.unacknowledged(to);
+            self.resend(now, copies);
+        }
+        match acked.outstanding {
+            // A gap that was closed a moment ago may still be on its way.
+            true if gap && !acked.resend => self.agenda.by(Timer::Probe(to), now.saturating_add(pause)),
+            true => self.agenda.set(Timer::Probe(to), now.saturating_add(self.most() * PROBE)),
+            false => self.agenda.clear(Timer::Probe(to)),
+        }
+        if acked.freed {
+            self.retry_soon();
+        }
+        let asked = acked.stable.then_some((to, receipt.seq));
+        for (receiver, seq) in self.outbound.confirm().into_iter().chain(asked) {
+            self.route_receipt(now, Receipt { kind: ReceiptKind::Stable, origin: self.me, receiver, seq });
+        }
+    }
+
+    /// A destination has not told anything for long: its oldest message goes again, and is acknowledged at once.
+    pub(super) fn probe(&mut self, now: Time, to: Incarnation) {
+        let Some(copy) = self.outbound.probe(to) else { return };
+        let probes = self.outbound.chain(to).map_or(0, |chain| chain.probes);
+        if self.routes.reaches(to.daemon) {
+            self.resend(now, vec![copy]);
+        }
+        let wait = self.most() * (PROBE << probes.min(3));
+        self.agenda.set(Timer::Probe(to), now.saturating_add(wait));
+    }
+
+    /// Drops chains to daemons that have started again, and begins to recover what their former starts have sent.
+    pub(super) fn starts_changed(&mut self, now: Time) {
+        let current =
+            |to: &Incarnation| self.database.incarnation(to.daemon).is_none_or(|known| known <= *to);
+        let gone: Vec<Incarnation> = self.outbound.destinations().filter(|to| !current(to)).collect();
+        for to in gone {
+            self.drop_destination(to);
+        }
+        let origins: Vec<Incarnation> = self.inbounds.keys().copied().collect();
+        for origin in origins {
+            self.expect_recovery(now, origin);
+            // Who was to send what others lack may be gone, or what it sent.
+            if self.inbounds.get(&origin).is_some_and(|inbound| inbound.stage == Stage::Sent) {
+                self.share(now, origin);
+                self.agenda.set(Timer::Recover(origin), now.saturating_add(self.most() * 2));
+            }
+        }
+    }
+
+    /// Gives up on a destination.
+    fn drop_destination(&mut self, to: Incarnation) {
+        self.counters.expired += self.outbound.drop_chain(to) as u64;
+        self.agenda.clear(Timer::Probe(to));
+        self.retry_soon();
+    }
+
+    /// A daemon is out of reach for as long as patience lasts: nobody waits for it any more.
+    pub(super) fn expire(&mut self, _now: Time, daemon: DaemonId) {
+        let Some(lost) = self.lost.get_mut(&daemon) else { return };
+        lost.expired = true;
+        self.reach += 1;
+        for to in self.outbound.chains_of(daemon) {
+            self.drop_destination(to);
+        }
+        self.retry_soon();
+    }
+
+    /// Forgets all about a daemon that is out of reach for very long.
+    pub(super) fn forget(&mut self, now: Time, daemon: DaemonId) {
+        if self.lost.remove(&daemon).is_none() {
+            return;
+        }
+        self.database.forget(daemon);
+        let left = self.groups.forget(daemon);
+        self.tell_groups(left);
+        self.inbounds.retain(|origin, _| origin.daemon != daemon);
+        self.holdings.retain(|origin, _| origin.daemon != daemon);
+        self.route_soon(now);
+    }
+
+    /// When an origin is given up, if it is out of reach: at once if it has started again, else after twice the patience, when
+    /// it has given up this daemon too.
+    fn dead_at(&self, now: Time, origin: Incarnation) -> Option<Time> {
+        let known = self.database.incarnation(origin.daemon);
+        if known.is_some_and(|known| known.epoch > origin.epoch) {
+            return Some(now);
+        }
+        self.lost.get(&origin.daemon).map(|lost| lost.since.saturating_add(self.config.patience * 2))
+    }
+
+    /// Plans the recovery of an origin's messages if it is out of reach; ends it if the origin is back.
+    pub(super) fn expect_recovery(&mut self, now: Time, origin: Incarnation) {
+        let dead = self.dead_at(now, origin);
+        let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
+        match dead {
+            Some(at) if inbound.stage == Stage::None => self.agenda.by(Timer::Recover(origin), at.max(now)),
+            // Late copies of a message that was skipped over: what they wait for nobody has either.
+            Some(_) if inbound.stage == Stage::Skipped && inbound.lacks() => {
+                inbound.stage = Stage::Sent;
+                self.agenda.set(Timer::Recover(origin), now);
+            }
+            Some(_) => {}
+            None => {
+                inbound.stage = Stage::None;
+                self.agenda.clear(Timer::Recover(origin));
+                self.holdings.remove(&origin);
+            }
+        }
+    }
+
+    /// A stage of the recovery: survivors tell what they hold, then send what others lack, then skip what nobody has.
+    pub(super) fn recover(&mut self, now: Time, origin: Incarnation) {
+        let dead = self.dead_at(now, origin).is_some();
+        let wait = self.most();
+        let Some(inbound) = self.inbounds.get_mut(&origin).filter(|_| dead) else {
+            self.holdings.remove(&origin);
+            return;
+        };
+        let (stage, next) = match inbound.stage {
+            Stage::None => (Stage::Told, wait),
+            Stage::Told => (Stage::Sent, wait * 2),
+            Stage::Sent => (Stage::Skipped, self.config.patience),
+            Stage::Skipped => {
+                // A former start is over for good; one that may come back is still known by its last message.
+                if self.database.incarnation(origin.daemon).is_some_and(|known| known.epoch > origin.epoch) {
+                    self.inbounds.remove(&origin);
+                }
+                self.holdings.remove(&origin);
+                return;
+            }
+        };
+        inbound.stage = stage;
+        match stage {
+            Stage::Told => {
+                let holding = Holding { holder: self.me, origin, seq: inbound.last() };
+                self.told(now, None, holding);
+            }
+            Stage::Sent => self.share(now, origin),
+            _ => {
+                let mut bodies = VecDeque::new();
+                inbound.skip(&mut bodies);
+                inbound.clear_copies();
+                self.deliver(origin, bodies);
+            }
+        }
+        self.agenda.set(Timer::Recover(origin), now.saturating_add(next));
+    }
+
+    /// Sends what other survivors lack of a dead daemon's messages.
+    fn share(&mut self, now: Time, origin: Incarnation) {
+        let Some(inbound) = self.inbounds.get(&origin) else { return };
+        let Some(holdings) = self.holdings.get(&origin) else { return };
+        let alive = |daemon: Incarnation| {
+            self.up.contains(&daemon.daemon) && self.database.incarnation(daemon.daemon) == Some(daemon)
+        };
+        let owed = inbound.owed(self.me, holdings, alive);
+        self.resend(now, owed);
+    }
+
+    /// A survivor has told what it holds of a dead daemon's messages.
+    pub(super) fn told(&mut self, now: Time, from: Option<PortId>, holding: Holding) {
+        let holders = self.holdings.entry(holding.origin).or_default();
+        if holders.get(&holding.holder).is_some_and(|&seq| seq >= holding.seq) {
+            return;
+        }
+        holders.insert(holding.holder, holding.seq);
+        self.flood(from, |port| port.push_holding(holding));
+        // Survivors go through the stages together, whenever each has noticed.
+        let stage = self.inbounds.get(&holding.origin).map(|inbound| inbound.stage);
+        let lost = self.dead_at(now, holding.origin).is_some();
+        match stage {
+            Some(Stage::None) if lost => self.agenda.by(Timer::Recover(holding.origin), now),
+            Some(Stage::Sent) => self.share(now, holding.origin),
+            Some(_) => {}
+            // Nothing has come of it: its word is kept for others as long as recovery takes.
+            None => {
+                let most = self.most() * 4 + self.config.patience;
+                self.agenda.by(Timer::Recover(holding.origin), now.saturating_add(most));
+            }
+        }
+    }
+}

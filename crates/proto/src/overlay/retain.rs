@@ -1,0 +1,223 @@
+//! An origin's messages until all destinations have acknowledged them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tollway_law::Time;
+
+use super::bits::Bits;
+use super::frame::{Data, Destinations};
+use super::{Body, DaemonId, Incarnation};
+
+/// Messages accepted here, and what each destination has of them.
+#[derive(Clone, Debug)]
+pub(super) struct Outbound<B> {
+    me: Incarnation,
+    /// The number of the first message kept; all before it are stable.
+    base: u64,
+    kept: VecDeque<Option<Kept<B>>>,
+    bytes: u64,
+    chains: BTreeMap<Incarnation, Chain>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept<B> {
+    data: Data<B>,
+    /// Destinations that have not acknowledged it.
+    waiting: Bits,
+}
+
+/// The messages to one destination.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chain {
+    /// The last message sent, and the last acknowledged.
+    last: u64,
+    acked: u64,
+    /// The stability that the destination knows of.
+    told: u64,
+    outstanding: VecDeque<u64>,
+    /// Fruitless probes since the last acknowledgement that brought something new.
+    pub(super) probes: u32,
+    probing: bool,
+    resent_at: Option<Time>,
+}
+
+/// What follows an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Acked {
+    /// The rest of the destination's messages is to be sent again.
+    pub(super) resend: bool,
+    /// The destination lacks something still.
+    pub(super) outstanding: bool,
+    /// Bytes kept have become fewer.
+    pub(super) freed: bool,
+    /// The destination has told nothing new, and all that it told of is stable.
+    pub(super) stable: bool,
+}
+
+impl<B: Body> Outbound<B> {
+    pub(super) fn new(me: Incarnation) -> Outbound<B> {
+        Outbound { me, base: 1, kept: VecDeque::new(), bytes: 0, chains: BTreeMap::new() }
+    }
+
+    /// Bytes of content kept.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn stable(&self) -> u64 {
+        self.base - 1
+    }
+
+    /// Numbers and keeps a message to some destinations.
+    pub(super) fn send(&mut self, set: &Arc<Destinations>, body: B) -> Data<B> {
+        let seq = self.base + self.kept.len() as u64;
+        let previous = set.as_slice().iter().map(|&destination| {
+            let chain = self.chains.entry(destination).or_default();
+            chain.outstanding.push_back(seq);
+            std::mem::replace(&mut chain.last, seq)
+        });
+        let previous: Arc<[u64]> = previous.collect();
+        let all = Bits::all(set.as_slice().len());
+        self.bytes += body.size() as u64;
+        let data = Data {
+            origin: self.me,
+            seq,
+            stable: self.stable(),
+            life: LIFE,
+            resent: false,
+            set: set.clone(),
+            previous,
+            to: all.clone(),
+            body,
+        };
+        self.kept.push_back(Some(Kept { data: data.clone(), waiting: all }));
+        data
+    }
+
+    /// A destination has all messages up to `seq`; with `gap` it lacks some between that and what came later. Resends are at
+    /// least `pause` apart.
+    pub(super) fn ack(
+        &mut self,
+        now: Time,
+        from: Incarnation,
+        seq: u64,
+        gap: bool,
+        pause: Time,
+    ) -> Option<Acked> {
+        let chain = self.chains.get_mut(&from)?;
+        let progress = seq > chain.acked;
+        chain.acked = chain.acked.max(seq.min(chain.last));
+        let before = self.bytes;
+        while let Some(&first) = chain.outstanding.front().filter(|&&first| first <= seq) {
+            chain.outstanding.pop_front();
+            release(&mut self.kept, self.base, &mut self.bytes, first, from.daemon);
+        }
+        let outstanding = !chain.outstanding.is_empty();
+        let rested = chain.resent_at.is_none_or(|at| now >= at.saturating_add(pause));
+        let resend = outstanding && rested && (gap || (chain.probing && progress));
+        if progress {
+            (chain.probes, chain.probing) = (0, false);
+        }
+        if resend {
+            chain.resent_at = Some(now);
+        }
+        self.trim();
+        let stable = !progress && seq <= self.stable();
+        Some(Acked { resend, outstanding, freed: self.bytes < before, stable })
+    }
+
+    /// Destinations that hold copies of messages that are all stable, and have not been told.
+    pub(super) fn confirm(&mut self) -> Vec<(Incarnation, u64)> {
+        if !self.kept.is_empty() {
+            return Vec::new();
+        }
+        let stable = self.base - 1;
+        let untold = self.chains.iter_mut().filter(|(_, chain)| chain.told < chain.last);
+        untold
+            .map(|(&destination, chain)| {
+                (destination, std::mem::replace(&mut chain.told, stable).max(stable))
+            })
+            .collect()
+    }
+
+    /// The oldest message that a destination has not acknowledged, to be sent again.
+    pub(super) fn probe(&mut self, to: Incarnation) -> Option<Data<B>> {
+        let chain = self.chains.get_mut(&to)?;
+        let first = *chain.outstanding.front()?;
+        chain.probing = true;
+        chain.probes += 1;
+        self.copy(first, to.daemon)
+    }
+
+    /// All messages that a destination has not acknowledged.
+    pub(super) fn unacknowledged(&self, to: Incarnation) -> Vec<Data<B>> {
+        let Some(chain) = self.chains.get(&to) else { return Vec::new() };
+        chain.outstanding.iter().filter_map(|&seq| self.copy(seq, to.daemon)).collect()
+    }
+
+    fn copy(&self, seq: u64, to: DaemonId) -> Option<Data<B>> {
+        let kept = self.kept.get(usize::try_from(seq - self.base).ok()?)?.as_ref()?;
+        let mut one = Bits::none(kept.data.set.as_slice().len());
+        one.insert(kept.data.set.index_of(to)?);
+        Some(Data { to: one, resent: true, stable: self.stable(), ..kept.data.clone() })
+    }
+
+    /// Gives up on a destination; the number of messages that it lacks.
+    pub(super) fn drop_chain(&mut self, to: Incarnation) -> usize {
+        let Some(chain) = self.chains.remove(&to) else { return 0 };
+        for &seq in &chain.outstanding {
+            release(&mut self.kept, self.base, &mut self.bytes, seq, to.daemon);
+        }
+        self.trim();
+        chain.outstanding.len()
+    }
+
+    /// Destinations that have not acknowledged everything.
+    pub(super) fn behind(&self) -> impl Iterator<Item = Incarnation> + '_ {
+        self.chains.iter().filter(|(_, chain)| !chain.outstanding.is_empty()).map(|(&to, _)| to)
+    }
+
+    /// All destinations that messages went to.
+    pub(super) fn destinations(&self) -> impl Iterator<Item = Incarnation> + '_ {
+        self.chains.keys().copied()
+    }
+
+    pub(super) fn chain(&self, to: Incarnation) -> Option<&Chain> {
+        self.chains.get(&to)
+    }
+
+    /// All destinations that messages went to, by daemon.
+    pub(super) fn chains_of(&self, daemon: DaemonId) -> Vec<Incarnation> {
+        self.chains.keys().filter(|to| to.daemon == daemon).copied().collect()
+    }
+
+    fn trim(&mut self) {
+        while let Some(None) = self.kept.front() {
+            self.kept.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+/// One destination needs one message no longer.
+fn release<B: Body>(
+    kept: &mut VecDeque<Option<Kept<B>>>,
+    base: u64,
+    bytes: &mut u64,
+    seq: u64,
+    daemon: DaemonId,
+) {
+    let Some(slot) = usize::try_from(seq - base).ok().and_then(|at| kept.get_mut(at)) else { return };
+    let Some(message) = slot else { return };
+    if let Some(index) = message.data.set.index_of(daemon) {
+        message.waiting.remove(index);
+    }
+    if message.waiting.is_empty() {
+        *bytes -= message.data.body.size() as u64;
+        *slot = None;
+    }
+}
+
+/// Links that a message may pass: "some tens of hops" (§ V).
+pub(super) const LIFE: u8 = 64;

@@ -1,0 +1,394 @@
+//! Frames as bytes, for connections that carry bytes in order.
+//!
+//! ```text
+//! length of what follows (4)  kind (1)  header  content (data only)
+//! ```
+//!
+//! Numbers are big-endian. A destination set is defined by the first message to it on a connection, and has a number from then
+//! on: an [`Encoder`] and a [`Decoder`] belong to one connection.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::bits::Bits;
+use super::frame::{
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, PREFIX, Receipt, ReceiptKind,
+};
+use super::{Body, DaemonId, Epoch, Frame, Incarnation};
+
+/// Bytes that no frame is to exceed, the four of its length not counted. 64 MiB.
+pub const MAX_FRAME: usize = 64 << 20;
+
+/// Bytes that are no frame. The connection is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The length is over [`MAX_FRAME`].
+    #[error("a frame of {0} bytes is announced, at most {MAX_FRAME} are allowed")]
+    TooLong(usize),
+    /// The kind is none of those known.
+    #[error("frames of kind {0} are not known: do both ends run the same version?")]
+    Kind(u8),
+    /// The frame ends before its header does.
+    #[error("a frame ends within its header")]
+    Short,
+    /// The frame goes on behind its last field.
+    #[error("a frame has {0} bytes too many")]
+    Long(usize),
+    /// A field has a value that is not allowed.
+    #[error("a frame's {0} is not allowed")]
+    Field(&'static str),
+}
+
+/// Turns frames into bytes.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    numbers: HashMap<usize, u16>,
+    sets: Vec<Arc<Destinations>>,
+    next: u16,
+}
+
+impl Encoder {
+    /// The encoder of a new connection.
+    pub fn new() -> Encoder {
+        Encoder::default()
+    }
+
+    /// Appends a frame. The content of data is left to the caller, who appends exactly [`Body::size`] bytes.
+    pub fn encode<B: Body>(&mut self, frame: &Frame<B>, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend([0; 4]);
+        match frame {
+            Frame::Hello(me) => {
+                out.push(HELLO);
+                put_incarnation(out, *me);
+            }
+            Frame::States(states) => {
+                out.push(STATES);
+                put_count(out, states.len());
+                states.iter().for_each(|state| put_state(out, state));
+            }
+            Frame::Groups(update) => {
+                out.push(GROUPS);
+                put_incarnation(out, update.origin);
+                out.extend(update.number.to_be_bytes());
+                out.push(u8::from(update.whole));
+                out.extend((update.changes.len() as u32).to_be_bytes());
+                for (group, joined) in &update.changes {
+                    put_count(out, group.len());
+                    out.push(u8::from(*joined));
+                    out.extend_from_slice(group);
+                }
+            }
+            Frame::Receipts(receipts) => {
+                out.push(RECEIPTS);
+                put_count(out, receipts.len());
+                for receipt in receipts {
+                    out.push(receipt.kind as u8);
+                    put_incarnation(out, receipt.origin);
+                    put_incarnation(out, receipt.receiver);
+                    out.extend(receipt.seq.to_be_bytes());
+                }
+            }
+            Frame::Holdings(holdings) => {
+                out.push(HOLDINGS);
+                put_count(out, holdings.len());
+                for holding in holdings {
+                    put_incarnation(out, holding.holder);
+                    put_incarnation(out, holding.origin);
+                    out.extend(holding.seq.to_be_bytes());
+                }
+            }
+            Frame::Data(data) => self.put_data(out, data),
+        }
+        let body = frame.body().map_or(0, Body::size);
+        let length = (out.len() - start - 4 + body) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn put_data<B>(&mut self, out: &mut Vec<u8>, data: &Data<B>) {
+        let key = Arc::as_ptr(&data.set).addr();
+        let known = self.numbers.get(&key).copied();
+        let number = known.unwrap_or_else(|| self.number(key, &data.set));
+        let flags = u8::from(data.resent) | if known.is_none() { DEFINES } else { 0 };
+        out.push(DATA);
+        put_incarnation(out, data.origin);
+        out.extend(data.seq.to_be_bytes());
+        out.extend(data.stable.to_be_bytes());
+        out.extend([data.life, flags]);
+        out.extend(number.to_be_bytes());
+        if known.is_none() {
+            out.extend((data.set.as_slice().len() as u32).to_be_bytes());
+            data.set.as_slice().iter().for_each(|&destination| put_incarnation(out, destination));
+        }
+        for word in data.to.words() {
+            out.extend(word.to_be_bytes());
+        }
+        for &previous in data.previous.iter() {
+            put_varint(out, if previous == 0 { 0 } else { data.seq.saturating_sub(previous) });
+        }
+    }
+
+    /// A number for a set; the oldest set loses its own when all are taken.
+    fn number(&mut self, key: usize, set: &Arc<Destinations>) -> u16 {
+        let number = self.next;
+        self.next = (number + 1) % SETS;
+        match self.sets.get_mut(usize::from(number)) {
+            Some(old) => {
+                self.numbers.remove(&Arc::as_ptr(old).addr());
+                *old = set.clone();
+            }
+            None => self.sets.push(set.clone()),
+        }
+        self.numbers.insert(key, number);
+        number
+    }
+}
+
+/// Turns bytes into frames.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    sets: Vec<Arc<Destinations>>,
+}
+
+impl Decoder {
+    /// The decoder of a new connection.
+    pub fn new() -> Decoder {
+        Decoder::default()
+    }
+
+    /// The first frame in `bytes`, and its length, if all of it is there. Data's content is a range of `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] if there can be no frame; the decoder is of no use from then on.
+    #[allow(clippy::type_complexity)]
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Option<(Frame<Range<usize>>, usize)>, WireError> {
+        let Some(length) = bytes.first_chunk().map(|&length| u32::from_be_bytes(length) as usize) else {
+            return Ok(None);
+        };
+        if length > MAX_FRAME {
+            return Err(WireError::TooLong(length));
+        }
+        let Some(whole) = bytes.get(..4 + length) else { return Ok(None) };
+        let kind = *whole.get(4).ok_or(WireError::Short)?;
+        let mut reader = Reader { bytes: whole, at: PREFIX };
+        let frame = match kind {
+            HELLO => Frame::Hello(reader.incarnation()?),
+            STATES => Frame::States(reader.many(Reader::state)?),
+            GROUPS => Frame::Groups(Arc::new(reader.groups()?)),
+            RECEIPTS => Frame::Receipts(reader.many(Reader::receipt)?),
+            HOLDINGS => Frame::Holdings(reader.many(Reader::holding)?),
+            DATA => Frame::Data(self.data(&mut reader)?),
+            other => return Err(WireError::Kind(other)),
+        };
+        match whole.len() - reader.at {
+            0 => Ok(Some((frame, whole.len()))),
+            more => Err(WireError::Long(more)),
+        }
+    }
+
+    fn data(&mut self, reader: &mut Reader<'_>) -> Result<Data<Range<usize>>, WireError> {
+        let origin = reader.incarnation()?;
+        let (seq, stable) = (reader.u64()?, reader.u64()?);
+        let [life, flags] = reader.array()?;
+        let number = usize::from(reader.u16()?);
+        if flags & DEFINES != 0 {
+            let set = Arc::new(reader.set()?);
+            let next = number == self.sets.len() && number < usize::from(SETS);
+            match self.sets.get_mut(number) {
+                Some(slot) => *slot = set,
+                None if next => self.sets.push(set),
+                None => return Err(WireError::Field("number of a destination set")),
+            }
+        }
+        let set = self.sets.get(number).ok_or(WireError::Field("number of a destination set"))?.clone();
+        let to = reader.bits(set.as_slice().len())?;
+        let mut previous = Vec::with_capacity(set.as_slice().len());
+        for _ in set.as_slice() {
+            let back = reader.varint()?;
+            let before = if back == 0 { Some(0) } else { seq.checked_sub(back).filter(|&before| before > 0) };
+            previous.push(before.ok_or(WireError::Field("message before"))?);
+        }
+        if seq == 0 || stable >= seq || flags & !(DEFINES | 1) != 0 {
+            return Err(WireError::Field("sequence number"));
+        }
+        let body = reader.at..reader.bytes.len();
+        reader.at = body.end;
+        let previous = previous.into();
+        Ok(Data { origin, seq, stable, life, resent: flags & 1 != 0, set, previous, to, body })
+    }
+}
+
+fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
+    out.extend(incarnation.daemon.0.to_be_bytes());
+    out.extend(incarnation.epoch.0.to_be_bytes());
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    out.extend((count as u16).to_be_bytes());
+}
+
+fn put_state(out: &mut Vec<u8>, state: &LinkState) {
+    put_incarnation(out, state.origin);
+    out.extend(state.number.to_be_bytes());
+    put_count(out, state.links.len());
+    put_count(out, state.hops.len());
+    for link in &state.links {
+        out.extend(link.peer.0.to_be_bytes());
+        out.extend(link.weight.to_be_bytes());
+        out.extend(link.cost.to_be_bytes());
+        out.extend(link.lot.to_be_bytes());
+    }
+    for hop in &state.hops {
+        out.extend(hop.key.to_be_bytes());
+        out.extend(hop.cost.to_be_bytes());
+        out.extend(hop.lot.to_be_bytes());
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let found = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk).ok_or(WireError::Short)?;
+        self.at += N;
+        Ok(*found)
+    }
+
+    fn u8(&mut self) -> Result<u8, WireError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, WireError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, WireError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn f32(&mut self) -> Result<f32, WireError> {
+        self.array().map(f32::from_be_bytes)
+    }
+
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let mut n = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let part = u64::from(byte & 0x7F);
+            n |= part << shift;
+            if byte < 0x80 {
+                return if part << shift >> shift == part { Ok(n) } else { Err(WireError::Field("number")) };
+            }
+        }
+        Err(WireError::Field("number"))
+    }
+
+    fn flag(&mut self) -> Result<bool, WireError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(WireError::Field("flag")),
+        }
+    }
+
+    fn incarnation(&mut self) -> Result<Incarnation, WireError> {
+        Ok(Incarnation { daemon: DaemonId(self.u32()?), epoch: Epoch(self.u64()?) })
+    }
+
+    fn many<T>(&mut self, read: impl Fn(&mut Self) -> Result<T, WireError>) -> Result<Vec<T>, WireError> {
+        let count = usize::from(self.u16()?);
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn state(&mut self) -> Result<Arc<LinkState>, WireError> {
+        let (origin, number) = (self.incarnation()?, self.u64()?);
+        let (links, hops) = (self.u16()?, self.u16()?);
+        let link = |reader: &mut Self| -> Result<LinkCost, WireError> {
+            let (peer, weight) = (DaemonId(reader.u32()?), reader.u16()?);
+            Ok(LinkCost { peer, weight, cost: reader.f32()?, lot: reader.f32()? })
+        };
+        let links = (0..links).map(|_| link(self)).collect::<Result<_, _>>()?;
+        let hop = |reader: &mut Self| -> Result<HopCost, WireError> {
+            Ok(HopCost { key: reader.u64()?, cost: reader.f32()?, lot: reader.f32()? })
+        };
+        let hops = (0..hops).map(|_| hop(self)).collect::<Result<_, _>>()?;
+        Ok(Arc::new(LinkState { origin, number, links, hops }))
+    }
+
+    fn groups(&mut self) -> Result<GroupUpdate, WireError> {
+        let (origin, number, whole) = (self.incarnation()?, self.u64()?, self.flag()?);
+        let count = self.u32()?;
+        let mut changes = Vec::new();
+        for _ in 0..count {
+            let (length, joined) = (usize::from(self.u16()?), self.flag()?);
+            let group = self.bytes.get(self.at..self.at + length).ok_or(WireError::Short)?;
+            self.at += length;
+            changes.push((group.into(), joined));
+        }
+        Ok(GroupUpdate { origin, number, whole, changes })
+    }
+
+    fn receipt(&mut self) -> Result<Receipt, WireError> {
+        let kind = match self.u8()? {
+            0 => ReceiptKind::Ack,
+            1 => ReceiptKind::Gap,
+            2 => ReceiptKind::Stable,
+            _ => return Err(WireError::Field("kind of receipt")),
+        };
+        Ok(Receipt { kind, origin: self.incarnation()?, receiver: self.incarnation()?, seq: self.u64()? })
+    }
+
+    fn holding(&mut self) -> Result<Holding, WireError> {
+        Ok(Holding { holder: self.incarnation()?, origin: self.incarnation()?, seq: self.u64()? })
+    }
+
+    fn set(&mut self) -> Result<Destinations, WireError> {
+        let count = self.u32()?;
+        let mut daemons = Vec::new();
+        for _ in 0..count {
+            daemons.push(self.incarnation()?);
+        }
+        match daemons.is_empty() || !daemons.windows(2).all(|pair| pair[0].daemon < pair[1].daemon) {
+            true => Err(WireError::Field("destination set")),
+            false => Ok(Destinations::new(daemons)),
+        }
+    }
+
+    fn bits(&mut self, len: usize) -> Result<Bits, WireError> {
+        let words = (0..len.div_ceil(64).max(1)).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
+        let bits = if len <= 64 { Bits::Few(words[0]) } else { Bits::Many(words) };
+        if bits.iter().any(|index| index >= len) {
+            return Err(WireError::Field("destination"));
+        }
+        Ok(bits)
+    }
+}
+
+const HELLO: u8 = 1;
+const STATES: u8 = 2;
+const GROUPS: u8 = 3;
+const RECEIPTS: u8 = 4;
+const HOLDINGS: u8 = 5;
+const DATA: u8 = 6;
+
+/// Flag of data that defines its destination set.
+const DEFINES: u8 = 2;
+
+/// Destination sets that a connection numbers.
+const SETS: u16 = 1024;
