@@ -1,7 +1,7 @@
 //! What links, classes, hosts and trees can't be together, and what stands right beside it and can.
 
 use tollway_law::link::xcp::{Arithmetic, Beside, CapacityFrom, Form};
-use tollway_law::link::{ExchangeRate, FcpConfig, PreloadSpan, RcpConfig, Unpaid, XcpConfig};
+use tollway_law::link::{ExchangeRate, FcpConfig, PreloadSpan, Pricing, RcpConfig, Unpaid, XcpConfig};
 use tollway_law::meter::Duty;
 
 use super::{BASE, parse, plan, show};
