@@ -225,6 +225,14 @@ pub trait Config: Default {
     fn read(values: &dyn Values) -> Self;
 }
 
+/// A config that has a table of its own in files: `struct MineConfig in "mine", "About it." { … }`.
+pub trait Tabled: Config {
+    /// Its table.
+    const TABLE: &'static Table;
+    /// The same in a list.
+    const TABLES: &'static [&'static Table] = &[Self::TABLE];
+}
+
 /// The type of a parameter's field.
 pub trait Field: Sized {
     /// The value it is printed as.
@@ -280,7 +288,7 @@ impl<F: Field> Field for Option<F> {
 macro_rules! config {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident {
+        pub struct $name:ident $(in $word:literal, $about:literal)? {
             $(
                 $(#[doc = $says:literal])+
                 $field:ident: $type:ty = $default:expr, $kind:expr
@@ -313,6 +321,14 @@ macro_rules! config {
                 $name { $($field: $default,)* $($($constant: $value,)*)? }
             }
         }
+
+        $(impl $crate::param::Tabled for $name {
+            const TABLE: &'static $crate::param::Table = &$crate::param::Table {
+                word: $word,
+                says: $about,
+                params: <$name as $crate::param::Config>::params,
+            };
+        })?
 
         impl $crate::param::Config for $name {
             fn params() -> Vec<$crate::param::Param> {

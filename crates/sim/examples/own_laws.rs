@@ -261,11 +261,15 @@ mod tests {
         // Further left than it is here.
         let flush =
             |text: &str| text.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>();
-        let here = flush(concat!(include_str!("own_laws.rs"), include_str!("../../law/src/link/avq.rs")));
+        let here = flush(concat!(
+            include_str!("own_laws.rs"),
+            include_str!("own_machines.rs"),
+            include_str!("../../law/src/link/avq.rs")
+        ));
         let blocks = page.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next());
         for block in blocks {
             assert!(here.contains(&flush(block)), "not here:\n{block}");
         }
-        assert_eq!(page.matches("```rust,ignore\n").count(), 8);
+        assert_eq!(page.matches("```rust,ignore\n").count(), 9);
     }
 }

@@ -1,10 +1,8 @@
 //! AVQ: the adaptive virtual queue (Kunniyur and Srikant, *Analysis and design of an adaptive virtual queue (AVQ)
 //! algorithm for active queue management*, SIGCOMM 2001).
 
-use std::sync::Arc;
-
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
-use crate::param::{Config, Entry, Kind, Table, Threshold};
+use crate::param::{Kind, Tabled, Threshold};
 use crate::{Bytes, Rate, Time, Toll, config};
 
 /// Signals arriving packets that would not fit a virtual queue.
@@ -28,7 +26,7 @@ pub struct Avq {
 config! {
     /// The constants of [`Avq`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct AvqConfig {
+    pub struct AvqConfig in "avq", "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001)." {
         /// γ: share of the capacity to be used.
         gamma: f64 = 0.98, Kind::Over { over: 0.0, most: 1.0 }, from "§ 4";
         /// α: gain of the virtual capacity, 1/s. Larger than the bound of the paper's theorem 1, the loop is unstable.
@@ -41,17 +39,6 @@ config! {
         }
     }
 }
-
-/// AVQ's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "avq",
-    tables: &[&Table {
-        word: "avq",
-        says: "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001).",
-        params: AvqConfig::params,
-    }],
-    read: |tables| Arc::new(AvqConfig::read(tables.table("avq"))),
-};
 
 impl AvqConfig {
     /// The law, for a link of `capacity` whose queue holds `limit`.
@@ -75,7 +62,7 @@ impl AvqConfig {
 
 impl LinkConfig for AvqConfig {
     fn word(&self) -> &str {
-        "avq"
+        Self::TABLE.word
     }
 
     fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {

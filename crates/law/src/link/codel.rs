@@ -1,10 +1,8 @@
 //! CoDel: controlled delay (RFC 8289).
 
-use std::sync::Arc;
-
 use super::{AnyLink, LinkConfig, LinkLaw, Passing, Placement, Verdict};
 use crate::config;
-use crate::param::{Config, Entry, SPAN, Table};
+use crate::param::{SPAN, Tabled};
 use crate::{Time, Toll};
 
 /// Signals from the head of the queue, ever faster, while no packet of an interval waited less than the target.
@@ -33,7 +31,7 @@ pub struct Codel {
 config! {
     /// The constants of [`Codel`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct CodelConfig {
+    pub struct CodelConfig in "codel", "The constants of CoDel (RFC 8289), alone or in each queue of `fq-codel`." {
         /// Waiting time that a standing queue may have.
         target: Time = Time::from_millis(5), SPAN, from "§ 4.4: 5 to 10 % of the interval";
         /// How long it may have more; a round trip of slow flows.
@@ -41,16 +39,9 @@ config! {
     }
 }
 
-/// CoDel's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "codel",
-    tables: &[CodelConfig::TABLE],
-    read: |tables| Arc::new(CodelConfig::read(tables.table("codel"))),
-};
-
 impl LinkConfig for CodelConfig {
     fn word(&self) -> &str {
-        "codel"
+        Self::TABLE.word
     }
 
     fn place(&self, _: &Placement<'_>) -> AnyLink {
@@ -59,13 +50,6 @@ impl LinkConfig for CodelConfig {
 }
 
 impl CodelConfig {
-    /// Its table in scenario files.
-    pub const TABLE: &'static Table = &Table {
-        word: "codel",
-        says: "The constants of CoDel (RFC 8289), alone or in each queue of `fq-codel`.",
-        params: CodelConfig::params,
-    };
-
     /// A law with these constants; an interval of zero counts as a nanosecond.
     pub fn build(&self) -> Codel {
         Codel {

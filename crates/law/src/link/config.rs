@@ -3,9 +3,10 @@
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use super::{AnyLink, Pricing};
-use crate::param::{Same, Threshold};
+use crate::param::{Entry, Same, Tabled, Threshold};
 use crate::toll::Content;
 use crate::{Aim, Bytes, Rate, Time};
 
@@ -38,6 +39,15 @@ pub trait LinkConfig: Same + fmt::Debug + Send + Sync {
     /// What has gone wrong in a law that it made, if anything has: the run ends with it. Asked every 100 ms of the run's time.
     fn failure(&self) -> Option<Failure> {
         None
+    }
+}
+
+/// The registry's entry of a law that has its constants in a table of its own.
+pub const fn entry<C: Tabled + LinkConfig>() -> Entry<dyn LinkConfig> {
+    Entry {
+        word: C::TABLE.word,
+        tables: C::TABLES,
+        read: |tables| Arc::new(C::read(tables.table(C::TABLE.word))),
     }
 }
 

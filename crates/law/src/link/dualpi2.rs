@@ -2,7 +2,7 @@
 
 use super::random::share;
 use super::{Passing, Verdict};
-use crate::param::{Config, Kind, PROBABILITY, SPAN, TIME, Table};
+use crate::param::{Kind, PROBABILITY, SPAN, TIME};
 use crate::{Time, config};
 
 /// One controller for two queues: every `update` its base probability p′ follows the longer of their delays and its
@@ -32,7 +32,8 @@ pub struct DualPi2 {
 config! {
     /// The constants of [`DualPi2`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct DualPi2Config {
+    pub struct DualPi2Config in "dualpi2", "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
+               `limit` is of both together." {
         /// Delay of the classic queue aimed at.
         target: Time = Time::from_millis(15), SPAN, from "appendix A.1";
         /// Time between updates of the base probability p′.
@@ -53,14 +54,6 @@ config! {
 const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
 
 impl DualPi2Config {
-    /// Its table in scenario files.
-    pub const TABLE: &'static Table = &Table {
-        word: "dualpi2",
-        says: "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
-               `limit` is of both together.",
-        params: DualPi2Config::params,
-    };
-
     /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, time between updates
     /// is at least a microsecond.
     pub fn build(&self) -> DualPi2 {

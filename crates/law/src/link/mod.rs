@@ -24,7 +24,7 @@ pub mod xcp;
 
 pub use avq::{Avq, AvqConfig};
 pub use codel::{Codel, CodelConfig};
-pub use config::{Descriptor, Failure, Gains, Limit, LinkConfig, Misfit, Placement, ThresholdUnit};
+pub use config::{Descriptor, Failure, Gains, Limit, LinkConfig, Misfit, Placement, ThresholdUnit, entry};
 pub use custom::CustomLink;
 pub use dualpi2::{DualPi2, DualPi2Config};
 pub use fcp::{Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan, Pricing, Unpaid};
@@ -46,14 +46,14 @@ use xcp::{Fixed128, Shift32};
 /// Every law that a scenario file may name. To add one: its file, and a line here.
 pub const LAWS: &[Entry<dyn LinkConfig>] = &[
     DropTail::ENTRY,
-    xcp::ENTRY,
-    red::ENTRY,
-    codel::ENTRY,
-    pie::ENTRY,
-    step::ENTRY,
-    fcp::ENTRY,
-    rcp::ENTRY,
-    avq::ENTRY,
+    entry::<XcpConfig>(),
+    entry::<RedConfig>(),
+    entry::<CodelConfig>(),
+    entry::<PieConfig>(),
+    entry::<StepConfig>(),
+    entry::<FcpConfig>(),
+    entry::<RcpConfig>(),
+    entry::<AvqConfig>(),
 ];
 
 /// Their words.

@@ -1,11 +1,9 @@
 //! PIE: proportional integral controller, enhanced (RFC 8033).
 
-use std::sync::Arc;
-
 use super::random::{Pcg32, share};
 use super::{AnyLink, LinkConfig, LinkLaw, Passing, Placement, Verdict};
 use crate::config;
-use crate::param::{Config, Entry, Kind, PROBABILITY, SPAN, TIME, Table};
+use crate::param::{Kind, PROBABILITY, SPAN, TIME, Tabled};
 use crate::{Bytes, Time, Toll};
 
 /// Signals arriving packets at random, with a probability that every `update` follows the queueing delay and its
@@ -35,7 +33,7 @@ pub struct Pie {
 config! {
     /// The constants of [`Pie`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct PieConfig {
+    pub struct PieConfig in "pie", "The constants of PIE (RFC 8033)." {
         /// Queueing delay aimed at.
         target: Time = Time::from_millis(15), SPAN, from "§ 4.2, QDELAY_REF";
         /// Time between updates of the probability.
@@ -59,16 +57,9 @@ config! {
 
 const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
 
-/// PIE's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "pie",
-    tables: &[&Table { word: "pie", says: "The constants of PIE (RFC 8033).", params: PieConfig::params }],
-    read: |tables| Arc::new(PieConfig::read(tables.table("pie"))),
-};
-
 impl LinkConfig for PieConfig {
     fn word(&self) -> &str {
-        "pie"
+        Self::TABLE.word
     }
 
     fn place(&self, at: &Placement<'_>) -> AnyLink {

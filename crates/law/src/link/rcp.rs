@@ -1,17 +1,15 @@
 //! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the Internet*, IWQoS 2005,
 //! § III; details after the authors' ns-2 code, which differs in its gains and in how it averages round-trip times).
 
-use std::sync::Arc;
-
 use super::{AnyLink, Descriptor, LinkConfig, LinkLaw, Passing, Placement, Verdict};
-use crate::param::{self, Config, Entry, SPAN, Table};
+use crate::param::{self, SPAN, Tabled};
 use crate::toll::Content;
 use crate::{Aim, Kind, Rate, Time, Toll, config};
 
 config! {
     /// The parameters of [`Rcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct RcpConfig {
+    pub struct RcpConfig in "rcp", "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code)." {
         /// α: share of the spare capacity given out a round trip; 0.1 in the authors' later experiments.
         alpha: f64 = 0.4, param::Kind::Over { over: 0.0, most: 10.0 }, from "IWQoS 2005, and the code";
         /// β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.
@@ -29,20 +27,9 @@ config! {
     }
 }
 
-/// RCP's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "rcp",
-    tables: &[&Table {
-        word: "rcp",
-        says: "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code).",
-        params: RcpConfig::params,
-    }],
-    read: |tables| Arc::new(RcpConfig::read(tables.table("rcp"))),
-};
-
 impl LinkConfig for RcpConfig {
     fn word(&self) -> &str {
-        "rcp"
+        Self::TABLE.word
     }
 
     fn descriptor(&self) -> Descriptor {

@@ -1,12 +1,10 @@
 //! RED: random early detection, after Floyd and Jacobson, "Random Early Detection Gateways for Congestion
 //! Avoidance", IEEE/ACM ToN 1(4), 1993.
 
-use std::sync::Arc;
-
 use super::random::{Pcg32, share};
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
 use crate::config;
-use crate::param::{Config, Entry, Kind, Table, Threshold};
+use crate::param::{Kind, Tabled, Threshold};
 use crate::{Bytes, Rate, Time, Toll};
 
 /// Signals congestion at random, ever more often as the average queue grows from one threshold to the other.
@@ -37,7 +35,7 @@ pub struct Red {
 config! {
     /// The constants of a RED queue, and the factory of one.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct RedConfig {
+    pub struct RedConfig in "red", "The constants of RED (Floyd and Jacobson, 1993)." {
         /// Mean queue under which nothing is signalled: a part of the limit, or packets or bytes.
         min_threshold: Threshold = Threshold::Part(0.25), Kind::Threshold;
         /// Mean queue at which `max-probability` is reached.
@@ -61,20 +59,9 @@ config! {
     }
 }
 
-/// RED's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "red",
-    tables: &[&Table {
-        word: "red",
-        says: "The constants of RED (Floyd and Jacobson, 1993).",
-        params: RedConfig::params,
-    }],
-    read: |tables| Arc::new(RedConfig::read(tables.table("red"))),
-};
-
 impl LinkConfig for RedConfig {
     fn word(&self) -> &str {
-        "red"
+        Self::TABLE.word
     }
 
     fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {

@@ -1,10 +1,8 @@
 //! Step marking: the switch's side of DCTCP (Alizadeh et al., SIGCOMM 2010, § 3.1; RFC 8257 § 3.1).
 
-use std::sync::Arc;
-
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
 use crate::config;
-use crate::param::{Config, Entry, Kind, Table, Threshold};
+use crate::param::{Kind, Tabled, Threshold};
 use crate::{Time, Toll};
 
 /// Marks every packet that finds more than the threshold queued. It looks at the queue of this instant, not at a
@@ -21,23 +19,12 @@ pub struct Step {
 config! {
     /// The constant of [`Step`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct StepConfig {
+    pub struct StepConfig in "step", "The constant of step marking, the switch's side of DCTCP (RFC 8257 § 3.1). Packets that can't be marked pass." {
         /// K: packets that find more than this queued are marked. A part of the limit, or packets or bytes.
         threshold: Threshold = Threshold::Packets(20.0), Kind::Threshold,
             from "§ 3.1: their choice at 1 Gb/s; 65 at 10";
     }
 }
-
-/// Step marking's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "step",
-    tables: &[&Table {
-        word: "step",
-        says: "The constant of step marking, the switch's side of DCTCP (RFC 8257 § 3.1). Packets that can't be marked pass.",
-        params: StepConfig::params,
-    }],
-    read: |tables| Arc::new(StepConfig::read(tables.table("step"))),
-};
 
 impl StepConfig {
     /// The law, for a queue that holds `limit`.
@@ -49,7 +36,7 @@ impl StepConfig {
 
 impl LinkConfig for StepConfig {
     fn word(&self) -> &str {
-        "step"
+        Self::TABLE.word
     }
 
     fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {

@@ -26,10 +26,8 @@ mod promises;
 mod tests;
 mod window;
 
-use std::sync::Arc;
-
 use super::{AnyLink, Descriptor, LinkConfig, LinkLaw, Misfit, Passing, Placement, Verdict};
-use crate::param::{self, Config, Entry, TIME, Table};
+use crate::param::{self, TIME, Tabled};
 use crate::price::{at_least, at_most};
 use crate::toll::Content;
 use crate::{Aim, Kind, Price, Rate, Time, Toll, config, words};
@@ -44,7 +42,7 @@ use window::{Sums, Window};
 config! {
     /// The parameters of [`Fcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct FcpConfig {
+    pub struct FcpConfig in "fcp", "The constants of FCP's router (the FCP report, § 4.1, § 5)." {
         /// α: weight of the queue in the price.
         alpha: f64 = 2.0, param::Kind::Number { least: 0.0, most: 100.0 }, from "§ 5";
         /// Length of the averaging window in mean round-trip times.
@@ -86,20 +84,9 @@ words! {
     }
 }
 
-/// FCP's entry in the registry.
-pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "fcp",
-    tables: &[&Table {
-        word: "fcp",
-        says: "The constants of FCP's router (the FCP report, § 4.1, § 5).",
-        params: FcpConfig::params,
-    }],
-    read: |tables| Arc::new(FcpConfig::read(tables.table("fcp"))),
-};
-
 impl LinkConfig for FcpConfig {
     fn word(&self) -> &str {
-        "fcp"
+        Self::TABLE.word
     }
 
     fn descriptor(&self) -> Descriptor {

@@ -1,10 +1,8 @@
 //! How an XCP router is set up.
 
-use std::sync::Arc;
-
 use super::{Fixed128, Shift32, Xcp};
 use crate::link::{AnyLink, Descriptor, Gains, LinkConfig, Measured, Misfit, Placement, Shadow};
-use crate::param::{Config, Entry, Kind, OVERHEAD, PROBABILITY, SPAN, Table};
+use crate::param::{Kind, OVERHEAD, PROBABILITY, SPAN, Tabled};
 use crate::toll::Content;
 use crate::{Aim, Bytes, Rate, Time, config, words};
 
@@ -13,7 +11,7 @@ config! {
     ///
     /// Out-of-range values are pulled into range, never refused: spans to 1 µs … 1 h, the overhead to 1 MiB.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct XcpConfig {
+    pub struct XcpConfig in "xcp", "The constants of XCP's router (draft-falk-xcp-spec-03, § 5)." {
         /// α: share of the spare capacity given out in an interval.
         alpha: f64 = 0.4, Kind::Over { over: 0.0, most: 10.0 },
             from "SIGCOMM'02 § 3.5; stable for one round-trip time below π/(4√2) with β = α²√2";
@@ -99,20 +97,9 @@ words! {
     }
 }
 
-/// XCP's entry in the registry.
-pub(in crate::link) const ENTRY: Entry<dyn LinkConfig> = Entry {
-    word: "xcp",
-    tables: &[&Table {
-        word: "xcp",
-        says: "The constants of XCP's router (draft-falk-xcp-spec-03, § 5).",
-        params: XcpConfig::params,
-    }],
-    read: |tables| Arc::new(XcpConfig::read(tables.table("xcp"))),
-};
-
 impl LinkConfig for XcpConfig {
     fn word(&self) -> &str {
-        "xcp"
+        Self::TABLE.word
     }
 
     fn descriptor(&self) -> Descriptor {

@@ -12,7 +12,6 @@ mod shift32;
 #[cfg(test)]
 mod tests;
 
-pub(super) use config::ENTRY;
 pub use config::{Arithmetic, Beside, CapacityFrom, Form, XcpConfig};
 pub use fixed128::Fixed128;
 pub use number::{Accumulator, Number, sane_amount, sane_seconds};

@@ -2,7 +2,7 @@
 
 use tollway_law::link::Pricing;
 use tollway_law::link::xcp::{Arithmetic, Beside, CapacityFrom, Form};
-use tollway_law::link::{ExchangeRate, FcpConfig, PreloadSpan, RcpConfig, Unpaid, XcpConfig};
+use tollway_law::link::{ExchangeRate, FcpConfig, PreloadSpan, Pricing, RcpConfig, Unpaid, XcpConfig};
 use tollway_law::meter::Duty;
 
 use super::{BASE, parse, plan, show};

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use tollway_law::link::{DualPi2Config, LAWS};
-use tollway_law::param::{self, Param, Table};
+use tollway_law::param::{self, Param, Table, Tabled};
 
 use super::super::Default::{Else, Is};
 use super::super::{Key, Kind, Section};
