@@ -13,7 +13,7 @@ mod testing;
 
 pub use classes::{ClassQueues, ClassQueuesConfig, Waits};
 pub use control::{ControlInterval, ControlLog};
-pub use discipline::{AnyQueue, Discipline};
+pub use discipline::{AnyQueue, Discipline, QUEUES, QueueConfig, QueueEntry};
 pub use dual::DualQueue;
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
