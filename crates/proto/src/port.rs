@@ -7,12 +7,13 @@ mod dual;
 mod fifo;
 mod flows;
 mod sfq;
+mod simply;
 #[cfg(test)]
 mod testing;
 
 pub use classes::{ClassQueues, ClassQueuesConfig, Waits};
 pub use control::{ControlInterval, ControlLog};
-pub use discipline::{AnyQueue, Discipline};
+pub use discipline::{AnyQueue, Discipline, QUEUES, QueueConfig, QueueEntry};
 pub use dual::DualQueue;
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
@@ -107,13 +108,6 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     /// Changes the upper bound of the queue; packets already in it stay.
     pub fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
-    }
-
-    /// Whether a packet that finds the queue empty and the transmitter free passes unchanged, whatever it is: then the engine may
-    /// leave the port out.
-    pub fn is_silent(&self) -> bool {
-        let roomy = self.limit.packets > 0 && self.limit.bytes >= u64::from(u16::MAX);
-        roomy && matches!(self.queue, AnyQueue::Fifo(_)) && self.law.is_silent()
     }
 
     /// How long packets waited, by queue; empty for disciplines that do not count it.

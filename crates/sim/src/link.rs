@@ -1,6 +1,7 @@
 //! One direction of a link: port, transmitter, wire.
 
 mod faults;
+mod simply;
 
 use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
@@ -107,7 +108,7 @@ pub(crate) struct Link {
     overhead: u32,
     /// Nothing happens on this link but what its port does and transmission: no faults, medium, trace or log.
     simple: bool,
-    /// As `simple`, and a packet that does not wait passes the port unchanged.
+    /// As `simple`, and the port is silent: the short way will do.
     plain: bool,
     /// The queue holds a packet.
     waiting: bool,
@@ -128,6 +129,8 @@ pub(crate) struct Link {
     measured: bool,
     /// What the law says is written down.
     logs_control: bool,
+    /// As `plain`, but for what the law reads in tolls and writes into them.
+    gentle: bool,
 }
 
 const _: () = assert!(size_of::<Link>() == 192);
@@ -204,6 +207,7 @@ impl Link {
             medium: NO_MEDIUM,
             measured: false,
             logs_control: false,
+            gentle: false,
         };
         link.settle();
         link
@@ -214,12 +218,19 @@ impl Link {
         self.simple =
             self.ns_per_byte != 0 && self.faults.is_none() && self.medium == NO_MEDIUM && !self.logs_control;
         self.plain = self.simple && self.port.is_silent();
+        self.gentle = self.simple && self.port.is_gentle();
     }
 
-    /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
+    /// Whether the short way will do: [`offer_simply::<false>`](Link::offer_simply).
     #[inline]
-    pub(crate) fn is_free(&self, now: Time) -> bool {
-        self.plain && self.free_at <= now && !self.waiting
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Whether the short way will do if the law is told: [`offer_simply::<true>`](Link::offer_simply).
+    #[inline]
+    pub(crate) fn is_gentle(&self) -> bool {
+        self.gentle
     }
 
     /// Whether the link has neither faults nor a medium, and nobody looks at its packets.
@@ -259,7 +270,7 @@ impl Link {
 
     /// The link's faults and meter, to be changed; at first none, with the randomness that `faults` gives.
     pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Trouble {
-        (self.simple, self.plain) = (false, false);
+        (self.simple, self.plain, self.gentle) = (false, false, false);
         self.faults.get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults() }))
     }
 
@@ -368,7 +379,13 @@ impl Link {
     #[inline]
     pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
         while self.free_at <= now && self.waiting && self.has_transmitter() {
-            self.transmit(self.free_at, slab);
+            if self.plain {
+                self.transmit_simply::<false>(slab);
+            } else if self.gentle {
+                self.transmit_simply::<true>(slab);
+            } else {
+                self.transmit(self.free_at, slab);
+            }
         }
     }
 

@@ -1,13 +1,17 @@
 //! Queue disciplines: which packet of a port leaves next, and the list of those there are.
 
-use tollway_law::link::LinkLaw;
+use std::any::Any;
+use std::fmt;
+
+use tollway_law::link::{AnyLink, LinkLaw, Placement};
+use tollway_law::param::{Entry, Same};
 use tollway_law::{Rate, Time};
 
 use super::classes::{ClassQueues, Waits};
-use super::dual::DualQueue;
+use super::dual::{self, DualQueue};
 use super::fifo::FifoQueue;
-use super::flows::FlowQueues;
-use super::sfq::Sfq;
+use super::flows::{self, FlowQueues};
+use super::sfq::{self, Sfq};
 use super::{Limit, Offered, Pool};
 
 /// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
@@ -54,9 +58,41 @@ pub trait Discipline<L: LinkLaw, H: Copy> {
     }
 }
 
-/// Lists the disciplines beside FIFO: the enum of all, its dispatch and its conversions.
+/// A discipline with its constants, not yet at a port: what a plan holds, and the factory of what a port holds.
+pub trait QueueConfig: Same + fmt::Debug + Send + Sync {
+    /// The queue, for a port.
+    fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32>;
+}
+
+impl PartialEq for dyn QueueConfig {
+    fn eq(&self, other: &dyn QueueConfig) -> bool {
+        self.same(other)
+    }
+}
+
+impl dyn QueueConfig {
+    /// The config, if it is of this type.
+    pub fn get<C: QueueConfig>(&self) -> Option<&C> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
+
+/// A discipline in the registry: scenario files name it where they name a link's law.
+#[derive(Debug)]
+pub struct QueueEntry {
+    /// The word of the link law that the port has then.
+    pub law: &'static str,
+    /// Its own word and tables.
+    pub queue: Entry<dyn QueueConfig>,
+}
+
+/// Lists the disciplines beside FIFO, and the entries of those that scenario files name: the enum of all, its dispatch, its
+/// conversions, and the registry.
 macro_rules! disciplines {
-    ($($(#[$doc:meta])* $name:ident($queue:ty)),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident($queue:ty) $(: $entry:expr)?),* $(,)?) => {
+        /// Every discipline that a scenario file may name.
+        pub const QUEUES: &[QueueEntry] = &[$($($entry,)?)*];
+
         /// Every queue discipline; the default is FIFO.
         ///
         /// All others stand in a box: in a large network few ports need one.
@@ -146,11 +182,11 @@ macro_rules! disciplines {
 
 disciplines! {
     /// One queue for each flow, or for several, each under a copy of the port's law.
-    ByFlow(FlowQueues<L, H>),
-    /// One queue for each flow, or for several, all under the port's law.
-    Sfq(Sfq<H>),
+    ByFlow(FlowQueues<L, H>): flows::ENTRY,
     /// One queue for L4S and one for classic traffic, coupled.
-    Dual(DualQueue<H>),
+    Dual(DualQueue<H>): dual::ENTRY,
+    /// One queue for each flow, or for several, all under the port's law.
+    Sfq(Sfq<H>): sfq::ENTRY,
     /// One queue for each class of traffic, by weight, all under the port's law.
     ByClass(ClassQueues<H>),
 }

@@ -1,10 +1,30 @@
 //! A port's two queues, for L4S and for classic traffic (RFC 9332).
 
-use tollway_law::Time;
-use tollway_law::link::{DualPi2, DualPi2Config, LinkLaw, Passing};
+use std::sync::Arc;
 
-use super::{Discipline, Limit, Offered, Pool, obey, passing};
+use tollway_law::Time;
+use tollway_law::link::{AnyLink, DualPi2, DualPi2Config, LinkLaw, Passing, Placement};
+use tollway_law::param::Tabled as _;
+use tollway_law::param::{Config, Entry};
+
+use super::{AnyQueue, Discipline, Limit, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
 use crate::{Fifo, Packet, Stamp};
+
+/// The entry of DualPI2 in the registry.
+pub(super) const ENTRY: QueueEntry = QueueEntry {
+    law: "drop-tail",
+    queue: Entry {
+        word: "dualpi2",
+        tables: &[DualPi2Config::TABLE],
+        read: |tables| Arc::new(DualPi2Config::read(tables.table("dualpi2"))),
+    },
+};
+
+impl QueueConfig for DualPi2Config {
+    fn place(&self, _: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
+        DualQueue::new(self).into()
+    }
+}
 
 /// Two queues under one controller and one limit; L4S goes first, up to its share. The port's own law is not asked.
 #[derive(Clone, Debug)]
@@ -135,7 +155,7 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for DualQueue<H> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollway_law::link::{AnyLink, DropTail};
+    use tollway_law::link::DropTail;
 
     use super::super::Port;
     use super::super::testing::Packets;

@@ -9,8 +9,8 @@ use crate::{Fifo, Stamp};
 /// First in, first out; what does not fit under the limit is refused.
 #[derive(Clone, Debug)]
 pub struct FifoQueue<H> {
-    packets: Fifo<H>,
-    bytes: u64,
+    pub(super) packets: Fifo<H>,
+    pub(super) bytes: u64,
 }
 
 impl<H: Copy + Default> Default for FifoQueue<H> {

@@ -1,27 +1,47 @@
 //! Flow queues: what FQ-CoDel (RFC 8290) is around its CoDel.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use tollway_law::link::{LinkLaw, Passing, Verdict};
-use tollway_law::{Rate, Time};
+use tollway_law::link::{AnyLink, LinkLaw, Passing, Placement, Verdict};
+use tollway_law::param::{Config, Entry, Kind, Table};
+use tollway_law::{Bytes, Rate, Time, config};
 
-use super::{Discipline, Limit, Offered, Pool, obey};
+use super::{AnyQueue, Discipline, Limit, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Flags, Packet, Stamp};
 
-/// How a port divides its queue among flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowQueuesConfig {
-    /// Queues that flows are hashed into, at least one. 1024 (RFC 8290 § 5.2.3).
-    pub queues: u32,
-    /// Bytes a queue may send in its turn, at least one. 1514 (§ 5.2.4).
-    pub quantum: u32,
-    /// Mixed into the hash, so that which flows collide differs from port to port.
-    pub salt: u64,
+config! {
+    /// How a port divides its queue among flows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FlowQueuesConfig {
+        /// Queues that flows are hashed into.
+        queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "RFC 8290, § 5.2.3";
+        /// What a queue may send in its turn.
+        quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "RFC 8290, § 5.2.4";
+        fixed {
+            /// Mixed into the hash, so that which flows collide differs from port to port.
+            salt: u64 = 0;
+        }
+    }
 }
 
-impl Default for FlowQueuesConfig {
-    fn default() -> FlowQueuesConfig {
-        FlowQueuesConfig { queues: 1024, quantum: 1514, salt: 0 }
+/// The entry of FQ-CoDel in the registry.
+pub(super) const ENTRY: QueueEntry = QueueEntry {
+    law: "codel",
+    queue: Entry {
+        word: "fq-codel",
+        tables: &[&Table {
+            word: "fq-codel",
+            says: "The queues of FQ-CoDel (RFC 8290); `limit` is of all together.",
+            params: FlowQueuesConfig::params,
+        }],
+        read: |tables| Arc::new(FlowQueuesConfig::read(tables.table("fq-codel"))),
+    },
+};
+
+impl QueueConfig for FlowQueuesConfig {
+    fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
+        FlowQueuesConfig { salt: at.seed, ..*self }.build().into()
     }
 }
 
@@ -62,7 +82,7 @@ impl FlowQueuesConfig {
             old: VecDeque::new(),
             packets: 0,
             bytes: 0,
-            quantum: i64::from(self.quantum.max(1)),
+            quantum: self.quantum.0.clamp(1, 1 << 40) as i64,
             salt: self.salt,
         }
     }
@@ -246,7 +266,7 @@ const BATCH: usize = 64;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollway_law::link::{AnyLink, CodelConfig, DropTail};
+    use tollway_law::link::{CodelConfig, DropTail};
 
     use super::super::Port;
     use super::super::testing::Packets;

@@ -1,31 +1,50 @@
 //! Stochastic fair queueing (McKenney, INFOCOM 1990).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use tollway_law::Time;
-use tollway_law::link::LinkLaw;
+use tollway_law::link::{AnyLink, LinkLaw, Placement};
+use tollway_law::param::{Config, Entry, Kind, TIME, Table};
+use tollway_law::{Bytes, Time, config};
 
 use super::flows::queue_of;
-use super::{Discipline, Limit, Offered, Pool, obey, passing};
+use super::{AnyQueue, Discipline, Limit, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
 use crate::{Fifo, Stamp};
 
-/// How a port divides its queue among flows by chance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SfqConfig {
-    /// Queues that flows are hashed into, at least one. 1024, as Linux has it; § 3 wants several times as many as there are flows.
-    pub queues: u32,
-    /// Bytes a queue may send in its turn, at least one. 1514: a full packet on Ethernet.
-    pub quantum: u32,
-    /// Time between changes of the hash function, so that flows that share a queue part (§ 3.2); zero never changes it. Zero. A change may
-    /// reorder packets of a flow.
-    pub perturb: Time,
-    /// Mixed into the hash, so that which flows collide differs from port to port.
-    pub salt: u64,
+config! {
+    /// How a port divides its queue among flows by chance.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SfqConfig {
+        /// Queues that flows are hashed into; several times as many as there are flows (§ 3).
+        queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "Linux";
+        /// What a queue may send in its turn.
+        quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "Linux";
+        /// Time between changes of the hash function, so that flows that share a queue part; `0 s` never changes it. A change may reorder a flow's packets.
+        perturb: Time = Time::ZERO, TIME, from "§ 3.2";
+        fixed {
+            /// Mixed into the hash, so that which flows collide differs from port to port.
+            salt: u64 = 0;
+        }
+    }
 }
 
-impl Default for SfqConfig {
-    fn default() -> SfqConfig {
-        SfqConfig { queues: 1024, quantum: 1514, perturb: Time::ZERO, salt: 0 }
+/// The entry of stochastic fair queueing in the registry.
+pub(super) const ENTRY: QueueEntry = QueueEntry {
+    law: "drop-tail",
+    queue: Entry {
+        word: "sfq",
+        tables: &[&Table {
+            word: "sfq",
+            says: "Stochastic fair queueing (McKenney, INFOCOM 1990); `limit` is of all queues together, and a packet that finds it reached takes the place of the last one of the fullest queue.",
+            params: SfqConfig::params,
+        }],
+        read: |tables| Arc::new(SfqConfig::read(tables.table("sfq"))),
+    },
+};
+
+impl QueueConfig for SfqConfig {
+    fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
+        SfqConfig { salt: at.seed, ..*self }.build().into()
     }
 }
 
@@ -68,6 +87,10 @@ impl<H: Copy + Default> Sfq<H> {
     fn salt(&self, now: Time) -> u64 {
         let epoch = now.0.checked_div(self.config.perturb.0).unwrap_or(0);
         self.config.salt ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn quantum(&self) -> i64 {
+        self.config.quantum.0.clamp(1, 1 << 40) as i64
     }
 
     /// The fullest queue, if it holds more than `bytes`; of equals the first in turn.
@@ -129,9 +152,10 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for Sfq<H> {
                 None => return Offered::Full,
             }
         }
+        let quantum = self.quantum();
         let queue = &mut self.queues[at];
         if queue.packets.is_empty() {
-            queue.deficit = i64::from(self.config.quantum.max(1));
+            queue.deficit = quantum;
             self.turns.push_back(at as u32);
         }
         queue.packets.push_back(handle);
@@ -149,11 +173,12 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for Sfq<H> {
         law: &mut L,
         dropped: &mut impl FnMut(&mut P, H),
     ) -> Option<(H, bool)> {
+        let quantum = self.quantum();
         loop {
             let at = *self.turns.front()?;
             let queue = &mut self.queues[at as usize];
             if queue.deficit <= 0 {
-                queue.deficit += i64::from(self.config.quantum.max(1));
+                queue.deficit += quantum;
                 self.turns.rotate_left(1);
                 continue;
             }
@@ -185,7 +210,7 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for Sfq<H> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollway_law::link::{AnyLink, CodelConfig, DropTail};
+    use tollway_law::link::{CodelConfig, DropTail};
 
     use super::super::Port;
     use super::super::testing::Packets;

@@ -296,6 +296,7 @@ pub(super) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tollway_law::link::CodelConfig;
 
     use super::*;
     use crate::file::Scenario;
@@ -374,7 +375,8 @@ mod tests {
         let text = two_nodes("20Mbps 40ms fq_codel codel.target=9ms loss=1%", Some("5Mbps fifo"), 3).unwrap();
         let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
         let [down, up] = &scenario.variants()[0].plan.links[..] else { panic!("{text}") };
-        assert!(matches!(&*down.law, LinkLaw::FqCodel(codel, _) if codel.target == Time::from_millis(9)));
+        assert_eq!(down.law.get::<CodelConfig>().map(|codel| codel.target), Some(Time::from_millis(9)));
+        assert!(matches!(&*down.law, LinkLaw::Queued(..)));
         assert_eq!((up.law.is_none(), up.rate.mbps(), up.loss), (true, 5.0, 0.01));
         assert_eq!((down.delay, up.delay, scenario.variants()[0].plan.seed), (up.delay, down.delay, 3));
     }

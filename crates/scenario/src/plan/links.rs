@@ -1,8 +1,7 @@
 //! Links: ports, laws and their constants, classes of traffic, media.
 
-use tollway_law::link::{
-    CodelConfig, Descriptor, DropTail, DualPi2Config, LinkConfig, Misfit, Placement, Pricing,
-};
+use tollway_law::link::{Descriptor, DropTail, LinkConfig, Misfit, Placement, Pricing};
+use tollway_proto::port::QueueConfig;
 
 use super::*;
 
@@ -75,10 +74,8 @@ pub enum Direction {
 pub enum LinkLaw {
     /// Under one queue.
     One(Arc<dyn LinkConfig>),
-    /// Controlled delay in queues by flow.
-    FqCodel(CodelConfig, FlowQueuesConfig),
-    /// The coupled controller of two queues, for L4S and classic traffic.
-    DualPi2(DualPi2Config),
+    /// Under the queues of a discipline.
+    Queued(Arc<dyn LinkConfig>, Arc<dyn QueueConfig>),
     /// A queue for each class of traffic under a law of its own, with its weight; first that of what is of none.
     ByClass(Vec<(Arc<dyn LinkConfig>, f64)>),
 }
@@ -94,12 +91,11 @@ impl LinkLaw {
         *self == LinkLaw::none()
     }
 
-    /// The one law of its queue.
+    /// The one law of its queue or queues.
     pub fn one(&self) -> Option<&dyn LinkConfig> {
         match self {
-            LinkLaw::One(law) => Some(&**law),
-            LinkLaw::FqCodel(codel, _) => Some(codel),
-            LinkLaw::DualPi2(_) | LinkLaw::ByClass(_) => None,
+            LinkLaw::One(law) | LinkLaw::Queued(law, _) => Some(&**law),
+            LinkLaw::ByClass(_) => None,
         }
     }
 

@@ -18,7 +18,7 @@ use tollway_law::meter::Duty;
 use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::{Bytes, Rate, Time};
 use tollway_proto::Change;
-use tollway_proto::port::{FlowQueuesConfig, Limit};
+use tollway_proto::port::Limit;
 use tollway_sim::Trace;
 
 pub use events::*;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tollway_law::link::{self, AnyLink, DropTail, LinkConfig, LinkLaw as _, Pricing};
+use tollway_law::link::{self, AnyLink, LinkLaw as _, Pricing};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
 use tollway_law::toll::Content;
@@ -11,7 +11,7 @@ use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
-use tollway_proto::port::{AnyQueue, ClassQueuesConfig, DualQueue, FlowQueuesConfig};
+use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
@@ -397,10 +397,9 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
 
 pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
     match &*plan.links[index].law {
-        LinkLaw::FqCodel(_, config) => {
-            FlowQueuesConfig { salt: port_seed(plan, index), ..*config }.build().into()
+        LinkLaw::Queued(_, queue) => {
+            queue.place(&plan.placement(&plan.links[index], &[], port_seed(plan, index)))
         }
-        LinkLaw::DualPi2(pi2) => DualQueue::new(pi2).into(),
         LinkLaw::ByClass(laws) => {
             let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
             for (i, (_, weight)) in laws.iter().enumerate() {
@@ -438,10 +437,7 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     let (link, classes) = (&plan.links[index], plan.pricings());
     let at = plan.placement(link, &classes, port_seed(plan, index));
     match &*link.law {
-        LinkLaw::One(law) => law.place(&at),
-        LinkLaw::FqCodel(law, _) => law.place(&at),
-        // The dual queue has its controller within.
-        LinkLaw::DualPi2(_) => DropTail.place(&at),
+        LinkLaw::One(law) | LinkLaw::Queued(law, _) => law.place(&at),
         LinkLaw::ByClass(laws) => {
             let laws = laws.iter().map(|(law, weight)| (law.place(&at), *weight)).collect();
             AnyLink::Shared(Box::new(link::Shared::new(laws, link.capacity)))

@@ -110,7 +110,11 @@ impl<M: Machine> Network<M> {
         let now = self.now;
         let link = &mut self.links[id as usize];
         if !link.is_free(now) {
-            return self.offer_busy(id, slot);
+            return if link.is_gentle() {
+                self.offer_gently(id, slot, size)
+            } else {
+                self.offer_busy(id, slot, size)
+            };
         }
         let was_idle = link.is_idle();
         link.depart(now, slot, size, &mut self.slab);
@@ -119,9 +123,41 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// [`offer`](Network::offer) where packets may wait, and laws, faults and media have a say.
+    /// [`offer`](Network::offer) where packets may wait.
     #[inline(never)]
-    fn offer_busy(&mut self, id: u32, slot: u32) {
+    fn offer_busy(&mut self, id: u32, slot: u32, size: u16) {
+        let link = &self.links[id as usize];
+        if link.is_plain() {
+            self.offer_simply::<false>(id, slot, size);
+        } else {
+            self.offer_lawful(id, slot);
+        }
+    }
+
+    /// [`offer`](Network::offer) where a law writes into tolls, and no more.
+    #[inline(never)]
+    fn offer_gently(&mut self, id: u32, slot: u32, size: u16) {
+        self.offer_simply::<true>(id, slot, size);
+    }
+
+    /// [`offer`](Network::offer) where no more happens than queueing and transmission, and what a `LAW` says to tolls.
+    #[inline(always)]
+    fn offer_simply<const LAW: bool>(&mut self, id: u32, slot: u32, size: u16) {
+        let link = &mut self.links[id as usize];
+        let was_idle = link.is_idle();
+        if !link.offer_simply::<LAW>(self.now, slot, size, &mut self.slab) {
+            if self.watched {
+                self.sight(id, slot, Fate::Dropped);
+            }
+            self.lose(slot);
+        } else if was_idle {
+            self.scheduler.begin_busy(id, link.next_arrival());
+        }
+    }
+
+    /// [`offer`](Network::offer) where more happens than queueing and transmission: laws, faults, media.
+    #[inline(never)]
+    fn offer_lawful(&mut self, id: u32, slot: u32) {
         let medium = self.links[id as usize].medium();
         if medium != NO_MEDIUM && self.mediums[medium as usize].free_at() <= self.now {
             // Departures come before arrivals, whoever's number is lower.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollway_law::link::{CodelConfig, DualPi2Config, ExchangeRate, LAWS, LinkConfig};
+use tollway_law::link::{ExchangeRate, LAWS, LinkConfig};
 use tollway_law::meter::Duty;
-use tollway_law::param::{Config, Tables, Values};
+use tollway_law::param::{Tables, Values};
 use tollway_law::{Budget, Rate, Time};
-use tollway_proto::port::{FlowQueuesConfig, Limit};
+use tollway_proto::port::{Limit, QUEUES};
 use tollway_sim::Trace;
 
 use super::Resolver;
@@ -411,18 +411,10 @@ impl Side<'_> {
                 let of = |class: &Class| (self.law_called(class.law), class.weight);
                 LinkLaw::ByClass(std::iter::once(none).chain(classes.iter().map(of)).collect())
             }
-            "fq-codel" => {
-                let queues = self.laws.reader("fq-codel").map_or_else(FlowQueuesConfig::default, |k| {
-                    FlowQueuesConfig {
-                        queues: k.count("queues").unwrap_or(1024) as u32,
-                        quantum: k.bytes("quantum").unwrap_or(1514) as u32,
-                        ..Default::default()
-                    }
-                });
-                LinkLaw::FqCodel(CodelConfig::read(self.laws.table("codel")), queues)
-            }
-            "dualpi2" => LinkLaw::DualPi2(DualPi2Config::read(self.laws.table("dualpi2"))),
-            word => LinkLaw::One(self.law_called(word)),
+            word => match QUEUES.iter().find(|entry| entry.queue.word == word) {
+                Some(entry) => LinkLaw::Queued(self.law_called(entry.law), (entry.queue.read)(&self.laws)),
+                None => LinkLaw::One(self.law_called(word)),
+            },
         }
     }
 

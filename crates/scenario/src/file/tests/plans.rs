@@ -1,10 +1,10 @@
 //! What a right file comes to.
 
 use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
-use tollway_law::{Rate, Time};
+use tollway_law::{Bytes, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::faults::{Only, Place};
-use tollway_proto::port::Limit;
+use tollway_proto::port::{FlowQueuesConfig, Limit};
 
 use super::{BASE, parse, plan, show};
 use crate::file::{Scenario, reference_markdown, schema};
@@ -481,9 +481,11 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     let s = Scenario::parse::<&str>("t.toml", text, &[]).unwrap();
     let plan = |name| s.variant(name).unwrap().plan.clone();
     let one = plan("one");
-    let LinkLaw::FqCodel(codel, queues) = *one.links[0].law else { panic!() };
+    let LinkLaw::Queued(_, queues) = &*one.links[0].law else { panic!() };
+    let codel: &CodelConfig = one.links[0].law.get().unwrap();
     assert_eq!((codel.target, codel.interval), (Time::from_millis(2), Time::from_millis(100)));
-    assert_eq!((queues.queues, queues.quantum), (8, 1514));
+    let queues: &FlowQueuesConfig = queues.get().unwrap();
+    assert_eq!((queues.queues, queues.quantum), (8, Bytes(1514)));
     let back: &CodelConfig = one.links[1].law.get().unwrap();
     assert_eq!((back.target, back.interval), (Time::from_millis(5), Time::from_millis(50)));
     let step = plan("step");

@@ -1,9 +1,12 @@
 //! What links, classes, hosts and trees can't be together, and what stands right beside it and can.
 
-use tollway_law::link::Pricing;
+use tollway_law::Time;
 use tollway_law::link::xcp::{Arithmetic, Beside, CapacityFrom, Form};
-use tollway_law::link::{ExchangeRate, FcpConfig, PreloadSpan, Pricing, RcpConfig, Unpaid, XcpConfig};
+use tollway_law::link::{
+    DualPi2Config, ExchangeRate, FcpConfig, PreloadSpan, Pricing, RcpConfig, Unpaid, XcpConfig,
+};
 use tollway_law::meter::Duty;
+use tollway_proto::port::SfqConfig;
 
 use super::{BASE, parse, plan, show};
 use crate::plan::*;
@@ -170,9 +173,14 @@ fn words_of_laws_reach_the_plan() {
     assert_eq!((fcp(&[]).1, fcp(&["link.bottleneck.fcp.unpaid=counts"]).1), (Unpaid::Queues, Unpaid::Counts));
     let rcp = law(&["link.bottleneck.law=rcp", "link.bottleneck.rcp.alpha=0.25"]);
     assert_eq!(rcp.get::<RcpConfig>().unwrap().alpha, 0.25);
-    assert!(
-        matches!(law(&["link.bottleneck.law=dualpi2", "link.bottleneck.dualpi2.coupling=3"]), LinkLaw::DualPi2(pi) if pi.coupling == 3.0)
-    );
+    let queue = |more: &[&str]| match law(more) {
+        LinkLaw::Queued(_, queue) => queue,
+        other => panic!("{other:?}"),
+    };
+    let dual = queue(&["link.bottleneck.law=dualpi2", "link.bottleneck.dualpi2.coupling=3"]);
+    assert_eq!(dual.get::<DualPi2Config>().unwrap().coupling, 3.0);
+    let sfq = queue(&["link.bottleneck.law=sfq", "link.bottleneck.sfq.perturb=10s"]);
+    assert_eq!(sfq.get::<SfqConfig>().unwrap().perturb, Time::from_secs(10));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-use tollway_law::link::{DualPi2Config, LAWS};
-use tollway_law::param::{self, Param, Table, Tabled};
+use tollway_law::link::LAWS;
+use tollway_law::param::{self, Param, Table};
+use tollway_proto::port::QUEUES;
 
 use super::super::Default::{Else, Is};
 use super::super::{Key, Kind, Section};
@@ -23,18 +24,13 @@ pub(crate) struct LawTable {
 pub(crate) fn link_laws() -> &'static [LawTable] {
     static TABLES: LazyLock<Vec<LawTable>> = LazyLock::new(|| {
         let mut tables: Vec<LawTable> = Vec::new();
-        let laws = LAWS.iter().flat_map(|law| law.tables.iter().copied());
-        for table in laws.chain([DualPi2Config::TABLE]) {
+        let laws = LAWS.iter().flat_map(|law| law.tables);
+        for table in laws.chain(QUEUES.iter().flat_map(|entry| entry.queue.tables)).copied() {
             if tables.iter().all(|other| other.word != table.word) {
                 let section = section("link.NAME", table);
                 tables.push(LawTable { word: table.word, section, says: constants_of(table) });
             }
         }
-        tables.push(LawTable {
-            word: "fq-codel",
-            section: &FQ_CODEL,
-            says: "Queues of the law `fq-codel`.".into(),
-        });
         tables
     });
     &TABLES
@@ -58,13 +54,14 @@ fn keys_of_tables(default: &'static str) -> Vec<Key> {
 
 /// The laws that have their constants in a table, in a sentence.
 fn constants_of(table: &Table) -> String {
-    let users = LAWS.iter().filter(|law| law.tables.iter().any(|other| other.word == table.word));
-    let mut users: Vec<String> = users.map(|law| format!("`{}`", law.word)).collect();
-    match table.word {
-        "codel" => users.push("`fq-codel`".into()),
-        "dualpi2" => users.push("`dualpi2`".into()),
-        _ => {}
-    }
+    let has = |tables: &[&Table]| tables.iter().any(|other| other.word == table.word);
+    let laws = LAWS.iter().filter(|law| has(law.tables)).map(|law| law.word);
+    // What a discipline's law reads is the discipline's, too.
+    let queues = QUEUES.iter().filter(|entry| {
+        has(entry.queue.tables) || LAWS.iter().any(|law| law.word == entry.law && has(law.tables))
+    });
+    let words = laws.chain(queues.map(|entry| entry.queue.word));
+    let users: Vec<String> = words.map(|word| format!("`{word}`")).collect();
     let constants = if (table.params)().len() == 1 { "Constant" } else { "Constants" };
     let laws = if users.len() == 1 { "law" } else { "laws" };
     format!("{constants} of the {laws} {}.", users.join(" and "))
@@ -96,23 +93,3 @@ fn parameter(param: &Param) -> Key {
     };
     key(param.field.replace('_', "-").leak(), kind, default, param.says)
 }
-
-/// `[link.NAME.fq-codel]`.
-pub(crate) static FQ_CODEL: Section = Section {
-    header: "[link.NAME.fq-codel]",
-    says: "The queues of FQ-CoDel (RFC 8290); `limit` is of all together.",
-    parts: &[&[
-        key(
-            "queues",
-            Kind::Count { least: 1, most: 65_536 },
-            Is("1024"),
-            "Queues that flows are hashed into.",
-        ),
-        key(
-            "quantum",
-            Kind::Bytes { least: 1, most: 1 << 20 },
-            Is("1514 B"),
-            "What a queue may send in its turn.",
-        ),
-    ]],
-};

@@ -1,6 +1,7 @@
 //! The network: nodes, links, media, imported topologies.
 
 use tollway_law::link;
+use tollway_proto::port::QUEUES;
 
 use super::super::Default::{Else, Is, Must};
 use super::super::{Key, Kind, Section};
@@ -108,13 +109,17 @@ pub(crate) static CLASS: Section = Section {
 
 /// What `law` may be for a link.
 pub(crate) const LINK_LAWS: &[&str] = &{
-    let mut words = [""; link::WORDS.len() + 3];
+    let mut words = [""; link::WORDS.len() + QUEUES.len() + 1];
     let mut i = 0;
     while i < link::WORDS.len() {
         words[i] = link::WORDS[i];
         i += 1;
     }
-    (words[i], words[i + 1], words[i + 2]) = ("fq-codel", "dualpi2", "by-class");
+    while i < words.len() - 1 {
+        words[i] = QUEUES[i - link::WORDS.len()].queue.word;
+        i += 1;
+    }
+    words[i] = "by-class";
     words
 };
 
