@@ -40,7 +40,7 @@ fn folder(papers: Option<PathBuf>) -> PathBuf {
     papers.unwrap_or_else(|| tollway_report::papers::BUILT_IN.into())
 }
 
-/// Runs one and its neighbours, all or so many, and holds them against its claims; answers these as JSON. Its figure is drawn to `out`, if that is given.
+/// Runs an experiment with all or some of its neighbours and answers its claims as JSON. Its figure is drawn to `out`, if that is given.
 #[pyfunction]
 #[pyo3(name = "reproduce")]
 fn judge(

@@ -388,7 +388,8 @@ pub(crate) struct Reproduce {
     /// Judge so many neighbours of each experiment, drawn once and for all, instead of all.
     #[arg(long, value_name = "N", conflicts_with = "quick")]
     pub(crate) neighbours: Option<usize>,
-    /// Compare with judgements of before, and these with the list of fragile and unmet claims; exit 1 if anything differs.
+    /// Compare with judgements of before, and these with the list of fragile and unmet claims; exit
+    /// 1 if anything differs.
     #[arg(long, value_name = "FILE")]
     pub(crate) check: Option<PathBuf>,
     /// Write the judgements to this file; with names, in the place of those of these experiments.

@@ -135,7 +135,8 @@ fn ledger(folder: &Path) -> Result<Ledger, Failure> {
     }
 }
 
-/// An experiment, judged at its base and at the neighbours asked for; `None` if Ctrl-C ended it. Its runs are those of the base.
+/// An experiment, judged at its base and at the neighbours asked for; `None` if Ctrl-C ended it.
+/// Its runs are those of the base.
 fn simulated(
     found: &Found,
     args: &Reproduce,

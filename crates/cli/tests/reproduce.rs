@@ -64,7 +64,8 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["claims"][1]["status"], "unmet");
 
-    // Judged before and listed with its reason, it is known; and one that is listed but met is as wrong as one that is unmet but not listed.
+    // Judged before and listed with its reason, it is known; and one that is listed but met is as
+    // wrong as one that is unmet but not listed.
     let (judged, ledger) = (papers.0.join("judged.tsv"), papers.0.join("papers/unmet.toml"));
     let judged = judged.to_str().unwrap();
     assert_eq!(papers.reproduce(&["--quiet", "--record", judged]).status.code(), Some(0));

@@ -1,4 +1,5 @@
-//! A claim as a picture: what its bounds allow, the paper's number, the base, and the band over the neighbourhood.
+//! A claim as a picture: what its bounds allow, the paper's number, the base, and the band over the
+//! neighbourhood.
 
 use crate::claim::{Reading, Verdict, number};
 use crate::text::escape;

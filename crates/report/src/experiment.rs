@@ -33,7 +33,7 @@ pub struct Experiment {
     pub random: Vec<RandomNetworks>,
     /// What of it runs on real packets too.
     pub live: Vec<Comparison>,
-    /// Where else its claims are judged, if the file says.
+    /// The neighbourhood over which claims are judged.
     pub neighbourhood: Option<Neighbourhood>,
     /// The file's folder, where reference series lie.
     pub folder: PathBuf,

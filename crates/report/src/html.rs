@@ -80,7 +80,8 @@ pub(crate) fn place(row: &Row, index: usize) -> String {
     )
 }
 
-/// A row a claim: what it says over its id, what was expected, what measured, and the band over its neighbourhood.
+/// A row a claim: what it says over its id, what was expected, what measured, and the band over its
+/// neighbourhood.
 pub(crate) fn claims(report: &Report) -> String {
     let mut html = "<table>\n<thead><tr><th>claim</th><th>expected</th><th>measured</th><th>band</th><th>status</th></tr></thead>\n<tbody>\n".to_owned();
     for claim in &report.claims {

@@ -1,9 +1,10 @@
-//! Neighbours of an experiment: the same with other chance, starts, round trips, or values of what its source leaves open.
+//! Neighbours of an experiment: the same with other chance, starts, round trips, or values of what
+//! its source leaves open.
 //!
 //! ```toml
 //! [neighbourhood]
-//! seeds = 6                      # so many further seeds, from the file's own on
-//! starts = 4                     # so many draws of start instants: each flow's up to one round trip later
+//! seeds = 6                      # further seeds, from the file's own on
+//! starts = 4                     # draws of start instants: each up to one round trip later
 //! round-trips = [0.9, 1.1]       # factors on the delay of every link
 //!
 //! [neighbourhood.settings]       # plausible values of settings that the source leaves open, by key as in `--set`
@@ -14,8 +15,9 @@
 //! "link.bottleneck.limit" = "64 kB"
 //! ```
 //!
-//! Each value is one neighbour, and differs from the base in nothing else. A grid's own delays stay: they are what a row varies.
-//! An experiment that is over many runs by itself says why it has no neighbours: `once = "200 random networks"`.
+//! Each value is one neighbour, and differs from the base in nothing else. A grid's own delays
+//! stay: they are what a row varies. An experiment that is over many runs by itself says why it has
+//! no neighbours: `once = "200 random networks"`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,7 +113,7 @@ impl Neighbourhood {
     /// All neighbours of a base whose scenario has this `seed`.
     ///
     /// # Errors
-    /// There are not so many seeds.
+    /// A seed exceeds the largest of a file.
     pub fn neighbours(&self, seed: u64) -> Result<Vec<Neighbour>, NoSeeds> {
         let later = seeds(seed, self.seeds.saturating_add(1))?.skip(1).map(Neighbour::Seed);
         let starts = (1..=self.starts).map(Neighbour::Starts);
@@ -157,8 +159,9 @@ pub fn draw(name: &str, mut neighbours: Vec<Neighbour>, count: usize) -> Vec<Nei
     neighbours
 }
 
-/// Runs and judges `reproduced`, an experiment's base, at `neighbours` too, `jobs` of them at once (0: as many as there are
-/// processors). `progress` counts those that are done; if it answers false, the judgement stays that of the base.
+/// Runs and judges `reproduced`, an experiment's base, at `neighbours` too, `jobs` of them at once
+/// (0: as many as there are processors). `progress` counts those that are done; if it answers
+/// false, the judgement stays that of the base.
 ///
 /// # Errors
 /// A neighbour cannot be built, or its run fails.
@@ -231,7 +234,7 @@ fn drawn(name: &str, number: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed)
 }
 
-/// What the neighbours that `make test` judges are drawn from.
+/// The seed of [`draw`].
 const DRAW: u64 = 20_261_123;
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use std::io;
 use std::path::Path;
 
-/// The folder that stands for the experiments built in. No folder of a file system is called so by chance.
+/// The folder that stands for the experiments built in. No folder of a file system is called so by
+/// chance.
 pub const BUILT_IN: &str = "(built in)";
 
 /// The files built in, by their path beneath `papers`.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/papers.rs"));
 
-/// Whether `path` lies beneath [`BUILT_IN`].
+/// True if `path` lies beneath [`BUILT_IN`].
 pub(crate) fn is_built_in(path: &Path) -> bool {
     path.starts_with(BUILT_IN)
 }

@@ -1,4 +1,5 @@
-//! For each kind of metric, a run in which a claim holds and the same run with a fault in which it doesn't.
+//! For each kind of metric, a run in which a claim holds and the same run with a fault in which it
+//! doesn't.
 
 use std::path::Path;
 
@@ -28,7 +29,8 @@ fn keys(metric: Metric) -> &'static str {
     }
 }
 
-/// A run of 40 s with the flows `f` and `g` on the link `b`; with a fault in what the metric `broken` measures.
+/// A run of 40 s with the flows `f` and `g` on the link `b`; with a fault in what the metric
+/// `broken` measures.
 fn run(broken: Option<Metric>) -> RunResult {
     use Metric::*;
     let is = |metrics: &[Metric]| broken.is_some_and(|broken| metrics.contains(&broken));

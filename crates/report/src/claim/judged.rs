@@ -7,8 +7,9 @@ use crate::papers;
 
 /// How claims stood when they were judged last.
 ///
-/// A line has an experiment, a claim, its status (`met`, `fragile`, `unmet`; `base` if it holds at the base and was never judged
-/// beside it), the neighbours in which it held, how many there are (0: judged once), and those in which it did not hold.
+/// A line has an experiment, a claim, its status (`met`, `fragile`, `unmet`; `base` if it holds at
+/// the base and was never judged beside it), the neighbours in which it held, how many there are
+/// (0: judged once), and those in which it did not hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgements(Vec<Line>);
 
@@ -58,7 +59,8 @@ impl Judgements {
         Ok(Judgements(lines))
     }
 
-    /// Puts an experiment's outcome in the place of what is known of it. What was skipped stays as it is known.
+    /// Puts an experiment's outcome in the place of what is known of it. What was skipped stays as
+    /// it is known.
     pub fn record(&mut self, experiment: &str, report: &Report) {
         let (old, mut lines) =
             std::mem::take(&mut self.0).into_iter().partition(|l: &Line| l.experiment == experiment);
@@ -74,7 +76,8 @@ impl Judgements {
         self.0 = lines;
     }
 
-    /// Where an experiment's outcome differs, one sentence each, at the base and at each neighbour that was judged.
+    /// Where an experiment's outcome differs, one sentence each, at the base and at each neighbour
+    /// that was judged.
     pub fn differences(&self, experiment: &str, report: &Report) -> Vec<String> {
         let mut differences = Vec::new();
         let lines = || self.0.iter().filter(|line| line.experiment == experiment);
@@ -109,7 +112,8 @@ impl Judgements {
         differences
     }
 
-    /// The claims that don't stand, `(id, how often they hold)`; the latter is `3 of 6`, or nothing for a claim judged once.
+    /// The claims that don't stand, `(id, how often they hold)`; the latter is `3 of 6`, or nothing
+    /// for a claim judged once.
     pub(super) fn failing(&self) -> impl Iterator<Item = (&str, Option<String>)> {
         let failing = self.0.iter().filter(|line| matches!(line.status, Status::Fragile | Status::Unmet));
         failing.map(|line| (line.claim.as_str(), line.holds()))

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use super::judged::Judgements;
 use crate::papers;
 
-/// The list of claims that are known to be fragile or unmet, each with its reason and how often it holds beside its base.
+/// The list of claims that are known to be fragile or unmet, each with its reason and how often it
+/// holds beside its base.
 ///
 /// ```toml
 /// [[unmet]]
@@ -73,8 +74,9 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Where the list and what was judged differ, one sentence each: fragile and unmet claims that are not listed, or with
-    /// another frequency, and listed claims that are met or were never judged.
+    /// Where the list and what was judged differ, one sentence each: fragile and unmet claims that
+    /// are not listed, or with another frequency, and listed claims that are met or were never
+    /// judged.
     pub fn differences(&self, judged: &Judgements) -> Vec<String> {
         let mut differences = Vec::new();
         for (id, holds) in judged.failing() {

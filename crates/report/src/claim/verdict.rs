@@ -49,7 +49,8 @@ pub struct Verdict {
     pub source: String,
     /// The tightest value at the base as a number, beside its bounds.
     pub reading: Option<Reading>,
-    /// Neighbours that count for the claim: 0 if it is judged once, none if its experiment's file doesn't say.
+    /// Neighbours that count for the claim: 0 if it is judged once, none if its experiment's file
+    /// doesn't say.
     pub neighbourhood: Option<usize>,
     /// The outcome at each neighbour that was judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -74,9 +75,9 @@ pub struct Reading {
 pub struct AtNeighbour {
     /// The difference from the base: `seed 3`.
     pub at: String,
-    /// Whether the claim holds there.
+    /// The claim's outcome there.
     pub status: Status,
-    /// The value there, or why there is none.
+    /// The value, or the reason for its absence.
     pub measured: String,
     /// The tightest value there as a number.
     pub value: Option<f64>,
@@ -88,12 +89,12 @@ impl Verdict {
         self.neighbours.iter().filter(|n| n.status == Status::Met).count()
     }
 
-    /// Whether every neighbour was judged, or the experiment is one that is judged once.
+    /// True if every neighbour was judged, or there is none by intent.
     pub fn is_whole(&self) -> bool {
         self.neighbourhood == Some(self.neighbours.len())
     }
 
-    /// Whether it is fragile or unmet.
+    /// True if the claim is fragile or unmet.
     pub fn failing(&self) -> bool {
         matches!(self.status, Status::Fragile | Status::Unmet)
     }
@@ -103,7 +104,8 @@ impl Verdict {
         self.neighbours.iter().filter(|n| n.status != Status::Met).map(|n| n.at.as_str())
     }
 
-    /// `met 6/6`, `FRAGILE 3/6: not with seed 2, seed 4, seed 5`, or `met at the base` where not all neighbours were judged.
+    /// `met 6/6`, `FRAGILE 3/6: not with seed 2, seed 4, seed 5`, or `met at the base` where not
+    /// all neighbours were judged.
     pub fn status_text(&self) -> String {
         let word = self.status.word();
         let (held, of) = (self.held(), self.neighbours.len());
@@ -125,7 +127,8 @@ impl Verdict {
 
 /// The outcome of all claims of one or more experiments. As JSON:
 /// `{"claims": [{"id", "status", "expected", "measured", "source", "reading": {"value", "of", "least", "most"}, "neighbourhood",
-/// "neighbours": [{"at", "status", "measured", "value"}]}], "met": n, "fragile": n, "unmet": n, "skipped": n}`.
+/// "neighbours": [{"at", "status", "measured", "value"}]}], "met": n, "fragile": n, "unmet": n,
+/// "skipped": n}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// One verdict a claim, in the order of the files.
@@ -153,9 +156,10 @@ impl Report {
         }
     }
 
-    /// This outcome, of an experiment's base, together with those at neighbours, each with its name, of the `neighbourhood` that
-    /// the experiment has. Where all of it was judged, a claim that holds at the base and in fewer than nine of ten neighbours is
-    /// fragile. Where chance doesn't touch a claim's value, whatever the seed, only the other neighbours count.
+    /// This outcome, of an experiment's base, together with those at neighbours, each with its
+    /// name, of the `neighbourhood` that the experiment has. Where all of it was judged, a claim
+    /// that holds at the base and in fewer than nine of ten neighbours is fragile. Where chance
+    /// doesn't touch a claim's value, whatever the seed, only the other neighbours count.
     pub fn with_neighbours<'a>(
         self,
         neighbourhood: Option<usize>,
@@ -228,7 +232,8 @@ impl Report {
         Report { claims, ..*self }.to_table(width)
     }
 
-    /// `5 met, 2 fragile, 1 unmet, 2 skipped`, and how many of those met were not judged over all of their neighbourhood.
+    /// `5 met, 2 fragile, 1 unmet, 2 skipped`, and how many of those met were not judged over all
+    /// of their neighbourhood.
     pub fn totals(&self) -> String {
         let mut text = format!("{} met, {} fragile, {} unmet", self.met, self.fragile, self.unmet);
         if self.skipped > 0 {

@@ -217,8 +217,9 @@ impl Scenario {
         self.with(|plan| plan.set_link(key, law))
     }
 
-    /// The same with flows that start later, each by the time that `later` answers for it; one that would not start before its
-    /// stop keeps its start. Receivers of a tree start together, as the first of them.
+    /// The same with flows that start later, each by the time that `later` answers for it; one that
+    /// would not start before its stop keeps its start. Receivers of a tree start together, as the
+    /// first of them.
     pub fn with_starts(mut self, later: impl Fn(&Flow) -> Time) -> Scenario {
         for Variant { plan, .. } in &mut self.variants {
             let by: Vec<Time> =
