@@ -59,7 +59,8 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     }
     let quiet = args.json || args.watch;
     while !switch.is_over() && audience.show(&teller) {
-        if signals.sleep(LOOK) {
+        std::thread::sleep(LOOK);
+        if signals.has_come().is_some() {
             break;
         }
         if let Some(news) = watched.as_mut().and_then(Watched::poll) {

@@ -210,7 +210,9 @@ fn a_switch_that_is_gone_is_seen_by_its_clients_and_another_takes_over() {
     eventually("both have come", || status(&agent).frames == 3);
     let at = agent.listen()[0];
     agent.end().unwrap();
-    assert_eq!(read_framed(&mut client), None, "its session is told");
+    // The server may have been past the point at which it hangs.
+    let answered = std::iter::from_fn(|| read_framed(&mut client)).count();
+    assert!(answered <= 1, "its session is told, and not as if all had been answered");
     server.manners.hangs.store(false, Ordering::SeqCst);
     let text = format!("listen = \"{at}\"\nframes = \"u16\"\n[member.a]\naddress = \"{}\"\n", server.address);
     let config = tollway_switch::config::Config::parse("test", &text, None).unwrap();

@@ -172,7 +172,7 @@ fn another_configuration_is_in_force_for_sessions_that_are_open() {
     let config = |name: &str, server: &Server| {
         let listen = agent.listen()[0];
         let text = format!(
-            "listen = \"{listen}\"\nframes = \"u16\"\npolicy = \"round-robin\"\nversion = \"two\"\n[member.{name}]\naddress = \"{}\"\n",
+            "listen = \"{listen}\"\nframes = \"u32\"\npolicy = \"round-robin\"\nversion = \"two\"\n[member.{name}]\naddress = \"{}\"\n",
             server.address
         );
         Config::parse("test", &text, None).unwrap()
@@ -182,6 +182,7 @@ fn another_configuration_is_in_force_for_sessions_that_are_open() {
     assert_eq!((servers[0].frames().len(), servers[1].frames().len()), (10, 10));
     let status = status(&agent);
     assert_eq!(status.version, "two");
+    assert_eq!(status.frames_are, "u32", "of sessions that begin from now on");
     agent.end().unwrap();
 }
 

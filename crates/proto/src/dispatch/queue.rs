@@ -35,7 +35,7 @@ impl Queue {
 
     /// Removes the oldest `len` bytes, or all.
     pub fn consume(&mut self, len: usize) {
-        self.head = (self.head + len).min(self.bytes.len());
+        self.head = self.head.saturating_add(len).min(self.bytes.len());
         if self.head == self.bytes.len() {
             self.head = 0;
             self.bytes.clear();

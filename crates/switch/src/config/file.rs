@@ -296,4 +296,4 @@ fn mark(path: &Path) -> Option<Mark> {
 const SETTLED: Duration = Duration::from_millis(25);
 /// The most members, and the largest bound in bytes.
 const MEMBERS: usize = 250;
-const MOST: u64 = 1 << 32;
+const MOST: u64 = 1 << 31;

@@ -34,7 +34,7 @@ impl Session {
         len: usize,
     ) -> Result<(), End> {
         let frame = &bytes[at..at + len];
-        let spread = core.config.policy == Policy::ByKey;
+        let spread = self.config.policy == Policy::ByKey;
         let command = redis::read(frame, |key| {
             let item = Item { key: core.hash.of(key), ..Item::default() };
             if spread { ByKey.pick(&item, &core.candidates) } else { None }

@@ -110,7 +110,7 @@ impl Session {
             readable: false,
             writable: false,
             closed: false,
-            framer: Framer::new(core.config.framing, core.config.limits.frame),
+            framer: Framer::new(self.config.framing, self.config.limits.frame),
             partial: Queue::default(),
             preface: Queue::default(),
             progress: core.now,
@@ -120,7 +120,7 @@ impl Session {
             waiting: false,
             suspended: false,
         };
-        if core.config.upstream.proxy {
+        if self.config.upstream.proxy {
             let addresses: Addresses = (self.peer, self.local).into();
             let header = Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses);
             lane.preface.push(&header.build().unwrap_or_default());
@@ -206,7 +206,7 @@ impl Session {
                 Err(error) => return self.lane_failed(core, member, error.to_string()),
             }
         }
-        if core.config.rules.answers == Answers::None {
+        if self.config.rules.answers == Answers::None {
             self.settle(core, member);
         }
         Ok(())
@@ -267,12 +267,12 @@ impl Session {
     }
 
     /// Whether answers of this member wait to be read, and may be.
-    pub(super) fn may_read(&self, core: &Core, member: usize) -> bool {
-        let most = core.config.limits.session_buffer;
+    pub(super) fn may_read(&self, member: usize) -> bool {
+        let most = self.config.limits.session_buffer;
         let readable = self.lanes.get(member).and_then(Option::as_ref).is_some_and(|lane| lane.readable);
         let room =
             self.out.len() <= most && (self.held_bytes <= most || self.dispatch.head() == Some(member));
-        readable && (room || core.config.rules.answers == Answers::None)
+        readable && (room || self.config.rules.answers == Answers::None)
     }
 
     /// Reads answers of a member while it has some and there is room.
@@ -283,7 +283,7 @@ impl Session {
         scratch: &mut [u8],
     ) -> Result<(), End> {
         for _ in 0..ROUNDS {
-            if !self.may_read(core, member) {
+            if !self.may_read(member) {
                 self.suspend(core, member, true);
                 return Ok(());
             }
@@ -305,7 +305,7 @@ impl Session {
                 Ok(Got::End) => return self.lane_ended(core, member, Broken::Closed),
                 Err(error) => return self.lane_ended(core, member, Broken::Error(error.to_string())),
             };
-            if core.config.rules.answers == Answers::None {
+            if self.config.rules.answers == Answers::None {
                 core.members[member].counts.unrequested += 1;
                 continue;
             }
@@ -363,7 +363,7 @@ impl Session {
 
     /// Takes the answers in `bytes`. Returns how many bytes they were.
     fn merge(&mut self, core: &mut Core, member: usize, bytes: &[u8]) -> Result<usize, Broken> {
-        let in_order = core.config.rules.answers == Answers::InOrder;
+        let in_order = self.config.rules.answers == Answers::InOrder;
         // Answers that lie side by side, and are the next that the client gets.
         let (mut run, mut at) = (0..0, 0);
         let (mut done, mut answers) = (0, 0);
@@ -462,7 +462,7 @@ impl Session {
             if lane.waiting {
                 core.cluster.forget(member, self.client, self.id as u64);
             }
-            if core.config.rules.answers == Answers::None && lane.open && !self.is_over() {
+            if self.config.rules.answers == Answers::None && lane.open && !self.is_over() {
                 // Linux offers half of a receive buffer, and may double it meanwhile.
                 let window = lane.window.max(LEAST_WINDOW) * 2;
                 core.members[member].counts.perhaps_lost += self.dispatch.perhaps_lost(member, window);
@@ -504,7 +504,7 @@ impl Session {
 
     /// Ends connections to members that are hung, or no longer needed.
     pub(super) fn sweep_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
-        let (now, limits) = (core.now, core.config.limits);
+        let (now, limits) = (core.now, self.config.limits);
         let Some(lane) = self.lanes[member].as_mut() else {
             // A connection that could not even be begun.
             return match self.dispatch.at(member) {
@@ -519,7 +519,7 @@ impl Session {
                 false => Ok(()),
             };
         }
-        if core.config.rules.answers == Answers::None
+        if self.config.rules.answers == Answers::None
             && let window = lane.stream.offered_window()
         {
             lane.window = lane.window.max(window);

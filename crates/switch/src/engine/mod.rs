@@ -334,10 +334,9 @@ impl Engine {
                 Health::Down(_) => {}
                 Health::Tried(since) => {
                     let probe = core.members[at].probe.as_ref();
-                    let connected = probe.is_some_and(|probe| {
-                        probe.take_error().is_ok_and(|error| error.is_none()) && probe.peer_addr().is_ok()
-                    });
-                    let refused = probe.is_none_or(|probe| !matches!(probe.take_error(), Ok(None)));
+                    let error = probe.map(TcpStream::take_error);
+                    let refused = !matches!(error, Some(Ok(None)));
+                    let connected = !refused && probe.is_some_and(|probe| probe.peer_addr().is_ok());
                     if connected {
                         core.members[at].probe = None;
                         core.set_health(at, Health::Up);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tollway_law::Time;
 use tollway_proto::dispatch::{Answers, Queue, Session as Dispatch, Tag};
@@ -14,7 +15,7 @@ use super::commands::Redis;
 use super::core::{Core, Planned};
 use super::held::{Held, HeldQueue};
 use super::lane::Lane;
-use crate::config::SCRATCH;
+use crate::config::{Config, SCRATCH};
 use crate::redis::{self, Command};
 use crate::stream::{Got, Stream};
 
@@ -54,6 +55,8 @@ impl End {
 /// One client's connection.
 pub(super) struct Session {
     pub(super) id: usize,
+    /// The configuration that was in force when it began.
+    pub(super) config: Arc<Config>,
     /// Its number, hashed.
     pub(super) scrambled: u64,
     pub(super) stream: Stream,
@@ -104,7 +107,7 @@ impl Session {
         (peer, local): (SocketAddr, SocketAddr),
         client: u32,
     ) -> Session {
-        let config = &core.config;
+        let config = Arc::clone(&core.config);
         let since = stream.is_handshaking().then_some(core.now);
         Session {
             id,
@@ -136,6 +139,7 @@ impl Session {
             redis: (config.framing == Framing::Resp).then(Redis::default),
             polls_acks: false,
             paused: false,
+            config,
         }
     }
 
@@ -151,8 +155,8 @@ impl Session {
     }
 
     /// Whether as much waits as may, so that no more is read from the client.
-    fn is_full(&self, core: &Core) -> bool {
-        let most = core.config.limits.session_buffer;
+    fn is_full(&self) -> bool {
+        let most = self.config.limits.session_buffer;
         self.dispatch.bytes() + self.parked_bytes > most || self.out.len() > most || self.held_bytes > most
     }
 
@@ -169,7 +173,7 @@ impl Session {
     /// Reads frames from the client while it has some and there is room.
     pub(super) fn pump(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
         for _ in 0..ROUNDS {
-            self.paused = self.is_full(core);
+            self.paused = self.is_full();
             if !self.readable || self.ended || self.paused {
                 return Ok(());
             }
@@ -289,8 +293,8 @@ impl Session {
         if self.redis.is_some() {
             return self.take_command(core, bytes, at, len);
         }
-        let key = match core.config.policy {
-            Policy::ByKey => core.hash.of(core.config.key.of(frame)),
+        let key = match self.config.policy {
+            Policy::ByKey => core.hash.of(self.config.key.of(frame)),
             _ => 0,
         };
         self.plan(core, Item { session: self.scrambled, key, size: len as u32 }, frame, at);
@@ -358,12 +362,12 @@ impl Session {
 
     /// Sends a frame that has a number and no member.
     pub(super) fn reroute(&mut self, core: &mut Core, seq: u64, tag: Tag, frame: &[u8]) -> Result<(), End> {
-        let key = match (&self.redis, core.config.policy) {
+        let key = match (&self.redis, self.config.policy) {
             (Some(_), _) => match redis::read(frame, |_| None) {
                 Command::Keyed(key) => core.hash.of(key),
                 _ => self.scrambled,
             },
-            (None, Policy::ByKey) => core.hash.of(core.config.key.of(frame)),
+            (None, Policy::ByKey) => core.hash.of(self.config.key.of(frame)),
             _ => 0,
         };
         let item = Item { session: self.scrambled, key, size: frame.len() as u32 };
@@ -424,7 +428,7 @@ impl Session {
             }
         }
         let before = self.dispatch.outstanding(member) + left as u64;
-        let one_way = core.config.rules.answers == Answers::None;
+        let one_way = self.config.rules.answers == Answers::None;
         if one_way && let Some(lane) = self.lanes.get(member).and_then(Option::as_ref) {
             // What the member's kernel has already is not kept.
             let written = self.dispatch.written(member) + left as u64;
@@ -509,9 +513,9 @@ impl Session {
         if self.ended && self.dispatch.open() == 0 && self.parked.is_empty() && self.out.is_empty() {
             return Err(End::Done);
         }
-        let answers = self.out.len() <= core.config.limits.session_buffer;
-        let more = answers && (0..self.lanes.len()).any(|at| self.may_read(core, at));
-        if more || (self.paused && self.readable && !self.is_full(core)) {
+        let answers = self.out.len() <= self.config.limits.session_buffer;
+        let more = answers && (0..self.lanes.len()).any(|at| self.may_read(at));
+        if more || (self.paused && self.readable && !self.is_full()) {
             core.again.push(self.id);
         }
         Ok(())
@@ -519,7 +523,7 @@ impl Session {
 
     /// What has taken too long.
     pub(super) fn sweep(&mut self, core: &mut Core) -> Result<(), End> {
-        let (now, limits) = (core.now, core.config.limits);
+        let (now, limits) = (core.now, self.config.limits);
         let past = |since: Time, most: Time| now.saturating_sub(since) > most;
         if self.paused {
             // It is not the client that keeps its frame from coming.
@@ -530,10 +534,7 @@ impl Session {
         if self.dispatch.open() == 0 && past(self.last, limits.idle_time) {
             return Err(End::Idle);
         }
-        if !self.parked.is_empty()
-            && past(self.parked_since, limits.answer_time)
-            && !self.waits_for_ever(core)
-        {
+        if !self.parked.is_empty() && past(self.parked_since, limits.answer_time) && !self.waits_for_ever() {
             if self.redis.is_none() {
                 return Err(End::NoMember);
             }
@@ -551,8 +552,8 @@ impl Session {
     }
 
     /// One-way frames wait for a member for as long as it takes: to end the session would lose them.
-    fn waits_for_ever(&self, core: &Core) -> bool {
-        core.config.rules.answers == Answers::None
+    fn waits_for_ever(&self) -> bool {
+        self.config.rules.answers == Answers::None
     }
 }
 
