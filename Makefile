@@ -1,5 +1,6 @@
 # make demo    build the command and run the quickstart: a table, a page and a picture
 # make test    every test, every claim
+# make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20)
@@ -12,7 +13,7 @@ TOLLWAY = target/release/tollway
 # What the light build leaves out and checks and tests have in.
 FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway-net/tokio
 
-.PHONY: demo test check build python search soak fuzz bench docs clean
+.PHONY: demo test judge check build python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -26,13 +27,16 @@ demo: build
 build:
 	$(CARGO) build --release --locked --bin tollway
 
-# The claims run in the release build: they simulate minutes of traffic. `--check-unmet` fails when the set of unmet
-# claims is not the one in papers/unmet.toml.
+# The claims run in the release build: they simulate minutes of traffic. Bases and one neighbour each must come out as in
+# papers/judged.tsv, and that must agree with papers/unmet.toml.
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 test: build
 	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
-	$(TOLLWAY) reproduce --check-unmet papers/unmet.toml --quiet
+	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
 	$(WITH_SIGNALS) ./python/test.sh
+
+judge: build
+	$(TOLLWAY) reproduce --papers papers --record papers/judged.tsv --quiet
 
 python: build
 	$(WITH_SIGNALS) ./python/test.sh

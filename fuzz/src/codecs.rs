@@ -3,6 +3,7 @@
 use tollway_law::Toll;
 use tollway_proto::encoding::tcp_option::{self, Builder, Feedback, Forward};
 use tollway_proto::encoding::{acp, anypoint, draft20};
+use tollway_proto::framing::{FrameError, Framer, Framing};
 
 /// A list of TCP options, and a segment that holds one.
 pub fn tcp_option(data: &[u8]) {
@@ -85,4 +86,32 @@ pub fn acp(data: &[u8]) {
     let mut bytes = vec![0; decoded.payload];
     assert_eq!(acp::encode(&decoded.packet, &decoded.sack, &mut bytes), Ok(decoded.payload));
     assert_eq!(bytes, data[..decoded.payload]);
+}
+
+/// A framing's word, a line feed, and a stream: it is cut alike whole and byte by byte, and no frame exceeds its limit.
+pub fn framing(data: &[u8]) {
+    let Some(end) = data.iter().position(|&byte| byte == b'\n') else { return };
+    let Ok(word) = std::str::from_utf8(&data[..end]) else { return };
+    let Ok(framing) = word.parse::<Framing>() else { return };
+    assert_eq!(framing.to_string().parse(), Ok(framing), "a framing reads as it is written");
+    let stream = &data[end + 1..];
+    let cut = |step: usize| -> (Vec<usize>, Option<FrameError>) {
+        let mut framer = Framer::new(framing, 512);
+        let (mut frames, mut from, mut to) = (Vec::new(), 0, 0);
+        loop {
+            match framer.next(&stream[from..to]) {
+                Ok(Some(len)) => {
+                    assert!(len > 0 && len <= 512 && from + len <= to);
+                    frames.push(len);
+                    from += len;
+                }
+                Ok(None) if to == stream.len() => return (frames, None),
+                Ok(None) => to = (to + step).min(stream.len()),
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+    };
+    let (whole, dripped) = (cut(stream.len().max(1)), cut(1));
+    assert_eq!(whole.0, dripped.0);
+    assert_eq!(whole.1.is_some(), dripped.1.is_some());
 }

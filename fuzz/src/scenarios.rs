@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{Array, Float64Array};
 use tollway_law::Time;
+use tollway_proto::Change;
 #[cfg(target_os = "linux")]
 use tollway_scenario::exec;
 use tollway_scenario::file::{Scenario, fuzzing};
@@ -150,8 +151,8 @@ fn finish(plan: &Plan, options: Options<'_>) -> Option<Finished> {
 fn shortened(plan: &Plan) -> Option<Plan> {
     let mut plan = plan.clone();
     let fastest = |i: usize| {
-        let later = plan.changes.iter().map(|change| match change.what {
-            What::Rate(link, rate) if link.0 as usize == i => rate.bytes_per_sec(),
+        let later = plan.events.iter().map(|event| match event.what {
+            What::Link(link, Change::Rate(rate)) if link.0 as usize == i => rate.bytes_per_sec(),
             _ => 0.0,
         });
         later.fold(plan.links[i].rate.bytes_per_sec(), f64::max)
@@ -163,7 +164,9 @@ fn shortened(plan: &Plan) -> Option<Plan> {
     // XCP's window has no end where nobody answers.
     let law = |transport: TransportId| &plan.transports[transport.0 as usize].law;
     let long_flow = |flow: &Flow| match flow.data {
-        Data::Endless => (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer)),
+        Data::Endless | Data::Messages => {
+            (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer))
+        }
         Data::Bytes(bytes) => bytes > 1_000_000,
         Data::Frames { count, size } => count.saturating_mul(size) > 1_000_000,
     };

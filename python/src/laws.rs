@@ -147,7 +147,7 @@ impl MakeSender for Maker {
 }
 
 impl MakeLink for Maker {
-    fn make(&self, of: &plan::Carrying<'_>) -> AnyLink {
+    fn make(&self, of: &link::Placement<'_>) -> AnyLink {
         let made = self.trouble.ask(of.link, "the making", |py| {
             let carrying =
                 Carrying { link: of.link.to_owned(), capacity_bps: of.capacity.bps(), seed: of.seed };

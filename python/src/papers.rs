@@ -9,22 +9,24 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
 use tollway_report::compare::{self, CompareError};
-use tollway_report::reproduce::{self, Found, ReproduceError, over_seeds};
+use tollway_report::neighbourhood::{self, draw};
+use tollway_report::reproduce::{self, Found, ReproduceError};
 use tollway_scenario::tables::{RunResult, Table};
 
 use crate::laws::Ending;
 use crate::{RunError, ScenarioError, WIDTH, shown, watched};
 
-/// Every experiment beneath a folder, by name.
+/// Every experiment beneath a folder, or built in, by name.
 #[pyfunction]
-fn experiments(papers: PathBuf) -> PyResult<Vec<String>> {
-    let all = reproduce::list(&papers).map_err(|error| unjudged(&error))?;
+fn experiments(papers: Option<PathBuf>) -> PyResult<Vec<String>> {
+    let all = reproduce::list(&folder(papers)).map_err(|error| unjudged(&error))?;
     Ok(all.into_iter().map(|found| found.name).collect())
 }
 
 /// Those that names mean, each checked, with their files.
 #[pyfunction]
-fn select(py: Python<'_>, papers: PathBuf, names: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
+fn select(py: Python<'_>, papers: Option<PathBuf>, names: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
+    let papers = folder(papers);
     let selected = py.detach(|| {
         let selected = reproduce::select(&papers, &names)?;
         reproduce::check_all(&selected)?;
@@ -34,13 +36,17 @@ fn select(py: Python<'_>, papers: PathBuf, names: Vec<String>) -> PyResult<Vec<(
     Ok(selected.into_iter().map(|found| (found.name, found.path)).collect())
 }
 
-/// Runs one and holds it against its claims; answers these as JSON. Its figure is drawn to `out`, if that is given.
+fn folder(papers: Option<PathBuf>) -> PathBuf {
+    papers.unwrap_or_else(|| tollway_report::papers::BUILT_IN.into())
+}
+
+/// Runs one and its neighbours, all or so many, and holds them against its claims; answers these as JSON. Its figure is drawn to `out`, if that is given.
 #[pyfunction]
 #[pyo3(name = "reproduce")]
 fn judge(
     py: Python<'_>,
     experiment: (String, PathBuf),
-    seeds: u64,
+    neighbours: Option<usize>,
     jobs: usize,
     out: Option<PathBuf>,
 ) -> PyResult<String> {
@@ -49,11 +55,17 @@ fn judge(
     let judged = py.detach(|| {
         watched(&shares, None, false, &ending, || {
             let missing = reproduce::missing_peers();
-            let judged = over_seeds(&found, seeds, |_, scenario, experiment| {
-                let go_on = |_, _| !ending.is_stopped();
-                let judged = reproduce::reproduce(&scenario, experiment, jobs, &missing, Some(&go_on))?;
-                Ok::<_, ReproduceError>((!ending.is_stopped()).then_some(judged))
-            })?;
+            let go_on = |_, _| !ending.is_stopped();
+            let (scenario, experiment) = reproduce::read(&found)?;
+            let mut judged = reproduce::reproduce(&scenario, experiment, jobs, &missing, Some(&go_on))?;
+            if let Some(neighbourhood) = &judged.experiment.neighbourhood
+                && !ending.is_stopped()
+            {
+                let all = neighbourhood.neighbours(scenario.variants()[0].plan.seed)?;
+                let chosen = draw(&found.name, all, neighbours.unwrap_or(usize::MAX));
+                judged = neighbourhood::judge(&found, judged, &chosen, jobs, &missing, &go_on)?;
+            }
+            let judged = (!ending.is_stopped()).then_some(judged);
             let drawn = match (&judged, &out) {
                 (Some(judged), Some(out)) => judged.draw(out)?,
                 _ => Vec::new(),
@@ -72,7 +84,9 @@ fn judge(
             "expected": claim.expected,
             "measured": claim.measured,
             "source": claim.source,
-            "seeds": claim.seeds,
+            "reading": claim.reading,
+            "neighbourhood": claim.neighbourhood,
+            "neighbours": claim.neighbours,
         })
     });
     Ok(json!({ "claims": claims.collect::<Vec<_>>(), "figures": drawn }).to_string())

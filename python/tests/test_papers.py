@@ -12,6 +12,9 @@ import tollway
 CLAIM = (
     WIRE
     + """
+[neighbourhood]
+seeds = 1
+settings = { "link.wire.limit" = ["2 BDP"] }
 [[claim]]
 id = "mine.used"
 says = "the link is used"
@@ -43,8 +46,9 @@ def papers(tmp_path):
 
 
 def test_experiments_are_the_commands(command):
-    names = tollway.experiments(ROOT / "papers")
-    assert names == command("reproduce", "--list").split()
+    names = tollway.experiments()
+    assert names == [line.split()[0] for line in command("reproduce", "--list").splitlines()]
+    assert names == tollway.experiments(ROOT / "papers")
     with pytest.raises(tollway.ScenarioError, match="there are no experiments in"):
         tollway.experiments(ROOT / "docs")
 
@@ -52,18 +56,20 @@ def test_experiments_are_the_commands(command):
 def test_claims_are_the_commands(command, papers, tmp_path):
     told = []
     out = tmp_path / "out"
-    found = tollway.reproduce("mine", papers=papers, seeds=2, out=out, progress=lambda done, of: told.append((done, of)))
+    found = tollway.reproduce("mine", papers=papers, out=out, progress=lambda done, of: told.append((done, of)))
     binary = ROOT / "target/release/tollway"
-    words = ["reproduce", "mine", "--papers", papers, "--seeds", "2", "--json", "--out", out]
+    words = ["reproduce", "mine", "--papers", papers, "--json", "--out", out]
     theirs = json.loads(subprocess.run([binary, *words], capture_output=True, text=True).stdout)["claims"]
     ours = found.claims.to_pylist()
     assert [{key: row[key] for key in theirs[0]} for row in ours] == theirs
     assert found.claims.column_names[:6] == ["experiment", "id", "says", "status", "expected", "measured"]
     assert {row["experiment"] for row in ours} == {"mine/wire"} and ours[0]["says"] == "the link is used"
-    assert [len(row["seeds"]) for row in ours] == [2, 2, 2]
-    assert found.unmet == ["mine.impossible"] and repr(found) == "<tollway.Reproduced: 2 met, 1 unmet, 0 skipped>"
+    assert [[at["at"] for at in row["neighbours"]] for row in ours] == [["seed 2", "link.wire.limit = 2 BDP"]] * 3
+    assert found.unmet == ["mine.impossible"] and found.fragile == []
+    assert repr(found) == "<tollway.Reproduced: 2 met, 0 fragile, 1 unmet, 0 skipped>"
     assert [path.rpartition(".")[2] for path in found.figures] == ["html", "png"] and told == [(1, 1)]
-    assert tollway.reproduce("mine/wire", papers=papers).claims["seeds"].to_pylist() == [[], [], []]
+    quick = tollway.reproduce("mine/wire", papers=papers, neighbours=0)
+    assert quick.claims["neighbours"].to_pylist() == [None] * 3 and quick.claims["neighbourhood"].to_pylist() == [2, 2, 2]
 
 
 def test_what_is_wrong_with_experiments_is_told(papers):
@@ -72,8 +78,8 @@ def test_what_is_wrong_with_experiments_is_told(papers):
     (papers / "mine/worse.toml").write_text(WIRE.replace("rate =", "rat ="))
     with pytest.raises(tollway.ScenarioError, match="did you mean `rate`"):
         tollway.reproduce(papers=papers)
-    with pytest.raises(ValueError, match="seeds is 0"):
-        tollway.reproduce("mine", papers=papers, seeds=0)
+    with pytest.raises(ValueError, match="neighbours is -1"):
+        tollway.reproduce("mine", papers=papers, neighbours=-1)
 
 
 def test_ctrl_c_ends_an_experiment(papers):

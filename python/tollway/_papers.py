@@ -16,10 +16,14 @@ from tollway._results import Results, Run
 
 Path = str | os.PathLike[str]
 
+#: A claim's outcome at a neighbour of its experiment.
+AT_NEIGHBOUR = [("at", pa.string()), ("status", pa.string()), ("measured", pa.string()), ("value", pa.float64())]
+
 #: A row a claim.
 CLAIMS = pa.schema(
     [(name, pa.string()) for name in ("experiment", "id", "says", "status", "expected", "measured", "source")]
-    + [("seeds", pa.list_(pa.struct([("seed", pa.uint64()), ("status", pa.string()), ("measured", pa.string())])))]
+    + [("reading", pa.struct([(name, pa.float64()) for name in ("value", "of", "least", "most")]))]
+    + [("neighbourhood", pa.uint64()), ("neighbours", pa.list_(pa.struct(AT_NEIGHBOUR)))]
 )
 
 
@@ -27,38 +31,45 @@ CLAIMS = pa.schema(
 class Reproduced:
     """What became of experiments' claims."""
 
-    #: A row a claim: ``experiment``, ``id``, what it ``says``, ``status`` (``met``, ``unmet``, or ``skipped`` where a program
-    #: that it needs is not installed), ``expected`` and ``measured`` with their units, ``source``; and with several seeds,
-    #: ``seeds``: the outcome with each.
+    #: A row a claim: ``experiment``, ``id``, what it ``says``, ``status`` (``met``, ``fragile`` where it holds at the base and
+    #: in fewer than nine of ten neighbours, ``unmet``, or ``skipped`` where a program that it needs is not installed),
+    #: ``expected`` and ``measured`` with their units, ``source``; ``reading``, the tightest value at
+    #: the base as a number with the paper's number and what is allowed; ``neighbourhood``, how many neighbours the experiment has
+    #: (null if its file doesn't say), and ``neighbours``: the outcome at each that was judged.
     claims: pa.Table
     #: Pages and pictures that were drawn.
     figures: list[str]
 
     @property
+    def fragile(self) -> list[str]:
+        """The ids of the claims that hold at the base and in too few neighbours."""
+        return self._of("fragile")
+
+    @property
     def unmet(self) -> list[str]:
-        """The ids of the claims that don't hold."""
+        """The ids of the claims that don't hold at the base."""
         return self._of("unmet")
 
     def _of(self, status: str) -> list[str]:
         return [row["id"] for row in self.claims.select(["id", "status"]).to_pylist() if row["status"] == status]
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{len(self._of(status))} {status}" for status in ("met", "unmet", "skipped"))
+        counts = ", ".join(f"{len(self._of(status))} {status}" for status in ("met", "fragile", "unmet", "skipped"))
         return f"<tollway.Reproduced: {counts}>"
 
 
-def experiments(papers: Path = "papers") -> list[str]:
-    """The names of all experiments beneath a folder: ``xcp/validation``.
+def experiments(papers: Path | None = None) -> list[str]:
+    """The names of all experiments beneath a folder, or of those built in: ``xcp/validation``.
 
     :raises ScenarioError: there are none.
     """
-    return _native.experiments(os.fspath(papers))
+    return _native.experiments(None if papers is None else os.fspath(papers))
 
 
 def reproduce(
     *names: str,
-    papers: Path = "papers",
-    seeds: int = 1,
+    papers: Path | None = None,
+    neighbours: int | None = None,
     jobs: int = 0,
     out: Path | None = None,
     progress: Callable[[int, int], Any] | None = None,
@@ -66,23 +77,24 @@ def reproduce(
     """Runs experiments in the simulator and holds them against their claims, as ``tollway reproduce`` does.
 
     :param names: experiments, ``xcp/validation``, or papers, ``xcp``; all there are, if none is named.
-    :param papers: the folder that they are in.
-    :param seeds: with how many seeds, from each experiment's own on. A claim is met if it is with each of them.
-    :param jobs: how many variants run at once; 0 is as many as there are processors.
+    :param papers: the folder that they are in, if not those built in.
+    :param neighbours: how many neighbours of each are judged beside its base: all, or so many, drawn once and for all; with 0
+        the base only, after which no claim is known to hold beside it.
+    :param jobs: how many variants or neighbours run at once; 0 is as many as there are processors.
     :param out: a folder for figures, each as a page and a picture.
     :param progress: called with how many experiments are done, and of how many, as each ends.
     :raises ScenarioError: a name means nothing, or a file has mistakes; all are read before the first one runs.
     :raises RunError: a run failed.
     """
-    if seeds < 1:
-        raise ValueError(f"seeds is {seeds}; there is one at least")
+    if neighbours is not None and neighbours < 0:
+        raise ValueError(f"neighbours is {neighbours}; 0 judges the base only")
     if jobs < 0:
         raise ValueError(f"jobs is {jobs}; 0 is as many as there are processors")
-    selected = _native.select(os.fspath(papers), list(names))
+    selected = _native.select(None if papers is None else os.fspath(papers), list(names))
     claims: list[dict[str, Any]] = []
     figures: list[str] = []
     for done, found in enumerate(selected, 1):
-        judged = json.loads(_native.reproduce(found, seeds, jobs, None if out is None else os.fspath(out)))
+        judged = json.loads(_native.reproduce(found, neighbours, jobs, None if out is None else os.fspath(out)))
         claims += judged["claims"]
         figures += judged["figures"]
         if progress is not None:

@@ -71,9 +71,9 @@ class Run:
         return self.info["deviation"]
 
     @property
-    def extra(self) -> dict[str, float]:
-        """Numbers that fit no table, by name."""
-        return self.info["extra"]
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables of the systems that ran, by name: queues by class, meters, policies, hosts and others."""
+        return {name: pa.Table.from_pylist(rows) for name, rows in self.info["tables"].items()}
 
     def _tables(self) -> tuple[str, dict[str, bytes]]:
         """What the native module compares."""

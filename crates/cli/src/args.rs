@@ -6,6 +6,8 @@ mod exec;
 mod overlay;
 #[cfg(target_os = "linux")]
 mod shape;
+#[cfg(target_os = "linux")]
+mod switch;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -20,6 +22,8 @@ pub(crate) use exec::{Exec, Over, Shell};
 pub(crate) use overlay::{Overlay, OverlayCommand};
 #[cfg(target_os = "linux")]
 pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
+#[cfg(target_os = "linux")]
+pub(crate) use switch::{Switch, SwitchCommand};
 
 /// Run networks whose links tell senders what they can carry: simulated, or with real packets.
 ///
@@ -39,8 +43,14 @@ impl Args {
     }
 }
 
-/// The error, with a tip for who gives a file and no command.
+/// The error, with what to type where that is known.
 fn told(mut error: clap::Error) -> clap::Error {
+    #[cfg(target_os = "linux")]
+    if error.exit_code() != 0
+        && let Some(slip) = exec::slip(std::env::args_os())
+    {
+        return clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, slip);
+    }
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
         && word.ends_with(".toml")
     {
@@ -134,22 +144,27 @@ Examples:
 const REPRODUCE_MORE: &str = "\
 Examples:
   tollway reproduce --list
-      Names the experiments.
+      Names the experiments, each with its title.
   tollway reproduce
       Runs everything, and puts all figures with their claims on one page: out/papers/index.html.
   tollway reproduce xcp/validation
-      Runs one, prints a row a claim (expected, measured, met or UNMET) and draws its figure.
+      Runs one and its neighbours, prints a row a claim (expected, measured, and met, FRAGILE or
+      UNMET with how often it holds) and draws its figure.
   tollway reproduce xcp --json
-      Runs all of a paper's: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\"}],
-      \"met\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with a program that
-      is not installed.
-  tollway reproduce fcp/mixed --seeds 6
-      Whether that was chance: asks each claim of six seeds, and says with which it isn't met.
+      Runs all of a paper's: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\",
+      \"reading\", \"neighbourhood\", \"neighbours\": [{\"at\", \"status\", \"measured\", \"value\"}]}],
+      \"met\": n, \"fragile\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with
+      a program that is not installed.
+  tollway reproduce --quick fcp/mixed
+      Judges the base only: no claim is then known to hold beside it.
+  tollway reproduce --papers mine
+      Experiments of your own: scenario files with claims and plots, mine/PAPER/FIGURE.toml.
 
-Experiments are scenario files with claims and plots: papers/PAPER/FIGURE.toml.
+A claim is met if it holds at the experiment's base and in nine of ten of its neighbours: other
+seeds, starts, round trips, and values of what the paper leaves open (docs/src/trust.md).
 
-Exit status: 0 no claim is unmet (with --check-unmet: those unmet are those listed); 1 otherwise, or
-a run failed; 2 the input is wrong.";
+Exit status: 0 every claim is met (with --check: all stands as it was judged); 1 otherwise, or a run
+failed; 2 the input is wrong.";
 
 const SWEEP_EXAMPLES: &str = "\
 Examples:
@@ -222,6 +237,8 @@ pub(crate) enum Command {
     Shape(Shape),
     #[cfg(target_os = "linux")]
     Overlay(Overlay),
+    #[cfg(target_os = "linux")]
+    Switch(Switch),
     /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]
     Clean,
@@ -363,12 +380,21 @@ pub(crate) struct Reproduce {
     /// Where figures are written.
     #[arg(long, value_name = "DIR", default_value = "out/papers")]
     pub(crate) out: PathBuf,
-    /// The experiments' folder.
-    #[arg(long, value_name = "DIR", default_value = "papers")]
+    /// A folder of experiments instead of those built in.
+    #[arg(long, value_name = "DIR", default_value = tollway_report::papers::BUILT_IN, hide_default_value = true)]
     pub(crate) papers: PathBuf,
-    /// Compare the unmet claims with those listed in this file; exit 1 if the two differ in either direction.
+    /// Judge each experiment's base only.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Judge so many neighbours of each experiment, drawn once and for all, instead of all.
+    #[arg(long, value_name = "N", conflicts_with = "quick")]
+    pub(crate) neighbours: Option<usize>,
+    /// Compare with judgements of before, and these with the list of fragile and unmet claims; exit 1 if anything differs.
     #[arg(long, value_name = "FILE")]
-    pub(crate) check_unmet: Option<PathBuf>,
+    pub(crate) check: Option<PathBuf>,
+    /// Write the judgements to this file; with names, in the place of those of these experiments.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "neighbours", "check"])]
+    pub(crate) record: Option<PathBuf>,
     /// Real packets instead: run the experiments' live parts in both engines and hold them against each other. It takes
     /// as long as the experiments say.
     #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
@@ -376,14 +402,10 @@ pub(crate) struct Reproduce {
     /// What a node is, with --engine live: a socket on loopback, or a network namespace with veth pairs for links.
     #[arg(long, value_enum, default_value_t = Hosts::Loopback, value_name = "HOSTS")]
     pub(crate) hosts: Hosts,
-    /// How many seeds each claim is asked of, from the experiment's own on: it is met if it is with each. Figures are of the
-    /// first.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "check_unmet")]
-    pub(crate) seeds: u64,
-    /// Print only totals and what is unmet.
+    /// Print only totals and what is fragile or unmet.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// How many variants run at once; 0 means as many as there are processors.
+    /// How many variants or neighbours run at once; 0 means as many as there are processors.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
 }

@@ -32,6 +32,10 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     };
     let plan = &variant.plan;
     let spec = spec(over, plan, program)?;
+    // Those of a file are `tollway run`'s: its duration, for one, is not the program's.
+    if over.file.is_none() && !over.quiet && !over.json {
+        scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
+    }
     if over.view.is_some() && cfg!(not(feature = "view")) {
         return Err(Failure::not_built("view"));
     }

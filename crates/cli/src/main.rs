@@ -16,6 +16,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod shape;
 mod sweep;
+#[cfg(target_os = "linux")]
+mod switch;
 mod terminal;
 mod theory;
 mod verify;
@@ -45,6 +47,8 @@ fn main() -> ExitCode {
         Command::Shape(shape) => shape::shape(shape),
         #[cfg(target_os = "linux")]
         Command::Overlay(overlay) => overlay::overlay(overlay),
+        #[cfg(target_os = "linux")]
+        Command::Switch(switch) => switch::switch(switch),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),
         Command::Schema => {

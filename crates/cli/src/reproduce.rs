@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollway_report::agreement;
-use tollway_report::claim::{Ledger, Report};
+use tollway_report::claim::{Judgements, Ledger, Report};
+use tollway_report::neighbourhood::{draw, judge};
+use tollway_report::papers;
 use tollway_report::reproduce::{
-    Found, ReproduceError, Reproduced, check_all, list, missing_peers, over_seeds, read,
-    reproduce as run_one, select,
+    Found, ReproduceError, Reproduced, check_all, list, missing_peers, read, reproduce as run_one, select,
 };
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
@@ -16,27 +17,28 @@ use tollway_scenario::run::Hosting;
 
 use crate::args::{Engine, Hosts, Reproduce};
 use crate::fail::Failure;
-use crate::terminal::{self, Bars, say};
+use crate::terminal::{self, Bars, Count, say};
 
 pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if args.list {
-        for found in list(&args.papers)? {
-            say(format_args!("{}\n", found.name));
-        }
-        return Ok(ExitCode::SUCCESS);
+        return print_list(&args.papers);
     }
     if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
         return Err(crate::run::needs_live());
     }
-    if args.seeds > 1 && args.engine == Engine::Live {
+    if args.engine == Engine::Live && (args.check.is_some() || args.record.is_some()) {
         let error = miette::miette!(
-            help = "leave out `--seeds`, or `--engine live`",
-            "`--seeds` is for the simulator: real packets have chance of their own"
+            help = "leave out `--engine live`, or `--check` and `--record`",
+            "judgements are kept of the simulator's runs: real packets have chance of their own"
         );
         return Err(Failure::input(error));
     }
-    let read_ledger = |path: &Path| Ledger::read(path).map_err(|e| Failure::input(miette::miette!("{e}")));
-    let ledger = args.check_unmet.as_deref().map(read_ledger).transpose()?;
+    let ledger = ledger(&args.papers)?;
+    let known = args.check.as_deref().map(Judgements::read).transpose().map_err(Failure::input)?;
+    let mut judged = match args.record.as_deref().filter(|path| !args.names.is_empty() && path.exists()) {
+        Some(path) => Judgements::read(path).map_err(Failure::input)?,
+        None => Judgements::default(),
+    };
     #[cfg(target_os = "linux")]
     if args.engine == Engine::Live {
         // Before any thread is started, and for those experiments that want the kernel's TCP; without it their claims are skipped.
@@ -49,6 +51,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     let missing = missing_peers();
     let mut all = Report::default();
     let mut gallery = Gallery::default();
+    let mut differences = Vec::new();
     let talk = !args.json && !args.quiet;
     let selected = select(&args.papers, &args.names)?;
     check_all(&selected)?;
@@ -76,6 +79,10 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
             }
             say("\n");
         }
+        if let Some(known) = &known {
+            differences.extend(known.differences(&found.name, &reproduced.report));
+        }
+        judged.record(&found.name, &reproduced.report);
         all.extend(reproduced.report);
     }
     if args.engine == Engine::Live && all.claims.is_empty() {
@@ -83,32 +90,52 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     }
     if args.json {
         say(format_args!("{}\n", all.to_json()));
-    } else if args.quiet && all.unmet > 0 {
-        say(all.unmet_to_table(terminal::width()));
+    } else if args.quiet && all.unmet + all.fragile > 0 && known.is_none() {
+        say(all.failing_to_table(terminal::width()));
     } else {
         say(format_args!("{}\n", all.totals()));
     }
     if gallery.len() > 1 {
-        let known = args.papers.join("unmet.toml");
-        let reasons = match &ledger {
-            Some(ledger) => ledger.clone(),
-            None if known.exists() => read_ledger(&known)?,
-            None => Ledger::default(),
-        };
-        let page = gallery.write(&args.out, &reasons).map_err(ReproduceError::from)?;
+        let page = gallery.write(&args.out, &ledger).map_err(ReproduceError::from)?;
         if talk {
             say(format_args!("wrote {}: all of it on one page\n", page.display()));
         }
     }
-    if let Some(ledger) = ledger {
-        let differences = ledger.compare(&all, args.names.is_empty() && args.engine == Engine::Sim);
+    if let Some(path) = &args.record {
+        std::fs::write(path, judged.to_text())
+            .map_err(|error| Failure::run(miette::miette!("cannot write {}: {error}", path.display())))?;
+        // What the list lacks is to be written by a person: it wants reasons.
+        ledger.differences(&judged).iter().for_each(terminal::tell);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(known) = known {
+        differences.extend(ledger.differences(&known));
         differences.iter().for_each(terminal::tell);
         return Ok(ExitCode::from(u8::from(!differences.is_empty())));
     }
-    Ok(ExitCode::from(u8::from(all.unmet > 0)))
+    Ok(ExitCode::from(u8::from(all.unmet + all.fragile > 0)))
 }
 
-/// An experiment with each of the seeds asked for, judged together; `None` if Ctrl-C ended them. Its runs are those of the first.
+fn print_list(papers: &Path) -> Result<ExitCode, Failure> {
+    let all = list(papers)?;
+    let wide = all.iter().map(|found| found.name.len()).max().unwrap_or(0);
+    for found in all {
+        let line = format!("{:wide$}  {}", found.name, found.title());
+        say(format_args!("{}\n", line.trim_end()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The reasons of fragile and unmet claims beside the experiments, if there are any.
+fn ledger(folder: &Path) -> Result<Ledger, Failure> {
+    let path = folder.join("unmet.toml");
+    match papers::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Ledger::default()),
+        _ => Ledger::read(&path).map_err(|error| Failure::input(miette::miette!("{error}"))),
+    }
+}
+
+/// An experiment, judged at its base and at the neighbours asked for; `None` if Ctrl-C ended it. Its runs are those of the base.
 fn simulated(
     found: &Found,
     args: &Reproduce,
@@ -116,22 +143,40 @@ fn simulated(
     talk: bool,
 ) -> Result<Option<Reproduced>, Failure> {
     let interrupted = terminal::interrupt_flag();
-    over_seeds(found, args.seeds, |later, scenario, experiment| {
-        let seed = scenario.variants()[0].plan.seed;
-        let what = if later == 0 { found.name.clone() } else { format!("{}, seed {seed}", found.name) };
-        let bars = Bars::new(&what, scenario.variants(), talk);
-        let tell = |i: usize, share: f64| {
-            bars.set(i, share);
-            !interrupted.load(Ordering::Relaxed)
-        };
-        let reproduced = run_one(&scenario, experiment, args.jobs, missing, Some(&tell))?;
-        bars.clear();
-        if interrupted.load(Ordering::Relaxed) {
-            terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
-            return Ok(None);
+    let go_on = || !interrupted.load(Ordering::Relaxed);
+    let (scenario, experiment) = read(found)?;
+    let bars = Bars::new(&found.name, scenario.variants(), talk);
+    let tell = |i: usize, share: f64| {
+        bars.set(i, share);
+        go_on()
+    };
+    let mut reproduced = run_one(&scenario, experiment, args.jobs, missing, Some(&tell))?;
+    bars.clear();
+    let seed = scenario.variants()[0].plan.seed;
+    let neighbours = match (&reproduced.experiment.neighbourhood, args.quick) {
+        (Some(neighbourhood), false) => {
+            let all = neighbourhood.neighbours(seed).map_err(ReproduceError::from)?;
+            draw(&found.name, all, args.neighbours.unwrap_or(usize::MAX))
         }
-        Ok(Some(reproduced))
-    })
+        _ => Vec::new(),
+    };
+    if go_on() && !neighbours.is_empty() {
+        let count = Count::new("neighbours", neighbours.len() as u64, talk);
+        let done = AtomicU64::new(0);
+        let tell = |_, share: f64| {
+            if share == 1.0 {
+                count.set_of(done.fetch_add(1, Ordering::Relaxed) + 1, neighbours.len() as u64);
+            }
+            go_on()
+        };
+        reproduced = judge(found, reproduced, &neighbours, args.jobs, missing, &tell)?;
+        count.clear();
+    }
+    if !go_on() {
+        terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
+        return Ok(None);
+    }
+    Ok(Some(reproduced))
 }
 
 /// An experiment's live parts, held against the simulator; `None` if Ctrl-C ended them.

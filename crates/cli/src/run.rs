@@ -32,6 +32,10 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     // With --json they are in the answer.
     if !args.quiet && !args.json {
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
+        if plan.flows.is_empty() && plan.workloads.is_empty() && plan.cbrs.is_empty() {
+            let keys = "`[flow.NAME]`, `[workload.NAME]` or `[cbr.NAME]`";
+            terminal::tell(format_args!("note: nothing is sent: the file has no {keys}"));
+        }
     }
     if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
         return Err(Failure::input(miette::miette!(
@@ -224,6 +228,13 @@ fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
         let name = missing.map_or("", |(_, node)| node.name.as_str());
         let help = format!("add `--at {name}=HOST:PORT`, or `--ports 7000` for all of them on this machine");
         return Err(input(help, format!("nobody says where node `{name}` is reached")));
+    }
+    if let Some(i) = placed.iter().position(|at| !at.ip().is_loopback()) {
+        terminal::tell(format_args!(
+            "WARNING: node `{}` is at {}, outside this machine: nothing between nodes is encrypted or authenticated, and whoever \
+             reaches their ports can read, change or end the flows; use a network that you trust, or a tunnel",
+            plan.nodes[i].name, placed[i]
+        ));
     }
     let patience = args.patience.parse();
     let patience = patience

@@ -295,7 +295,7 @@ struct Audience {
     #[cfg(feature = "metrics")]
     metrics: Option<(tollway_report::shape::metrics::Latest, tollway_report::watch::metrics::Metrics)>,
     #[cfg(feature = "watch")]
-    screen: Option<screen::Screen>,
+    screen: Option<screen::Screen<Standing>>,
 }
 
 impl Audience {
@@ -319,7 +319,7 @@ impl Audience {
             #[cfg(feature = "watch")]
             screen: match args.watch {
                 false => None,
-                true => Some(screen::Screen::open()?),
+                true => Some(screen::Screen::open(tollway_report::shape::screen::draw)?),
             },
         })
     }
@@ -368,7 +368,7 @@ impl Audience {
 }
 
 /// Writes lines to standard output as long as somebody reads them. A disk that is full is no reason to stop pacing.
-fn open_json() -> io::Result<Outlet<String>> {
+pub(crate) fn open_json() -> io::Result<Outlet<String>> {
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut torn = false;
     Outlet::open(move |line: String| {
@@ -535,39 +535,37 @@ impl From<PolicyError> for Failure {
 }
 
 #[cfg(feature = "watch")]
-mod screen {
+pub(crate) mod screen {
     use std::io::stderr;
     use std::time::Duration;
 
-    use ratatui::Terminal;
+    use ratatui::{Frame, Terminal};
     use ratatui::backend::CrosstermBackend;
     use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
     use ratatui::crossterm::execute;
     use ratatui::crossterm::terminal::{
         EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
     };
-    use tollway_report::shape::Standing;
-    use tollway_report::shape::screen::draw;
 
     use crate::fail::Failure;
     use crate::outlet::Outlet;
     use crate::terminal;
 
     /// The terminal, given back when dropped.
-    pub(super) struct Screen {
-        outlet: Outlet<(Standing, u16)>,
+    pub(crate) struct Screen<T> {
+        outlet: Outlet<(T, u16)>,
         scroll: u16,
     }
 
-    impl Screen {
-        pub(super) fn open() -> Result<Screen, Failure> {
+    impl<T: Send + 'static> Screen<T> {
+        pub(crate) fn open(draw: fn(&mut Frame<'_>, &T, u16)) -> Result<Screen<T>, Failure> {
             enable_raw_mode().map_err(terminal::no_screen)?;
             let opened = execute!(stderr(), EnterAlternateScreen)
                 .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
                 .and_then(|mut terminal| {
-                    Outlet::open(move |(standing, scroll): (Standing, u16)| {
+                    Outlet::open(move |(shown, scroll): (T, u16)| {
                         // A terminal that has gone away is no reason to stop pacing.
-                        let _ = terminal.draw(|frame| draw(frame, &standing, scroll));
+                        let _ = terminal.draw(|frame| draw(frame, &shown, scroll));
                         true
                     })
                 });
@@ -577,12 +575,12 @@ mod screen {
             Ok(Screen { outlet: opened.map_err(terminal::no_screen)?, scroll: 0 })
         }
 
-        pub(super) fn draw(&self, standing: Standing) {
-            self.outlet.show((standing, self.scroll));
+        pub(crate) fn draw(&self, shown: T) {
+            self.outlet.show((shown, self.scroll));
         }
 
         /// Takes the keys that were pressed; answers whether they mean the end.
-        pub(super) fn wants_to_end(&mut self) -> bool {
+        pub(crate) fn wants_to_end(&mut self) -> bool {
             let pressed = || terminal::await_keys(Duration::ZERO).and_then(|()| event::poll(Duration::ZERO));
             while pressed().unwrap_or(false) {
                 let Ok(Event::Key(key)) = event::read() else { continue };
@@ -598,7 +596,7 @@ mod screen {
         }
     }
 
-    impl Drop for Screen {
+    impl<T> Drop for Screen<T> {
         fn drop(&mut self) {
             // One that takes nothing now would not take that either.
             if self.outlet.end() {

@@ -36,6 +36,11 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
             swept.flows.display(),
             swept.links.display()
         ));
+        if swept.seeds_alike {
+            terminal::tell(
+                "note: the results are the same with every seed: nothing in this scenario is drawn at random",
+            );
+        }
     }
     if interrupted.load(Ordering::Relaxed) {
         terminal::tell("interrupted: the tables hold what is done; the same command does the rest");

@@ -64,6 +64,32 @@ fn slips_of_the_pen_are_shown_in_place() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn exec_without_dashes_or_network_says_what_to_type() {
+    let lines = [
+        &["--link", "20Mbps", "curl", "-o", "/dev/null", "http://server/a?b=1"][..],
+        &["--link=20 Mbps 40 ms", "-q", "my program"],
+        &["--", "curl", "http://server/"],
+        &["curl", "http://server/"],
+        &["office.toml", "--node", "hq", "curl"],
+        &["--link", "20Mbps"],
+        &["--lnk", "20Mbps", "--", "true"],
+        &["--link", "20 Mbps 40", "--", "true"],
+        &["--link", "latency=40ms", "--", "true"],
+        &["--link", "5Mbps reno", "--", "true"],
+    ];
+    let said: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            let output = tollway(&[&["exec"], *line].concat()).output().expect("the command starts");
+            assert_eq!(output.status.code(), Some(2), "{line:?}");
+            format!("$ tollway exec {}\n{}", line.join(" "), text(&output.stderr))
+        })
+        .collect();
+    insta::assert_snapshot!("exec_slips", said.join("\n"));
+}
+
 #[test]
 fn files_that_are_none() {
     let dir = folder("none");
@@ -112,7 +138,7 @@ fn what_cannot_be_set_or_is_absurd() {
         ("flow.f.count=1000000000", "from 1 to 1000000"),
         ("node.a.count=1000000000", "from 1 to 1000000"),
         ("flow.f.law=xcp", "no link on its way there answers"),
-        ("duration=900000h", "hundred years"),
+        ("duration=900000h", "100 years"),
         ("=", "="),
         ("", "sets nothing"),
     ]

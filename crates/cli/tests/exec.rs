@@ -39,6 +39,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A wrapped message on one line.
+fn unwrapped(said: &str) -> String {
+    said.replace("│", " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Whether this machine lets us have namespaces; says so loudly if it does not.
 fn namespaces() -> bool {
     let output =
@@ -62,6 +67,8 @@ fn role() {
         "ports" => programs::ports(number(1) as u16, number(2)),
         "outside" => outside::host(),
         "shaped" => shaped::send(Path::new(words[1]), words[2].parse().unwrap()),
+        "knock" => programs::knock(),
+        "listen" => programs::listen(number(1) as u16, Path::new(words[2])),
         "abroad" => outside::abroad(number(1) as u16),
         _ => panic!("{role}"),
     };
@@ -403,23 +410,97 @@ fn servers_run_at_their_nodes_and_end_with_the_run() {
 }
 
 #[test]
-fn a_server_that_fails_is_told_of() {
+fn a_server_that_fails_before_the_program_ends_the_run() {
     if !namespaces() {
         return;
     }
     let said = |server: &str| {
-        let output =
-            tollway(&["exec", "--link", "10Mbps 1ms", "-q", "--serve", server, "--", "true"]).output();
-        text(&output.unwrap().stderr)
+        let program = ["--", "echo", "started"];
+        let exec = [&["exec", "--link", "10Mbps 1ms", "-q", "--serve", server], &program[..]].concat();
+        let output = tollway(&exec).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let failed = said("exit 3");
-    let warning = "WARNING: the server `exit 3` at `server` ended with exit status 3, before the program did";
-    assert!(failed.contains(warning), "{failed}");
-    let killed = said("kill -KILL $$");
-    assert!(killed.contains("at `server` was ended by signal 9"), "{killed}");
-    // As a server does that goes into the background.
-    let well = said("true");
-    assert!(!well.contains("WARNING: the server"), "{well}");
+    let (status, program, failed) = said("echo no such file; exit 3");
+    assert_eq!((status, program.as_str()), (Some(125), ""));
+    let error = "at `server` ended with exit status 3 before the program was started";
+    let failed = unwrapped(&failed);
+    assert!(failed.starts_with("[server] no such file ") && failed.contains(error), "{failed}");
+    assert!(
+        unwrapped(&said("kill -KILL $$").2).contains("at `server` was ended by signal 9 before the program")
+    );
+    // A server that goes into the background ends like this.
+    assert_eq!(said("true"), (Some(0), "started\n".into(), String::new()));
+}
+
+#[test]
+fn a_server_that_fails_while_the_program_runs_is_reported() {
+    if !namespaces() {
+        return;
+    }
+    let dir = folder("fails");
+    let (me, go) = (std::env::current_exe().unwrap(), dir.join("go"));
+    let server = format!("EXEC_ROLE='listen 8000 {}' exec {} --exact role", go.display(), me.display());
+    let program = format!("touch {}; while ! test -e {0}.done; do sleep 0.01; done; sleep 0.3", go.display());
+    let exec = ["exec", "--link", "10Mbps 1ms", "-q", "--serve", &server, "--", "sh", "-c", &program];
+    let output = tollway(&exec).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("at `server` ended with exit status 3, before the program did"), "{said}");
+}
+
+#[test]
+fn what_servers_print_is_marked_as_theirs() {
+    if !namespaces() {
+        return;
+    }
+    let servers = ["--serve", "echo one; echo two >&2", "--serve", "printf three"];
+    let exec = [&["exec", "--link", "10Mbps 1ms", "-q"], &servers[..], &["--", "echo", "mine"]].concat();
+    let output = tollway(&exec).output().unwrap();
+    assert_eq!(text(&output.stdout), "mine\n");
+    assert_eq!(text(&output.stderr), "[server 1] one\n[server 1] two\n[server 2] three\n");
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_user() {
+    if !namespaces() {
+        return;
+    }
+    let me = std::env::current_exe().unwrap();
+    let server = format!("EXEC_ROLE='listen 8000 none' exec {} --exact role", me.display());
+    let run = |more: [&str; 2]| {
+        let network = ["exec", "--link", "10Mbps 1ms", "-q", "--serve", &server];
+        let output = tollway(&[&network[..], &more, &["--", "echo", "started"]].concat()).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));
+        unwrapped(&text(&output.stderr))
+    };
+    let by =
+        format!("needs a port that is in use at `server`: 8000 by `{server}`; give one of them another port");
+    let said = run(["--serve", &server]);
+    assert!(said.contains(&by) && !said.contains("panicked"), "{said}");
+    let said = run(["--publish", "8000"]);
+    assert!(said.contains("`--publish 8000`") && said.contains(&by), "{said}");
+}
+
+/// A blackout that is over before a slow server is up still hits the program: its start is time zero.
+#[test]
+fn time_counts_from_the_program_s_start() {
+    if !namespaces() {
+        return;
+    }
+    let file = folder("dark").join("dark.toml");
+    let network = "name = \"dark\"\nduration = \"9 s\"\n[node.a]\n[node.b]\n\
+        [link.wire]\nfrom = \"a\"\nto = \"b\"\nrate = \"10 Mbps\"\n\
+        [flow.f]\nfrom = \"a\"\nto = \"b\"\nlaw = \"cubic\"\n\
+        [[change]]\nat = \"0 s\"\nlink = \"wire\"\nblackout = \"2 s\"\n";
+    fs::write(&file, network).unwrap();
+    let ran = exec("clock", &[file.to_str().unwrap(), "--serve", "b=sleep 2.5"], "knock");
+    if programs::overloaded() {
+        eprintln!("NOT CHECKED: the program's first packet: this machine was too busy");
+        return;
+    }
+    let flow = &ran.report["flows"][0];
+    assert_eq!((flow["packets"].as_u64(), flow["lost_packets"].as_u64()), (Some(1), Some(1)), "{flow:#}");
+    assert!(ran.report["duration_s"].as_f64().unwrap() < 2.5, "{:#}", ran.report);
 }
 
 #[test]

@@ -112,6 +112,24 @@ fn a_sweep_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_sweep_says_where_seeds_change_nothing() {
+    let dir = folder("seeds");
+    let sweep = |seeds: &str, set: &str| {
+        let vary = ["--vary", "link.wire.delay=5ms,10 ms", "--set", set, "--out"];
+        let out = format!("{seeds}-{}.csv", set.len());
+        let output =
+            run_in(&dir, &[&["sweep", "s.toml", "--seeds", seeds], &vary[..], &[out.as_str()]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let fixed = "flow.f.start=0 s";
+    let said = sweep("2", fixed);
+    assert!(said.contains("note: the results are the same with every seed"), "{said}");
+    // One seed, or a start at random, says nothing of the kind.
+    assert_eq!((sweep("1", fixed), sweep("2", "flow.f.size=1 MB")), Default::default());
+}
+
+#[test]
 fn sweeps_as_arrow_and_what_is_refused() {
     let dir = folder("refused");
     succeeds(&dir, &["sweep", "s.toml", "--vary", "flow.f.count=1,2", "--out", "x.arrow", "--quiet"]);

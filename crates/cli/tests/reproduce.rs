@@ -7,6 +7,7 @@ use std::process::Output;
 
 use common::tollway;
 use serde_json::Value;
+use tollway_scenario::file::Scenario;
 
 /// A folder of experiments of its own, gone at the end.
 struct Papers(PathBuf);
@@ -44,12 +45,12 @@ fn met_claims_exit_with_0_and_say_so_in_json() {
     let keys = |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let mut totals = keys(&report);
     totals.sort();
-    assert_eq!(totals, ["claims", "met", "skipped", "unmet"]);
+    assert_eq!(totals, ["claims", "fragile", "met", "skipped", "unmet"]);
     assert_eq!((&report["met"], &report["unmet"], &report["skipped"]), (&1.into(), &0.into(), &0.into()));
     let claim = &report["claims"][0];
     let mut of_claim = keys(claim);
     of_claim.sort();
-    assert_eq!(of_claim, ["expected", "id", "measured", "source", "status"]);
+    assert_eq!(of_claim, ["expected", "id", "measured", "neighbourhood", "reading", "source", "status"]);
     assert_eq!((claim["id"].as_str(), claim["status"].as_str()), (Some("toy.busy"), Some("met")));
     assert!(claim["expected"].is_string() && claim["measured"].is_string());
     assert_eq!(claim["source"], "a test");
@@ -63,16 +64,27 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["claims"][1]["status"], "unmet");
 
-    // Listed with its reason, it is known; and one that is listed but met is as wrong as one that is unmet but not listed.
+    // Judged before and listed with its reason, it is known; and one that is listed but met is as wrong as one that is unmet but not listed.
+    let (judged, ledger) = (papers.0.join("judged.tsv"), papers.0.join("papers/unmet.toml"));
+    let judged = judged.to_str().unwrap();
+    assert_eq!(papers.reproduce(&["--quiet", "--record", judged]).status.code(), Some(0));
     let list = |text: &str| {
-        let path = papers.0.join("unmet.toml");
-        std::fs::write(&path, text).unwrap();
-        let output = papers.reproduce(&["--quiet", "--check-unmet", path.to_str().unwrap()]);
-        output.status.code()
+        std::fs::write(&ledger, text).unwrap();
+        papers.reproduce(&["--quiet", "--check", judged]).status.code()
     };
-    assert_eq!(list("[[unmet]]\nid = \"toy.idle\"\nreason = \"the flow is greedy\"\n"), Some(0));
+    let idle = "[[unmet]]\nid = \"toy.idle\"\nreason = \"the flow is greedy\"\n";
+    assert_eq!(list(idle), Some(0));
     assert_eq!(list("[[unmet]]\nid = \"toy.busy\"\nreason = \"none\"\n"), Some(1));
     assert_eq!(list(""), Some(1));
+    // What comes out otherwise than it was judged is told.
+    std::fs::write(judged, std::fs::read_to_string(judged).unwrap().replace("unmet", "base")).unwrap();
+    std::fs::remove_file(&ledger).unwrap();
+    let output = papers.reproduce(&["--quiet", "--check", judged]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && said.contains("`toy.idle` doesn't hold at the base"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -93,52 +105,67 @@ fn more_than_one_experiment_makes_a_gallery_with_the_reasons_of_unmet_claims() {
 }
 
 #[test]
-fn a_claim_is_asked_of_several_seeds_and_met_if_it_is_with_each() {
-    let resent = |most: u64| {
+fn a_claim_is_met_fragile_or_unmet_by_its_neighbours() {
+    let resent = |most: u64, neighbourhood: &str| {
         let claim =
             format!("[[claim]]\nid = \"toy.resent\"\nmetric = \"retransmissions\"\nat-most = {most}\n");
-        format!("seed = 4\n{SCENARIO}{claim}")
+        format!("seed = 4\n{SCENARIO}{neighbourhood}{claim}")
             .replace("law = \"xcp\"\n\n[flow", "law = \"xcp\"\nloss = 0.02\n\n[flow")
     };
-    let papers = Papers::new("seeds", "");
+    let papers = Papers::new("neighbours", "");
+    let file = papers.0.join("papers/toy/one.toml");
+    let seeds = "[neighbourhood]\nseeds = 6\n";
     let asked = |most: u64, args: &[&str]| {
-        std::fs::write(papers.0.join("papers/toy/one.toml"), resent(most)).unwrap();
-        papers.reproduce(&[&["toy/one", "--seeds", "4"], args].concat())
+        std::fs::write(&file, resent(most, seeds)).unwrap();
+        papers.reproduce(&[&["toy/one"], args].concat())
     };
     let claim = json(&asked(0, &["--json"]))["claims"][0].clone();
-    let measured: Vec<u64> = (0..4)
-        .map(|k| {
-            let of_seed = &claim["seeds"][k];
-            assert_eq!((&of_seed["seed"], &of_seed["status"]), (&(4 + k).into(), &"unmet".into()));
-            of_seed["measured"].as_str().unwrap().parse().unwrap()
-        })
-        .collect();
-    let (least, most) = (*measured.iter().min().unwrap(), *measured.iter().max().unwrap());
-    assert!(least < most, "with every seed the same: {measured:?}");
+    assert_eq!((&claim["status"], &claim["neighbourhood"]), (&"unmet".into(), &6.into()));
+    let neighbours = claim["neighbours"].as_array().unwrap();
+    assert_eq!((neighbours.len(), &neighbours[0]["at"]), (6, &"seed 5".into()));
+    let base = claim["reading"]["value"].as_f64().unwrap();
+    let measured: Vec<f64> = neighbours.iter().map(|at| at["value"].as_f64().unwrap()).collect();
+    let most = measured.iter().copied().fold(base, f64::max);
+    assert!(measured.iter().any(|m| *m != base), "with every seed the same: {measured:?}");
 
-    let all = asked(most, &["--json"]);
+    let all = asked(most as u64, &["--json"]);
     assert_eq!((all.status.code(), &json(&all)["met"]), (Some(0), &1.into()));
-    let some = asked(most - 1, &["--quiet"]);
-    assert_eq!(some.status.code(), Some(1));
-    let worst = measured.iter().filter(|&&m| m == most).count();
-    let said = String::from_utf8_lossy(&some.stdout).into_owned();
-    assert!(
-        said.contains(&format!("UNMET with {worst} of 4 seeds")) && said.contains("0 met, 1 unmet"),
-        "{said}"
-    );
-    // What it is with one seed is what it is with that one among others.
-    std::fs::write(papers.0.join("papers/toy/one.toml"), resent(0)).unwrap();
-    let alone = json(&papers.reproduce(&["toy/one", "--json"]));
-    assert_eq!(alone["claims"][0]["measured"], measured[0].to_string());
+    // The results are the same for any number of jobs.
+    assert_eq!(all.stdout, asked(most as u64, &["--json", "--jobs", "1"]).stdout);
+    let held = measured.iter().filter(|m| **m <= base).count();
+    if held < 6 {
+        let some = asked(base as u64, &["--quiet"]);
+        let said = String::from_utf8_lossy(&some.stdout).into_owned();
+        assert_eq!(some.status.code(), Some(1));
+        assert!(
+            said.contains(&format!("FRAGILE {held}/6: not with seed")) && said.contains("1 fragile"),
+            "{said}"
+        );
+    }
+    // The base alone shows less, and says so; one neighbour is the same one each time.
+    let quick = asked(most as u64, &["--quick"]);
+    assert!(quick.status.success());
+    assert!(String::from_utf8_lossy(&quick.stdout).contains("met at the base"));
+    let one = |_| json(&asked(0, &["--neighbours", "1", "--json"]))["claims"][0]["neighbours"].clone();
+    assert_eq!((one(0).as_array().unwrap().len(), one(0)), (1, one(1)));
 
-    let live = papers.reproduce(&["--seeds", "2", "--engine", "live"]);
-    assert_eq!(live.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&live.stderr).contains("leave out `--seeds`"));
-    let scenario = resent(0).replace("seed = 4", "seed = 9223372036854775806");
-    std::fs::write(papers.0.join("papers/toy/one.toml"), scenario).unwrap();
-    let beyond = papers.reproduce(&["--seeds", "3"]);
+    // A setting has the values of its key.
+    let wrong = "[neighbourhood.settings]\n\"link.wire.dela\" = [\"1 ms\"]\n";
+    std::fs::write(&file, resent(0, wrong)).unwrap();
+    let output = papers.reproduce(&["toy/one"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("did you mean `delay`"), "{said}");
+    std::fs::write(&file, resent(0, "[neighbourhood]\n")).unwrap();
+    let empty = papers.reproduce(&["toy/one"]);
+    assert_eq!(empty.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&empty.stderr).contains("`once`"));
+    let live = papers.reproduce(&["--record", "x.tsv", "--engine", "live"]);
+    assert!(live.status.code() == Some(2) && String::from_utf8_lossy(&live.stderr).contains("leave out"));
+    let scenario = resent(0, seeds).replace("seed = 4", "seed = 9223372036854775806");
+    std::fs::write(&file, scenario).unwrap();
+    let beyond = papers.reproduce(&["toy/one"]);
     assert_eq!(beyond.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&beyond.stderr).contains("there are no 3 seeds from"));
+    assert!(String::from_utf8_lossy(&beyond.stderr).contains("there are no 7 seeds from"));
 }
 
 #[test]
@@ -215,11 +242,28 @@ fn the_kernel_s_tcp_is_held_against_the_simulators() {
 }
 
 #[test]
+fn experiments_are_built_in_and_run_from_any_folder() {
+    let folder = std::env::temp_dir().join(format!("tollway-built-in-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let run = |args: &[&str]| tollway(args).current_dir(&folder).output().unwrap();
+    let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
+    let theirs = tollway(&["reproduce", "--list", "--papers"]).arg(papers).output().unwrap().stdout;
+    assert_eq!(run(&["reproduce", "--list"]).stdout, theirs);
+    let output = run(&["reproduce", "xcp/multi", "--quick", "--json"]);
+    assert_eq!(json(&output)["claims"].as_array().unwrap().len(), 2, "{output:?}");
+    assert!(folder.join("out/papers/xcp/multi.html").is_file());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn every_experiment_reads_and_is_listed() {
     let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
     let output = tollway(&["reproduce", "--list", "--papers"]).arg(&papers).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    let listed: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let listed: Vec<String> =
+        text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    assert!(text.lines().all(|line| line.split_whitespace().count() > 1), "no titles: {text}");
     for figure in [
         "validation",
         "staggered",
@@ -253,6 +297,19 @@ fn every_experiment_reads_and_is_listed() {
         assert_eq!(experiment.name, found.name);
         assert!(!experiment.title.is_empty() && !experiment.source.is_empty(), "{}", found.name);
         assert!(!experiment.claims.is_empty() && !experiment.plots.is_empty(), "{}", found.name);
+        // Six neighbours at least, each of which can be built and has the base's variants.
+        let neighbourhood = experiment
+            .neighbourhood
+            .as_ref()
+            .unwrap_or_else(|| panic!("{} has no neighbourhood", found.name));
+        let neighbours = neighbourhood.neighbours(scenario.variants()[0].plan.seed).unwrap();
+        assert!(neighbours.len() >= 6 || neighbourhood.once.is_some(), "{}: {neighbours:?}", found.name);
+        let names =
+            |scenario: &Scenario| scenario.variants().iter().map(|v| v.name.clone()).collect::<Vec<_>>();
+        for neighbour in neighbours {
+            let other = neighbour.of(&scenario, &found.path).unwrap();
+            assert_eq!(names(&other), names(&scenario), "{} with {neighbour}", found.name);
+        }
         // A paper's figures may claim for several laws in one file; an id still names its paper.
         let prefix = format!("{}.", found.name.split('/').next().unwrap_or_default());
         for claim in &experiment.claims {

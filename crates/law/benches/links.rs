@@ -4,8 +4,10 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use tollway_law::link::xcp::{Arithmetic, Form};
-use tollway_law::link::{AnyLink, DropTail, FcpConfig, LinkLaw, Passing, RcpConfig, RedConfig, XcpConfig};
+use tollway_law::link::xcp::{Arithmetic, Beside, Form};
+use tollway_law::link::{
+    AnyLink, DropTail, FcpConfig, Limit, LinkLaw, Passing, RcpConfig, RedConfig, XcpConfig,
+};
 use tollway_law::{Kind, Rate, Time, Toll};
 
 /// Packets a batch: they, and not the clock, are what is measured.
@@ -54,12 +56,17 @@ fn links(c: &mut Criterion) {
     let (sixty_four, thousand) = (xcp_flows(), fcp_flows());
     let laws = [
         ("drop-tail", AnyLink::DropTail(DropTail)),
-        ("red", AnyLink::Red(Box::new(RedConfig::default().build(capacity)))),
+        (
+            "red",
+            AnyLink::Red(Box::new(
+                RedConfig::default().build(capacity, Limit { packets: 20, bytes: u64::MAX }),
+            )),
+        ),
         ("xcp/float", xcp(Arithmetic::Float, Form::Throughput)),
         ("xcp/float/window", xcp(Arithmetic::Float, Form::Window)),
         ("xcp/fixed32", xcp(Arithmetic::Fixed32, Form::Throughput)),
         ("xcp/fixed128", xcp(Arithmetic::Fixed128, Form::Throughput)),
-        ("xcp/shadow32", xcp(Arithmetic::Shadow32, Form::Throughput)),
+        ("xcp/shadow32", XcpConfig { shadow: Beside::Fixed32, ..XcpConfig::default() }.build(capacity)),
     ];
     let laws = laws.map(|(name, law)| (name, law, &sixty_four));
     let thousand = [

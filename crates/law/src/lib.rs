@@ -17,15 +17,18 @@
 //! | [`shares`] | how fast may each of many connections be paced? |
 //! | [`overlay`] | what does a message cost on the overlay, and who can pay for it? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
+//! | [`param`] | which constants has a law, and in what ranges? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
 
 pub mod aggregate;
+mod aim;
 pub mod bucket;
 pub mod budget;
 pub mod choice;
 pub mod link;
 pub mod meter;
 pub mod overlay;
+pub mod param;
 pub mod price;
 pub mod receiver;
 pub mod sender;
@@ -34,6 +37,7 @@ pub mod time;
 pub mod toll;
 pub mod units;
 
+pub use aim::Aim;
 pub use price::{Budget, Price};
 pub use time::Time;
 pub use toll::{Kind, Toll};

@@ -28,6 +28,17 @@ pub struct Toll {
 
 const _: () = assert!(size_of::<Toll>() == 24);
 
+/// What links write into [`Toll::due`] and senders go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A change of throughput (XCP).
+    Feedback,
+    /// The path's price (FCP).
+    Price,
+    /// The rate that each flow is given (RCP).
+    Rate,
+}
+
 /// XCP's count of routers: what the draft has no field for, and a sender needs to know whether all on its way speak XCP. It lives in the
 /// fraction of `stake`, in steps of 1/256: one step asks for the count, each router adds one.
 impl Toll {

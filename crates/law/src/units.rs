@@ -45,12 +45,14 @@ pub enum UnitError {
         units: String,
     },
     /// Negative, infinite, or too large to hold.
-    #[error("`{text}` is out of range for {what}")]
+    #[error("`{text}` is out of range: {what} is from 0 to 1.8e19 {unit}")]
     OutOfRange {
-        /// What was read.
+        /// The text read.
         text: String,
-        /// What was wanted.
+        /// The quantity wanted, with its article.
         what: &'static str,
+        /// The quantity's smallest unit.
+        unit: String,
     },
 }
 
@@ -65,6 +67,10 @@ impl Rate {
     /// The slowest that a wire can be, 1 kbit/s: the largest packet with the most framing then takes as many of
     /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units as 64 bits hold.
     pub const SLOWEST_WIRE: Rate = Rate(125.0);
+
+    /// The fastest that a wire can be, 100 Tbit/s: a byte takes over a thousand of
+    /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units.
+    pub const FASTEST_WIRE: Rate = Rate(1.25e13);
 
     /// Bits after the point of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
     pub const FRACTION_BITS: u32 = 24;
@@ -127,6 +133,7 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bps = self.bps();
         let (scale, unit) = match bps {
+            b if b >= 1e12 => (1e12, "Tbps"),
             b if b >= 1e9 => (1e9, "Gbps"),
             b if b >= 1e6 => (1e6, "Mbps"),
             b if b >= 1e3 => (1e3, "kbps"),
@@ -271,7 +278,8 @@ pub fn split_quantity(
     };
     let value = number * scale;
     if !(0.0..1.8e19).contains(&value) {
-        return Err(UnitError::OutOfRange { text: text.to_owned(), what });
+        let unit = units.first().map_or(String::new(), |unit| unit.0.to_owned());
+        return Err(UnitError::OutOfRange { text: text.to_owned(), what, unit });
     }
     Ok(value)
 }
@@ -337,7 +345,8 @@ mod tests {
         let e = "10 parsecs".parse::<Time>().unwrap_err().to_string();
         assert!(e.contains("`parsecs` is no unit of a time"), "{e}");
         assert!("fast".parse::<Rate>().is_err());
-        assert!("-5 ms".parse::<Time>().is_err());
+        let e = "-5 ms".parse::<Time>().unwrap_err().to_string();
+        assert_eq!(e, "`-5 ms` is out of range: a time is from 0 to 1.8e19 ns");
         assert!("1e300 Gbps".parse::<Rate>().is_err());
     }
 

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         overhead: 0,
         law,
         limit: Limit { packets: 100_000, bytes: u64::MAX },
-        queues: tollway_proto::port::Queues::One,
+        queue: Default::default(),
     };
     let speaking = || match fcp {
         false => XcpConfig::default().build(rate),

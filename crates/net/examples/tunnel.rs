@@ -168,7 +168,7 @@ mod linux {
     impl Router {
         fn new(socket: UdpSocket, hosts: [SocketAddr; 2], shown: bool) -> Router {
             let law = xcp::XcpConfig::default().build(Rate::from_mbps(MBPS));
-            let port = Port::new(law, Limit { packets: 100, bytes: u64::MAX });
+            let port = Port::new(law, Limit { packets: 100, bytes: u64::MAX }, Default::default());
             let (store, wires) = (Store::default(), Default::default());
             Router { socket, hosts, shown, port, store, free_at: Time::ZERO, wires, dropped: 0, longest: 0 }
         }
@@ -192,7 +192,7 @@ mod linux {
                     None => self.store.slots.push(slot),
                 }
                 // Only queues by flow make room by dropping others.
-                let offered = self.port.offer(now, handle, &mut self.store, |_, _| {});
+                let offered = self.port.enqueue(now, handle, &mut self.store, |_, _| {});
                 if matches!(offered, Offered::Full | Offered::Dropped) {
                     self.dropped += 1;
                     self.store.free.push(handle);
@@ -214,7 +214,7 @@ mod linux {
         fn depart(&mut self, now: Time) {
             while self.free_at <= now && self.port.packets() > 0 {
                 let start = self.free_at;
-                let Some((handle, _)) = self.port.take(start, &mut self.store, |_, _| {}) else { break };
+                let Some((handle, _)) = self.port.dequeue(start, &mut self.store, |_, _| {}) else { break };
                 let (packet, datagram) = &mut self.store.slots[handle as usize];
                 if self.shown {
                     // It was read from there.

@@ -140,9 +140,9 @@ impl Buffers {
         }
     }
 
-    /// The encoding whose losses the toll of a packet suffers.
-    pub(crate) fn encoding(&self, handle: u32) -> Encoding {
-        self.encodings.get(self.own_label(handle) as usize).copied().unwrap_or(Encoding::Acp)
+    /// The encoding whose losses the toll of packets with this label suffers.
+    pub(crate) fn encoding_of(&self, label: u32) -> Encoding {
+        self.encodings.get(label as usize).copied().unwrap_or(Encoding::Acp)
     }
 
     /// The next way out of a middle is for packets of the flow with this label.
@@ -153,7 +153,12 @@ impl Buffers {
     /// A packet's label, or one of its flow's if it is a middle's.
     #[inline]
     pub(crate) fn own_label(&self, handle: u32) -> u32 {
-        let label = self.slots[handle as usize].packet.flow;
+        self.own(self.slots[handle as usize].packet.flow)
+    }
+
+    /// A label, or one of the flow whose packets have it if it is a middle's.
+    #[inline]
+    pub(crate) fn own(&self, label: u32) -> u32 {
         if label & (CROSS | TREE) != TREE {
             return label;
         }

@@ -9,7 +9,7 @@ mod gates;
 mod machines;
 mod mail;
 mod media;
-mod trees;
+mod residents;
 mod watch;
 
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Gate, Medium, Meters, SackRanges, Watch};
+use tollway_proto::{Encoding, Gate, Medium, Packet, SackRanges};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -39,7 +39,8 @@ use crate::network::Fate;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
 use mail::MOST_BYTES;
-pub(crate) use trees::Outlet;
+use residents::Opening;
+pub(crate) use residents::{Hosted, Outlet, Resident};
 pub(crate) use watch::Entry;
 
 #[derive(Debug)]
@@ -61,13 +62,11 @@ pub(crate) struct Driver {
     pub(crate) ends: Vec<Endpoint>,
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
-    pub(crate) meters: Meters,
-    /// Where datagrams come in past a meter.
+    /// Where datagrams come in over a watched link.
     pub(crate) entries: Vec<Entry>,
     media: Vec<Medium>,
-    middles: Vec<trees::Crossing>,
-    /// The gates of middles that datagrams come in by.
-    openings: Vec<(u32, Gate)>,
+    pub(crate) residents: Vec<Resident>,
+    openings: Vec<Opening>,
     pub(crate) gates: Gates,
     /// By shaper, when its timer is due.
     shapers: Vec<Time>,
@@ -116,7 +115,7 @@ struct Node {
     stretches: Vec<Next>,
     /// The sockets that may speak to this one, sorted.
     peers: Vec<SocketAddr>,
-    /// Those of them whose datagrams come past a meter here.
+    /// Those of them whose datagrams come over a watched link.
     entries: Vec<(SocketAddr, u32)>,
 }
 
@@ -131,7 +130,7 @@ pub(crate) enum Next {
     End(u32),
     /// They are cross-traffic and end here.
     Sink(u32),
-    /// They end at this gate of a middle here.
+    /// They come to this gate of a middle here.
     Gate(u32),
 }
 
@@ -146,8 +145,8 @@ pub(crate) struct Hop {
     longest: usize,
     /// The medium that it shares with others.
     medium: Option<u32>,
-    /// What a meter does at the far end.
-    pub(crate) watch: Option<Watch>,
+    /// The machine that watches its wire, and the gate.
+    pub(crate) watch: Option<(u32, Gate)>,
 }
 
 /// How what comes off a link gets to the node at its far end.
@@ -187,6 +186,10 @@ pub(crate) struct Endpoint {
     pub(crate) live: bool,
     /// Where it asks before it sends; [`OPEN`] if nowhere.
     pub(crate) gate: u32,
+    /// An app owns it.
+    pub(crate) hosted: Option<Box<Hosted>>,
+    /// An app owns the other end: what comes from there is no pattern.
+    pub(crate) hears_app: bool,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,
@@ -295,10 +298,9 @@ impl Driver {
             ends: Vec::new(),
             sources: Vec::new(),
             sinks: Vec::new(),
-            meters: Meters::default(),
             entries: Vec::new(),
             media: Vec::new(),
-            middles: Vec::new(),
+            residents: Vec::new(),
             openings: Vec::new(),
             gates: Gates::default(),
             shapers: Vec::new(),
@@ -474,6 +476,7 @@ impl Driver {
                 SOURCE => self.emit(index, now)?,
                 SHAPER => self.tick_shaper(index, at, now)?,
                 MEDIUM => self.run_medium(index, now),
+                MACHINE => self.tick_resident(index, at, now)?,
                 _ => {}
             }
         }
@@ -516,7 +519,7 @@ impl Driver {
         &mut self,
         node: usize,
         now: Time,
-        datagram: &[u8],
+        datagram: &mut [u8],
         place: Option<(u32, usize)>,
     ) -> Result<(), Error> {
         let Ok(mut packet) = acp::load_packet(datagram) else {
@@ -526,24 +529,41 @@ impl Driver {
         if packet.flow & CARRIED != 0 {
             packet.size = packet.size.saturating_sub(CARRIER);
         }
-        match self.nodes[node].next(packet.flow) {
+        self.go_on(self.nodes[node].next(packet.flow), packet, now, datagram, place)
+    }
+
+    /// A datagram goes where its node says.
+    fn go_on(
+        &mut self,
+        next: Next,
+        packet: Packet,
+        now: Time,
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
+    ) -> Result<(), Error> {
+        match next {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
             Next::Sink(sink) => self.absorb(sink as usize, &packet),
-            Next::Gate(opening) => return self.cross(opening as usize, now, datagram),
+            Next::Gate(opening) => return self.cross(opening, now, datagram, place),
             Next::Link(link) => {
-                let handle = match place {
-                    Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
-                    None => {
-                        let handle = self.buffers.alloc(packet, datagram.len());
-                        self.buffers.bytes_mut(handle).copy_from_slice(datagram);
-                        handle
-                    }
-                };
+                let handle = self.hold(packet, datagram, place);
                 self.offer(link, now, handle);
             }
         }
         Ok(())
+    }
+
+    /// Keeps a datagram that goes on.
+    fn hold(&mut self, packet: Packet, datagram: &[u8], place: Option<(u32, usize)>) -> u32 {
+        match place {
+            Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
+            None => {
+                let handle = self.buffers.alloc(packet, datagram.len());
+                self.buffers.bytes_mut(handle).copy_from_slice(datagram);
+                handle
+            }
+        }
     }
 
     /// A packet made here begins its way over the link `first`: at once, or through the node's own kernel.
@@ -614,4 +634,5 @@ const END: u32 = 1;
 const SOURCE: u32 = 2;
 const SHAPER: u32 = 3;
 const MEDIUM: u32 = 4;
+const MACHINE: u32 = 5;
 const KIND_BITS: u32 = 3;

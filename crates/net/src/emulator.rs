@@ -6,13 +6,12 @@
 
 use std::collections::VecDeque;
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{ControlInterval, ControlLog, Limit, Offered, Queues};
+use tollway_proto::faults::{Faults, Place};
+use tollway_proto::port::{AnyQueue, ControlInterval, ControlLog, Limit, Offered};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Flags, Packet, Port};
+use tollway_proto::{Change, Packet, Port, Wire};
 
 use crate::buffers::Buffers;
 use crate::lateness::Lateness;
@@ -36,30 +35,8 @@ pub struct LinkSpec {
     pub law: AnyLink,
     /// What the port's queue holds.
     pub limit: Limit,
-    /// How many queues there are, and how they take turns.
-    pub queues: Queues,
-}
-
-/// Random loss on a link direction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loss {
-    /// Before the port's law sees the packet; else on the wire.
-    pub before: bool,
-    /// Which packets.
-    pub only: Only,
-    /// Probability for each packet, independently.
-    pub probability: f64,
-}
-
-/// Which packets get lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Only {
-    /// Every packet.
-    All,
-    /// Packets that carry data.
-    Data,
-    /// Packets that carry none.
-    Acks,
+    /// The port's queue.
+    pub queue: AnyQueue<AnyLink, u32>,
 }
 
 /// What a link direction did since the run's start; queue figures since they were last read.
@@ -105,9 +82,7 @@ pub(crate) struct Link {
     overhead: u32,
     /// Packets in the transmitter or on the wire, by arrival at the far end.
     wire: VecDeque<(Time, u32)>,
-    rng: Pcg64Mcg,
-    losses: Vec<Loss>,
-    blackout: bool,
+    faults: Faults,
     /// It awaits its turn on a medium, of which somebody else takes care.
     shared: bool,
     /// A packet may be a train of segments, as many as its number says.
@@ -132,26 +107,24 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long a packet of `size` bytes takes on the wire, and how long its way is.
-    pub(crate) fn times(self, size: u16) -> (Time, Time) {
+    /// What a packet of `size` bytes meets on the wire.
+    pub(crate) fn wire(self, size: u16) -> Wire {
         let bytes = u64::from(size) + u64::from(self.overhead);
-        (Time((bytes * self.ns_per_byte) >> FRACTION_BITS), self.delay)
+        Wire { time: Time((bytes * self.ns_per_byte) >> FRACTION_BITS), delay: self.delay }
     }
 }
 
 impl Link {
-    pub(crate) fn new(spec: &LinkSpec, seed: u64) -> Link {
+    pub(crate) fn new(spec: &LinkSpec, faults: Faults) -> Link {
         Link {
-            port: Port::with_queues(spec.law.clone(), spec.limit, spec.queues),
+            port: Port::new(spec.law.clone(), spec.limit, spec.queue.clone()),
             free_at: Time::ZERO,
             ns_per_byte: spec.rate.ns_per_byte_fixed(),
             carry: 0,
             delay: spec.delay,
             overhead: spec.overhead,
             wire: VecDeque::new(),
-            rng: Pcg64Mcg::seed_from_u64(seed),
-            losses: Vec::new(),
-            blackout: false,
+            faults,
             shared: false,
             trains: false,
             control: None,
@@ -192,7 +165,7 @@ impl Link {
 
     /// Whether chance has taken a packet on the wire; it is gone then.
     pub(crate) fn is_lost(&mut self, handle: u32, buffers: &mut Buffers) -> bool {
-        let lost = self.strike(false, buffers.get(handle));
+        let lost = self.faults.strike(Place::After, buffers.get(handle));
         if lost {
             self.stats.lost_after += count(self.trains, buffers.get(handle));
             buffers.free(handle);
@@ -200,9 +173,9 @@ impl Link {
         lost
     }
 
-    /// How long a packet of `size` bytes takes on the wire, and how long its way is.
-    pub(crate) fn times(&self, size: u16) -> (Time, Time) {
-        self.pace().times(size)
+    /// What a packet of `size` bytes meets on the wire.
+    pub(crate) fn wire(&self, size: u16) -> Wire {
+        self.pace().wire(size)
     }
 
     pub(crate) fn pace(&self) -> Pace {
@@ -244,7 +217,7 @@ impl Link {
     pub(crate) fn transmit(&mut self, start: Time, buffers: &mut Buffers) -> bool {
         self.note_queue(start);
         let (trains, dropped) = (self.trains, &mut self.stats.dropped);
-        let taken = self.port.take(start, buffers, |buffers, handle| {
+        let taken = self.port.dequeue(start, buffers, |buffers, handle| {
             *dropped += count(trains, buffers.get(handle));
             buffers.free(handle);
         });
@@ -294,57 +267,52 @@ impl Link {
     /// A packet arrives at the port.
     pub(crate) fn offer(&mut self, now: Time, handle: u32, buffers: &mut Buffers) {
         let segments = count(self.trains, buffers.get(handle));
-        if self.strike(true, buffers.get(handle)) {
+        if self.faults.strike(Place::Before, buffers.get(handle)) {
             self.stats.lost_before += segments;
             buffers.free(handle);
             return;
         }
         self.catch_up(now, buffers);
-        let offered = if self.free_at <= now && !self.shared {
-            let offered = self.port.pass(now, handle, buffers);
-            if matches!(offered, Offered::Queued | Offered::Marked) {
-                if let Some(waits) = &mut self.waits {
-                    waits.note(Time::ZERO, segments);
+        let idle = self.free_at <= now && !self.shared;
+        if idle {
+            // It has asked in vain since it is free.
+            self.port.dequeue(now, buffers, |_, _| {});
+        }
+        self.note_queue(now);
+        let (trains, full) = (self.trains, &mut self.stats.full);
+        let offered = self.port.enqueue(now, handle, buffers, |buffers, handle| {
+            *full += count(trains, buffers.get(handle));
+            buffers.free(handle);
+        });
+        let mut marked = offered == Offered::Marked;
+        let refused = match offered {
+            Offered::Queued | Offered::Marked if idle => {
+                let taken = self.port.dequeue(now, buffers, |_, _| {});
+                if let Some((handle, late)) = taken {
+                    marked |= late;
+                    if let Some(waits) = &mut self.waits {
+                        waits.note(Time::ZERO, segments);
+                    }
+                    self.depart(now, handle, true, buffers);
                 }
-                self.depart(now, handle, true, buffers);
+                taken.is_none().then_some(Offered::Dropped)
             }
-            offered
-        } else {
-            self.note_queue(now);
-            let (trains, full) = (self.trains, &mut self.stats.full);
-            let offered = self.port.offer(now, handle, buffers, |buffers, handle| {
-                *full += count(trains, buffers.get(handle));
-                buffers.free(handle);
-            });
-            self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
-            self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
-            offered
+            Offered::Queued | Offered::Marked => {
+                self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.port.bytes());
+                self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.port.packets());
+                None
+            }
+            refused => Some(refused),
         };
-        match offered {
-            Offered::Queued => return,
-            Offered::Marked => {
-                self.stats.marks += segments;
-                return;
+        match refused {
+            None => self.stats.marks += if marked { segments } else { 0 },
+            Some(refused) => {
+                let full = refused == Offered::Full;
+                let drops = if full { &mut self.stats.full } else { &mut self.stats.dropped };
+                *drops += segments;
+                buffers.free(handle);
             }
-            Offered::Full => self.stats.full += segments,
-            Offered::Dropped => self.stats.dropped += segments,
         }
-        buffers.free(handle);
-    }
-
-    /// Whether chance or a blackout takes the packet.
-    fn strike(&mut self, before: bool, packet: &Packet) -> bool {
-        let data = packet.flags.has(Flags::DATA);
-        let mut lost = before && self.blackout;
-        for loss in &self.losses {
-            let meant = match loss.only {
-                Only::All => true,
-                Only::Data => data,
-                Only::Acks => !data,
-            };
-            lost |= loss.before == before && meant && self.rng.random::<f64>() < loss.probability;
-        }
-        lost
     }
 
     /// Adds to the integrals what waited up to `now`, before the queue changes.
@@ -405,7 +373,7 @@ impl Link {
     }
 
     pub(crate) fn log_control(&mut self) {
-        if self.port.law.xcp().is_some() {
+        if self.port.law.control().is_some() {
             self.control = Some(ControlLog::default());
         }
     }
@@ -415,8 +383,7 @@ impl Link {
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
-    pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, buffers: &mut Buffers) {
-        self.catch_up(now, buffers);
+    fn set_rate(&mut self, now: Time, rate: Rate) {
         let before = std::mem::replace(&mut self.ns_per_byte, rate.ns_per_byte_fixed());
         if self.trace.take().is_some() {
             return; // What the trace has promised stays.
@@ -434,28 +401,18 @@ impl Link {
         }
     }
 
-    /// Packets that depart from `now` on take `delay`.
-    pub(crate) fn set_delay(&mut self, now: Time, delay: Time, buffers: &mut Buffers) {
+    /// Changes the link at `now`.
+    pub(crate) fn change(&mut self, now: Time, change: Change, buffers: &mut Buffers) {
         self.catch_up(now, buffers);
-        self.delay = delay;
-    }
-
-    pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, buffers: &mut Buffers) {
-        self.catch_up(now, buffers);
-        self.port.set_capacity(now, capacity);
-    }
-
-    pub(crate) fn set_limit(&mut self, now: Time, limit: Limit, buffers: &mut Buffers) {
-        self.catch_up(now, buffers);
-        self.port.set_limit(limit);
-    }
-
-    pub(crate) fn set_losses(&mut self, losses: Vec<Loss>) {
-        self.losses = losses;
-    }
-
-    pub(crate) fn set_blackout(&mut self, on: bool) {
-        self.blackout = on;
+        match change {
+            Change::Rate(rate) => self.set_rate(now, rate),
+            Change::Delay(delay) => self.delay = delay,
+            Change::Capacity(capacity) => self.port.set_capacity(now, capacity),
+            Change::Limit(limit) => self.port.set_limit(limit),
+            Change::Losses(losses) => self.faults.losses = losses,
+            Change::Blackout(on) => self.faults.blackout = on,
+            Change::LawError(part) => self.port.law.set_error(part),
+        }
     }
 }
 
@@ -471,6 +428,9 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::DropTail;
 
+    use tollway_proto::Flags;
+    use tollway_proto::faults::{Loss, Only};
+
     use super::*;
 
     fn link(limit: u32) -> (Link, Buffers) {
@@ -483,9 +443,9 @@ mod tests {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit { packets: limit, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
-        (Link::new(&spec, 7), Buffers::default())
+        (Link::new(&spec, Faults::new(7, 0)), Buffers::default())
     }
 
     fn offer(link: &mut Link, buffers: &mut Buffers, now: Time, size: u16) {
@@ -548,10 +508,10 @@ mod tests {
     #[test]
     fn a_blackout_takes_everything_and_losses_what_they_are_meant_for() {
         let (mut link, mut buffers) = link(100);
-        link.set_blackout(true);
+        link.faults.blackout = true;
         offer(&mut link, &mut buffers, Time(1), 1000);
-        link.set_blackout(false);
-        link.set_losses(vec![Loss { before: false, only: Only::Data, probability: 1.0 }]);
+        link.faults.blackout = false;
+        link.faults.losses = vec![Loss { place: Place::After, only: Only::Data, probability: 1.0 }];
         offer(&mut link, &mut buffers, Time(2), 1000);
         assert_eq!(link.arrive(Time::from_secs(1), &mut buffers), None);
         let stats = link.read_stats(Time::from_secs(1), &mut buffers);

@@ -156,6 +156,28 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A server failed before the program was started.
+    #[error("the server `{command}` at `{node}` {how} before the program was started")]
+    Server {
+        /// Its command.
+        command: String,
+        /// Its node.
+        node: String,
+        /// How it ended.
+        how: String,
+    },
+    /// A server or a published port needs a port that is in use.
+    #[error(
+        "{what} needs a port that is in use at `{node}`{held}; give one of them another port, or another node"
+    )]
+    PortInUse {
+        /// The server or option that needs it.
+        what: String,
+        /// The node.
+        node: String,
+        /// The ports in use there and what listens on them, behind a colon; empty if unknown.
+        held: String,
+    },
     /// A signal came before the program was started.
     #[error("ended by signal {signal} before the program was started")]
     Interrupted {

@@ -117,10 +117,12 @@ pub fn mesh(data: &[u8]) {
 /// Three nodes in a row, with a law that speaks to who asks, one that marks, and loss.
 #[cfg(target_os = "linux")]
 fn row() -> crate::exec::MeshSpec {
-    use crate::emulator::{LinkSpec, Loss, Only};
+    use crate::emulator::LinkSpec;
     use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+    use tollway_law::param::Threshold;
     use tollway_law::{Rate, Time};
-    use tollway_proto::port::{Limit, Queues};
+    use tollway_proto::faults::Loss;
+    use tollway_proto::port::Limit;
 
     let rate = Rate::from_mbps(8.0);
     let link = |from, to, law| LinkSpec {
@@ -132,9 +134,9 @@ fn row() -> crate::exec::MeshSpec {
         overhead: 0,
         law,
         limit: Limit { packets: 3, bytes: u64::MAX },
-        queues: Queues::One,
+        queue: Default::default(),
     };
-    let step = StepConfig { threshold: 1.0, ..StepConfig::default() }.build();
+    let step = StepConfig { threshold: Threshold::Packets(1.0) }.build(Limit::NONE);
     let plain = || AnyLink::DropTail(DropTail);
     crate::exec::MeshSpec {
         nodes: ["a", "r", "b"].map(String::from).to_vec(),
@@ -144,7 +146,7 @@ fn row() -> crate::exec::MeshSpec {
             link(2, 1, plain()),
             link(1, 0, plain()),
         ],
-        losses: vec![Vec::new(), Vec::new(), vec![Loss { before: false, only: Only::All, probability: 0.1 }]],
+        losses: vec![Vec::new(), Vec::new(), Loss::on_wire(0.1).into_iter().collect()],
         changes: Vec::new(),
         next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
         seed: 1,

@@ -8,7 +8,7 @@
 //! | | |
 //! |---|---|
 //! | [`Network`] | nodes, links and flows; runs in real time |
-//! | [`LinkSpec`], [`Loss`] | an emulated link direction |
+//! | [`LinkSpec`] | an emulated link direction |
 //! | [`Network::in_namespaces`] | the same between network namespaces, over veth pairs |
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`shape`] | this machine's own TCP connections, paced to their shares |
@@ -40,6 +40,8 @@ mod hosts;
 mod kernel;
 mod lateness;
 pub mod network;
+#[cfg(target_os = "linux")]
+pub mod outqueue;
 mod punctual;
 #[cfg(target_os = "linux")]
 pub mod shape;
@@ -50,7 +52,7 @@ mod wire;
 
 pub use clock::Clock;
 pub use driver::Counters;
-pub use emulator::{LinkSpec, LinkStats, Loss, Only};
+pub use emulator::{LinkSpec, LinkStats};
 pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use hosts::clean_names;

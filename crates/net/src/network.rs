@@ -7,25 +7,24 @@ mod hosts;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod media;
-mod meters;
 mod part;
-mod trees;
+mod residents;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 #[cfg(target_os = "linux")]
 use std::time::Instant;
 
+use tollway_law::Time;
 use tollway_law::link::AnyLink;
-use tollway_law::{Rate, Time};
-use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Cbr, Encoding};
+use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
 
 use crate::clock::Clock;
 use crate::driver::{CROSS, Counters, Driver, Endpoint, Next};
-use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
+use crate::emulator::{Link, LinkSpec, LinkStats};
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::kernel::Programs;
@@ -36,7 +35,7 @@ use crate::socket::Socket;
 pub use hosts::WireCount;
 pub use part::Fate;
 use part::{Part, Watched};
-pub use trees::RouteEnd;
+pub use residents::RouteEnd;
 
 /// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
 ///
@@ -55,7 +54,9 @@ pub struct Network {
     /// By source of cross-traffic: where it begins and ends.
     sources: Vec<[Place; 2]>,
     shapers: Vec<Place>,
-    middles: Vec<Place>,
+    machines: Vec<Place>,
+    /// Links with a middle at the far end, and its gate there.
+    passes: Vec<(u32, u32, Gate)>,
     /// Ways out of middles so far.
     stretches: u32,
     /// What is different where the other nodes are other processes'.
@@ -190,9 +191,8 @@ impl Network {
         for (i, spec) in links.iter().enumerate() {
             let (from, to) = (nodes[spec.from as usize], nodes[spec.to as usize]);
             let (source, sink) = (addrs[spec.from as usize], addrs[spec.to as usize]);
-            // A stream of its own for each link: losses here don't depend on traffic elsewhere.
-            let seed = seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let at = drivers[from.driver].add_link(Link::new(spec, seed), from.at, sink);
+            let link = Link::new(spec, Faults::new(seed, i as u32));
+            let at = drivers[from.driver].add_link(link, from.at, sink);
             places.push(Place { driver: from.driver, at });
             drivers[to.driver].add_peer(to.at, source);
         }
@@ -204,7 +204,8 @@ impl Network {
             flows: Vec::new(),
             sources: Vec::new(),
             shapers: Vec::new(),
-            middles: Vec::new(),
+            machines: Vec::new(),
+            passes: Vec::new(),
             stretches: 0,
             part: None,
             #[cfg(target_os = "linux")]
@@ -264,6 +265,8 @@ impl Network {
                 heard: None,
                 live,
                 gate: OPEN,
+                hosted: None,
+                hears_app: false,
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,
@@ -284,7 +287,8 @@ impl Network {
             }
         }
         for driver in &mut self.drivers {
-            driver.meters.announce(flow, u32::from(segment));
+            let middles = driver.residents.iter_mut().filter_map(|resident| resident.machine.as_middle());
+            middles.for_each(|middle| middle.on_flow(flow, u32::from(segment)));
         }
         Ok(flow)
     }
@@ -292,13 +296,15 @@ impl Network {
     /// Says at every node of a route where packets of `label` go from there.
     fn lead(&mut self, label: u32, route: &[u32], end: Next) -> Result<(), Error> {
         for pair in route.windows(2) {
-            let next = self.links[pair[1] as usize];
+            let next = Next::Link(self.links[pair[1] as usize].at);
+            let next = self.after(pair[0], next);
             let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
-            self.drivers[node.driver].set_label(node.at, label, Next::Link(next.at))?;
+            self.drivers[node.driver].set_label(node.at, label, next)?;
         }
         #[cfg(target_os = "linux")]
         self.lead_in_namespaces(label, route)?;
         let node = self.end_of(route);
+        let end = self.after(route[route.len() - 1], end);
         self.drivers[node.driver].set_label(node.at, label, end)
     }
 
@@ -341,9 +347,9 @@ impl Network {
 
     /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
     pub fn queue_waits(&mut self, link: u32) -> Vec<Waits> {
-        self.change(link, |link, now, buffers| {
+        self.touch(link, |link, now, buffers| {
             link.catch_up(now, buffers);
-            link.port.waits().collect()
+            link.port.waits().to_vec()
         })
     }
 
@@ -456,15 +462,15 @@ impl Network {
 
     /// The machine that opened the flow.
     pub fn client(&self, flow: u32) -> &Connection {
-        self.machine(flow, 0)
+        self.connection(flow, 0)
     }
 
     /// The machine that answered.
     pub fn server(&self, flow: u32) -> &Connection {
-        self.machine(flow, 1)
+        self.connection(flow, 1)
     }
 
-    fn machine(&self, flow: u32, which: usize) -> &Connection {
+    fn connection(&self, flow: u32, which: usize) -> &Connection {
         let place = self.flows[flow as usize][which];
         let machine = &self.drivers[place.driver].ends[place.at as usize].machine;
         machine.as_ref().expect("a machine is out only while `with_flow` works on it")
@@ -503,68 +509,35 @@ impl Network {
 
     /// The figures of a link direction; those of its queue start anew.
     pub fn read_link(&mut self, link: u32) -> LinkStats {
-        self.change(link, |link, now, driver| link.read_stats(now, driver))
+        self.touch(link, |link, now, driver| link.read_stats(now, driver))
     }
 
     /// The law of a link direction, caught up to the present.
     pub fn law(&mut self, link: u32) -> &AnyLink {
-        self.change(link, |link, now, buffers| link.catch_up(now, buffers));
+        self.touch(link, |link, now, buffers| link.catch_up(now, buffers));
         let place = self.links[link as usize];
         &self.drivers[place.driver].links[place.at as usize].link.port.law
     }
 
-    /// Works on a link's law at the present instant.
-    pub fn with_law(&mut self, link: u32, work: impl FnOnce(&mut AnyLink)) {
-        self.change(link, |link, now, buffers| {
-            link.catch_up(now, buffers);
-            work(&mut link.port.law);
-        });
-    }
-
     /// Keeps from now on what a link's law says in each control interval.
     pub fn log_control(&mut self, link: u32) {
-        self.change(link, |link, _, _| link.log_control());
+        self.touch(link, |link, _, _| link.log_control());
     }
 
     /// The control intervals of a link that ended since this was last called.
     pub fn take_control(&mut self, link: u32) -> Vec<ControlInterval> {
-        self.change(link, |link, now, buffers| {
+        self.touch(link, |link, now, buffers| {
             link.catch_up(now, buffers);
             link.take_control()
         })
     }
 
-    /// Changes a link's rate, also of the packet in transmission.
-    pub fn set_rate(&mut self, link: u32, rate: Rate) {
-        self.change(link, |link, now, buffers| link.set_rate(now, rate, buffers));
+    /// Changes a link direction at the present instant.
+    pub fn change(&mut self, link: u32, change: Change) {
+        self.touch(link, |link, now, buffers| link.change(now, change, buffers));
     }
 
-    /// Changes a link's one-way delay for packets that depart from now on.
-    pub fn set_delay(&mut self, link: u32, delay: Time) {
-        self.change(link, |link, now, buffers| link.set_delay(now, delay, buffers));
-    }
-
-    /// Tells a link's law another capacity.
-    pub fn set_capacity(&mut self, link: u32, capacity: Rate) {
-        self.change(link, |link, now, buffers| link.set_capacity(now, capacity, buffers));
-    }
-
-    /// Changes what a link's queue holds.
-    pub fn set_limit(&mut self, link: u32, limit: Limit) {
-        self.change(link, |link, now, buffers| link.set_limit(now, limit, buffers));
-    }
-
-    /// Sets the random losses of a link, in place of those it had.
-    pub fn set_losses(&mut self, link: u32, losses: Vec<Loss>) {
-        self.change(link, |link, _, _| link.set_losses(losses));
-    }
-
-    /// From now on (or no more) every packet offered to the link is lost.
-    pub fn set_blackout(&mut self, link: u32, on: bool) {
-        self.change(link, |link, _, _| link.set_blackout(on));
-    }
-
-    fn change<R>(
+    fn touch<R>(
         &mut self,
         link: u32,
         work: impl FnOnce(&mut Link, Time, &mut crate::buffers::Buffers) -> R,

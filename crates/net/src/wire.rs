@@ -8,8 +8,8 @@
 //! and emulated, carry what the laws count. The payload is the last `size - header` bytes of it, as
 //! [`Config::header`](tollway_proto::transport::Config::header) has it; what is left between is padding.
 //!
-//! In a run of a scenario the payload is a pattern made from the packet's label and segment number: whoever receives it can tell a
-//! byte that is wrong or in the wrong place.
+//! In a run of a scenario the payload is what an [app](tollway_proto::App) has written. Of other ends it is a pattern made from the
+//! packet's label and segment number: whoever receives it can tell a byte that is wrong or in the wrong place.
 
 use tollway_proto::encoding::acp::{self, AcpError};
 use tollway_proto::{Flags, Packet, SackRanges};
@@ -25,12 +25,23 @@ pub(crate) fn compose(
     header: u16,
     out: &mut [u8],
 ) -> Result<(), AcpError> {
+    compose_with(packet, sack, header, out, |tail| fill(packet.flow, packet.seq, tail))
+}
+
+/// [`compose`] with a payload that `write` writes.
+pub(crate) fn compose_with(
+    packet: &Packet,
+    sack: &SackRanges,
+    header: u16,
+    out: &mut [u8],
+    write: impl FnOnce(&mut [u8]),
+) -> Result<(), AcpError> {
     let payload = payload_len(packet, header).min(out.len());
     let split = out.len() - payload;
     let (head, tail) = out.split_at_mut(split);
     let len = acp::encode(packet, sack, head)?;
     head[len..].fill(0);
-    fill(packet.flow, packet.seq, tail);
+    write(tail);
     Ok(())
 }
 

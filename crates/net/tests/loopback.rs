@@ -9,8 +9,10 @@ use common::{MANY, Mixer, mutated, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, XcpConfig};
 use tollway_law::sender::{NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
-use tollway_net::{Fate, FlowSpec, LinkSpec, Loss, Network, Only};
+use tollway_net::{Fate, FlowSpec, LinkSpec, Network};
+use tollway_proto::Change;
 use tollway_proto::Encoding;
+use tollway_proto::faults::{Loss, Only, Place};
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 
@@ -37,7 +39,7 @@ fn parts(xcp: bool) -> ([String; 3], [LinkSpec; 4]) {
             overhead: 0,
             law: if xcp { XcpConfig::default().build(rate) } else { AnyLink::DropTail(DropTail) },
             limit: Limit { packets: 60, bytes: u64::MAX },
-            queues: tollway_proto::port::Queues::One,
+            queue: Default::default(),
         }
     };
     let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];
@@ -119,7 +121,8 @@ fn losses_are_repaired_and_counted() {
     }
     let mut network = path(false, 1);
     let flow = flow(&mut network, false, 300_000);
-    network.set_losses(1, vec![Loss { before: false, only: Only::Data, probability: 0.05 }]);
+    let loss = Loss { place: Place::After, only: Only::Data, probability: 0.05 };
+    network.change(1, Change::Losses(vec![loss]));
     run(&mut network);
     assert_eq!(network.server(flow).stats().bytes_delivered, 300_000);
     assert!(network.read_link(1).lost_after > 0 && network.client(flow).stats().retransmissions > 0);
@@ -134,9 +137,9 @@ fn a_blackout_ends_and_the_flow_goes_on() {
     let mut network = path(true, 1);
     let flow = flow(&mut network, true, 400_000);
     network.run_until(Time::from_millis(60)).unwrap();
-    network.set_blackout(1, true);
+    network.change(1, Change::Blackout(true));
     network.run_until(Time::from_millis(200)).unwrap();
-    network.set_blackout(1, false);
+    network.change(1, Change::Blackout(false));
     for step in 5..60 {
         network.run_until(Time::from_millis(50 * step)).unwrap();
     }

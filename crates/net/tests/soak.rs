@@ -13,9 +13,11 @@ use common::{Mixer, mutated, number, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
-use tollway_net::{FlowSpec, LinkSpec, Loss, Network, Only};
+use tollway_net::{FlowSpec, LinkSpec, Network};
+use tollway_proto::Change;
 use tollway_proto::Encoding;
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +69,7 @@ impl Round {
             overhead: 0,
             law: law.port(Rate::from_mbps(mbps)),
             limit: Limit { packets: 40, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         let links = [link(0, 1, 100.0, 0), link(1, 2, 20.0, 5), link(2, 1, 20.0, 5), link(1, 0, 100.0, 0)];
         let threads = 1 + mixer.below(2) as usize;
@@ -116,20 +118,21 @@ impl Round {
         let link = self.mixer.below(4) as u32;
         match self.mixer.below(7) {
             0 => {
-                let only = [Only::All, Only::Data, Only::Acks][self.mixer.below(3) as usize];
-                let (before, probability) = (self.mixer.below(2) == 0, self.mixer.below(40) as f64 / 100.0);
-                self.network.set_losses(link, vec![Loss { before, only, probability }]);
+                let only = [Only::All, Only::Data, Only::Ack][self.mixer.below(3) as usize];
+                let place = if self.mixer.below(2) == 0 { Place::Before } else { Place::After };
+                let probability = self.mixer.below(40) as f64 / 100.0;
+                self.network.change(link, Change::Losses(vec![Loss { place, only, probability }]));
             }
-            1 => self.network.set_blackout(link, self.mixer.below(2) == 0),
+            1 => self.network.change(link, Change::Blackout(self.mixer.below(2) == 0)),
             2 => {
                 let rate = Rate::from_mbps(1.0 + self.mixer.below(60) as f64);
-                self.network.set_rate(link, rate);
-                self.network.set_capacity(link, rate);
+                self.network.change(link, Change::Rate(rate));
+                self.network.change(link, Change::Capacity(rate));
             }
-            3 => self.network.set_delay(link, Time::from_micros(self.mixer.below(40_000))),
+            3 => self.network.change(link, Change::Delay(Time::from_micros(self.mixer.below(40_000)))),
             4 => {
                 let packets = 1 + self.mixer.below(60) as u32;
-                self.network.set_limit(link, Limit { packets, bytes: u64::MAX });
+                self.network.change(link, Change::Limit(Limit { packets, bytes: u64::MAX }));
             }
             5 => {
                 // A whole thread of it stands still: nobody asked for that.
@@ -152,12 +155,12 @@ impl Round {
             self.fault();
         }
         for link in 0..4 {
-            self.network.set_losses(link, Vec::new());
-            self.network.set_blackout(link, false);
-            self.network.set_rate(link, Rate::from_mbps(20.0));
-            self.network.set_capacity(link, Rate::from_mbps(20.0));
-            self.network.set_delay(link, Time::from_millis(2));
-            self.network.set_limit(link, Limit { packets: 100, bytes: u64::MAX });
+            self.network.change(link, Change::Losses(Vec::new()));
+            self.network.change(link, Change::Blackout(false));
+            self.network.change(link, Change::Rate(Rate::from_mbps(20.0)));
+            self.network.change(link, Change::Capacity(Rate::from_mbps(20.0)));
+            self.network.change(link, Change::Delay(Time::from_millis(2)));
+            self.network.change(link, Change::Limit(Limit { packets: 100, bytes: u64::MAX }));
         }
         let mut steps = 0;
         while !(0..self.flows.len()).all(|flow| self.network.client(flow as u32).is_finished()) {

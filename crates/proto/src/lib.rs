@@ -4,9 +4,14 @@
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
 
+pub mod app;
 pub mod cbr;
+pub mod change;
+pub mod dispatch;
 pub mod encoding;
+pub mod faults;
 pub mod fifo;
+pub mod framing;
 pub mod host;
 pub mod machine;
 pub mod medium;
@@ -15,19 +20,23 @@ pub mod middle;
 pub mod overlay;
 pub mod packet;
 pub mod port;
+pub mod route;
 pub mod shaper;
 pub mod stamp;
 pub mod trace;
 pub mod transport;
 
+pub use app::{App, MessagePort};
 pub use cbr::Cbr;
+pub use change::Change;
 pub use encoding::Encoding;
+pub use faults::Faults;
 pub use fifo::Fifo;
 pub use host::Host;
-pub use machine::{Answer, Machine};
+pub use machine::{Answer, Machine, NodeMachine};
 pub use medium::Medium;
-pub use meters::{Meters, Watch};
-pub use middle::{AnyMiddle, Gate, Middle};
+pub use meters::Meters;
+pub use middle::{Gate, Middle, Passed, Wire};
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
 pub use shaper::Shaper;

@@ -1,8 +1,66 @@
 //! What every protocol machine answers, whichever engine drives it.
 
+use std::any::Any;
+
 use tollway_law::Time;
 
-use crate::{Packet, SackRanges};
+use crate::transport::Connection;
+use crate::{App, Middle, Packet, SackRanges};
+
+/// A machine at a node, by value: what an engine adds. Endpoints, the third kind, come in pairs as flows.
+#[derive(Debug)]
+pub enum NodeMachine {
+    /// On the way of packets.
+    Middle(Box<dyn Middle>),
+    /// On top of connections that end there.
+    App(Box<dyn App>),
+}
+
+impl NodeMachine {
+    /// A middle.
+    pub fn middle(machine: impl Middle) -> NodeMachine {
+        NodeMachine::Middle(Box::new(machine))
+    }
+
+    /// An app.
+    pub fn app(machine: impl App) -> NodeMachine {
+        NodeMachine::App(Box::new(machine))
+    }
+
+    /// The machine, if it is of type `T`.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        let machine: &dyn Any = match self {
+            NodeMachine::Middle(machine) => &**machine,
+            NodeMachine::App(machine) => &**machine,
+        };
+        machine.downcast_ref()
+    }
+
+    /// The machine, to be changed, if it is of type `T`.
+    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
+        let machine: &mut dyn Any = match self {
+            NodeMachine::Middle(machine) => &mut **machine,
+            NodeMachine::App(machine) => &mut **machine,
+        };
+        machine.downcast_mut()
+    }
+
+    /// The machine as a middle; `None` if it is another kind.
+    pub fn as_middle(&mut self) -> Option<&mut dyn Middle> {
+        match self {
+            NodeMachine::Middle(machine) => Some(&mut **machine),
+            NodeMachine::App(_) => None,
+        }
+    }
+
+    /// When the machine next wants to be called; [`Time::NEVER`] if it waits.
+    pub fn poll_timeout(&self) -> Time {
+        match self {
+            NodeMachine::Middle(machine) => machine.poll_timeout(),
+            NodeMachine::App(machine) => machine.poll_timeout(),
+        }
+    }
+}
 
 /// A sans-I/O machine at the end of a path: fed packets and instants, asked for packets and its next timer.
 ///
@@ -75,6 +133,11 @@ pub trait Machine {
     /// [`poll_transmit`](Machine::poll_transmit) while a shaper holds data back: only what carries none.
     fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         self.poll_transmit(now, out, sack)
+    }
+
+    /// The machine as a connection that an [app](crate::App) can own; `None` if it is another kind.
+    fn connection(&mut self) -> Option<&mut Connection> {
+        None
     }
 
     /// The least and the smoothed round trip, zero while they are unknown.

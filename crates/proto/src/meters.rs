@@ -1,4 +1,4 @@
-//! Meters, and borders between domains, at the ends of links: what either engine asks as packets come off a wire.
+//! Meters, and borders between domains, at the ends of links: one middle that watches their wires.
 
 use tollway_law::link::Exchange;
 use tollway_law::meter::{
@@ -7,16 +7,7 @@ use tollway_law::meter::{
 use tollway_law::{Kind, Time, Toll};
 
 use crate::cbr::PLAIN;
-use crate::{Flags, Packet, Stamp};
-
-/// What a meter does at the far end of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// It sees data enter, at this post.
-    Entry(u32),
-    /// It sees acknowledgements go back from this post.
-    Exit(u32),
-}
+use crate::{Flags, Gate, Middle, Packet, Passed, SackRanges, Stamp, Wire};
 
 /// All meters of a network, and what they know of each flow.
 #[derive(Debug, Default)]
@@ -37,6 +28,8 @@ pub struct Meters {
 struct Post {
     config: MeterConfig,
     work: Work,
+    /// Of the packet that came last.
+    wire: Wire,
     /// When the last packet came off the wire.
     last: Time,
     /// Since when the wire has been busy without a break: no packet has queued before it for longer.
@@ -114,7 +107,13 @@ impl Meters {
     }
 
     fn add(&mut self, config: MeterConfig, work: Work) -> u32 {
-        self.posts.push(Post { config, work, last: Time::ZERO, busy_since: Time::ZERO });
+        self.posts.push(Post {
+            config,
+            work,
+            wire: Wire::default(),
+            last: Time::ZERO,
+            busy_since: Time::ZERO,
+        });
         self.posts.len() as u32 - 1
     }
 
@@ -149,8 +148,7 @@ impl Meters {
         (self.seen, self.accused)
     }
 
-    /// A flow, perhaps another one than before, has the number `flow` now.
-    pub fn announce(&mut self, flow: u32, segment: u32) {
+    fn announce(&mut self, flow: u32, segment: u32) {
         if self.posts.is_empty() {
             return;
         }
@@ -167,10 +165,21 @@ impl Meters {
         }
     }
 
-    /// A packet's last bit comes off the wire at a post, `on_wire` after its first; it may be damaged and no packet any more.
-    pub fn on_wire(&mut self, now: Time, post: u32, on_wire: Time) {
-        let Post { last, busy_since, .. } = &mut self.posts[post as usize];
-        let began = now.saturating_sub(on_wire);
+    /// The gate where data come past a post.
+    pub fn entry(post: u32) -> Gate {
+        Gate(post * 2)
+    }
+
+    /// The gate where acknowledgements go back from a post.
+    pub fn exit(post: u32) -> Gate {
+        Gate(post * 2 + 1)
+    }
+
+    /// A packet's last bit comes off the wire at a post; it may be damaged and no packet any more.
+    fn note_wire(&mut self, now: Time, post: u32, of: Wire) {
+        let Post { wire, last, busy_since, .. } = &mut self.posts[post as usize];
+        *wire = of;
+        let began = now.saturating_sub(of.time);
         // A carry of less than a nanosecond a packet is no break.
         if began > *last + Time(1) {
             *busy_since = began;
@@ -178,19 +187,13 @@ impl Meters {
         *last = now;
     }
 
-    /// A packet has come to a post, over a link of this `delay` on whose wire it was for `on_wire`.
-    pub fn on_entry(
-        &mut self,
-        now: Time,
-        post: u32,
-        (on_wire, delay): (Time, Time),
-        packet: &mut Packet,
-    ) -> Passage {
-        let Post { config, work, busy_since, .. } = &self.posts[post as usize];
+    /// A packet has come to a post.
+    fn on_entry(&mut self, now: Time, post: u32, packet: &mut Packet) -> Passage {
+        let Post { config, work, wire, busy_since, .. } = &self.posts[post as usize];
         if !matches!(work, Work::Windows) {
             return self.on_payer(now, post, packet);
         }
-        let began = now.saturating_sub(on_wire);
+        let began = now.saturating_sub(wire.time);
         let (data, opens) = (packet.flags.has(Flags::DATA), packet.flags.has(Flags::SYN));
         if packet.flags.has(PLAIN) || !(data || opens) {
             return Passage::Untouched;
@@ -221,7 +224,7 @@ impl Meters {
             size: u32::from(packet.size),
             seq: packet.seq,
             stamp: packet.sent.0,
-            sent: began.saturating_sub(delay),
+            sent: began.saturating_sub(wire.delay),
             waited: began.saturating_sub(*busy_since),
         };
         if !watched.tolled {
@@ -283,7 +286,7 @@ impl Meters {
     }
 
     /// A packet goes back to a host.
-    pub fn on_exit(&mut self, now: Time, post: u32, packet: &mut Packet) {
+    fn on_exit(&mut self, now: Time, post: u32, packet: &mut Packet) {
         if packet.flags.has(PLAIN) || !packet.flags.has(Flags::ACK) {
             return;
         }
@@ -330,6 +333,28 @@ impl Meters {
     }
 }
 
+impl Middle for Meters {
+    fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, _: &mut SackRanges) -> Passed {
+        if gate.0.is_multiple_of(2) && self.on_entry(now, gate.0 / 2, packet) == Passage::Dropped {
+            return Passed::Absorbed;
+        }
+        Passed::Onward
+    }
+
+    /// A meter stands where the wire back begins, and doesn't see what is lost on it.
+    fn on_wire(&mut self, now: Time, gate: Gate, wire: Wire, packet: &mut Packet) {
+        if gate.0.is_multiple_of(2) {
+            self.note_wire(now, gate.0 / 2, wire);
+        } else {
+            self.on_exit(now, gate.0 / 2, packet);
+        }
+    }
+
+    fn on_flow(&mut self, flow: u32, segment: u32) {
+        self.announce(flow, segment);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,7 +367,7 @@ mod tests {
         let flags = Flags::DATA.with(Flags::TOLLED);
         for post in posts {
             let mut packet = Packet { flow: 3, size: 1500, flags, ..Packet::default() };
-            meters.on_entry(Time::from_secs(1), post, (Time(1), Time(1)), &mut packet);
+            meters.on_entry(Time::from_secs(1), post, &mut packet);
         }
         assert!(meters.of(3).is_some() && meters.payers[3].is_some());
         meters.announce(3, 1500);
@@ -360,12 +385,10 @@ mod tests {
             let toll = Toll { due: 1e-8, rtt: 0.1, stake, ..Toll::default() };
             let flags = Flags::DATA.with(Flags::TOLLED);
             let mut packet = Packet { toll, seq, size: 1500, flags, ..Packet::default() };
-            meters.on_entry(Time::from_millis(ms.into()), post, (Time(1), Time(1)), &mut packet);
+            meters.on_entry(Time::from_millis(ms.into()), post, &mut packet);
         }
         assert_eq!(meters.balance(0), None);
     }
-
-    const NO_TIME: (Time, Time) = (Time::ZERO, Time::ZERO);
 
     fn data(flow: u32, toll: Toll) -> Packet {
         Packet { flow, toll, size: 1000, flags: Flags::DATA.with(Flags::TOLLED), ..Packet::default() }
@@ -404,7 +427,7 @@ mod tests {
     fn a_wire_is_busy_since_its_last_break() {
         let mut meters = meters(&[Duty::Windows]);
         let mut since = |now, on_wire| {
-            meters.on_wire(Time(now), 0, Time(on_wire));
+            meters.note_wire(Time(now), 0, Wire { time: Time(on_wire), delay: Time::ZERO });
             meters.posts[0].busy_since.0
         };
         assert_eq!(since(5000, 1000), 4000);
@@ -422,15 +445,15 @@ mod tests {
             [Flags::ACK.with(Flags::TOLLED), Flags::DATA, Flags::DATA.with(PLAIN), Flags::SYN.with(PLAIN)]
         {
             let mut packet = Packet { flags, ..data(1, Toll::default()) };
-            assert_eq!(meters.on_entry(Time::from_secs(1), 0, NO_TIME, &mut packet), Passage::Untouched);
+            assert_eq!(meters.on_entry(Time::from_secs(1), 0, &mut packet), Passage::Untouched);
             assert!(meters.of(1).is_none(), "{flags:?}");
         }
         // An opening is measured, and counts as a flow seen once a toll follows.
         let mut syn = Packet { flags: Flags::SYN, ..data(1, Toll::default()) };
-        meters.on_entry(Time::from_secs(1), 0, NO_TIME, &mut syn);
+        meters.on_entry(Time::from_secs(1), 0, &mut syn);
         assert!(meters.of(1).is_some() && meters.counts() == (0, 0));
         for _ in 0..2 {
-            meters.on_entry(Time::from_secs(1), 0, NO_TIME, &mut data(1, Toll::default()));
+            meters.on_entry(Time::from_secs(1), 0, &mut data(1, Toll::default()));
             assert_eq!(meters.counts(), (1, 0));
         }
     }
@@ -440,7 +463,7 @@ mod tests {
         let mut meters = meters(&[Duty::Windows, Duty::Windows]);
         meters.announce(2, 500);
         for post in [0, 1, 1] {
-            meters.on_entry(Time::from_secs(1), post, NO_TIME, &mut data(2, Toll::default()));
+            meters.on_entry(Time::from_secs(1), post, &mut data(2, Toll::default()));
         }
         // One packet of twice the size; what passes the second post is no business of it.
         assert_eq!(meters.of(2).unwrap().allotment(), 2.0);
@@ -454,14 +477,14 @@ mod tests {
         for ms in 1..1000 {
             for post in [0, 1] {
                 let toll = Toll { rtt: 0.1, stake: 1e-7, ..Toll::default() };
-                meters.on_entry(Time::from_millis(ms), post, NO_TIME, &mut data(0, toll));
+                meters.on_entry(Time::from_millis(ms), post, &mut data(0, toll));
             }
         }
         assert_eq!(meters.counts(), (1, 0));
         assert!([0, 1].iter().all(|&post| meters.account(post).unwrap().accusation().is_none()));
         // Nor does traffic that pays nothing count.
         let mut plain = Packet { flags: Flags::DATA, ..data(3, Toll::default()) };
-        meters.on_entry(Time::from_secs(1), 1, NO_TIME, &mut plain);
+        meters.on_entry(Time::from_secs(1), 1, &mut plain);
         assert_eq!(meters.counts(), (1, 0));
     }
 
@@ -472,7 +495,7 @@ mod tests {
             let toll = Toll { due: 1e-7, rtt: 0.1, stake: 1e-9, ..Toll::default() };
             for post in [0, 1] {
                 let mut packet = Packet { seq: ms as u32, ..data(0, toll) };
-                meters.on_entry(Time::from_millis(ms), post, NO_TIME, &mut packet);
+                meters.on_entry(Time::from_millis(ms), post, &mut packet);
             }
         }
         let found = meters.balance(0).unwrap();
@@ -490,7 +513,7 @@ mod tests {
         assert_eq!(ack(&mut meters, found.at, Flags::ECHO), Some(Offence::Underpaid));
         // From then on the host's packets are charged what their path asks.
         let mut cheap = data(0, Toll { rtt: 0.1, stake: 1e-9, ..Toll::default() });
-        assert_eq!(meters.on_entry(Time::from_secs(6), 0, NO_TIME, &mut cheap), Passage::Rewritten);
+        assert_eq!(meters.on_entry(Time::from_secs(6), 0, &mut cheap), Passage::Rewritten);
         assert_eq!(cheap.toll.stake, 1e-7);
     }
 
@@ -507,7 +530,7 @@ mod tests {
         assert_eq!(meters.add_border(Exchange::new(tollway_law::link::ExchangeRate::Fixed(4.0))), 1);
         assert_eq!((meters.border(1).map(Exchange::factor), meters.border(0).is_some()), (Some(4.0), false));
         let mut packet = data(0, Toll { due: 2.0, stake: 3.0, ..Toll::default() });
-        assert_eq!(meters.on_entry(Time::from_secs(1), 1, NO_TIME, &mut packet), Passage::Rewritten);
+        assert_eq!(meters.on_entry(Time::from_secs(1), 1, &mut packet), Passage::Rewritten);
         assert_eq!((packet.toll.due, packet.toll.stake), (8.0, 12.0));
         // A price that goes back, and nothing that is none.
         let back = |meters: &mut Meters, packet: Packet| {
@@ -527,10 +550,10 @@ mod tests {
         let ms = Time::from_millis;
         // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left no later than at 995 ms.
         let entry = |meters: &mut Meters, flags| {
-            meters.on_wire(ms(998), 0, ms(8));
-            meters.on_wire(ms(1000), 0, ms(2));
+            meters.note_wire(ms(998), 0, Wire { time: ms(8), delay: ms(3) });
+            meters.note_wire(ms(1000), 0, Wire { time: ms(2), delay: ms(3) });
             let mut packet = Packet { flags, sent: Stamp::at(ms(995)), ..data(1, Toll::default()) };
-            meters.on_entry(ms(1000), 0, (ms(2), ms(3)), &mut packet);
+            meters.on_entry(ms(1000), 0, &mut packet);
         };
         for flags in [Flags::SYN, Flags::DATA.with(Flags::TOLLED)] {
             let mut meters = meters(&[Duty::Windows, Duty::Windows]);
@@ -557,15 +580,15 @@ mod tests {
             let now = Time::from_millis(10 * i);
             let toll = Toll { rtt: 0.5, offer: 0.05, stake: 3e-5, ..Toll::default() };
             let mut packet = Packet { seq: i as u32, sent: Stamp::at(now), ..data(0, toll) };
-            meters.on_wire(now, 0, Time::ZERO);
-            meters.on_entry(now, 0, NO_TIME, &mut packet);
+            meters.note_wire(now, 0, Wire::default());
+            meters.on_entry(now, 0, &mut packet);
             meters.on_exit(
                 now,
                 0,
                 &mut Packet { flow: 0, ..answer(0, now.saturating_sub(Time::from_millis(100))) },
             );
             // Another spends three times its budget.
-            let passage = meters.on_entry(now, 1, NO_TIME, &mut Packet { seq: i as u32, ..data(1, toll) });
+            let passage = meters.on_entry(now, 1, &mut Packet { seq: i as u32, ..data(1, toll) });
             dropped += u32::from(passage == Passage::Dropped);
         }
         assert_eq!(

@@ -41,3 +41,8 @@ fn anypoint() {
 fn acp() {
     replay("acp", codecs::acp);
 }
+
+#[test]
+fn framing() {
+    replay("framing", codecs::framing);
+}

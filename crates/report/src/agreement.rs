@@ -149,7 +149,8 @@ pub fn agree(
             expected,
             measured: outcome.measured,
             source: source.clone(),
-            seeds: Vec::new(),
+            neighbourhood: Some(0),
+            ..Verdict::default()
         };
         let rates = format!("each flow's mean rate within {} % of the simulator's", comparison.rate_percent);
         let queues = format!(

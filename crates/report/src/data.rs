@@ -123,14 +123,24 @@ pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
     all
 }
 
-/// All rows of a summary table, in natural order of their names.
+/// The rows of a summary table, in natural order of their names; of flows without constant-rate sources.
 pub(crate) fn summary(batches: &[RecordBatch], key: &str) -> Vec<FlowInfo> {
+    rows(batches, key, |law| law != CONSTANT_RATE)
+}
+
+/// The rows of the constant-rate sources in a summary of flows.
+pub(crate) fn sources(batches: &[RecordBatch]) -> Vec<FlowInfo> {
+    rows(batches, "flow", |law| law == CONSTANT_RATE)
+}
+
+fn rows(batches: &[RecordBatch], key: &str, wanted: impl Fn(&str) -> bool) -> Vec<FlowInfo> {
     let mut rows = Vec::new();
     for batch in batches {
+        let laws = batch.column_by_name("law").and_then(|c| c.as_string_opt::<i32>());
         let Some(names) = batch.column_by_name(key).and_then(|c| c.as_string_opt::<i32>()) else { continue };
         let columns: Vec<(&'static str, Vec<f64>)> =
             SUMMARY_NUMBERS.iter().filter_map(|&c| Some((c, numbers(batch, c)?))).collect();
-        for row in 0..batch.num_rows() {
+        for row in (0..batch.num_rows()).filter(|&row| wanted(laws.map_or("", |laws| laws.value(row)))) {
             rows.push(FlowInfo {
                 name: names.value(row).to_string(),
                 numbers: columns.iter().map(|(c, values)| (*c, values[row])).collect(),
@@ -230,7 +240,10 @@ pub(crate) fn summary_numbers() -> String {
 }
 
 /// How many of these are of flows; the rest is of links.
-const FLOW_NUMBERS: usize = 12;
+const FLOW_NUMBERS: usize = 21;
+
+/// The law of constant-rate sources in a summary.
+const CONSTANT_RATE: &str = "constant-rate";
 
 const SUMMARY_NUMBERS: &[&str] = &[
     "start_s",
@@ -245,6 +258,15 @@ const SUMMARY_NUMBERS: &[&str] = &[
     "share_of_ideal",
     "retransmissions",
     "timeouts",
+    "rtt_mean_ms",
+    "rtt_p50_ms",
+    "rtt_p95_ms",
+    "rtt_p99_ms",
+    "queueing_mean_ms",
+    "queueing_p50_ms",
+    "queueing_p95_ms",
+    "queueing_p99_ms",
+    "lost_packets",
     "capacity_mbps",
     "utilisation",
     "queue_mean_bytes",

@@ -7,9 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
-use tollway_scenario::plan::{Flow, Link, LinkLaw, Plan, SenderLaw};
+use tollway_law::Time;
+use tollway_law::link::Gains;
+use tollway_scenario::plan::{Flow, Link, Plan, SenderLaw};
 use tollway_scenario::tables::RunResult;
-use tollway_theory::{Aim, Allocation, Network, XcpGains, spend, xcp_equilibrium};
+use tollway_theory::{Aim, Allocation, Network, XcpGains, common_aim, spend, xcp_equilibrium};
 
 use crate::data;
 use crate::ideal::{Steady, Undefined, steady};
@@ -220,8 +222,8 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
             law => law.name(),
         }
     });
-    let fair = || Ok((Aim::MaxMin, false, Aim::MaxMin.allocation(&steady.network).map_err(network)?));
-    let Some(aim) = Aim::of(laws) else { return fair() };
+    let fair = || Ok((Aim::MaxMin, false, Allocation::of(Aim::MaxMin, &steady.network).map_err(network)?));
+    let Some(aim) = common_aim(laws) else { return fair() };
     // What a budget is worth beyond a border is no affair of the flow's alone.
     if plan.links.iter().any(|link| link.exchange.is_some()) {
         return fair();
@@ -232,7 +234,7 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
         let own = if aim == Aim::Proportional { spend(&own, &steady.owners)? } else { own };
         match aim {
             Aim::XcpEquilibrium => xcp_equilibrium(&own, &xcp_gains(plan, steady)).map(|x| x.rates),
-            _ => aim.allocation(&own).map(|allocation| allocation.rates),
+            _ => Allocation::of(aim, &own).map(|allocation| allocation.rates),
         }
     });
     let Ok((network, rates)) = allocated else { return fair() };
@@ -247,22 +249,18 @@ pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
     for (flow, lane) in steady.network.flows.iter().zip(&steady.lanes) {
         let rtt = lane.base_rtt.as_secs_f64();
         for &l in &flow.links {
-            let longest = match &*plan.links[l].law {
-                LinkLaw::Xcp(xcp) => xcp.max_interval.as_secs_f64(),
-                _ => f64::INFINITY,
-            };
-            trips[l] = (trips[l].0 + rtt.min(longest), trips[l].1 + 1);
+            let longest =
+                plan.links[l].law.descriptor().gains.map_or(Time::NEVER, |gains| gains.max_interval);
+            trips[l] = (trips[l].0 + rtt.min(longest.as_secs_f64()), trips[l].1 + 1);
         }
     }
     let gains = |(link, &(sum, flows)): (&Link, &(f64, u32))| {
         let mean = if flows > 0 { sum / f64::from(flows) } else { 1.0 };
-        match &*link.law {
-            LinkLaw::Xcp(xcp) => XcpGains {
-                alpha: xcp.alpha,
-                gamma: xcp.gamma,
-                interval: mean.max(xcp.min_interval.as_secs_f64()),
-            },
-            _ => XcpGains { interval: mean, ..XcpGains::default() },
+        match link.law.descriptor().gains {
+            Some(Gains { alpha, gamma, min_interval, .. }) => {
+                XcpGains { alpha, gamma, interval: mean.max(min_interval.as_secs_f64()) }
+            }
+            None => XcpGains { interval: mean, ..XcpGains::default() },
         }
     };
     plan.links.iter().zip(&trips).map(gains).collect()
@@ -272,26 +270,19 @@ pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
 pub(crate) fn links_of(plan: &Plan, network: &Network, aim: Aim) -> Network {
     let mut network = network.clone();
     for flow in &mut network.flows {
-        flow.links.retain(|&l| match *plan.links[l].law {
-            LinkLaw::Xcp(_) => aim == Aim::XcpEquilibrium,
-            LinkLaw::Fcp(_) => aim == Aim::Proportional,
-            LinkLaw::Rcp(_) => aim == Aim::MaxMin,
-            _ => false,
-        });
+        flow.links.retain(|&l| plan.links[l].law.descriptor().aim == Some(aim));
         // RCP knows one rate for all.
         if aim == Aim::MaxMin {
             flow.weight = 1.0;
         }
     }
     for (capacity, link) in network.capacities.iter_mut().zip(&plan.links) {
-        if let LinkLaw::Rcp(rcp) = *link.law {
-            *capacity *= rcp.gamma;
-        }
+        *capacity *= link.law.descriptor().share;
     }
     network
 }
 
-fn first_start(plan: &Plan) -> tollway_law::Time {
+fn first_start(plan: &Plan) -> Time {
     plan.flows.iter().map(|flow| flow.start).min().unwrap_or_default()
 }
 

@@ -11,6 +11,7 @@ use crate::claim::{Bound, Claim, Context, Distance, Measurement, Metric, Side};
 use crate::data;
 use crate::deviation::Aims;
 use crate::grid::Cells;
+use crate::neighbourhood::Neighbourhood;
 use crate::plot::{PlotSpec, is_plottable, plottable};
 use crate::verify::{RandomNetworks, Verify};
 
@@ -32,6 +33,8 @@ pub struct Experiment {
     pub random: Vec<RandomNetworks>,
     /// What of it runs on real packets too.
     pub live: Vec<Comparison>,
+    /// Where else its claims are judged, if the file says.
+    pub neighbourhood: Option<Neighbourhood>,
     /// The file's folder, where reference series lie.
     pub folder: PathBuf,
     /// Where its variants lie in its grid, which the scenario knows: [`Cells::of`].
@@ -78,6 +81,12 @@ impl Experiment {
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
         };
+        if let Some(neighbourhood) = file.neighbourhood {
+            if let Some(mistake) = neighbourhood.as_ref().mistake() {
+                return Err(error(mistake, Some(neighbourhood.span()), None));
+            }
+            experiment.neighbourhood = Some(neighbourhood.into_inner());
+        }
         for random in file.random {
             let span = random.span();
             let random = random.into_inner();
@@ -157,6 +166,7 @@ struct File {
     random: Vec<Spanned<RandomNetworks>>,
     #[serde(default)]
     live: Vec<Comparison>,
+    neighbourhood: Option<Spanned<Neighbourhood>>,
 }
 
 /// What is wrong with a claim, and at which word.

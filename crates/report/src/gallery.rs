@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::claim::{Ledger, Report, Status};
-use crate::html::{document, place, plot};
+use crate::html::{claims, document, place, plot};
 use crate::plot::{Figure, PlotError};
 use crate::text::escape;
 
@@ -110,11 +110,13 @@ impl Entry {
     /// What became of its claims: the status that matters most, and how many have it.
     fn badge(&self) -> (&'static str, String) {
         let report = &self.report;
-        match (report.unmet, report.met, report.skipped) {
-            (0, 0, 0) => ("skipped", String::new()),
-            (0, 0, skipped) => ("skipped", format!("{skipped} skipped")),
-            (0, met, _) => ("met", format!("{met} met")),
-            (unmet, met, _) => ("unmet", format!("{unmet} of {} unmet", unmet + met)),
+        let judged = report.met + report.fragile + report.unmet;
+        match (report.unmet, report.fragile, report.met, report.skipped) {
+            (0, 0, 0, 0) => ("skipped", String::new()),
+            (0, 0, 0, skipped) => ("skipped", format!("{skipped} skipped")),
+            (0, 0, met, _) => ("met", format!("{met} met")),
+            (0, fragile, ..) => ("fragile", format!("{fragile} of {judged} fragile")),
+            (unmet, ..) => ("unmet", format!("{unmet} of {judged} unmet")),
         }
     }
 
@@ -137,12 +139,13 @@ impl Entry {
             html.push_str(&format!("<h2>Claims: {}</h2>\n", escape(&self.report.totals())));
             html.push_str(&claims(&self.report));
         }
-        for claim in self.report.claims.iter().filter(|claim| claim.status == Status::Unmet) {
+        for claim in self.report.claims.iter().filter(|claim| claim.failing()) {
             let reason = ledger
                 .reason(&claim.id)
-                .unwrap_or("No reason is known: it is not in the list of unmet claims.");
+                .unwrap_or("No reason is known: it is not in the list of fragile and unmet claims.");
+            let is = if claim.status == Status::Fragile { "is fragile" } else { "is not met" };
             html.push_str(&format!(
-                "<p class=\"reason\"><strong>{}</strong> is not met. {}</p>\n",
+                "<p class=\"reason\"><strong>{}</strong> {is}. {}</p>\n",
                 escape(&claim.id),
                 escape(reason)
             ));
@@ -150,24 +153,6 @@ impl Entry {
         html.push_str("</div>\n</div>\n</article>\n");
         html
     }
-}
-
-/// A row a claim: what it says over its id, what was expected, what measured.
-fn claims(report: &Report) -> String {
-    let mut html = "<table>\n<thead><tr><th>claim</th><th>expected</th><th>measured</th><th>status</th></tr></thead>\n<tbody>\n".to_owned();
-    for claim in &report.claims {
-        html.push_str(&format!(
-            "<tr><td>{}<br><small>{}</small></td><td>{}</td><td>{}</td><td data-status=\"{}\">{}</td></tr>\n",
-            escape(&claim.says),
-            escape(&claim.id),
-            escape(&claim.expected),
-            escape(&claim.measured),
-            claim.status.word().to_lowercase(),
-            claim.status_text(),
-        ));
-    }
-    html.push_str("</tbody>\n</table>\n");
-    html
 }
 
 #[cfg(test)]
@@ -183,7 +168,7 @@ mod tests {
             expected: "1".into(),
             measured: "2".into(),
             source: String::new(),
-            seeds: Vec::new(),
+            ..Verdict::default()
         }
     }
 
@@ -208,7 +193,8 @@ mod tests {
 
     #[test]
     fn an_unmet_claim_stands_with_its_reason_or_says_that_there_is_none() {
-        let listed = Ledger { unmet: vec![LedgerEntry { id: "a.b.two".into(), reason: "2 < 3".into() }] };
+        let listed =
+            Ledger { unmet: vec![LedgerEntry { id: "a.b.two".into(), holds: None, reason: "2 < 3".into() }] };
         assert!(gallery().to_html(&listed).contains("is not met. 2 &lt; 3"));
         assert!(gallery().to_html(&Ledger::default()).contains("No reason is known"));
     }

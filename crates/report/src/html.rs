@@ -5,10 +5,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tollway_scenario::tables::RunResult;
 
+use crate::band::picture;
 use crate::claim::Report;
 use crate::overview::Overview;
 use crate::plot::{Axis, Figure, PALETTE, PlotError, Row};
-use crate::text::{TextTable, escape};
+use crate::text::escape;
 
 /// A page: a title, the tables that sum up the runs, claims if there are any, and interactive plots.
 ///
@@ -42,7 +43,7 @@ impl Page<'_> {
         }
         if let Some(report) = self.claims.filter(|r| !r.claims.is_empty()) {
             body.push_str(&format!("<h2>Claims: {}</h2>\n", escape(&report.totals())));
-            body.push_str(&scrolled(&claims_table(report)));
+            body.push_str(&format!("<div class=\"table\">{}</div>\n", claims(report)));
         }
         let mut plots = Vec::new();
         for row in &self.figure.rows {
@@ -79,18 +80,23 @@ pub(crate) fn place(row: &Row, index: usize) -> String {
     )
 }
 
-fn scrolled(table: &TextTable) -> String {
-    format!("<div class=\"table\">{}</div>\n", table.to_html())
-}
-
-fn claims_table(report: &Report) -> TextTable {
-    use crate::text::Align::Left;
-    let columns = [("claim", Left), ("says", Left), ("expected", Left), ("measured", Left), ("status", Left)];
-    let mut table = TextTable::new(&columns);
-    for c in &report.claims {
-        table.row([c.id.as_str(), &c.says, &c.expected, &c.measured, &c.status_text()]);
+/// A row a claim: what it says over its id, what was expected, what measured, and the band over its neighbourhood.
+pub(crate) fn claims(report: &Report) -> String {
+    let mut html = "<table>\n<thead><tr><th>claim</th><th>expected</th><th>measured</th><th>band</th><th>status</th></tr></thead>\n<tbody>\n".to_owned();
+    for claim in &report.claims {
+        html.push_str(&format!(
+            "<tr><td>{}<br><small>{}</small></td><td>{}</td><td>{}</td><td>{}</td><td data-status=\"{}\">{}</td></tr>\n",
+            escape(&claim.says),
+            escape(&claim.id),
+            escape(&claim.expected),
+            escape(&claim.measured),
+            picture(claim),
+            claim.status.word().to_lowercase(),
+            escape(&claim.status_text()),
+        ));
     }
-    table
+    html.push_str("</tbody>\n</table>\n");
+    html
 }
 
 /// A row as data and layout of one plot, its panels as subplots that zoom together. Colours of ground and text are the

@@ -4,7 +4,9 @@ use std::borrow::Borrow;
 
 use tollway_law::Time;
 use tollway_law::budget::Background;
-use tollway_scenario::plan::{self, Change, Data, FcpSender, Plan, Pricing, SenderLaw, Strategy, What};
+use tollway_law::link::Pricing;
+use tollway_proto::Change;
+use tollway_scenario::plan::{self, Data, Event, FcpSender, Plan, SenderLaw, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -246,8 +248,8 @@ fn end(plan: &Plan, i: usize) -> Time {
 
 /// The links that a blackout stops at `now`.
 fn dark(plan: &Plan, now: Time) -> Vec<usize> {
-    let stopped = plan.changes.iter().filter_map(|change| match change.what {
-        What::Blackout(link, until) if change.at <= now && now < until => Some(link.0 as usize),
+    let stopped = plan.events.iter().filter_map(|event| match event.what {
+        What::Blackout(link, until) if event.at <= now && now < until => Some(link.0 as usize),
         _ => None,
     });
     stopped.collect()
@@ -259,8 +261,8 @@ fn instants(plan: &Plan) -> Vec<Time> {
         (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
     // What the file changes at the start or before the warm-up's end counts from the first phase on.
     let warmup = plan.measure.warmup;
-    instants.extend(plan.changes.iter().map(|change| change.at.max(warmup)));
-    instants.extend(plan.changes.iter().filter_map(|change| match change.what {
+    instants.extend(plan.events.iter().map(|event| event.at.max(warmup)));
+    instants.extend(plan.events.iter().filter_map(|event| match event.what {
         What::Blackout(_, until) => Some(until.max(warmup)),
         _ => None,
     }));
@@ -292,7 +294,7 @@ struct State<'a> {
     budgets: Vec<f64>,
     /// What hosts may spend, and how they divide it.
     hosts: Vec<(f64, Strategy)>,
-    changes: &'a [Change],
+    events: &'a [Event],
     /// What part of a link's bits are those of packets, not of framing.
     packets_part: Vec<f64>,
 }
@@ -320,18 +322,18 @@ impl<'a> State<'a> {
             ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
             budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
             hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
-            changes: &plan.changes,
+            events: &plan.events,
             packets_part: part.collect(),
         }
     }
 
     /// Makes the changes up to and at `now`.
     fn advance(&mut self, plan: &Plan, now: Time) {
-        while let Some((change, rest)) = self.changes.split_first().filter(|(change, _)| change.at <= now) {
-            self.changes = rest;
-            match change.what {
-                What::Rate(link, rate) => self.rates_bps[link.0 as usize] = rate.bps(),
-                What::Delay(link, delay) => {
+        while let Some((event, rest)) = self.events.split_first().filter(|(event, _)| event.at <= now) {
+            self.events = rest;
+            match event.what {
+                What::Link(link, Change::Rate(rate)) => self.rates_bps[link.0 as usize] = rate.bps(),
+                What::Link(link, Change::Delay(delay)) => {
                     self.delays[link.0 as usize] = delay;
                     let crosses = |path: &plan::Path| path.route.iter().chain(&path.back).any(|l| *l == link);
                     self.demand_anew(plan, |of| crosses(&plan.flows[of].path));

@@ -57,7 +57,8 @@ pub fn agree(
                     expected,
                     measured: outcome.measured,
                     source: experiment.source.clone(),
-                    seeds: Vec::new(),
+                    neighbourhood: Some(0),
+                    ..Verdict::default()
                 });
             };
         let near = |kernel: f64, sim: f64, percent: f64| (kernel - sim).abs() <= sim * percent / 100.0;

@@ -14,6 +14,7 @@
 
 pub mod agreement;
 mod allocations;
+mod band;
 pub mod claim;
 pub mod compare;
 mod data;
@@ -32,7 +33,9 @@ pub mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;
+pub mod neighbourhood;
 mod overview;
+pub mod papers;
 pub mod plot;
 mod reference;
 pub mod reproduce;
@@ -40,9 +43,11 @@ pub mod seeds;
 pub mod session;
 #[cfg(target_os = "linux")]
 pub mod shape;
+mod sizes;
 mod slowdown;
 pub mod sweep;
-mod text;
+#[doc(hidden)]
+pub mod text;
 pub mod verify;
 pub mod watch;
 
@@ -52,4 +57,4 @@ pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
 pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
 pub use overview::Overview;
-pub use slowdown::{Slowdown, slowdowns};
+pub use slowdown::{OfSize, Slowdown, slowdowns};

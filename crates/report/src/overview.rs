@@ -1,17 +1,19 @@
 //! The two tables that sum up a run: flows and links, variants side by side.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tollway_scenario::tables::RunResult;
 
 use crate::data::{self, FlowInfo, natural};
+use crate::sizes::{SizeClass, quantile};
 use crate::text::{Align, TextTable, escape, wrap};
 
 /// Flows and links of one or more variants, for a terminal or a page.
 #[derive(Clone, Debug)]
 pub struct Overview {
     flows: Sheet,
+    completions: Sheet,
     links: Sheet,
 }
 
@@ -19,13 +21,15 @@ impl Overview {
     /// Sums up `runs`. More flows than a screen holds are given by group, as least, median and greatest; links that nothing
     /// happened on are left out.
     pub fn new(runs: &[RunResult]) -> Overview {
-        Overview { flows: flow_sheet(runs), links: link_sheet(runs) }
+        Overview { flows: flow_sheet(runs), completions: completion_sheet(runs), links: link_sheet(runs) }
     }
 
     /// As plain text at most `width` columns wide: variants stand side by side where they fit, and else beneath each other.
     pub fn to_text(&self, width: usize) -> String {
         let mut parts = Vec::new();
-        for sheet in [&self.flows, &self.links].into_iter().filter(|sheet| !sheet.rows.is_empty()) {
+        for sheet in
+            [&self.flows, &self.completions, &self.links].into_iter().filter(|sheet| !sheet.rows.is_empty())
+        {
             let beside = sheet.beside();
             let table = if beside.natural_width() <= width { beside } else { sheet.beneath() };
             let mut text = table.print(width);
@@ -41,7 +45,9 @@ impl Overview {
     /// As headings, tables and notes of a page.
     pub(crate) fn to_html(&self) -> String {
         let mut html = String::new();
-        for (name, sheet) in [("Flows", &self.flows), ("Links", &self.links)] {
+        let sheets =
+            [("Flows", &self.flows), ("Completion times", &self.completions), ("Links", &self.links)];
+        for (name, sheet) in sheets {
             if sheet.rows.is_empty() {
                 continue;
             }
@@ -103,10 +109,24 @@ impl Sheet {
 }
 
 fn flow_sheet(runs: &[RunResult]) -> Sheet {
-    let flows: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.summary, "flow")).collect();
+    let mut flows: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.summary, "flow")).collect();
+    let mut labels = labels(&flows);
+    let sources: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::sources(&r.summary)).collect();
+    labels.extend(self::labels(&sources));
+    flows.iter_mut().zip(sources).for_each(|(flows, sources)| flows.extend(sources));
     let any = |column: &str| flows.iter().flatten().any(|f| !f.get(column).is_nan());
-    let mut columns: Vec<Column> = vec![("Mb/s", "rate_mbps", rate)];
-    let mut notes = vec!["Mb/s: what arrived, headers included"];
+    let mut columns: Vec<Column> = Vec::new();
+    let mut notes = Vec::new();
+    // Delay first: a rate alone hides the queue that it was bought with.
+    if any("rtt_mean_ms") {
+        columns.push(("RTT ms", "rtt_mean_ms", millis));
+        columns.push(("queued ms", "queueing_mean_ms", millis));
+        columns.push(("95 %", "queueing_p95_ms", millis));
+        columns.push(("99 %", "queueing_p99_ms", millis));
+        notes.push("RTT: mean of samples, one an interval; queued: mean and percentiles of what they exceed an empty path's by");
+    }
+    columns.push(("Mb/s", "rate_mbps", rate));
+    notes.push("Mb/s: what arrived, headers included");
     if any("share_of_ideal") {
         columns.push(("of ideal", "share_of_ideal", percent));
         notes.push("of ideal: of its max–min fair share of the links, flow by flow as they come and go");
@@ -117,7 +137,10 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
     }
     columns.push(("resent", "retransmissions", whole));
     notes.push("resent: packets");
-    let labels = labels(&flows);
+    if any("lost_packets") {
+        columns.push(("lost", "lost_packets", whole));
+        notes.push("lost: packets of constant-rate sources, never sent again");
+    }
     if labels.iter().any(|label| matches!(label, Label::Of(..))) {
         notes.push("least, median, greatest: of each column by itself");
     }
@@ -134,6 +157,44 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
         rows: rows.collect(),
         columns: columns.iter().map(|c| c.0).collect(),
         notes: vec![notes.join("; ")],
+    }
+}
+
+/// Completion times of groups with more flows than have a row each, by size.
+fn completion_sheet(runs: &[RunResult]) -> Sheet {
+    // By group and size, of each run.
+    let mut times: BTreeMap<(String, SizeClass), Vec<Vec<f64>>> = BTreeMap::new();
+    let mut flows: HashMap<String, usize> = HashMap::new();
+    for (i, run) in runs.iter().enumerate() {
+        for flow in data::summary(&run.summary, "flow") {
+            let (took, size) = (flow.get("fct_s"), flow.get("size_bytes"));
+            if took.is_nan() || size.is_nan() {
+                continue;
+            }
+            let group = group_of(&flow.name).into_owned();
+            *flows.entry(group.clone()).or_insert(0) += 1;
+            let of_runs = times.entry((group, SizeClass::of(size as u64))).or_default();
+            of_runs.resize(runs.len(), Vec::new());
+            of_runs[i].push(took);
+        }
+    }
+    times.retain(|(group, _), _| flows[group] > MOST_FLOWS);
+    let rows = times.into_iter().map(|((group, class), of_runs)| {
+        let cells = |mut times: Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            let of = |p| Some(quantile(&times, p)).filter(|t| !t.is_nan()).map_or(DASH.into(), seconds);
+            vec![times.len().to_string(), of(0.5), of(0.95), of(0.99)]
+        };
+        (format!("{group} {class}"), of_runs.into_iter().map(cells).collect())
+    });
+    Sheet {
+        of: "flows of",
+        variants: runs.iter().map(|r| r.variant.clone()).collect(),
+        rows: rows.collect(),
+        columns: vec!["done", "50 %", "95 %", "99 %"],
+        notes: vec![
+            "done: flows that finished; then the seconds that 50, 95 and 99 % of them did not exceed".into(),
+        ],
     }
 }
 
@@ -157,8 +218,9 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
     // Where nothing is busy, the busiest few.
     names.truncate(if busy == 0 { FEW_LINKS } else { busy.min(MOST_LINKS) });
     names.sort_by_key(|name| natural(name));
-    let columns: [Column; 4] = [
+    let columns: [Column; 5] = [
         ("used", "utilisation", percent),
+        ("queue ms", QUEUE_MS, millis),
         ("queue", "queue_mean_packets", packets),
         ("peak", "queue_max_packets", packets),
         ("drops", "drops", whole),
@@ -167,14 +229,18 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
         let cells = |all: &Vec<FlowInfo>| {
             let link = all.iter().find(|link| link.name == *name);
             let cell = |(_, column, print): &Column| {
-                link.map(|l| l.get(column)).filter(|v| !v.is_nan()).map_or(DASH.into(), print)
+                let value = |link: &FlowInfo| match *column {
+                    QUEUE_MS => link.get("queue_mean_bytes") * 8e-3 / link.get("capacity_mbps"),
+                    column => link.get(column),
+                };
+                link.map(value).filter(|v| !v.is_nan()).map_or(DASH.into(), print)
             };
             columns.iter().map(cell).collect()
         };
         (name.to_string(), links.iter().map(cells).collect())
     });
     let mut notes = vec![
-        "used: of capacity; queue: packets waiting, mean over time; peak: most at once; drops: packets"
+        "used: of capacity; queue: time to send what waits, and packets waiting, means over time; peak: most at once; drops: packets"
             .to_string(),
     ];
     let hidden = known.len() - names.len();
@@ -286,6 +352,17 @@ fn percent(v: f64) -> String {
     format!("{:.1} %", v * 100.0)
 }
 
+fn millis(v: f64) -> String {
+    let decimals = if v >= 1000.0 {
+        0
+    } else if v >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{v:.decimals$}")
+}
+
 fn packets(v: f64) -> String {
     if v >= 100.0 || v == 0.0 { format!("{v:.0}") } else { format!("{v:.1}") }
 }
@@ -299,6 +376,8 @@ fn seconds(v: f64) -> String {
     format!("{v:.decimals$}")
 }
 
+/// The time that a link takes to send the bytes queued, in milliseconds: worked out of two columns.
+const QUEUE_MS: &str = "queue_ms";
 /// In place of what does not exist.
 const DASH: &str = "–";
 const SIDE_BY_SIDE: usize = 3;

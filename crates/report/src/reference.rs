@@ -6,6 +6,7 @@ use tollway_scenario::tables::RunResult;
 
 use crate::claim::Measurement;
 use crate::data::{self, FlowInfo, Series, Window};
+use crate::papers;
 
 /// The worst relative deviation of each flow's rate from the reference file, over windows of `span` that slide by one
 /// interval of the reference, both flows alive and no flow started within `skip-after-start` before the window's end.
@@ -63,7 +64,7 @@ pub(crate) fn deviation(
 
 /// The series of a reference file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Series>, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let text = papers::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
     parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 

@@ -14,8 +14,9 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::gallery::Gallery;
 use crate::grid::Cells;
 use crate::html::Page;
+use crate::papers::{self, experiments, is_built_in};
 use crate::plot::{Figure, PlotError, write_png};
-use crate::seeds::{NoSeeds, seeds};
+use crate::seeds::NoSeeds;
 use crate::session::{Progress, Ran, Session, SessionError};
 use crate::verify::{Verify, VerifyError};
 
@@ -26,6 +27,19 @@ pub struct Found {
     pub name: String,
     /// Where it lies.
     pub path: PathBuf,
+}
+
+impl Found {
+    /// Its title; empty if its file has none, or cannot be read.
+    pub fn title(&self) -> String {
+        #[derive(Default, serde::Deserialize)]
+        struct Titled {
+            #[serde(default)]
+            title: String,
+        }
+        let text = papers::read(&self.path).unwrap_or_default();
+        toml::from_str::<Titled>(&text).unwrap_or_default().title
+    }
 }
 
 /// An experiment, run and judged.
@@ -44,7 +58,9 @@ pub struct Reproduced {
 pub enum ReproduceError {
     /// There are no experiments where they were looked for.
     #[error("there are no experiments in {}", folder.display())]
-    #[diagnostic(help("run it in Tollway's folder, or name the experiments' folder with `--papers`"))]
+    #[diagnostic(help(
+        "name the folder of files PAPER/FIGURE.toml, or leave out `--papers` for the experiments built in"
+    ))]
     NoFolder {
         /// Where.
         folder: PathBuf,
@@ -78,7 +94,7 @@ pub enum ReproduceError {
     #[error("none of these experiments has a part that runs live")]
     #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
     NothingLive,
-    /// It can't be asked of so many seeds.
+    /// Its neighbourhood has more seeds than there are.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Seeds(#[from] NoSeeds),
@@ -131,11 +147,18 @@ impl ReproduceError {
     }
 }
 
-/// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`.
+/// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`, or what is built in ([`papers::BUILT_IN`]).
 ///
 /// # Errors
 /// [`ReproduceError::NoFolder`].
 pub fn list(papers: &Path) -> Result<Vec<Found>, ReproduceError> {
+    if is_built_in(papers) {
+        let found = experiments().map(|(paper, figure)| Found {
+            name: format!("{paper}/{figure}"),
+            path: papers.join(format!("{paper}/{figure}.toml")),
+        });
+        return Ok(found.collect());
+    }
     let entries = |dir: &Path| -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> =
             std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -196,30 +219,12 @@ pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceEr
 /// # Errors
 /// The file cannot be read, or something in it is wrong.
 pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
-    read_with(found, &[])
-}
-
-/// The same experiment `later` seeds on from its own: chance falls otherwise, and random networks are others.
-///
-/// # Errors
-/// As [`read`], or there is no such seed.
-pub fn read_later(found: &Found, later: u64) -> Result<(Scenario, Experiment), ReproduceError> {
-    let (scenario, experiment) = read(found)?;
-    if later == 0 {
-        return Ok((scenario, experiment));
-    }
-    let moved = |seed, by: u64| seeds(seed, by.saturating_add(1)).map(|all| all.end - 1);
-    let seed = moved(scenario.variants()[0].plan.seed, later)?;
-    let (scenario, mut experiment) = read_with(found, &[format!("seed={seed}")])?;
-    for random in &mut experiment.random {
-        // Each of its networks has a seed of its own.
-        random.seed = moved(random.seed, later.saturating_mul(random.networks))?;
-    }
-    Ok((scenario, experiment))
-}
-
-fn read_with(found: &Found, sets: &[String]) -> Result<(Scenario, Experiment), ReproduceError> {
-    let scenario = Scenario::load(&found.path, sets)?;
+    let scenario = match papers::read(&found.path) {
+        Ok(text) if is_built_in(&found.path) => {
+            Scenario::parse(&found.path.display().to_string(), &text, NO_SETS)?
+        }
+        _ => Scenario::load(&found.path, NO_SETS)?,
+    };
     let mut experiment = Experiment::parse(scenario.text(), &found.path)?;
     experiment.cells = Cells::of(&scenario);
     Ok((scenario, experiment))
@@ -269,38 +274,23 @@ pub fn reproduce(
         let Some(first) = runs.first_mut() else { break };
         let verify = Verify::law(&random.law, random.networks, random.seed, jobs)?;
         let go_on = |_| progress.is_none_or(|progress| progress(0, 1.0));
-        first.result.extra.extend(verify.run(&go_on)?.extras());
+        verify.run(&go_on)?.report(&mut first.result.systems);
     }
     let found = runs.iter().map(|ran| (ran.result.variant.as_str(), ran.deviation.as_ref().ok()));
     experiment.aims = Aims::of(found);
     let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
     let report = check(&experiment.claims, &results, &experiment.context(missing.to_vec()));
+    let report = report.with_neighbours(neighbourhood_size(&experiment, scenario)?, &[]);
     Ok(Reproduced { experiment, runs, report })
 }
 
-/// An experiment with `seeds` seeds from its own on, judged together: `run` runs and judges it `later` seeds on, or answers `None` where it was
-/// ended, and so is all of it then. The runs that are kept are those of the first.
-///
-/// # Errors
-/// As [`read_later`], and what `run` finds.
-pub fn over_seeds<E: From<ReproduceError>>(
-    found: &Found,
-    seeds: u64,
-    mut run: impl FnMut(u64, Scenario, Experiment) -> Result<Option<Reproduced>, E>,
-) -> Result<Option<Reproduced>, E> {
-    let mut first: Option<Reproduced> = None;
-    let mut reports = Vec::new();
-    for later in 0..seeds {
-        let (scenario, experiment) = read_later(found, later)?;
-        let seed = scenario.variants()[0].plan.seed;
-        let Some(mut reproduced) = run(later, scenario, experiment)? else { return Ok(None) };
-        reports.push((seed, std::mem::take(&mut reproduced.report)));
-        first.get_or_insert(reproduced);
-    }
-    Ok(first.map(|first| match <[_; 1]>::try_from(reports) {
-        Ok([(_, report)]) => Reproduced { report, ..first },
-        Err(reports) => Reproduced { report: Report::over_seeds(reports), ..first },
-    }))
+/// How many neighbours an experiment has, if its file says.
+pub(crate) fn neighbourhood_size(
+    experiment: &Experiment,
+    scenario: &Scenario,
+) -> Result<Option<usize>, NoSeeds> {
+    let seed = scenario.variants()[0].plan.seed;
+    experiment.neighbourhood.as_ref().map(|n| n.neighbours(seed).map(|all| all.len())).transpose()
 }
 
 /// The peer programs that some claims compare with and that are not installed here.
@@ -411,26 +401,31 @@ fn file_name(name: &str) -> String {
 /// What the encodings' exhaustive check found, as numbers that claims name.
 fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
     let numbers = [
-        ("codec.values", f64::from(check.values)),
-        ("codec.failures", f64::from(check.failures)),
-        ("codec.misrounded", f64::from(check.misrounded)),
-        ("codec.least-mantissa", f64::from(check.least_mantissa)),
-        ("codec.greatest-mantissa", f64::from(check.greatest_mantissa)),
-        ("codec.worst-relative", check.worst_relative),
-        ("codec.worst-absolute", check.worst_absolute),
-        ("codec.options-checked", f64::from(check.options.checked)),
-        ("codec.options-failures", f64::from(check.options.failures)),
-        ("codec.sack-blocks-without-xcp", check.sack_blocks[0] as f64),
-        ("codec.sack-blocks-beside-forward", check.sack_blocks[1] as f64),
-        ("codec.sack-blocks-beside-return", check.sack_blocks[2] as f64),
-        ("codec.sack-blocks-beside-both", check.sack_blocks[3] as f64),
-        ("codec.draft2-checked", f64::from(check.draft2.checked)),
-        ("codec.draft2-failures", f64::from(check.draft2.failures)),
-        ("codec.draft3-checked", f64::from(check.draft3.checked)),
-        ("codec.draft3-failures", f64::from(check.draft3.failures)),
+        ("values", f64::from(check.values)),
+        ("failures", f64::from(check.failures)),
+        ("misrounded", f64::from(check.misrounded)),
+        ("least_mantissa", f64::from(check.least_mantissa)),
+        ("greatest_mantissa", f64::from(check.greatest_mantissa)),
+        ("worst_relative", check.worst_relative),
+        ("worst_absolute", check.worst_absolute),
+        ("options_checked", f64::from(check.options.checked)),
+        ("options_failures", f64::from(check.options.failures)),
+        ("sack_blocks_without_xcp", check.sack_blocks[0] as f64),
+        ("sack_blocks_beside_forward", check.sack_blocks[1] as f64),
+        ("sack_blocks_beside_return", check.sack_blocks[2] as f64),
+        ("sack_blocks_beside_both", check.sack_blocks[3] as f64),
+        ("draft2_checked", f64::from(check.draft2.checked)),
+        ("draft2_failures", f64::from(check.draft2.failures)),
+        ("draft3_checked", f64::from(check.draft3.checked)),
+        ("draft3_failures", f64::from(check.draft3.failures)),
     ];
-    result.extra.extend(numbers.map(|(name, number)| (name.to_owned(), number)));
+    for (column, number) in numbers {
+        result.systems.set("codec", &[], column, number);
+    }
 }
+
+/// No keys set otherwise.
+const NO_SETS: &[&str] = &[];
 
 #[cfg(test)]
 mod tests {

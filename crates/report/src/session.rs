@@ -339,7 +339,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
                 "setup_s": ran.info.setup_s,
                 "run_cpu_s": ran.info.run_cpu_s,
                 "run_wall_s": ran.info.run_wall_s,
-                "extra": ran.result.extra,
+                "tables": ran.result.systems.to_json(),
                 "unwritten": ran.result.unwritten.iter().map(Unwritten::to_string).collect::<Vec<_>>(),
                 "live": ran.info.live.as_ref().map(live_account),
                 "lateness": ran.info.live.as_ref().map(lateness),

@@ -1,6 +1,6 @@
 //! How long a workload's flows took beside what theory gives them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use tollway_theory::{Job, completions};
 
 use crate::data;
 use crate::ideal::capacities;
+use crate::sizes::{SizeClass, quantile};
 
 /// The flows of a workload that finished, each beside its ideal: that all flows present have their max–min fair rates at every
 /// moment ([`completions`]), with a round trip to open, if they do, and one for the last acknowledgement.
@@ -27,14 +28,40 @@ pub struct Slowdown {
     pub median: f64,
     /// What 95 % of the flows do not exceed.
     pub p95: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The same of flows of each size, smallest first.
+    pub by_size: Vec<OfSize>,
     /// The median of those that send a megabyte or more; NaN if there is none.
     pub median_large: f64,
+}
+
+/// Slowdowns of a workload's flows of one size class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfSize {
+    class: SizeClass,
+    /// Flows that finished.
+    pub flows: usize,
+    /// Their median.
+    pub median: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+}
+
+impl OfSize {
+    /// Of slowdowns in order.
+    fn new(class: SizeClass, sorted: &[f64]) -> OfSize {
+        let [median, p95, p99] = [0.5, 0.95, 0.99].map(|p| quantile(sorted, p));
+        OfSize { class, flows: sorted.len(), median, p95, p99 }
+    }
 }
 
 /// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, or has more flows than theory follows.
 pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let always = |cbr: &Cbr| cbr.start == Time::ZERO && cbr.stop >= plan.duration;
-    let stands_still = plan.changes.is_empty()
+    let stands_still = plan.events.is_empty()
         && plan.media.is_empty()
         && plan.trees.is_empty()
         && plan.cbrs.iter().all(always);
@@ -46,7 +73,7 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     for flow in &plan.flows {
         let transport = &plan.transports[flow.transport.0 as usize];
         let amount = match flow.data {
-            Data::Endless => f64::INFINITY,
+            Data::Endless | Data::Messages => f64::INFINITY,
             Data::Bytes(bytes) => bits(transport, bytes),
             Data::Frames { count, size } => bits(transport, count.saturating_mul(size)),
         };
@@ -89,6 +116,8 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let slowdown = |(workload, mut all): (&tollway_scenario::plan::Workload, Vec<(f64, u64)>)| {
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let times: Vec<f64> = all.iter().map(|flow| flow.0).collect();
+        let mut sized: BTreeMap<SizeClass, Vec<f64>> = BTreeMap::new();
+        all.iter().for_each(|flow| sized.entry(SizeClass::of(flow.1)).or_default().push(flow.0));
         let large: Vec<f64> = all.iter().filter(|flow| flow.1 >= LARGE).map(|flow| flow.0).collect();
         Slowdown {
             workload: workload.name.clone(),
@@ -96,6 +125,8 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
             mean: times.iter().sum::<f64>() / times.len() as f64,
             median: quantile(&times, 0.5),
             p95: quantile(&times, 0.95),
+            p99: quantile(&times, 0.99),
+            by_size: sized.iter().map(|(class, sorted)| OfSize::new(*class, sorted)).collect(),
             median_large: quantile(&large, 0.5),
         }
     };
@@ -110,14 +141,6 @@ fn bits(transport: &Transport, payload: u64) -> f64 {
     8.0 * (payload + payload.div_ceil(each) * header) as f64
 }
 
-/// Of numbers in order; NaN if there is none.
-fn quantile(sorted: &[f64], p: f64) -> f64 {
-    match sorted.len() {
-        0 => f64::NAN,
-        n => sorted[((p * n as f64).ceil() as usize).clamp(1, n) - 1],
-    }
-}
-
 impl Slowdown {
     /// As a JSON object.
     pub fn to_json(&self) -> Value {
@@ -127,6 +150,10 @@ impl Slowdown {
             "mean": self.mean,
             "median": self.median,
             "p95": self.p95,
+            "p99": self.p99,
+            "by_size": self.by_size.iter().map(|of| json!({
+                "size_below_bytes": of.class.end(), "flows": of.flows, "median": of.median, "p95": of.p95, "p99": of.p99,
+            })).collect::<Vec<_>>(),
             "median_large": self.median_large.is_finite().then_some(self.median_large),
         })
     }
@@ -136,13 +163,21 @@ impl fmt::Display for Slowdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} flows took {:.2} times as long as with max–min fair rates at every moment (median; mean {:.2}, 95 % {:.2})",
-            self.workload, self.flows, self.median, self.mean, self.p95
+            "{}: {} flows took {:.2} times as long as with max–min fair rates at every moment (median; mean {:.2}, 95 % {:.2}, 99 % {:.2})",
+            self.workload, self.flows, self.median, self.mean, self.p95, self.p99
         )?;
-        match self.median_large.is_finite() {
-            true => write!(f, ", those of a megabyte and more {:.2}", self.median_large),
-            false => Ok(()),
+        if self.median_large.is_finite() {
+            write!(f, ", those of a megabyte and more {:.2}", self.median_large)?;
         }
+        // One class says no more than all.
+        for of in self.by_size.iter().filter(|_| self.by_size.len() > 1) {
+            let OfSize { class, flows, median, p95, p99 } = of;
+            write!(
+                f,
+                "\n  {flows} flows of {class}: {median:.2} (median), {p95:.2} (95 %), {p99:.2} (99 %)"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -178,14 +213,9 @@ mod tests {
         assert!(of.median > 1.0 && of.median < 3.0, "{of}");
         assert!(of.median_large.is_nan());
         assert_eq!(of.to_json()["workload"], "w");
-    }
-
-    #[test]
-    fn quantiles_are_values_that_so_many_do_not_exceed() {
-        let sorted: Vec<f64> = (1..=20).map(f64::from).collect();
-        assert_eq!([0.0, 0.5, 0.95, 0.951, 1.0].map(|p| quantile(&sorted, p)), [1.0, 10.0, 19.0, 20.0, 20.0]);
-        assert_eq!((quantile(&sorted[..3], 0.5), quantile(&sorted[..1], 0.5)), (2.0, 1.0));
-        assert!(quantile(&[], 0.5).is_nan());
+        // All of 200 kB.
+        assert_eq!((of.by_size.len(), of.by_size[0].flows, of.by_size[0].p95), (1, of.flows, of.p95));
+        assert_eq!(of.to_json()["by_size"][0]["size_below_bytes"], 1_000_000);
     }
 
     /// A flow that finds the link empty, and one that always shares it with an endless one.

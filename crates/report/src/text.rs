@@ -2,14 +2,16 @@
 
 /// On which side a column's cells line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
+    /// At its left edge.
     Left,
+    /// At its right edge.
     Right,
 }
 
 /// Rows under a header, drawn with a rule beneath it and nothing else.
 #[derive(Clone, Debug)]
-pub(crate) struct TextTable {
+pub struct TextTable {
     header: Vec<(String, Align)>,
     /// Above the header: a column it starts at, how many it spans, and a title.
     groups: Vec<(usize, usize, String)>,
@@ -17,7 +19,8 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    pub(crate) fn new<S: AsRef<str>>(header: &[(S, Align)]) -> TextTable {
+    /// A table without rows.
+    pub fn new<S: AsRef<str>>(header: &[(S, Align)]) -> TextTable {
         TextTable {
             header: header.iter().map(|(s, a)| (s.as_ref().to_string(), *a)).collect(),
             groups: Vec::new(),
@@ -25,7 +28,8 @@ impl TextTable {
         }
     }
 
-    pub(crate) fn row<I: IntoIterator<Item: Into<String>>>(&mut self, cells: I) {
+    /// Adds a row.
+    pub fn row<I: IntoIterator<Item: Into<String>>>(&mut self, cells: I) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
@@ -49,7 +53,7 @@ impl TextTable {
     }
 
     /// The table in at most `width` columns: where it does not fit, the widest left-aligned columns are wrapped.
-    pub(crate) fn print(&self, width: usize) -> String {
+    pub fn print(&self, width: usize) -> String {
         let mut widths = self.natural_widths();
         let fixed = GAP * self.header.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + fixed > width {

@@ -99,6 +99,7 @@ fn every_metric_measures_what_it_says() {
         ("metric = \"fct\"", "20 s"),
         ("metric = \"fct\"\nmax-size = \"1 kB\"", "20 s"),
         ("metric = \"finished\"", "1"),
+        ("metric = \"finished\"\nuntil = \"19 s\"", "0"),
         ("metric = \"time-to-reach\"\nlink = \"b\"\nfrom = \"12 s\"\nfraction = 0.85", "3 s"),
         ("metric = \"time-to-reach\"\nflows = \"f.2\"", "11 s"),
     ] {
@@ -118,6 +119,9 @@ fn phases_and_spans_give_a_value_each() {
     assert_eq!(status, Status::Met);
     let phases = share.replace("true", "[\"0 s\", \"10 s\"]");
     assert_eq!(one(&format!("{phases}\nequals = 0.8"), &runs).2, "0.8");
+    // From 11 s on, two of nine seconds without anything.
+    let settled = share.replace("true", "[\"10 s\", \"20 s\"]\nsettle = \"1 s\"\nflow = \"f.1\"");
+    assert_eq!(one(&format!("{settled}\nequals = 1"), &runs).2, "0.4667");
     let spans = "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"10 s\"\nuntil = \"20 s\"\nspan = \"5 s\"\nover = \"min\"";
     assert_eq!(one(&format!("{spans}\nat-least = 1"), &runs).2, "0.54");
 }
@@ -140,7 +144,7 @@ fn no_data_is_never_met() {
         ),
         ("metric = \"rate\"\nflow = \"f.1\"\nat-most = 99", "no selected flow is active from 15 s to 30 s"),
         ("metric = \"share-of-ideal\"\nflow = \"f.1\"\nuntil = \"10 s\"\nat-most = 9", "no data for f.1"),
-        ("metric = \"extra\"\nname = \"x\"\nat-most = 1", "the run left no number called `x`"),
+        ("metric = \"table\"\nname = \"t.x\"\nat-most = 1", "the run left no number called `t.x`"),
         ("metric = \"fct\"\nflow = \"f.2\"\nat-most = 1", "no selected flow finished"),
         ("metric = \"fct\"\nmax-size = \"999 B\"\nat-most = 99", "no selected flow finished"),
         (
@@ -161,12 +165,12 @@ fn no_data_is_never_met() {
         assert_eq!(one(&format!("metric = \"drops\"\nlink = \"b\"\n{bound} = nan"), &runs).0, Status::Unmet);
     }
     let mut nan = two_flows();
-    nan.extra.insert("x".into(), f64::NAN);
+    nan.systems.set("t", &[], "x", f64::NAN);
     for bound in
         ["at-most = 1", "at-least = 1", "equals = 1", "less-than = 1", "within = { of = 1, percent = 5 }"]
     {
         assert_eq!(
-            one(&format!("metric = \"extra\"\nname = \"x\"\n{bound}"), &[nan.clone()]).0,
+            one(&format!("metric = \"table\"\nname = \"t.x\"\n{bound}"), &[nan.clone()]).0,
             Status::Unmet
         );
     }

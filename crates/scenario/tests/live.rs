@@ -105,6 +105,24 @@ fn workloads_changes_losses_and_both_directions_run_live() {
 }
 
 #[test]
+fn messages_come_back_past_a_counter_live() {
+    if !sockets() {
+        return;
+    }
+    let text = include_str!("../../../scenarios/machines.toml").replace("10 s", "5 s");
+    let text = text.replace("messages = 200", "messages = 20")
+        + "[[loss]]\nlink = \"bottleneck\"\nprobability = 0.01\n";
+    let live = finish(&text, EngineKind::Live).unwrap();
+    let number = |path: &str| number(&live, path);
+    assert_eq!(
+        (number("machines.caller.answered"), number("machines.caller.wrong"), number("machines.echo.echoed")),
+        (20.0, 0.0, 20.0)
+    );
+    assert!(number("machines.count.frames") >= 20.0 && number("machines.count.packets") > 20.0 * 28.0);
+    assert!(live.run.census.is_conserved());
+}
+
+#[test]
 fn a_trace_is_replayed_live() {
     if !sockets() {
         return;
@@ -159,8 +177,8 @@ fn what_cannot_run_live_is_named() {
 }
 
 /// What the live engine has of a simulation's extras.
-fn extra(finished: &Finished, name: &str) -> f64 {
-    finished.result.extra.get(name).copied().unwrap_or_else(|| panic!("{name}: {:?}", finished.result.extra))
+fn number(finished: &Finished, path: &str) -> f64 {
+    finished.result.systems.get(path).unwrap_or_else(|| panic!("{path}: {:?}", finished.result.systems))
 }
 
 #[test]
@@ -179,8 +197,8 @@ fn cross_traffic_is_sent_and_arrives_live() {
         stop = "1.5 s"
         "#;
     let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
-    assert_eq!(extra(&live, "cbr-sent.c"), extra(&sim, "cbr-sent.c"));
-    assert!(extra(&live, "cbr-sent.c") == 250.0 && live.run.census.is_conserved());
+    assert_eq!(number(&live, "sources.c.sent_packets"), number(&sim, "sources.c.sent_packets"));
+    assert!(number(&live, "sources.c.sent_packets") == 250.0 && live.run.census.is_conserved());
     let small = finish(&text.replace("packet-size = 500", "packet-size = 60"), EngineKind::Live).unwrap_err();
     assert!(small.to_string().contains("`cbr.c.packet-size`"), "{small}");
 }
@@ -201,9 +219,9 @@ fn classes_have_queues_of_their_own_live() {
     let live = finish(&text, EngineKind::Live).unwrap();
     // What is of no class are acknowledgements of nobody: only the class's queue was used at the bottleneck.
     assert!(
-        live.result.extra.keys().any(|name| name == "queue-delay-ms.bottleneck.first"),
+        live.result.systems.get("queues.bottleneck.first.delay_ms").is_some(),
         "{:?}",
-        live.result.extra
+        live.result.systems
     );
     assert!(live.run.census.is_conserved());
 }
@@ -218,7 +236,7 @@ fn a_meter_finds_who_cheats_live() {
         .replace("pacing = true", "cheat = { trick = \"understate-window\", factor = 2 }");
     let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
     for found in [sim, live] {
-        assert_eq!((extra(&found, "metered"), extra(&found, "accused")), (2.0, 2.0));
+        assert_eq!((number(&found, "meters.flows"), number(&found, "meters.accused")), (2.0, 2.0));
     }
 }
 
@@ -250,13 +268,26 @@ fn a_host_holds_its_flows_to_a_profile_live() {
         let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
         for found in [&sim, &live] {
             // However late a machine runs, what it lets go at an instant conforms at that instant.
-            assert!(extra(found, "burst-bytes.a") <= 20_000.0, "{action}: {:?}", found.result.extra);
-            assert!(extra(found, "conforming-packets.a") > 100.0, "{action}: {:?}", found.result.extra);
-            assert_eq!(extra(found, "most-members.a"), 2.0);
-            assert_eq!(extra(found, "excess-mbps.a") > 0.0, action == "mark", "{:?}", found.result.extra);
+            assert!(
+                number(found, "policies.a.burst_bytes") <= 20_000.0,
+                "{action}: {:?}",
+                found.result.systems
+            );
+            assert!(
+                number(found, "policies.a.conforming_packets") > 100.0,
+                "{action}: {:?}",
+                found.result.systems
+            );
+            assert_eq!(number(found, "policies.a.most_members"), 2.0);
+            assert_eq!(
+                number(found, "policies.a.excess_mbps") > 0.0,
+                action == "mark",
+                "{:?}",
+                found.result.systems
+            );
             assert!(found.run.census.is_conserved());
         }
-        let [sim, live] = [sim, live].map(|found| extra(&found, "policed-drops.a"));
+        let [sim, live] = [sim, live].map(|found| number(&found, "policies.a.drops"));
         assert_eq!((sim > 0.0, live > 0.0), (action == "drop", action == "drop"), "{action}: {sim} {live}");
     }
 }
@@ -336,8 +367,8 @@ fn every_receiver_of_a_tree_has_all_of_it_live() {
     assert!(live.run.census.absorbed > copies, "{:?}", live.run.census);
     // Its packets are of its class on every link, whoever made them.
     assert!(
-        extra(&live, "queue-delay-ms.two.dear") >= 0.0
-            && !live.result.extra.contains_key("queue-delay-ms.two.none")
+        number(&live, "queues.two.dear.delay_ms") >= 0.0
+            && live.result.systems.get("queues.two.none.delay_ms").is_none()
     );
 }
 

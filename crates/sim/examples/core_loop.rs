@@ -7,7 +7,7 @@ use std::time::Instant;
 use tollway_law::link::{AnyLink, DropTail};
 use tollway_law::{Rate, Time};
 use tollway_proto::Encoding;
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_sim::{FlowSpec, LinkSpec, Network, RouteEnd};
 
 #[path = "../tests/it/fixed_window.rs"]
@@ -28,7 +28,7 @@ fn main() {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit::NONE,
-            queues: Queues::One,
+            queue: Default::default(),
         })
     };
     let there = link(bottleneck, Time::from_millis(10));

@@ -1,15 +1,16 @@
-//! A sender law and a link law that the house does not have, on a network built in Rust: Scalable TCP over an adaptive
-//! virtual queue, beside NewReno and drop-tail. The book's chapter "A law of your own" walks through it.
+//! A sender law that the house does not have, on a network built in Rust: Scalable TCP over the adaptive virtual queue,
+//! beside NewReno and drop-tail. The book's chapter "A law of your own" walks through it.
 //!
 //! `cargo run --release -p tollway-sim --example own_laws`
 
 use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, DropTail, LinkLaw, Passing, Verdict};
+use tollway_law::link::{AnyLink, Avq, AvqConfig, DropTail};
+use tollway_law::param::Threshold;
 use tollway_law::sender::{Acked, AnySender, Flight, NewRenoConfig, SenderLaw, window_limited};
-use tollway_law::{Rate, Time, Toll};
+use tollway_law::{Rate, Time};
 use tollway_proto::Encoding;
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
@@ -77,58 +78,6 @@ impl SenderLaw for Scalable {
     }
 }
 
-/// The adaptive virtual queue (Kunniyur and Srikant, SIGCOMM 2001, their pseudo-code): what arrives fills a queue in name only, which is
-/// emptied more slowly than the real one. What would not fit it is marked, and its capacity follows the load, so that the link is used up
-/// to a share γ and the real queue stays short.
-#[derive(Clone, Debug)]
-struct Avq {
-    /// C of the link, bytes/s.
-    capacity: f64,
-    /// The virtual queue's C, bytes/s.
-    virtual_capacity: f64,
-    /// What is in the virtual queue, bytes.
-    queued: f64,
-    /// What it holds, bytes.
-    buffer: f64,
-    /// γ, the share of the link to be used.
-    gamma: f64,
-    /// α, how fast the virtual capacity follows.
-    alpha: f64,
-    /// When the last packet arrived.
-    last: Time,
-}
-
-impl Avq {
-    fn new(capacity: Rate, buffer: f64, gamma: f64, alpha: f64) -> Avq {
-        let capacity = capacity.bytes_per_sec();
-        Avq { capacity, virtual_capacity: capacity, queued: 0.0, buffer, gamma, alpha, last: Time::ZERO }
-    }
-}
-
-impl LinkLaw for Avq {
-    fn on_arrival(&mut self, now: Time, packet: Passing, _: &Toll) -> Verdict {
-        let elapsed = now.saturating_sub(self.last).as_secs_f64();
-        let size = f64::from(packet.size);
-        self.last = now;
-        self.queued = (self.queued - self.virtual_capacity * elapsed).max(0.0);
-        let full = self.queued + size > self.buffer;
-        if !full {
-            self.queued += size;
-        }
-        let grown = self.virtual_capacity + self.alpha * self.gamma * self.capacity * elapsed;
-        self.virtual_capacity = (grown.min(self.capacity) - self.alpha * size).max(0.0);
-        if full { Verdict::Signal } else { Verdict::Pass }
-    }
-
-    fn on_departure(&mut self, _: Time, _: Passing, _: &mut Toll) -> Verdict {
-        Verdict::Pass
-    }
-
-    fn set_capacity(&mut self, _: Time, capacity: Rate) {
-        self.capacity = capacity.bytes_per_sec();
-    }
-}
-
 /// Ten senders with round trips from 40 to 58 ms, and the bottleneck that they share.
 struct Dumbbell {
     network: Network<Connection>,
@@ -144,7 +93,7 @@ impl Dumbbell {
             overhead: 0,
             law,
             limit: Limit { packets: 400, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         let bottleneck = network.add_link(wire(MBPS, 20, law));
         let ways: Vec<[LinkId; 2]> =
@@ -217,7 +166,7 @@ fn table() -> String {
             "{name:8}  {link:9}  {used:5.1} % used  {queue:5.1} queued  {drops:3} drops  {marks:4} marks"
         );
         if let Some(avq) = dumbbell.network.law(dumbbell.bottleneck).as_custom::<Avq>() {
-            let mbps = Rate::from_bytes_per_sec(avq.virtual_capacity).mbps();
+            let mbps = avq.virtual_capacity().mbps();
             text += &format!("  virtual capacity {mbps:.1} Mb/s");
         }
         text.push('\n');
@@ -238,7 +187,8 @@ fn drop_tail() -> AnyLink {
 }
 
 fn avq() -> AnyLink {
-    AnyLink::custom(Avq::new(Rate::from_mbps(MBPS), 100.0 * 1500.0, GAMMA, 0.15))
+    let config = AvqConfig { gamma: GAMMA, buffer: Threshold::Packets(100.0), ..Default::default() };
+    AnyLink::custom(config.build(Rate::from_mbps(MBPS), Limit::NONE))
 }
 
 /// Of the bottleneck.
@@ -247,7 +197,7 @@ const GAMMA: f64 = 0.95;
 
 #[cfg(test)]
 mod tests {
-    use tollway_law::Kind;
+    use tollway_proto::Change;
 
     use super::*;
 
@@ -278,38 +228,13 @@ mod tests {
         }
     }
 
-    /// The verdict on a packet of 1000 bytes.
-    fn arrival(law: &mut Avq, now: Time) -> Verdict {
-        law.on_arrival(now, Passing::of(Kind::Plain, 1000, 0, 0), &Toll::default())
-    }
-
-    #[test]
-    fn what_the_virtual_queue_has_no_room_for_is_marked() {
-        let mut law = Avq::new(Rate::from_bytes_per_sec(1e6), 3000.0, 1.0, 0.0);
-        let verdicts: Vec<Verdict> = (0..4).map(|_| arrival(&mut law, Time::ZERO)).collect();
-        assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Signal]);
-        // A packet's worth has left by then.
-        assert_eq!(arrival(&mut law, Time::from_millis(1)), Verdict::Pass);
-    }
-
-    #[test]
-    fn the_virtual_capacity_rests_at_the_load_aimed_at() {
-        let mut law = Avq::new(Rate::from_bytes_per_sec(1e6), 3000.0, 0.8, 0.1);
-        law.virtual_capacity = 5e5;
-        // 0.8 MB/s, then 1 MB/s: it falls by α (1 − 0.8) C in a second.
-        (1..=800).for_each(|i| _ = arrival(&mut law, Time::from_micros(1250 * i)));
-        assert!((law.virtual_capacity - 5e5).abs() < 1.0, "{}", law.virtual_capacity);
-        (1001..=2000).for_each(|i| _ = arrival(&mut law, Time::from_millis(i)));
-        assert!((law.virtual_capacity - 4.8e5).abs() < 1.0, "{}", law.virtual_capacity);
-    }
-
     #[test]
     fn the_link_is_used_to_the_share_asked_for_with_hardly_a_queue() {
         let mut dumbbell = Dumbbell::new(avq(), scalable);
         for (begin, end, part) in [(10, 30, 1.0), (40, 60, 0.5)] {
             let rate = Rate::from_mbps(part * MBPS);
-            dumbbell.network.set_rate(dumbbell.bottleneck, rate);
-            dumbbell.network.set_capacity(dumbbell.bottleneck, rate);
+            dumbbell.network.change(dumbbell.bottleneck, Change::Rate(rate));
+            dumbbell.network.change(dumbbell.bottleneck, Change::Capacity(rate));
             dumbbell.watch(Time::from_secs(begin));
             let seen = dumbbell.watch(Time::from_secs(end));
             assert!((seen.used - GAMMA).abs() < 0.01, "{seen:?}");
@@ -336,11 +261,11 @@ mod tests {
         // Further left than it is here.
         let flush =
             |text: &str| text.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>();
-        let here = flush(include_str!("own_laws.rs"));
+        let here = flush(concat!(include_str!("own_laws.rs"), include_str!("../../law/src/link/avq.rs")));
         let blocks = page.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next());
         for block in blocks {
             assert!(here.contains(&flush(block)), "not here:\n{block}");
         }
-        assert_eq!(page.matches("```rust,ignore\n").count(), 5);
+        assert_eq!(page.matches("```rust,ignore\n").count(), 8);
     }
 }

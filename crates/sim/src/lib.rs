@@ -22,8 +22,8 @@ mod slab;
 mod source;
 mod tap;
 
-pub use link::{Direction, Drops, LinkId, LinkSpec, LinkStats, LossSpec, Place};
-pub use network::{Census, End, FlowId, FlowSpec, MiddleId, Network, RouteEnd, RouteId, ShaperId};
+pub use link::{Drops, LinkId, LinkSpec, LinkStats};
+pub use network::{Census, End, FlowId, FlowSpec, MachineId, Network, RouteEnd, RouteId, ShaperId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};

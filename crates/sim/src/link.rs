@@ -1,18 +1,18 @@
 //! One direction of a link: port, transmitter, wire.
 
 mod faults;
-mod simply;
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{ControlLog, Limit, Offered, Queues};
+use tollway_proto::faults::Place;
+use tollway_proto::port::{AnyQueue, ControlLog, Limit, Offered};
 use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Fifo, Packet, Port, Watch};
+use tollway_proto::{Change, Faults, Fifo, Gate, Packet, Port};
 
+use crate::network::MachineId;
 use crate::slab::Slab;
 
-pub(crate) use faults::Faults;
-pub use faults::{Direction, LossSpec, Place};
+pub(crate) use faults::Trouble;
 
 /// Names one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,8 +31,8 @@ pub struct LinkSpec {
     pub law: AnyLink,
     /// What the port's queue holds.
     pub limit: Limit,
-    /// How many queues there are, and how they take turns.
-    pub queues: Queues,
+    /// The port's queue.
+    pub queue: AnyQueue<AnyLink, u32>,
 }
 
 /// Packets lost on a link direction, by cause.
@@ -105,7 +105,9 @@ pub(crate) struct Link {
     /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
     carry: u32,
     overhead: u32,
-    /// Nothing happens on this link but queueing and transmission: the short way will do.
+    /// Nothing happens on this link but what its port does and transmission: no faults, medium, trace or log.
+    simple: bool,
+    /// As `simple`, and a packet that does not wait passes the port unchanged.
     plain: bool,
     /// The queue holds a packet.
     waiting: bool,
@@ -117,7 +119,7 @@ pub(crate) struct Link {
     /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
     /// never gets here, and needs no other memory than the link's own.
     behind: Fifo<Arrival>,
-    faults: Option<Box<Faults>>,
+    faults: Option<Box<Trouble>>,
     /// Most links of a large network never need it.
     rare: Option<Box<Rare>>,
     /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
@@ -126,8 +128,6 @@ pub(crate) struct Link {
     measured: bool,
     /// What the law says is written down.
     logs_control: bool,
-    /// As `plain`, but for what the law reads in tolls and writes into them.
-    gentle: bool,
 }
 
 const _: () = assert!(size_of::<Link>() == 192);
@@ -192,41 +192,40 @@ impl Link {
             first_slot: 0,
             carry: 0,
             overhead: spec.overhead,
+            simple: false,
             plain: false,
             waiting: false,
             trailing: false,
             shrunk: false,
-            port: Port::with_queues(spec.law, spec.limit, spec.queues),
+            port: Port::new(spec.law, spec.limit, spec.queue),
             behind: Fifo::new(),
             faults: None,
             rare: None,
             medium: NO_MEDIUM,
             measured: false,
             logs_control: false,
-            gentle: false,
         };
         link.settle();
         link
     }
 
-    /// Finds out again whether the short way will do.
+    /// Finds out again what need not be asked for each packet.
     fn settle(&mut self) {
-        let simple =
+        self.simple =
             self.ns_per_byte != 0 && self.faults.is_none() && self.medium == NO_MEDIUM && !self.logs_control;
-        self.plain = simple && self.port.is_silent();
-        self.gentle = simple && self.port.is_gentle();
+        self.plain = self.simple && self.port.is_silent();
     }
 
-    /// Whether the short way will do: [`offer_simply::<false>`](Link::offer_simply).
+    /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain
+    pub(crate) fn is_free(&self, now: Time) -> bool {
+        self.plain && self.free_at <= now && !self.waiting
     }
 
-    /// Whether the short way will do if the law is told: [`offer_simply::<true>`](Link::offer_simply).
+    /// Whether the link has neither faults nor a medium, and nobody looks at its packets.
     #[inline]
-    pub(crate) fn is_gentle(&self) -> bool {
-        self.gentle
+    pub(crate) fn is_simple(&self) -> bool {
+        self.simple
     }
 
     /// When the next packet arrives at the far end.
@@ -258,10 +257,10 @@ impl Link {
         self.settle();
     }
 
-    /// What goes wrong on the link, to be changed; at first nothing, by the randomness that `faults` gives.
-    pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
-        (self.plain, self.gentle) = (false, false);
-        self.faults.get_or_insert_with(|| Box::new(faults()))
+    /// The link's faults and meter, to be changed; at first none, with the randomness that `faults` gives.
+    pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Trouble {
+        (self.simple, self.plain) = (false, false);
+        self.faults.get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults() }))
     }
 
     /// The packet that arrives at the far end at `now`.
@@ -319,7 +318,7 @@ impl Link {
 
     /// What a meter does at the far end.
     #[inline]
-    pub(crate) fn watch(&self) -> Option<Watch> {
+    pub(crate) fn watch(&self) -> Option<(MachineId, Gate)> {
         self.faults.as_ref().and_then(|faults| faults.watch)
     }
 
@@ -346,7 +345,7 @@ impl Link {
         match &mut self.faults {
             None => false,
             Some(faults) => {
-                let lost = faults.strike(Place::After, packet);
+                let lost = faults.faults.strike(Place::After, packet);
                 self.rare.get_or_insert_default().drops.after += u64::from(lost);
                 lost
             }
@@ -368,15 +367,15 @@ impl Link {
     /// Runs the departures up to and including `now`, each at its own instant.
     #[inline]
     pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
-        while self.free_at <= now && self.waiting && self.medium == NO_MEDIUM {
-            if self.plain {
-                self.transmit_simply::<false>(slab);
-            } else if self.gentle {
-                self.transmit_simply::<true>(slab);
-            } else {
-                self.transmit(self.free_at, slab);
-            }
+        while self.free_at <= now && self.waiting && self.has_transmitter() {
+            self.transmit(self.free_at, slab);
         }
+    }
+
+    /// Whether the transmitter is the link's own.
+    #[inline]
+    fn has_transmitter(&self) -> bool {
+        self.simple || self.medium == NO_MEDIUM
     }
 
     /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter is free. Answers
@@ -384,7 +383,7 @@ impl Link {
     pub(crate) fn transmit(&mut self, now: Time, slab: &mut Slab) -> bool {
         self.note_queue(now);
         let rare = &mut self.rare;
-        let taken = self.port.take(now, slab, |slab, slot| {
+        let taken = self.port.dequeue(now, slab, |slab, slot| {
             rare.get_or_insert_default().drops.law += 1;
             slab.lose(slot);
         });
@@ -400,11 +399,11 @@ impl Link {
     /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited until the packet came.
     #[inline]
     fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
-        if self.logs_control || self.ns_per_byte == 0 {
-            self.depart_watched(start, slot, idle, slab);
-        } else {
+        if self.simple {
             let size = slab.get(slot).size;
             self.depart(start, slot, size, slab);
+        } else {
+            self.depart_watched(start, slot, idle, slab);
         }
     }
 
@@ -481,47 +480,62 @@ impl Link {
     /// A packet arrives at the port.
     #[inline]
     pub(crate) fn offer(&mut self, now: Time, slot: u32, slab: &mut Slab) -> Outcome {
-        if let Some(faults) = &mut self.faults
-            && faults.strike(Place::Before, slab.get(slot))
+        if !self.simple
+            && let Some(faults) = &mut self.faults
+            && faults.faults.strike(Place::Before, slab.get(slot))
         {
             self.rare().drops.before += 1;
             return Outcome::Lost;
         }
         self.catch_up(now, slab);
-        let offered = if self.free_at <= now && self.medium == NO_MEDIUM {
-            let offered = self.port.pass(now, slot, slab);
-            if matches!(offered, Offered::Queued | Offered::Marked) {
-                self.depart_lawful(now, slot, true, slab);
-            }
-            offered
+        let idle = self.free_at <= now && self.has_transmitter();
+        if idle {
+            // It has asked in vain since it is free.
+            self.port.dequeue(now, slab, |_, _| {});
+        }
+        self.note_queue(now);
+        let rare = &mut self.rare;
+        let offered = self.port.enqueue(now, slot, slab, |slab, slot| {
+            rare.get_or_insert_default().drops.full += 1;
+            slab.lose(slot);
+        });
+        let mut marked = match offered {
+            Offered::Queued => false,
+            Offered::Marked => true,
+            Offered::Full | Offered::Dropped => return self.refuse(offered),
+        };
+        if idle {
+            let Some((slot, late)) = self.port.dequeue(now, slab, |_, _| {}) else {
+                return self.refuse(Offered::Dropped);
+            };
+            marked |= late;
+            self.depart_lawful(now, slot, true, slab);
         } else {
-            self.note_queue(now);
-            let rare = &mut self.rare;
-            let offered = self.port.offer(now, slot, slab, |slab, slot| {
-                rare.get_or_insert_default().drops.full += 1;
-                slab.lose(slot);
-            });
-            self.waiting = self.port.packets() > 0;
+            self.waiting = true;
             // Of a medium it is not known yet whether the packet waits at all.
-            if self.medium == NO_MEDIUM {
+            if self.has_transmitter() {
                 self.note_waiting();
             }
-            offered
-        };
+        }
+        if marked {
+            self.rare().marks += 1;
+        }
+        Outcome::In
+    }
+
+    /// The port takes no packet that arrives.
+    #[cold]
+    fn refuse(&mut self, offered: Offered) -> Outcome {
+        let drops = &mut self.rare().drops;
         match offered {
-            Offered::Queued => return Outcome::In,
-            Offered::Marked => {
-                self.rare().marks += 1;
-                return Outcome::In;
-            }
-            Offered::Full => self.rare().drops.full += 1,
-            Offered::Dropped => self.rare().drops.law += 1,
+            Offered::Full => drops.full += 1,
+            _ => drops.law += 1,
         }
         Outcome::Lost
     }
 
     /// Adds to the integrals what waited up to `now`, before the queue changes.
-    #[inline]
+    #[inline(always)]
     fn note_queue(&mut self, now: Time) {
         if self.measured {
             let rare = self.rare.get_or_insert_default();
@@ -534,6 +548,7 @@ impl Link {
     }
 
     /// The queue may have grown.
+    #[inline(always)]
     pub(crate) fn note_waiting(&mut self) {
         if self.measured {
             self.note_length();
@@ -596,8 +611,7 @@ impl Link {
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
-    pub(crate) fn set_rate(&mut self, now: Time, rate: Rate, slab: &mut Slab) {
-        self.catch_up(now, slab);
+    fn set_rate(&mut self, now: Time, rate: Rate) {
         let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
         self.ns_per_byte = rate.ns_per_byte_fixed();
         if self.free_at > now && before > 0 {
@@ -631,24 +645,23 @@ impl Link {
         only.then_some(self.first_slot)
     }
 
-    /// Packets that depart from `now` on take `delay`.
-    pub(crate) fn set_delay(&mut self, now: Time, delay: Time, slab: &mut Slab) {
+    /// Changes the link at `now`; faults are changed by [`faults`](Link::faults).
+    pub(crate) fn change(&mut self, now: Time, change: Change, slab: &mut Slab) {
         self.catch_up(now, slab);
-        self.shrunk |= delay < self.delay;
-        self.delay = delay;
-    }
-
-    /// The law is told another capacity.
-    pub(crate) fn set_capacity(&mut self, now: Time, capacity: Rate, slab: &mut Slab) {
-        self.catch_up(now, slab);
-        self.port.set_capacity(now, capacity);
-    }
-
-    /// The queue holds another number of packets and bytes.
-    pub(crate) fn set_limit(&mut self, now: Time, limit: Limit, slab: &mut Slab) {
-        self.catch_up(now, slab);
-        self.port.set_limit(limit);
-        self.settle();
+        match change {
+            Change::Rate(rate) => self.set_rate(now, rate),
+            Change::Delay(delay) => {
+                self.shrunk |= delay < self.delay;
+                self.delay = delay;
+            }
+            Change::Capacity(capacity) => self.port.set_capacity(now, capacity),
+            Change::Limit(limit) => {
+                self.port.set_limit(limit);
+                self.settle();
+            }
+            Change::LawError(part) => self.port.law.set_error(part),
+            Change::Losses(_) | Change::Blackout(_) => {}
+        }
     }
 }
 

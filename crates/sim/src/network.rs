@@ -2,23 +2,22 @@
 
 mod events;
 mod gates;
+mod machines;
 
 pub use gates::ShaperId;
 
-use tollway_law::link::AnyLink;
-use tollway_law::link::Exchange;
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, Duty, FlowMeter, MeterConfig, Passage};
-use tollway_law::{Rate, Time};
+use tollway_law::Time;
+use tollway_law::link::{AnyLink, LinkLaw};
 /// Of cross-traffic: the `flow` of such packets numbers a source.
 pub(crate) use tollway_proto::cbr::PLAIN;
-use tollway_proto::port::{ControlInterval, ControlLog, Limit, Waits};
+use tollway_proto::port::{ControlInterval, ControlLog, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
-use tollway_proto::{
-    Answer, AnyMiddle, Encoding, Flags, Gate, Machine, Medium, Meters, Middle, Packet, SackRanges, Watch,
-};
+use tollway_proto::{Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Packet, SackRanges};
 
-use crate::link::{Faults, Link, LinkId, LinkSpec, LinkStats, LossSpec, NO_MEDIUM, Outcome};
+use machines::{Hosted, Opening, Resident};
+
+use crate::link::{Link, LinkId, LinkSpec, LinkStats, NO_MEDIUM, Outcome, Trouble};
 use crate::pages::in_large_pages;
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
@@ -35,7 +34,6 @@ pub struct Network<M> {
     slab: Slab,
     links: Vec<Link>,
     mediums: Vec<Medium>,
-    meters: Meters,
     sources: Vec<Source>,
     gates: Gates,
     /// How many shapers there are: the gates are out while they work.
@@ -46,9 +44,13 @@ pub struct Network<M> {
     /// By link, where every route goes from it, [`VARIES`] if they part there: what a packet's next step is can mostly be
     /// told before the packet has come from memory, and without its route.
     onward: Vec<u32>,
-    middles: Vec<Crossing>,
-    /// The gates that routes end at.
-    openings: Vec<(MiddleId, Gate)>,
+    machines: Vec<Resident>,
+    /// Gates that routes end at or lead through.
+    openings: Vec<Opening>,
+    /// Gates at the far ends of links, as entries of routes.
+    passes: Vec<(LinkId, u32)>,
+    /// Ends that apps own.
+    hosted: Vec<Hosted>,
     sack_scratch: SackRanges,
     sealed: bool,
     seed: u64,
@@ -71,23 +73,9 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId(u32);
 
-/// Names a middle.
+/// Names a machine at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MiddleId(pub u32);
-
-/// A middle, and where what it sends goes by each of its gates.
-#[derive(Debug)]
-struct Crossing {
-    machine: AnyMiddle,
-    outlets: Vec<Outlet>,
-}
-
-/// The route on which a packet leaves, and the flow that it is of from then on.
-#[derive(Clone, Copy, Debug)]
-struct Outlet {
-    route: u32,
-    flow: u32,
-}
+pub struct MachineId(pub u32);
 
 /// What is at the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +86,8 @@ pub enum RouteEnd {
     Client,
     /// The sink of the packet's source of cross-traffic.
     Sink,
-    /// A gate of a middle, which makes other packets of it.
-    Middle(MiddleId, Gate),
+    /// A gate of a middle.
+    Middle(MachineId, Gate),
 }
 
 /// One of the two machines of a flow.
@@ -189,15 +177,16 @@ impl<M: Machine> Network<M> {
             slab: Slab::default(),
             links: Vec::new(),
             mediums: Vec::new(),
-            meters: Meters::default(),
             sources: Vec::new(),
             gates: Gates::default(),
             shapers: 0,
             endpoints: Vec::new(),
             routes: Vec::new(),
             onward: Vec::new(),
-            middles: Vec::new(),
+            machines: Vec::new(),
             openings: Vec::new(),
+            passes: Vec::new(),
+            hosted: Vec::new(),
             sack_scratch: SackRanges::EMPTY,
             sealed: false,
             seed,
@@ -239,98 +228,32 @@ impl<M: Machine> Network<M> {
     }
 
     /// Lets a link deliver when `trace` says, instead of at its rate. It has no part in a medium, and a later
-    /// [`set_rate`](Network::set_rate) ends it.
+    /// [`Change::Rate`] ends it.
     pub fn set_trace(&mut self, link: LinkId, trace: Trace) {
         assert!(!self.sealed, "traces are set before the first run");
         self.links[link.0 as usize].set_trace(trace);
-    }
-
-    /// Puts a meter at the far end of `link`, for what comes over it; acknowledgements come `back`. Meters come
-    /// before the flows. A flow's windows, or its host's budget, are metered where its data first pass a meter for them, and only once.
-    pub fn add_meter(&mut self, link: LinkId, back: LinkId, config: MeterConfig, duty: Duty) {
-        assert!(self.endpoints.is_empty(), "meters are added before flows");
-        let post = self.meters.add_post(config, duty);
-        self.watch(link, back, post);
-    }
-
-    /// Makes the far end of `link` a border between domains, for data that come over it and acknowledgements that come `back`.
-    pub fn add_border(&mut self, link: LinkId, back: LinkId, exchange: Exchange) {
-        assert!(self.endpoints.is_empty(), "borders are added before flows");
-        let post = self.meters.add_border(exchange);
-        self.watch(link, back, post);
-    }
-
-    fn watch(&mut self, link: LinkId, back: LinkId, post: u32) {
-        self.faults(link).watch = Some(Watch::Entry(post));
-        self.faults(back).watch = Some(Watch::Exit(post));
-    }
-
-    fn post(&self, link: LinkId) -> Option<u32> {
-        match self.links[link.0 as usize].watch() {
-            Some(Watch::Entry(post)) => Some(post),
-            _ => None,
-        }
-    }
-
-    /// The account of the host whose packets come over `link`, if one is kept there.
-    pub fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
-        self.meters.account(self.post(link)?)
-    }
-
-    /// The border at the far end of `link`, if there is one.
-    pub fn border(&self, link: LinkId) -> Option<&Exchange> {
-        self.meters.border(self.post(link)?)
-    }
-
-    /// What a flow is accused of where it leaves the network.
-    pub fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
-        self.meters.balance(flow.0)
-    }
-
-    /// What a meter knows of a flow; `None` if its data never passed one.
-    pub fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
-        self.meters.of(flow.0)
-    }
-
-    /// Flows that meters have seen, and how many of them they accuse, also those that are gone.
-    pub fn metered(&self) -> (u64, u64) {
-        self.meters.counts()
     }
 
     /// Adds a route over `links`, in order.
     pub fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
         let route = RouteId(self.routes.len() as u32);
         self.onward.resize(self.links.len(), UNUSED);
-        self.routes.extend(links.iter().map(|link| link.0));
-        self.routes.push(match end {
+        for link in links {
+            self.routes.push(link.0);
+            self.routes.extend(self.passes.iter().filter(|pass| pass.0 == *link).map(|pass| pass.1));
+        }
+        let end = match end {
             RouteEnd::Client => END_CLIENT,
             RouteEnd::Server => END_SERVER,
             RouteEnd::Sink => END_SINK,
-            RouteEnd::Middle(middle, gate) => {
-                self.openings.push((middle, gate));
-                GATES + self.openings.len() as u32 - 1
-            }
-        });
-        for step in self.routes[route.0 as usize..].windows(2) {
+            RouteEnd::Middle(machine, gate) => self.opening(machine, gate),
+        };
+        self.routes.push(end);
+        for step in self.routes[route.0 as usize..].windows(2).filter(|step| step[0] < GATES) {
             let onward = &mut self.onward[step[0] as usize];
             *onward = if [UNUSED, step[1]].contains(onward) { step[1] } else { VARIES };
         }
         route
-    }
-
-    /// Adds a machine that absorbs the packets of routes which [end](RouteEnd::Middle) at its gates, and makes others.
-    pub fn add_middle(&mut self, middle: AnyMiddle) -> MiddleId {
-        self.middles.push(Crossing { machine: middle, outlets: Vec::new() });
-        MiddleId(self.middles.len() as u32 - 1)
-    }
-
-    /// Where packets go that a middle sends by `gate`: on `route`, which has a link at least, as packets of `flow`.
-    pub fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId) {
-        assert!(self.routes[route.0 as usize] < GATES, "an outlet's route has a link");
-        let outlet = Outlet { route: route.0, flow: flow.0 };
-        let outlets = &mut self.middles[middle.0 as usize].outlets;
-        outlets.resize(outlets.len().max(gate.0 as usize + 1), outlet);
-        outlets[gate.0 as usize] = outlet;
     }
 
     /// Adds a source of cross-traffic.
@@ -344,7 +267,7 @@ impl<M: Machine> Network<M> {
     pub fn add_flow(&mut self, spec: FlowSpec<M>) -> FlowId {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
-        self.meters.announce(flow.0, spec.segment);
+        self.announce(flow, spec.segment);
         let (client, server) = self.endpoints_of(spec);
         self.endpoints.push(client);
         self.endpoints.push(server);
@@ -358,7 +281,7 @@ impl<M: Machine> Network<M> {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.slab.forget_lost(flow.0);
-        self.meters.announce(flow.0, spec.segment);
+        self.announce(flow, spec.segment);
         let (client, server) = self.endpoints_of(spec);
         let at = flow.0 as usize * 2;
         self.endpoints[at] = client;
@@ -458,7 +381,7 @@ impl<M: Machine> Network<M> {
     /// [`take_control`](Network::take_control); does nothing for a law that has none.
     pub fn log_control(&mut self, link: LinkId) {
         let link = &mut self.links[link.0 as usize];
-        if link.port.law.xcp().is_some() {
+        if link.port.law.control().is_some() {
             link.log_control();
         }
     }
@@ -505,7 +428,7 @@ impl<M: Machine> Network<M> {
     pub fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
         let link = &mut self.links[link.0 as usize];
         link.catch_up(self.now, &mut self.slab);
-        link.port.waits().collect()
+        link.port.waits().to_vec()
     }
 
     /// The law of a link direction, caught up to the present.
@@ -513,13 +436,6 @@ impl<M: Machine> Network<M> {
         let link = &mut self.links[link.0 as usize];
         link.catch_up(self.now, &mut self.slab);
         &link.port.law
-    }
-
-    /// Works on the law of a link direction at the present instant.
-    pub fn with_law<R>(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink) -> R) -> R {
-        let link = &mut self.links[link.0 as usize];
-        link.catch_up(self.now, &mut self.slab);
-        work(&mut link.port.law)
     }
 
     /// The figures of a source of cross-traffic.
@@ -550,42 +466,21 @@ impl<M: Machine> Network<M> {
         answer
     }
 
-    /// Changes a link's rate, also of the packet in transmission.
-    pub fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        self.change(link, |link, now, slab| link.set_rate(now, rate, slab));
+    /// Changes a link direction at the present instant.
+    pub fn change(&mut self, link: LinkId, change: Change) {
+        match change {
+            Change::Losses(losses) => self.faults(link).faults.losses = losses,
+            Change::Blackout(on) => self.faults(link).faults.blackout = on,
+            change => self.touch(link, |link, now, slab| link.change(now, change, slab)),
+        }
     }
 
-    /// Changes a link's one-way delay for packets that depart from now on.
-    pub fn set_delay(&mut self, link: LinkId, delay: Time) {
-        self.change(link, |link, now, slab| link.set_delay(now, delay, slab));
-    }
-
-    /// Tells a link's law another capacity.
-    pub fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
-        self.change(link, |link, now, slab| link.set_capacity(now, capacity, slab));
-    }
-
-    /// Changes what a link's queue holds.
-    pub fn set_limit(&mut self, link: LinkId, limit: Limit) {
-        self.change(link, |link, now, slab| link.set_limit(now, limit, slab));
-    }
-
-    /// Sets the random losses of a link, in place of those it had.
-    pub fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
-        self.faults(link).losses = losses;
-    }
-
-    /// From now on (or no more) every packet offered to the link is lost.
-    pub fn set_blackout(&mut self, link: LinkId, on: bool) {
-        self.faults(link).blackout = on;
-    }
-
-    fn faults(&mut self, link: LinkId) -> &mut Faults {
+    fn faults(&mut self, link: LinkId) -> &mut Trouble {
         let seed = self.seed;
         self.links[link.0 as usize].faults(|| Faults::new(seed, link.0))
     }
 
-    fn change(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
+    fn touch(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
         self.seal();
         let changed = &mut self.links[link.0 as usize];
         work(changed, self.now, &mut self.slab);

@@ -195,6 +195,17 @@ impl Slab {
         self.packets[slot as usize].sack = at;
     }
 
+    /// Hangs `ranges` on the packet in `slot`, in place of those that it came with.
+    pub(crate) fn set_sack(&mut self, slot: u32, came: Option<u32>, ranges: &SackRanges) {
+        self.free_sacks.extend(came);
+        let flags = &mut self.packets[slot as usize].flags;
+        flags.0 &= !Flags::SACK.0;
+        if !ranges.is_empty() {
+            flags.set(Flags::SACK);
+            self.attach(slot, *ranges);
+        }
+    }
+
     /// Packets ever made.
     pub(crate) fn created(&self) -> u64 {
         self.created

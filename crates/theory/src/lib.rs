@@ -27,7 +27,7 @@ mod session;
 mod solver;
 mod xcp;
 
-pub use aim::{AIMS, Aim, Allocation};
+pub use aim::{AIMS, Allocation, common_aim};
 pub use budgets::{Division, Owner, spend};
 pub use fairness::jain;
 pub use fluid::{Job, completions};
@@ -37,4 +37,5 @@ pub use newton::proportional_by_newton;
 pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};
 pub use session::{SessionFair, session_fair};
 pub use solver::{SolverError, proportional_by_solver};
+pub use tollway_law::Aim;
 pub use xcp::{XcpEquilibrium, XcpGains, xcp_equilibrium, xcp_standing_queue};

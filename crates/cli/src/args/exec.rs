@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::Args;
+
 const EXEC_USAGE: &str = "\
 tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...
        tollway exec [OPTIONS] <FILE> -- <PROGRAM>...";
@@ -126,4 +128,61 @@ pub(crate) struct Exec {
 pub(crate) struct Shell {
     #[command(flatten)]
     pub(crate) over: Over,
+}
+
+/// A complaint about a command line of `tollway exec` without `--` or without a network, and what to type
+/// instead; `None` if it has both, or an unknown option.
+pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let words: Vec<String> = arguments.skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let ("exec", rest) = words.split_first().map(|(command, rest)| (&**command, rest))? else {
+        return None;
+    };
+    let known = Exec::augment_args(clap::Command::new("exec"));
+    let (mut at, mut network, mut options) = (0, false, Vec::new());
+    while let Some(word) = rest.get(at).filter(|word| word.starts_with('-') && *word != "--") {
+        let name = word.split('=').next()?;
+        let option = known.get_arguments().find(|option| {
+            let long = option.get_long().is_some_and(|long| name.strip_prefix("--") == Some(long));
+            long || option.get_short().is_some_and(|short| *name == format!("-{short}"))
+        })?;
+        let apart = option.get_action().takes_values() && !option.is_require_equals_set() && name == word;
+        network |= matches!(name, "--link" | "--mahimahi");
+        let end = (at + 1 + usize::from(apart)).min(rest.len());
+        options.extend(rest[at..end].iter().map(|word| quoted(word)));
+        at = end;
+    }
+    let mut program = rest.get(at..)?;
+    if let [file, behind @ ..] = program
+        && !network
+        && file.ends_with(".toml")
+    {
+        (network, program) = (true, behind);
+        options.push(quoted(file));
+    }
+    let (wrong, program) = match program {
+        [dashes, program @ ..] if dashes == "--" && !network => ("no network is given", program),
+        [dashes, ..] if dashes == "--" => return None,
+        [] => ("no program is given", program),
+        _ if !network => ("no network is given, and no `--` stands before the program", program),
+        _ => ("no `--` stands before the program", program),
+    };
+    if !network {
+        options.push("--link '20Mbps 40ms'".into());
+    }
+    let program: Vec<String> = program.iter().map(|word| quoted(word)).collect();
+    let program = if program.is_empty() { "PROGRAM".into() } else { program.join(" ") };
+    let else_file = if network { "" } else { ", or with a scenario file in place of `--link …`" };
+    Some(format!(
+        "{wrong}\n\n  write: tollway exec {} -- {program}{else_file}\n\nFor more information, try '--help'.\n",
+        options.join(" ")
+    ))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }

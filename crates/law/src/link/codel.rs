@@ -1,6 +1,10 @@
 //! CoDel: controlled delay (RFC 8289).
 
-use super::{LinkLaw, Passing, Verdict};
+use std::sync::Arc;
+
+use super::{AnyLink, LinkConfig, LinkLaw, Passing, Placement, Verdict};
+use crate::config;
+use crate::param::{Config, Entry, SPAN, Table};
 use crate::{Time, Toll};
 
 /// Signals from the head of the queue, ever faster, while no packet of an interval waited less than the target.
@@ -26,22 +30,42 @@ pub struct Codel {
     due: bool,
 }
 
-/// The constants of [`Codel`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CodelConfig {
-    /// Sojourn time that a standing queue may have. 5 ms (§ 4.4: 5 to 10 % of the interval).
-    pub target: Time,
-    /// How long it may have more: a round trip of the slowest flows that matter. 100 ms (§ 4.3).
-    pub interval: Time,
+config! {
+    /// The constants of [`Codel`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct CodelConfig {
+        /// Waiting time that a standing queue may have.
+        target: Time = Time::from_millis(5), SPAN, from "§ 4.4: 5 to 10 % of the interval";
+        /// How long it may have more; a round trip of slow flows.
+        interval: Time = Time::from_millis(100), SPAN, from "§ 4.3";
+    }
 }
 
-impl Default for CodelConfig {
-    fn default() -> CodelConfig {
-        CodelConfig { target: Time::from_millis(5), interval: Time::from_millis(100) }
+/// CoDel's entry in the registry.
+pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
+    word: "codel",
+    tables: &[CodelConfig::TABLE],
+    read: |tables| Arc::new(CodelConfig::read(tables.table("codel"))),
+};
+
+impl LinkConfig for CodelConfig {
+    fn word(&self) -> &str {
+        "codel"
+    }
+
+    fn place(&self, _: &Placement<'_>) -> AnyLink {
+        AnyLink::Codel(Box::new(self.build()))
     }
 }
 
 impl CodelConfig {
+    /// Its table in scenario files.
+    pub const TABLE: &'static Table = &Table {
+        word: "codel",
+        says: "The constants of CoDel (RFC 8289), alone or in each queue of `fq-codel`.",
+        params: CodelConfig::params,
+    };
+
     /// A law with these constants; an interval of zero counts as a nanosecond.
     pub fn build(&self) -> Codel {
         Codel {

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{Heads, LinkLaw, Passing, Verdict};
-use crate::{Rate, Time, Toll};
+use super::{Control, Deviation, LinkLaw, Passing, Verdict};
+use crate::{Price, Rate, Time, Toll};
 
 /// A boxed [`LinkLaw`], made by [`AnyLink::custom`](super::AnyLink::custom).
 #[derive(Clone)]
@@ -39,12 +39,28 @@ impl LinkLaw for CustomLink {
         self.0.on_passage(now, packet, toll)
     }
 
-    fn on_heads(&mut self, heads: Heads) {
-        self.0.on_heads(heads);
-    }
-
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.0.set_capacity(now, capacity);
+    }
+
+    fn set_error(&mut self, part: f64) {
+        self.0.set_error(part);
+    }
+
+    fn control(&self) -> Option<Control> {
+        self.0.control()
+    }
+
+    fn control_intervals(&self) -> u64 {
+        self.0.control_intervals()
+    }
+
+    fn stated_price(&self) -> Option<Price> {
+        self.0.stated_price()
+    }
+
+    fn deviation(&self) -> Option<Deviation> {
+        self.0.deviation()
     }
 
     fn is_silent(&self) -> bool {
@@ -97,9 +113,6 @@ mod tests {
             self.0.push("passage");
             Verdict::Pass
         }
-        fn on_heads(&mut self, _: Heads) {
-            self.0.push("heads");
-        }
         fn set_capacity(&mut self, _: Time, _: Rate) {
             self.0.push("capacity");
         }
@@ -121,10 +134,9 @@ mod tests {
         assert!(law.is_gentle() && !law.is_silent());
         assert_eq!(law.on_passage(now, packet, &mut toll), Verdict::Pass);
         let copy = law.clone();
-        law.on_heads(Heads { classic: now, l4s: now });
         law.set_capacity(now, Rate::ZERO);
         let asked = |law: &AnyLink| law.as_custom::<Recorder>().map(|law| law.0.len());
-        assert_eq!((asked(&law), asked(&copy)), (Some(5), Some(3)));
-        assert!(law.as_custom::<u8>().is_none() && law.xcp().is_none() && law.control_intervals() == 0);
+        assert_eq!((asked(&law), asked(&copy)), (Some(4), Some(3)));
+        assert!(law.as_custom::<u8>().is_none() && law.control().is_none() && law.control_intervals() == 0);
     }
 }

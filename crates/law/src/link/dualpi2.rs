@@ -1,16 +1,17 @@
 //! DualPI2: the coupled queue management of a port with two queues (RFC 9332, appendix A).
 
 use super::random::share;
-use super::{Heads, LinkLaw, Passing, Verdict};
-use crate::{Time, Toll};
+use super::{Passing, Verdict};
+use crate::param::{Config, Kind, PROBABILITY, SPAN, TIME, Table};
+use crate::{Time, config};
 
 /// One controller for two queues: every `update` its base probability p′ follows the longer of their delays and its
 /// trend towards the target. Classic packets are signalled with p′², those of L4S marked with k·p′ or because they
 /// waited longer than the step, whichever is more. A scalable sender's rate goes by 1/p and a classic one's by 1/√p:
 /// the square makes them even.
 ///
-/// It works on departure. Which packet belongs to which queue is [`Passing::l4s`]; the port has the queues, takes turns
-/// between them, and tells of their [`Heads`]. Updates are caught up then, each as of its own instant.
+/// The dual queue of `tollway-proto` owns the controller and the two queues. It [catches up](DualPi2::catch_up) on updates, each as
+/// of its own instant, and asks for a [verdict](DualPi2::on_departure) on each departing packet.
 #[derive(Clone, Debug)]
 pub struct DualPi2 {
     config: DualPi2Config,
@@ -20,7 +21,6 @@ pub struct DualPi2 {
     base: f64,
     /// The longer delay at the last update, s.
     delay_before: f64,
-    heads: Heads,
     next_update: Time,
     /// What probabilities add up to since the last signal (appendix A, `recur`): signals come as evenly as can be.
     classic_sum: f64,
@@ -29,38 +29,38 @@ pub struct DualPi2 {
     overload_sum: f64,
 }
 
-/// The constants of [`DualPi2`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DualPi2Config {
-    /// The delay of the classic queue aimed at. 15 ms (A.1).
-    pub target: Time,
-    /// T_update, time between updates of p′. 16 ms (A.1).
-    pub update: Time,
-    /// α, weight of the deviation from the target, 1/s. 0.16 (A.1, for round trips up to 100 ms).
-    pub alpha: f64,
-    /// β, weight of the trend, 1/s. 3.2 (A.1).
-    pub beta: f64,
-    /// k, the coupling factor: how much likelier than p′ a packet of L4S is marked. 2 (§ 2.1, appendix C).
-    pub coupling: f64,
-    /// Waiting time over which each packet of L4S is marked, unless it is alone in its queue. 1 ms, as Linux has it: the
-    /// middle of A.1's ramp.
-    pub step: Time,
-}
-
-impl Default for DualPi2Config {
-    fn default() -> DualPi2Config {
-        DualPi2Config {
-            target: Time::from_millis(15),
-            update: Time::from_millis(16),
-            alpha: 0.16,
-            beta: 3.2,
-            coupling: 2.0,
-            step: Time::from_millis(1),
-        }
+config! {
+    /// The constants of [`DualPi2`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct DualPi2Config {
+        /// Delay of the classic queue aimed at.
+        target: Time = Time::from_millis(15), SPAN, from "appendix A.1";
+        /// Time between updates of the base probability p′.
+        update: Time = Time::from_millis(16), SPAN, from "appendix A.1, T_update";
+        /// α: weight of the deviation from the target, 1/s.
+        alpha: f64 = 0.16, GAIN, from "appendix A.1, for round trips up to 100 ms";
+        /// β: weight of the trend, 1/s.
+        beta: f64 = 3.2, GAIN, from "appendix A.1";
+        /// k: L4S is marked with probability k p′, classic traffic signalled with p′².
+        coupling: f64 = 2.0, GAIN, from "§ 2.1, appendix C";
+        /// Waiting time over which every packet of L4S is marked, unless it is alone in its queue.
+        step: Time = Time::from_millis(1), TIME, from "Linux; the middle of the ramp in appendix A.1";
+        /// Share of the capacity that the classic queue has for certain while both are busy; L4S goes first with the rest.
+        classic_share: f64 = 0.1, PROBABILITY;
     }
 }
 
+const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
+
 impl DualPi2Config {
+    /// Its table in scenario files.
+    pub const TABLE: &'static Table = &Table {
+        word: "dualpi2",
+        says: "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
+               `limit` is of both together.",
+        params: DualPi2Config::params,
+    };
+
     /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, time between updates
     /// is at least a microsecond.
     pub fn build(&self) -> DualPi2 {
@@ -77,7 +77,6 @@ impl DualPi2Config {
             target: config.target.as_secs_f64(),
             base: 0.0,
             delay_before: 0.0,
-            heads: Heads { classic: Time::NEVER, l4s: Time::NEVER },
             next_update: config.update,
             classic_sum: 0.0,
             l4s_sum: 0.0,
@@ -102,14 +101,14 @@ impl DualPi2 {
         self.config.coupling * self.base
     }
 
-    /// The updates up to `now`.
+    /// Runs the updates up to `now`, the queues not having changed since the last call: the packet at the head of either has
+    /// waited since `oldest`, [`Time::NEVER`] if both are empty.
     #[inline]
-    fn catch_up(&mut self, now: Time) {
+    pub fn catch_up(&mut self, now: Time, oldest: Time) {
         while self.next_update <= now && self.next_update != Time::NEVER {
-            self.update(self.next_update);
+            self.update(self.next_update, oldest);
             self.next_update = self.next_update.saturating_add(self.config.update);
-            let empty = self.heads.classic == Time::NEVER && self.heads.l4s == Time::NEVER;
-            if empty && self.base == 0.0 && self.delay_before == 0.0 {
+            if oldest == Time::NEVER && self.base == 0.0 && self.delay_before == 0.0 {
                 // Nothing changes until a packet waits: the rest of the updates is skipped.
                 let left = now.0.saturating_sub(self.next_update.0) / self.config.update.0;
                 self.next_update = self.next_update.saturating_add(Time(left * self.config.update.0));
@@ -118,12 +117,18 @@ impl DualPi2 {
     }
 
     /// `dualpi2_update`, with the longer of the delays (appendix A.2).
-    fn update(&mut self, at: Time) {
-        let longest = self.heads.classic.min(self.heads.l4s);
-        let delay = at.saturating_sub(longest).as_secs_f64();
+    fn update(&mut self, at: Time, oldest: Time) {
+        let delay = at.saturating_sub(oldest).as_secs_f64();
         let step = self.config.alpha * (delay - self.target) + self.config.beta * (delay - self.delay_before);
         self.base = share(self.base + step);
         self.delay_before = delay;
+    }
+
+    /// The verdict on a packet that leaves its queue, updates being caught up on. [`Passing::l4s`] names the queue, and the backlog is
+    /// that queue's.
+    #[inline]
+    pub fn on_departure(&mut self, packet: Passing) -> Verdict {
+        if packet.l4s { self.l4s(packet) } else { self.classic() }
     }
 
     fn classic(&mut self) -> Verdict {
@@ -149,24 +154,6 @@ impl DualPi2 {
             1.0
         };
         if recur(&mut self.l4s_sum, probability) { Verdict::Signal } else { Verdict::Pass }
-    }
-}
-
-impl LinkLaw for DualPi2 {
-    #[inline]
-    fn on_arrival(&mut self, now: Time, _: Passing, _: &Toll) -> Verdict {
-        self.catch_up(now);
-        Verdict::Pass
-    }
-
-    #[inline]
-    fn on_departure(&mut self, now: Time, packet: Passing, _: &mut Toll) -> Verdict {
-        self.catch_up(now);
-        if packet.l4s { self.l4s(packet) } else { self.classic() }
-    }
-
-    fn on_heads(&mut self, heads: Heads) {
-        self.heads = heads;
     }
 }
 
@@ -200,7 +187,7 @@ mod tests {
     fn signalled(base: f64, l4s: bool, waited: Time, backlog: u32) -> (usize, usize) {
         let mut law = DualPi2Config::default().build();
         law.base = base;
-        let verdict = |_| law.on_departure(Time(1), packet(l4s, waited, backlog), &mut Toll::default());
+        let verdict = |_| law.on_departure(packet(l4s, waited, backlog));
         let verdicts: Vec<_> = (0..1000).map(verdict).collect();
         let count = |want| verdicts.iter().filter(|&&v| v == want).count();
         (count(Verdict::Signal), count(Verdict::Drop))
@@ -210,13 +197,11 @@ mod tests {
     fn the_base_probability_takes_the_published_steps() {
         let mut law = DualPi2Config::default().build();
         let ms = Time::from_millis;
-        law.on_heads(Heads { classic: Time::ZERO, l4s: Time::NEVER });
-        law.on_arrival(ms(16), packet(false, Time::ZERO, 1), &Toll::default());
+        law.catch_up(ms(16), Time::ZERO);
         // The head waits for 16 ms: 0.16 · 1 ms + 3.2 · 16 ms.
         assert!((law.base_probability() - 0.05136).abs() < 1e-12, "{}", law.base_probability());
-        // A younger classic head; the L4S head, 20 ms old at 32 ms, counts: 0.16 · 5 ms + 3.2 · 4 ms more.
-        law.on_heads(Heads { classic: ms(30), l4s: ms(12) });
-        law.on_arrival(ms(40), packet(false, Time::ZERO, 1), &Toll::default());
+        // The older head, 20 ms old at 32 ms: 0.16 · 5 ms + 3.2 · 4 ms more.
+        law.catch_up(ms(40), ms(12));
         assert!((law.base_probability() - 0.05136 - 0.0136).abs() < 1e-12);
     }
 
@@ -247,7 +232,7 @@ mod tests {
     fn long_silence_is_skipped_and_leaves_nothing_behind() {
         let mut law = DualPi2Config { update: Time::from_micros(1), ..Default::default() }.build();
         law.base = 0.3;
-        law.on_arrival(Time(u64::MAX / 2), packet(true, Time::ZERO, 0), &Toll::default());
+        law.catch_up(Time(u64::MAX / 2), Time::NEVER);
         assert_eq!((law.base_probability(), law.next_update.0 % 1000), (0.0, 0));
         assert!(law.next_update.0 > u64::MAX / 2);
     }
@@ -265,8 +250,8 @@ mod tests {
             for (gap, waited, l4s, backlog) in steps {
                 now += gap;
                 let since = Time(now.saturating_sub(waited));
-                law.on_heads(Heads { classic: since, l4s: if l4s { since } else { Time::NEVER } });
-                law.on_departure(Time(now), packet(l4s, Time(waited), backlog), &mut Toll::default());
+                law.catch_up(Time(now), since);
+                law.on_departure(packet(l4s, Time(waited), backlog));
                 prop_assert!((0.0..=1.0).contains(&law.base_probability()));
                 prop_assert!(law.l4s_sum < 1.0 + 1e-9 && law.classic_sum < 1.0 + 1e-9);
             }
@@ -276,12 +261,12 @@ mod tests {
         #[test]
         fn late_updates_are_the_same(since in 0u64..400, steps in 1u64..400) {
             let mut late = DualPi2Config::default().build();
-            late.on_heads(Heads { classic: Time::from_millis(since), l4s: Time::NEVER });
+            let since = Time::from_millis(since);
             let mut timely = late.clone();
             for k in 1..=steps {
-                timely.catch_up(Time::from_millis(16 * k));
+                timely.catch_up(Time::from_millis(16 * k), since);
             }
-            late.catch_up(Time::from_millis(16 * steps));
+            late.catch_up(Time::from_millis(16 * steps), since);
             prop_assert_eq!(late.base_probability(), timely.base_probability());
             prop_assert_eq!(late.next_update, timely.next_update);
         }

@@ -4,7 +4,7 @@
 //! Neither the draft nor the study says where an XCP router has its capacity from. What a router can see by itself is
 //! how fast packets leave while others wait behind them; when nothing waits it sees only what was offered.
 
-use super::{AnyLink, LinkLaw, Passing, Verdict};
+use super::{AnyLink, Control, Deviation, LinkLaw, Passing, Verdict};
 use crate::{Bytes, Rate, Time, Toll};
 
 /// A law with control intervals ([`Xcp`](super::Xcp) in any arithmetic) that is told, before each interval ends, the
@@ -21,7 +21,7 @@ pub struct Measured {
 impl Measured {
     /// Lets `law` believe `start` first, then what is measured; `overhead` is the framing of each packet.
     pub(super) fn new(law: AnyLink, start: Rate, overhead: Bytes) -> Measured {
-        let ends = law.xcp().map_or(Time::NEVER, |state| state.interval_ends);
+        let ends = law.control().map_or(Time::NEVER, |control| control.ends);
         Measured { law, meter: CapacityMeter::new(start), overhead: overhead.0, ends }
     }
 
@@ -45,8 +45,8 @@ impl Measured {
 
     #[cold]
     fn tell_slowly(&mut self) {
-        let Some(state) = self.law.xcp() else { return };
-        self.meter.end_interval(self.ends, state.interval_ends.saturating_sub(state.interval_begins));
+        let Some(control) = self.law.control() else { return };
+        self.meter.end_interval(self.ends, control.ends.saturating_sub(control.begins));
         self.law.set_capacity(Time(self.ends.0.saturating_sub(1)), self.capacity());
     }
 
@@ -54,7 +54,7 @@ impl Measured {
     #[inline]
     fn follow(&mut self, now: Time) {
         if now >= self.ends {
-            self.ends = self.law.xcp().map_or(Time::NEVER, |state| state.interval_ends);
+            self.ends = self.law.control().map_or(Time::NEVER, |control| control.ends);
         }
     }
 }
@@ -82,6 +82,18 @@ impl LinkLaw for Measured {
         self.meter = CapacityMeter { since: now, ..CapacityMeter::new(capacity) };
         self.law.set_capacity(now, capacity);
         self.follow(now);
+    }
+
+    fn control(&self) -> Option<Control> {
+        self.law.control()
+    }
+
+    fn control_intervals(&self) -> u64 {
+        self.law.control_intervals()
+    }
+
+    fn deviation(&self) -> Option<Deviation> {
+        self.law.deviation()
     }
 }
 
@@ -169,7 +181,7 @@ mod tests {
     }
 
     fn router(start: Rate) -> Measured {
-        let config = XcpConfig { capacity: CapacityFrom::Departures, ..Default::default() };
+        let config = XcpConfig { capacity: CapacityFrom::Measured, ..Default::default() };
         match config.build(start) {
             AnyLink::Measured(router) => *router,
             other => panic!("{other:?}"),
@@ -235,15 +247,15 @@ mod tests {
     fn what_the_law_reckons_with_is_what_is_measured() {
         let mut measured = router(Rate::from_mbps(1.0));
         drain(&mut measured, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 2);
-        let before = measured.law().xcp().expect("a router").feedback;
+        let before = measured.law().control().expect("a router").feedback;
         // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d = 50 ms.
         assert!((-20_000.0..=0.0).contains(&before), "{before}");
     }
 
     #[test]
     fn framing_is_part_of_what_left() {
-        let overhead = Bytes(300);
-        let config = XcpConfig { capacity: CapacityFrom::Departures, overhead, ..Default::default() };
+        let overhead = Some(Bytes(300));
+        let config = XcpConfig { capacity: CapacityFrom::Measured, overhead, ..Default::default() };
         let AnyLink::Measured(mut router) = config.build(Rate::from_mbps(1.0)) else { panic!("no meter") };
         // 1800 bytes on the wire a millisecond.
         let found = drain(&mut router, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 5);

@@ -6,7 +6,9 @@
 //! intervals that ended since it was last called, each at its exact instant, and needs no timer of its own
 //! (the "delayed computation" of the XCP study, exact instead of late).
 
+mod avq;
 mod codel;
+mod config;
 mod custom;
 mod dualpi2;
 pub mod fcp;
@@ -20,21 +22,50 @@ mod shared;
 mod step;
 pub mod xcp;
 
+pub use avq::{Avq, AvqConfig};
 pub use codel::{Codel, CodelConfig};
+pub use config::{Descriptor, Failure, Gains, Limit, LinkConfig, Misfit, Placement, ThresholdUnit};
 pub use custom::CustomLink;
 pub use dualpi2::{DualPi2, DualPi2Config};
-pub use fcp::{Class, Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan};
+pub use fcp::{Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan, Pricing, Unpaid};
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};
-pub use red::{Red, RedConfig, ThresholdUnit};
+pub use red::{Red, RedConfig};
 pub use shadow::{Deviation, Shadow};
 pub use shared::Shared;
 pub use step::{Step, StepConfig};
 pub use xcp::{Xcp, XcpConfig};
 
-use crate::{Kind, Rate, Time, Toll};
-use xcp::{Fixed128, Number, Shift32};
+use std::sync::Arc;
+
+use crate::param::Entry;
+use crate::{Kind, Price, Rate, Time, Toll};
+use xcp::{Fixed128, Shift32};
+
+/// Every law that a scenario file may name. To add one: its file, and a line here.
+pub const LAWS: &[Entry<dyn LinkConfig>] = &[
+    DropTail::ENTRY,
+    xcp::ENTRY,
+    red::ENTRY,
+    codel::ENTRY,
+    pie::ENTRY,
+    step::ENTRY,
+    fcp::ENTRY,
+    rcp::ENTRY,
+    avq::ENTRY,
+];
+
+/// Their words.
+pub const WORDS: &[&str] = &{
+    let mut words = [""; LAWS.len()];
+    let mut i = 0;
+    while i < LAWS.len() {
+        words[i] = LAWS[i].word;
+        i += 1;
+    }
+    words
+};
 
 /// What a law sees of a packet and of the queue around it.
 #[derive(Clone, Copy, Debug)]
@@ -78,15 +109,6 @@ impl Passing {
     }
 }
 
-/// Since when the packets at the heads of a port's two queues have waited; [`Time::NEVER`] for an empty one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heads {
-    /// Of the queue for classic traffic.
-    pub classic: Time,
-    /// Of the queue for L4S.
-    pub l4s: Time,
-}
-
 /// What the law wants done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -96,6 +118,21 @@ pub enum Verdict {
     Signal,
     /// Drop it.
     Drop,
+}
+
+/// What a law with control intervals knows of the one under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Control {
+    /// The aggregate feedback of the interval before, bytes/s.
+    pub feedback: f64,
+    /// The mean round-trip time, s.
+    pub avg_rtt: f64,
+    /// The persistent queue, bytes.
+    pub persistent_queue: u64,
+    /// When the interval began.
+    pub begins: Time,
+    /// When it ends.
+    pub ends: Time,
 }
 
 /// A link's law. Every method is on the path of every packet: no allocation, no hashing.
@@ -127,11 +164,31 @@ pub trait LinkLaw {
         if departure == Verdict::Signal { departure } else { arrival }
     }
 
-    /// A port with two queues has taken a packet in or let one out: since when the packets at their heads have waited.
-    fn on_heads(&mut self, _heads: Heads) {}
-
     /// The link's capacity, as configured for the law, changes.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
+
+    /// From now on what the law states is wrong by `part` of it, for experiments; of no effect on laws that state nothing.
+    fn set_error(&mut self, _part: f64) {}
+
+    /// The control interval under way as of the last packet; `None` for a law that works packet by packet.
+    fn control(&self) -> Option<Control> {
+        None
+    }
+
+    /// How many control intervals have ended as of the last packet.
+    fn control_intervals(&self) -> u64 {
+        0
+    }
+
+    /// The price that the law states, if it states one.
+    fn stated_price(&self) -> Option<Price> {
+        None
+    }
+
+    /// How far a second arithmetic deviates, if there are two.
+    fn deviation(&self) -> Option<Deviation> {
+        None
+    }
 
     /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs not be asked.
     #[inline]
@@ -148,8 +205,24 @@ pub trait LinkLaw {
 }
 
 /// No law: what does not fit is dropped by the port.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropTail;
+
+impl DropTail {
+    /// Drop-tail's entry in the registry.
+    const ENTRY: Entry<dyn LinkConfig> =
+        Entry { word: "drop-tail", tables: &[], read: |_| Arc::new(DropTail) };
+}
+
+impl LinkConfig for DropTail {
+    fn word(&self) -> &str {
+        "drop-tail"
+    }
+
+    fn place(&self, _: &Placement<'_>) -> AnyLink {
+        AnyLink::DropTail(DropTail)
+    }
+}
 
 impl LinkLaw for DropTail {
     #[inline]
@@ -182,8 +255,6 @@ pub enum AnyLink {
     Codel(Box<Codel>),
     /// [`Pie`].
     Pie(Box<Pie>),
-    /// [`DualPi2`].
-    DualPi2(Box<DualPi2>),
     /// [`Step`].
     Step(Box<Step>),
     /// [`Fcp`].
@@ -210,36 +281,6 @@ pub enum AnyLink {
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
 
-/// What an XCP router knows, for experiments.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct XcpState {
-    /// The aggregate feedback of the last control interval, bytes/s.
-    pub feedback: f64,
-    /// The mean round-trip time, s.
-    pub avg_rtt: f64,
-    /// The persistent queue, bytes.
-    pub persistent_queue: u64,
-    /// Control intervals that have ended.
-    pub intervals: u64,
-    /// When the control interval under way began.
-    pub interval_begins: Time,
-    /// When it ends.
-    pub interval_ends: Time,
-}
-
-impl<N: Number> From<&Xcp<N>> for XcpState {
-    fn from(router: &Xcp<N>) -> XcpState {
-        XcpState {
-            feedback: router.feedback(),
-            avg_rtt: router.avg_rtt(),
-            persistent_queue: router.persistent_queue(),
-            intervals: router.intervals(),
-            interval_begins: router.interval().0,
-            interval_ends: router.interval().1,
-        }
-    }
-}
-
 impl AnyLink {
     /// A law from outside this crate, or one that no variant is worth while for. Queues by flow have a clone of it each.
     pub fn custom(law: impl LinkLaw + Clone + Send + 'static) -> AnyLink {
@@ -253,61 +294,6 @@ impl AnyLink {
             _ => None,
         }
     }
-
-    /// What the XCP router knows, if this is one; a shadowed one's float side. It is as of the last packet.
-    pub fn xcp(&self) -> Option<XcpState> {
-        match self {
-            AnyLink::DropTail(_)
-            | AnyLink::Red(_)
-            | AnyLink::Codel(_)
-            | AnyLink::Pie(_)
-            | AnyLink::DualPi2(_)
-            | AnyLink::Fcp(_)
-            | AnyLink::Rcp(_)
-            | AnyLink::Step(_)
-            | AnyLink::Shared(_)
-            | AnyLink::Custom(_) => None,
-            AnyLink::Xcp(router) => Some((&**router).into()),
-            AnyLink::Xcp32(router) => Some((&**router).into()),
-            AnyLink::Xcp128(router) => Some((&**router).into()),
-            AnyLink::Shadow32(shadow) => Some(shadow.float().into()),
-            AnyLink::Shadow128(shadow) => Some(shadow.float().into()),
-            AnyLink::Measured(router) => router.law().xcp(),
-        }
-    }
-
-    /// How many control intervals have ended as of the last packet; 0 for a law that works packet by packet.
-    #[inline]
-    pub fn control_intervals(&self) -> u64 {
-        match self {
-            AnyLink::DropTail(_)
-            | AnyLink::Red(_)
-            | AnyLink::Codel(_)
-            | AnyLink::Pie(_)
-            | AnyLink::DualPi2(_)
-            | AnyLink::Fcp(_)
-            | AnyLink::Rcp(_)
-            | AnyLink::Step(_)
-            | AnyLink::Shared(_)
-            | AnyLink::Custom(_) => 0,
-            AnyLink::Xcp(router) => router.intervals(),
-            AnyLink::Xcp32(router) => router.intervals(),
-            AnyLink::Xcp128(router) => router.intervals(),
-            AnyLink::Shadow32(shadow) => shadow.float().intervals(),
-            AnyLink::Shadow128(shadow) => shadow.float().intervals(),
-            AnyLink::Measured(router) => router.law().control_intervals(),
-        }
-    }
-
-    /// How far the second arithmetic deviates, if there are two ([`Shadow`]).
-    pub fn deviation(&self) -> Option<Deviation> {
-        match self {
-            AnyLink::Shadow32(shadow) => Some(shadow.deviation()),
-            AnyLink::Shadow128(shadow) => Some(shadow.deviation()),
-            AnyLink::Measured(router) => router.law().deviation(),
-            _ => None,
-        }
-    }
 }
 
 /// The same expression for the law in whichever variant.
@@ -318,7 +304,6 @@ macro_rules! each {
             AnyLink::Red($law) => $then,
             AnyLink::Codel($law) => $then,
             AnyLink::Pie($law) => $then,
-            AnyLink::DualPi2($law) => $then,
             AnyLink::Step($law) => $then,
             AnyLink::Fcp($law) => $then,
             AnyLink::Rcp($law) => $then,
@@ -367,12 +352,28 @@ impl LinkLaw for AnyLink {
         }
     }
 
-    fn on_heads(&mut self, heads: Heads) {
-        each!(self, law => law.on_heads(heads))
-    }
-
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         each!(self, law => law.set_capacity(now, capacity))
+    }
+
+    fn set_error(&mut self, part: f64) {
+        each!(self, law => law.set_error(part))
+    }
+
+    fn control(&self) -> Option<Control> {
+        each!(self, law => law.control())
+    }
+
+    fn control_intervals(&self) -> u64 {
+        each!(self, law => law.control_intervals())
+    }
+
+    fn stated_price(&self) -> Option<Price> {
+        each!(self, law => law.stated_price())
+    }
+
+    fn deviation(&self) -> Option<Deviation> {
+        each!(self, law => law.deviation())
     }
 
     #[inline]

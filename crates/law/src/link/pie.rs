@@ -1,7 +1,11 @@
 //! PIE: proportional integral controller, enhanced (RFC 8033).
 
+use std::sync::Arc;
+
 use super::random::{Pcg32, share};
-use super::{LinkLaw, Passing, Verdict};
+use super::{AnyLink, LinkConfig, LinkLaw, Passing, Placement, Verdict};
+use crate::config;
+use crate::param::{Config, Entry, Kind, PROBABILITY, SPAN, TIME, Table};
 use crate::{Bytes, Time, Toll};
 
 /// Signals arriving packets at random, with a probability that every `update` follows the queueing delay and its
@@ -28,39 +32,47 @@ pub struct Pie {
     random: Pcg32,
 }
 
-/// The constants of [`Pie`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PieConfig {
-    /// QDELAY_REF, the delay aimed at. 15 ms (§ 4.2).
-    pub target: Time,
-    /// T_UPDATE, the time between updates of the probability. 15 ms (§ 4.2).
-    pub update: Time,
-    /// MAX_BURST: after a time without congestion a burst of this length passes unharmed. 150 ms (§ 4.4).
-    pub burst: Time,
-    /// Weight of the deviation from the target, 1/s. 0.125 (§ 4.2).
-    pub alpha: f64,
-    /// Weight of the trend, 1/s. 1.25 (§ 4.2).
-    pub beta: f64,
-    /// Up to this probability packets are marked that can be, over it all are dropped. 0.1 (§ 5.1).
-    pub mark_limit: f64,
-    /// MEAN_PKTSIZE: twice as much queued is too little to signal for. 1500 B.
-    pub packet_size: Bytes,
-    /// Of the private random generator. 1.
-    pub seed: u64,
+config! {
+    /// The constants of [`Pie`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct PieConfig {
+        /// Queueing delay aimed at.
+        target: Time = Time::from_millis(15), SPAN, from "§ 4.2, QDELAY_REF";
+        /// Time between updates of the probability.
+        update: Time = Time::from_millis(15), SPAN, from "§ 4.2, T_UPDATE";
+        /// Length of a burst that passes unharmed after a calm time.
+        burst: Time = Time::from_millis(150), TIME, from "§ 4.4, MAX_BURST";
+        /// α: weight of the deviation from the target, 1/s.
+        alpha: f64 = 0.125, GAIN, from "§ 4.2";
+        /// β: weight of the trend, 1/s.
+        beta: f64 = 1.25, GAIN, from "§ 4.2";
+        /// Probability over which packets are dropped even if they can be marked.
+        mark_limit: f64 = 0.1, PROBABILITY, from "§ 5.1";
+        fixed {
+            /// MEAN_PKTSIZE: twice as much queued is too little to signal for.
+            packet_size: Bytes = Bytes(1500);
+            /// Of the private random generator.
+            seed: u64 = 1;
+        }
+    }
 }
 
-impl Default for PieConfig {
-    fn default() -> PieConfig {
-        PieConfig {
-            target: Time::from_millis(15),
-            update: Time::from_millis(15),
-            burst: Time::from_millis(150),
-            alpha: 0.125,
-            beta: 1.25,
-            mark_limit: 0.1,
-            packet_size: Bytes(1500),
-            seed: 1,
-        }
+const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
+
+/// PIE's entry in the registry.
+pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
+    word: "pie",
+    tables: &[&Table { word: "pie", says: "The constants of PIE (RFC 8033).", params: PieConfig::params }],
+    read: |tables| Arc::new(PieConfig::read(tables.table("pie"))),
+};
+
+impl LinkConfig for PieConfig {
+    fn word(&self) -> &str {
+        "pie"
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        AnyLink::Pie(Box::new(PieConfig { seed: at.seed, ..*self }.build()))
     }
 }
 

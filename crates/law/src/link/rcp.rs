@@ -1,37 +1,62 @@
 //! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the Internet*, IWQoS 2005,
 //! § III; details after the authors' ns-2 code, which differs in its gains and in how it averages round-trip times).
 
-use super::{LinkLaw, Passing, Verdict};
-use crate::{Kind, Rate, Time, Toll};
+use std::sync::Arc;
 
-/// The parameters of [`Rcp`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RcpConfig {
-    /// α, the share of the spare capacity given out a round trip. Default 0.4 (the code; IWQoS 2005 likewise; the authors'
-    /// later experiments 0.1).
-    pub alpha: f64,
-    /// β, the share of the queue taken back. Default 0.4 (the code); IWQoS 2005 has 0.226, later experiments 1.
-    pub beta: f64,
-    /// The part of the capacity aimed at. Default 1.
-    pub gamma: f64,
-    /// The rate at the start, as a part of the capacity. Default 0.05 (the code).
-    pub initial_rate: f64,
-    /// Longest time between updates of the rate. Default 10 ms (the code).
-    pub max_interval: Time,
-    /// The mean round-trip time until packets tell one. Default 200 ms (the code).
-    pub initial_rtt: Time,
+use super::{AnyLink, Descriptor, LinkConfig, LinkLaw, Passing, Placement, Verdict};
+use crate::param::{self, Config, Entry, SPAN, Table};
+use crate::toll::Content;
+use crate::{Aim, Kind, Rate, Time, Toll, config};
+
+config! {
+    /// The parameters of [`Rcp`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct RcpConfig {
+        /// α: share of the spare capacity given out a round trip; 0.1 in the authors' later experiments.
+        alpha: f64 = 0.4, param::Kind::Over { over: 0.0, most: 10.0 }, from "IWQoS 2005, and the code";
+        /// β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.
+        beta: f64 = 0.4, param::Kind::Number { least: 0.0, most: 10.0 }, from "the code";
+        /// γ: part of the capacity aimed at.
+        gamma: f64 = 1.0, param::Kind::Over { over: 0.0, most: 1.0 };
+        /// Longest time between updates of the rate; less than 1 us counts as that.
+        max_interval: Time = Time::from_millis(10), SPAN, from "the code";
+        fixed {
+            /// The rate at the start, as a part of the capacity (the code).
+            initial_rate: f64 = 0.05;
+            /// The mean round-trip time until packets tell one (the code).
+            initial_rtt: Time = Time::from_millis(200);
+        }
+    }
 }
 
-impl Default for RcpConfig {
-    fn default() -> RcpConfig {
-        RcpConfig {
-            alpha: 0.4,
-            beta: 0.4,
-            gamma: 1.0,
-            initial_rate: 0.05,
-            max_interval: Time::from_millis(10),
-            initial_rtt: Time::from_millis(200),
+/// RCP's entry in the registry.
+pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
+    word: "rcp",
+    tables: &[&Table {
+        word: "rcp",
+        says: "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code).",
+        params: RcpConfig::params,
+    }],
+    read: |tables| Arc::new(RcpConfig::read(tables.table("rcp"))),
+};
+
+impl LinkConfig for RcpConfig {
+    fn word(&self) -> &str {
+        "rcp"
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor {
+            gives: Some(Content::Rate),
+            aim: Some(Aim::MaxMin),
+            share: self.gamma,
+            queue_weight: self.beta / self.alpha,
+            ..Descriptor::default()
         }
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        AnyLink::Rcp(Box::new(self.build(at.capacity)))
     }
 }
 

@@ -1,10 +1,12 @@
 //! RED: random early detection, after Floyd and Jacobson, "Random Early Detection Gateways for Congestion
 //! Avoidance", IEEE/ACM ToN 1(4), 1993.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 use super::random::{Pcg32, share};
-use super::{LinkLaw, Passing, Verdict};
+use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
+use crate::config;
+use crate::param::{Config, Entry, Kind, Table, Threshold};
 use crate::{Bytes, Rate, Time, Toll};
 
 /// Signals congestion at random, ever more often as the average queue grows from one threshold to the other.
@@ -32,52 +34,76 @@ pub struct Red {
     capacity: Rate,
 }
 
-/// The constants of a RED queue, and the factory of one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct RedConfig {
-    /// Up to this average nothing is signalled, in `unit`. 5 (their § VI).
-    pub min_threshold: f64,
-    /// From this average on everything is, in `unit`. 15 (their § VI: at least twice the lower one; three times in
-    /// practice).
-    pub max_threshold: f64,
-    /// What the thresholds count. Packets.
-    pub unit: ThresholdUnit,
-    /// p_b just under the upper threshold. 0.1 (the XCP study; the 1993 paper's simulations have 0.02).
-    pub max_probability: f64,
-    /// w_q, the weight of an arrival in the average. 0.002 (their § VI).
-    pub weight: f64,
-    /// Whether p_b grows on from `max_probability` to 1 between the upper threshold and its double, instead of
-    /// jumping to 1 (Floyd's "gentle" of 2000). Off, as published.
-    pub gentle: bool,
-    /// The size of a typical packet, by which idle time is counted. 1000 B.
-    pub packet_size: Bytes,
-    /// A packet in its sender's profile is signalled with the probability over this: enhanced RED (ERED), for which the
-    /// aggregates paper (§ 4.1) has 1.5. 1: all alike.
-    pub in_profile: f64,
-    /// Of the private random generator. 1.
-    pub seed: u64,
+config! {
+    /// The constants of a RED queue, and the factory of one.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct RedConfig {
+        /// Mean queue under which nothing is signalled: a part of the limit, or packets or bytes.
+        min_threshold: Threshold = Threshold::Part(0.25), Kind::Threshold;
+        /// Mean queue at which `max-probability` is reached.
+        max_threshold: Threshold = Threshold::Part(0.75), Kind::Threshold,
+            from "§ VI: at least twice the lower one; three times in practice";
+        /// Signal probability there.
+        max_probability: f64 = 0.1, Kind::Over { over: 0.0, most: 1.0 },
+            from "the XCP study; the simulations of 1993 have 0.02";
+        /// Weight of a new sample in the mean queue.
+        weight: f64 = 0.002, Kind::Over { over: 0.0, most: 1.0 }, from "§ VI, w_q";
+        /// Lets the probability climb to 1 at twice the upper threshold instead of jumping there.
+        gentle: bool = false, Kind::Truth, from "Floyd, 2000";
+        /// A packet that its host has marked as in profile (`[aggregate.NAME]`) is dropped with the probability over this: ERED has 1.5.
+        in_profile: f64 = 1.0, Kind::Number { least: 1.0, most: 1e6 }, from "the aggregates paper, § 4.1";
+        fixed {
+            /// The size of a typical packet, by which idle time is counted.
+            packet_size: Bytes = Bytes(1000);
+            /// Of the private random generator.
+            seed: u64 = 1;
+        }
+    }
 }
 
-/// What RED's thresholds count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ThresholdUnit {
-    /// Packets queued.
-    #[default]
-    Packets,
-    /// Bytes queued.
-    Bytes,
+/// RED's entry in the registry.
+pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
+    word: "red",
+    tables: &[&Table {
+        word: "red",
+        says: "The constants of RED (Floyd and Jacobson, 1993).",
+        params: RedConfig::params,
+    }],
+    read: |tables| Arc::new(RedConfig::read(tables.table("red"))),
+};
+
+impl LinkConfig for RedConfig {
+    fn word(&self) -> &str {
+        "red"
+    }
+
+    fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {
+        self.min_threshold.check("min_threshold", at.limit)?;
+        self.max_threshold.check("max_threshold", at.limit)?;
+        let ((min, unit), (max, other)) =
+            (self.min_threshold.under(at.limit), self.max_threshold.under(at.limit));
+        let message = match unit == other {
+            true if min < max => return Ok(()),
+            true => "`min-threshold` must be under `max-threshold`",
+            false => "`min-threshold` and `max-threshold` must be both in packets or both in bytes",
+        };
+        Err(Misfit { field: "min_threshold", message: message.into(), label: "here", help: "" })
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        AnyLink::Red(Box::new(RedConfig { seed: at.seed, ..*self }.build(at.capacity, at.limit)))
+    }
 }
 
 impl RedConfig {
-    /// The law, for a link of `capacity`.
+    /// The law, for a link of `capacity` whose queue holds `limit`.
     ///
     /// Out-of-range values are pulled into range: probabilities and the weight to 0 … 1, thresholds to 0 and more, the
     /// upper one to no less than the lower.
-    pub fn build(&self, capacity: Rate) -> Red {
+    pub fn build(&self, capacity: Rate, limit: Limit) -> Red {
         // `max` answers the other operand for NaN.
-        let min = self.min_threshold.max(0.0);
+        let (min, unit) = self.min_threshold.under(limit);
+        let min = min.max(0.0);
         Red {
             average: 0.0,
             count: 0,
@@ -85,29 +111,13 @@ impl RedConfig {
             random: Pcg32::new(self.seed),
             weight: share(self.weight),
             min,
-            max: self.max_threshold.max(min),
+            max: self.max_threshold.under(limit).0.max(min),
             max_probability: share(self.max_probability),
             gentle: self.gentle,
-            unit: self.unit,
+            unit,
             packet_size: self.packet_size.0.max(1) as f64,
             in_profile: if self.in_profile > 1.0 { self.in_profile } else { 1.0 },
             capacity,
-        }
-    }
-}
-
-impl Default for RedConfig {
-    fn default() -> RedConfig {
-        RedConfig {
-            min_threshold: 5.0,
-            max_threshold: 15.0,
-            unit: ThresholdUnit::Packets,
-            max_probability: 0.1,
-            weight: 0.002,
-            gentle: false,
-            packet_size: Bytes(1000),
-            in_profile: 1.0,
-            seed: 1,
         }
     }
 }
@@ -212,6 +222,9 @@ mod tests {
     use super::*;
     use crate::Kind;
 
+    /// Thresholds of 5 and 15 packets.
+    const TWENTY: Limit = Limit { packets: 20, bytes: u64::MAX };
+
     fn passing(backlog_packets: u32) -> Passing {
         Passing {
             ect: true,
@@ -229,7 +242,7 @@ mod tests {
     #[test]
     fn gaps_between_signals_are_uniform_up_to_one_over_p() {
         // Halfway between the thresholds: p_b = 0.05, gaps uniform on 1..=20, 10.5 in the mean.
-        let mut red = RedConfig::default().build(Rate::from_mbps(10.0));
+        let mut red = RedConfig::default().build(Rate::from_mbps(10.0), TWENTY);
         let verdicts = held(&mut red, 10, 200_000);
         let mut gaps = [0u32; 21];
         let mut gap = 0;
@@ -251,10 +264,11 @@ mod tests {
 
     #[test]
     fn under_the_lower_threshold_all_pass_and_over_the_upper_none() {
-        let mut red = RedConfig::default().build(Rate::from_mbps(10.0));
+        let mut red = RedConfig::default().build(Rate::from_mbps(10.0), TWENTY);
         assert!(held(&mut red, 4, 1000).iter().all(|&v| v == Verdict::Pass));
         assert!(held(&mut red, 15, 1000).iter().all(|&v| v == Verdict::Drop));
-        let mut gentle = RedConfig { gentle: true, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+        let mut gentle =
+            RedConfig { gentle: true, ..RedConfig::default() }.build(Rate::from_mbps(10.0), TWENTY);
         // At 1.5 times the upper threshold p_b = 0.55: every gap is 1 or 2.
         let signals = held(&mut gentle, 22, 1000).iter().filter(|&&v| v == Verdict::Signal).count();
         assert!((500..900).contains(&signals), "{signals}");
@@ -264,7 +278,8 @@ mod tests {
     #[test]
     fn what_is_in_profile_is_signalled_less() {
         let signals = |in_profile, backlog| {
-            let mut red = RedConfig { in_profile: 1.5, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+            let mut red =
+                RedConfig { in_profile: 1.5, ..RedConfig::default() }.build(Rate::from_mbps(10.0), TWENTY);
             red.idle_since = None;
             red.average = backlog;
             let packet = Passing { in_profile, ..passing(backlog as u32) };
@@ -281,7 +296,7 @@ mod tests {
     #[test]
     fn idle_time_counts_as_packets_at_an_empty_queue() {
         let capacity = Rate::from_bytes_per_sec(1e6);
-        let mut red = RedConfig::default().build(capacity);
+        let mut red = RedConfig::default().build(capacity, TWENTY);
         held(&mut red, 10, 1);
         // The last packet is sent from 1 s to 1.001 s; the next comes 500 packet times later.
         red.on_departure(Time::from_secs(1), passing(1), &mut Toll::default());
@@ -292,7 +307,7 @@ mod tests {
 
     #[test]
     fn dropping_all_that_comes_ends_when_the_link_has_been_idle() {
-        let mut red = RedConfig::default().build(Rate::from_mbps(8.0));
+        let mut red = RedConfig::default().build(Rate::from_mbps(8.0), TWENTY);
         held(&mut red, 20, 1);
         red.on_departure(Time::ZERO, Passing { ect: false, ..passing(1) }, &mut Toll::default());
         let at = |red: &mut Red, ms| red.on_arrival(Time::from_millis(ms), passing(0), &Toll::default());
@@ -304,7 +319,7 @@ mod tests {
     #[test]
     fn the_seed_decides() {
         let verdicts = |seed| {
-            let mut red = RedConfig { seed, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+            let mut red = RedConfig { seed, ..RedConfig::default() }.build(Rate::from_mbps(10.0), TWENTY);
             held(&mut red, 12, 500)
         };
         assert_eq!(verdicts(7), verdicts(7));
@@ -314,7 +329,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_average_follows_the_queue(from in 0u32..100, to in 0u32..100, weight in 0.001f64..0.1) {
-            let mut red = RedConfig { weight, ..RedConfig::default() }.build(Rate::from_mbps(10.0));
+            let mut red = RedConfig { weight, ..RedConfig::default() }.build(Rate::from_mbps(10.0), TWENTY);
             held(&mut red, from, 1);
             let n = (3.0 / weight) as u32;
             (0..n).for_each(|_| { red.on_arrival(Time::ZERO, passing(to), &Toll::default()); });
@@ -328,8 +343,8 @@ mod tests {
             weight in any::<f64>(), min in any::<f64>(), max in any::<f64>(), p in any::<f64>(), mbps in any::<f64>(),
             steps in prop::collection::vec((any::<u64>(), any::<u32>(), any::<bool>()), 0..50),
         ) {
-            let config = RedConfig { weight, min_threshold: min, max_threshold: max, max_probability: p, ..Default::default() };
-            let mut red = config.build(Rate::from_mbps(mbps));
+            let config = RedConfig { weight, min_threshold: Threshold::Packets(min), max_threshold: Threshold::Packets(max), max_probability: p, ..Default::default() };
+            let mut red = config.build(Rate::from_mbps(mbps), TWENTY);
             for (now, backlog, leaves) in steps {
                 if leaves {
                     red.on_departure(Time(now), passing(backlog), &mut Toll::default());
@@ -344,7 +359,7 @@ mod tests {
     #[test]
     fn an_idle_link_forgets_at_the_rate_that_it_is_told() {
         let average = |mbps: f64| {
-            let mut red = RedConfig::default().build(Rate::from_mbps(8.0));
+            let mut red = RedConfig::default().build(Rate::from_mbps(8.0), TWENTY);
             red.set_capacity(Time::ZERO, Rate::from_mbps(mbps));
             (red.average, red.idle_since) = (10.0, Some(0));
             red.on_arrival(Time::from_secs(1), passing(0), &Toll::default());

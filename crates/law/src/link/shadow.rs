@@ -1,7 +1,7 @@
 //! Two arithmetics on the same packets: how far does a router without floats deviate from one with?
 
 use super::xcp::{Grant, Number, Xcp, XcpConfig};
-use super::{LinkLaw, Passing, Verdict};
+use super::{Control, LinkLaw, Passing, Verdict};
 use crate::{Rate, Time, Toll};
 
 /// A float XCP router with one in `N` beside it. The float router writes the tolls; both see every packet as it came,
@@ -46,11 +46,6 @@ impl<N: Number> Shadow<N> {
     /// The other router.
     pub fn other(&self) -> &Xcp<N> {
         &self.other
-    }
-
-    /// What was found so far.
-    pub fn deviation(&self) -> Deviation {
-        self.deviation
     }
 
     fn catch_up(&mut self, now: Time, backlog: u64) {
@@ -102,5 +97,17 @@ impl<N: Number> LinkLaw for Shadow<N> {
         self.catch_up(now, self.float.backlog());
         self.float.set_capacity(now, capacity);
         self.other.set_capacity(now, capacity);
+    }
+
+    fn control(&self) -> Option<Control> {
+        self.float.control()
+    }
+
+    fn control_intervals(&self) -> u64 {
+        self.float.control_intervals()
+    }
+
+    fn deviation(&self) -> Option<Deviation> {
+        Some(self.deviation)
     }
 }

@@ -1,6 +1,10 @@
 //! Step marking: the switch's side of DCTCP (Alizadeh et al., SIGCOMM 2010, § 3.1; RFC 8257 § 3.1).
 
-use super::{LinkLaw, Passing, ThresholdUnit, Verdict};
+use std::sync::Arc;
+
+use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
+use crate::config;
+use crate::param::{Config, Entry, Kind, Table, Threshold};
 use crate::{Time, Toll};
 
 /// Marks every packet that finds more than the threshold queued. It looks at the queue of this instant, not at a
@@ -14,25 +18,46 @@ pub struct Step {
     unit: ThresholdUnit,
 }
 
-/// The constant of [`Step`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StepConfig {
-    /// K: what may be queued, in `unit`. 20 packets (their choice at 1 Gb/s; 65 at 10).
-    pub threshold: f64,
-    /// What it counts. Packets.
-    pub unit: ThresholdUnit,
-}
-
-impl Default for StepConfig {
-    fn default() -> StepConfig {
-        StepConfig { threshold: 20.0, unit: ThresholdUnit::Packets }
+config! {
+    /// The constant of [`Step`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct StepConfig {
+        /// K: packets that find more than this queued are marked. A part of the limit, or packets or bytes.
+        threshold: Threshold = Threshold::Packets(20.0), Kind::Threshold,
+            from "§ 3.1: their choice at 1 Gb/s; 65 at 10";
     }
 }
 
+/// Step marking's entry in the registry.
+pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
+    word: "step",
+    tables: &[&Table {
+        word: "step",
+        says: "The constant of step marking, the switch's side of DCTCP (RFC 8257 § 3.1). Packets that can't be marked pass.",
+        params: StepConfig::params,
+    }],
+    read: |tables| Arc::new(StepConfig::read(tables.table("step"))),
+};
+
 impl StepConfig {
-    /// The law.
-    pub fn build(&self) -> Step {
-        Step { threshold: self.threshold, unit: self.unit }
+    /// The law, for a queue that holds `limit`.
+    pub fn build(&self, limit: Limit) -> Step {
+        let (threshold, unit) = self.threshold.under(limit);
+        Step { threshold, unit }
+    }
+}
+
+impl LinkConfig for StepConfig {
+    fn word(&self) -> &str {
+        "step"
+    }
+
+    fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {
+        self.threshold.check("threshold", at.limit)
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        AnyLink::Step(Box::new(self.build(at.limit)))
     }
 }
 
@@ -64,8 +89,8 @@ mod tests {
 
     #[test]
     fn marks_what_finds_more_than_k() {
-        let mut packets = StepConfig::default().build();
-        let mut bytes = StepConfig { threshold: 20_000.0, unit: ThresholdUnit::Bytes }.build();
+        let mut packets = StepConfig::default().build(Limit::NONE);
+        let mut bytes = StepConfig { threshold: Threshold::Bytes(20_000.0) }.build(Limit::NONE);
         for law in [&mut packets, &mut bytes] {
             assert_eq!(verdict(law, 20, true), Verdict::Pass);
             assert_eq!(verdict(law, 21, true), Verdict::Signal);

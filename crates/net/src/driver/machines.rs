@@ -34,7 +34,8 @@ impl Driver {
             return Ok(());
         }
         let end = &mut self.ends[at];
-        if let Some(position) = wire::corrupt(&packet, end.header, datagram) {
+        let wrong = if end.hears_app { None } else { wire::corrupt(&packet, end.header, datagram) };
+        if let Some(position) = wrong {
             let (flow, segment) = (end.flow, packet.seq);
             if !self.apart {
                 return Err(Error::Corrupt { flow, segment, position, at: now });
@@ -53,7 +54,12 @@ impl Driver {
         }
         if let Some(machine) = &mut end.machine {
             let known = machine.stats().bytes_delivered;
+            let before = (machine.expected(), machine.receive_window());
             machine.handle_packet(now, &packet, &decoded.sack);
+            if let Some(hosted) = &mut end.hosted {
+                let start = datagram.len().saturating_sub(wire::payload_len(&packet, end.header));
+                hosted.note(&packet, before, machine, &datagram[start..]);
+            }
             if end.heard.is_none() && machine.state() != State::Idle
                 || machine.stats().bytes_delivered > known
             {
@@ -143,9 +149,15 @@ impl Driver {
             return Ok(());
         }
         match end.gate {
+            _ if end.hosted.is_some() => self.serve(at, now)?,
             OPEN => while self.send_one(at, now, false, |_| true)? {},
             _ => self.send_gated(at, now)?,
         }
+        self.settle(at, now)
+    }
+
+    /// Notes what has become of a machine that has sent what it had to send.
+    pub(super) fn settle(&mut self, at: usize, now: Time) -> Result<(), Error> {
         self.note_done(at, now)?;
         self.arm_end(at);
         Ok(())
@@ -186,10 +198,16 @@ impl Driver {
 
     /// A packet of an end begins its way, with the ranges that there are.
     fn leave(&mut self, at: usize, now: Time, packet: Packet) -> Result<(), Error> {
-        let end = &self.ends[at];
+        let end = &mut self.ends[at];
         let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
         let handle = self.buffers.alloc(packet, len);
-        let composed = wire::compose(&packet, &self.sack, end.header, self.buffers.bytes_mut(handle));
+        let (header, bytes) = (end.header, self.buffers.bytes_mut(handle));
+        let composed = match &mut end.hosted {
+            None => wire::compose(&packet, &self.sack, header, bytes),
+            Some(hosted) => wire::compose_with(&packet, &self.sack, header, bytes, |payload| {
+                hosted.write(&packet, header, payload);
+            }),
+        };
         self.sack.clear();
         if composed.is_err() {
             self.buffers.free(handle);

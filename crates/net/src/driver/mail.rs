@@ -132,7 +132,7 @@ impl Driver {
                 self.waits.note(Time(waited.as_nanos() as u64), segments);
             }
             self.counters.received += segments;
-            let bytes = std::mem::take(&mut self.inbox.buffers[i]);
+            let mut bytes = std::mem::take(&mut self.inbox.buffers[i]);
             let long = meta.len >= LONG;
             let entries = &self.nodes[node].entries;
             let entry = entries.iter().find(|(peer, _)| *peer == meta.addr).map(|entry| entry.1);
@@ -142,10 +142,10 @@ impl Driver {
                 let stop = (start + meta.stride.max(1)).min(meta.len);
                 let place = chunk.map(|chunk| (chunk, start));
                 // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
-                let datagram = &bytes[start..stop];
+                let datagram = &mut bytes[start..stop];
                 let accepted = match entry {
                     None => self.accept(node, now, datagram, place),
-                    Some(entry) => self.accept_metered(node, now, datagram, entry),
+                    Some(entry) => self.accept_watched(node, now, datagram, place, entry),
                 };
                 if let Err(error) = accepted {
                     wrong.get_or_insert(error);

@@ -1,58 +1,62 @@
-//! Meters and borders at the far ends of links.
+//! Middles that watch the wires of links, such as meters.
 
 use std::net::SocketAddr;
 
 use tollway_law::Time;
-use tollway_law::meter::Passage;
 use tollway_proto::encoding::acp;
-use tollway_proto::{Encoding, Watch};
+use tollway_proto::{Encoding, Gate, Packet, Passed, SackRanges};
 
 use super::{CARRIED, Driver};
 use crate::emulator::Pace;
 use crate::error::Error;
 
-/// A meter where datagrams come in, of a link that is another process's.
+/// Where datagrams come in over a watched link of another process's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) post: u32,
+    pub(crate) machine: u32,
+    pub(crate) gate: Gate,
     pub(crate) pace: Pace,
 }
 
 impl Driver {
     /// The next packet that comes off the wire of a link by `now` and goes on from there, and when it was due.
     pub(super) fn arrive(&mut self, link: usize, now: Time) -> Option<(Time, u32)> {
-        let Some(watch) = self.links[link].watch else {
+        let Some((machine, gate)) = self.links[link].watch else {
             return self.links[link].link.arrive(now, &mut self.buffers);
         };
         loop {
             let hop = &mut self.links[link].link;
             let (at, handle) = hop.come_off(now, &mut self.buffers)?;
-            let times = hop.times(self.buffers.get(handle).size);
-            // The meter stands where the wire begins, and doesn't see what is lost on it.
-            match watch {
-                Watch::Exit(post) => self.consult(handle, |meters, packet| {
-                    meters.on_exit(at, post, packet);
-                    Passage::Untouched
-                }),
-                Watch::Entry(post) => {
-                    self.meters.on_wire(at, post, times.0);
-                    Passage::Untouched
-                }
-            };
+            let wire = hop.wire(self.buffers.get(handle).size);
+            // What routers don't look at may be wrong; then it is the receiver's to throw away.
+            let decoded = acp::decode(self.datagram(handle));
+            let own = self.buffers.own_label(handle);
+            let mut seen = decoded.map(|acp::Decoded { mut packet, sack, .. }| {
+                // With what links have said so far.
+                let known = self.buffers.get(handle);
+                packet.flow = (own & !CARRIED) >> 1;
+                (packet.toll, packet.flags) = (known.toll, known.flags);
+                (packet, sack)
+            });
+            let Some(middle) = self.residents[machine as usize].machine.as_middle() else { return None };
+            match &mut seen {
+                Ok((packet, _)) => middle.on_wire(at, gate, wire, packet),
+                Err(_) => middle.on_wire(at, gate, wire, &mut Packet::default()),
+            }
             if self.links[link].link.is_lost(handle, &mut self.buffers) {
                 continue;
             }
-            let Watch::Entry(post) = watch else { return Some((at, handle)) };
-            if !self.enter(handle, at, post, times) {
-                self.links[link].link.note_metered();
-                self.buffers.free(handle);
-                continue;
+            let Ok((mut packet, mut sack)) = seen else { return Some((at, handle)) };
+            if self.let_pass(machine, gate, at, own, &mut packet, &mut sack) {
+                self.buffers.packet_mut(handle).toll = packet.toll;
+                return Some((at, handle));
             }
-            return Some((at, handle));
+            self.links[link].link.note_metered();
+            self.buffers.free(handle);
         }
     }
 
-    /// Datagrams from `peer` come to `node` past this meter; answers the entry's number.
+    /// Datagrams from `peer` come to `node` past a machine; answers the entry's number.
     pub(crate) fn add_entry(&mut self, node: u32, peer: SocketAddr, entry: Entry) -> u32 {
         self.entries.push(entry);
         let at = self.entries.len() as u32 - 1;
@@ -60,71 +64,54 @@ impl Driver {
         at
     }
 
-    /// A datagram has come past a meter.
-    pub(super) fn accept_metered(
+    /// A datagram has come over a watched link.
+    pub(super) fn accept_watched(
         &mut self,
         node: usize,
         now: Time,
-        datagram: &[u8],
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
         entry: u32,
     ) -> Result<(), Error> {
         let Ok(packet) = acp::load_packet(datagram) else {
             self.counters.senseless += 1;
             return Ok(());
         };
-        let Entry { post, pace } = self.entries[entry as usize];
-        let times = pace.times(packet.size);
-        self.meters.on_wire(now, post, times.0);
-        let handle = self.buffers.alloc(packet, datagram.len());
-        self.buffers.bytes_mut(handle).copy_from_slice(datagram);
-        let passes = self.enter(handle, now, post, times);
-        let toll = self.buffers.get(handle).toll;
-        self.buffers.free(handle);
-        if !passes {
-            self.counters.metered += 1;
-            return Ok(());
-        }
-        let mut passed = std::mem::take(&mut self.train);
-        passed.clear();
-        passed.extend_from_slice(datagram);
-        // Its header is in order, or it would not have been loaded.
-        let _ = acp::store(&mut passed, &toll);
-        let accepted = self.accept(node, now, &passed, None);
-        self.train = passed;
-        accepted
-    }
-
-    /// A packet comes past a meter; answers whether it goes on.
-    fn enter(&mut self, handle: u32, at: Time, post: u32, times: (Time, Time)) -> bool {
-        match self.consult(handle, |meters, packet| meters.on_entry(at, post, times, packet)) {
-            Passage::Untouched => true,
-            Passage::Rewritten => {
-                let encoding = self.buffers.encoding(handle);
-                if encoding != Encoding::Acp {
-                    let packet = self.buffers.packet_mut(handle);
-                    encoding.quantise_sender(&mut packet.toll, u32::from(packet.size));
-                }
-                true
+        let Entry { machine, gate, pace } = self.entries[entry as usize];
+        let (wire, own) = (pace.wire(packet.size), self.buffers.own(packet.flow));
+        if let Ok(acp::Decoded { mut packet, mut sack, .. }) = acp::decode(datagram) {
+            packet.flow = (own & !CARRIED) >> 1;
+            if let Some(middle) = self.residents[machine as usize].machine.as_middle() {
+                middle.on_wire(now, gate, wire, &mut packet);
             }
-            Passage::Dropped => false,
+            if !self.let_pass(machine, gate, now, own, &mut packet, &mut sack) {
+                self.counters.metered += 1;
+                return Ok(());
+            }
+            let _ = acp::store(datagram, &packet.toll);
         }
+        self.accept(node, now, datagram, place)
     }
 
-    /// Shows a packet to the meters as its ends would see it, with what links have said so far, and takes over what they make of its toll.
-    fn consult(
+    /// Shows a machine a packet that has come off a wire, of the flow with the label `own`; answers whether it goes on.
+    fn let_pass(
         &mut self,
-        handle: u32,
-        ask: impl FnOnce(&mut tollway_proto::Meters, &mut tollway_proto::Packet) -> Passage,
-    ) -> Passage {
-        // What routers don't look at may be wrong; then it is the receiver's to throw away.
-        let Ok(decoded) = acp::decode(self.datagram(handle)) else { return Passage::Untouched };
-        let mut packet = decoded.packet;
-        let own = self.buffers.own_label(handle);
-        let known = self.buffers.packet_mut(handle);
-        packet.flow = (own & !CARRIED) >> 1;
-        (packet.toll, packet.flags) = (known.toll, known.flags);
-        let passage = ask(&mut self.meters, &mut packet);
-        self.buffers.packet_mut(handle).toll = packet.toll;
-        passage
+        machine: u32,
+        gate: Gate,
+        now: Time,
+        own: u32,
+        packet: &mut Packet,
+        sack: &mut SackRanges,
+    ) -> bool {
+        let Some(middle) = self.residents[machine as usize].machine.as_middle() else { return true };
+        let toll = packet.toll;
+        if middle.pass(now, gate, packet, sack) != Passed::Onward {
+            return false;
+        }
+        let encoding = self.buffers.encoding_of(own);
+        if packet.toll != toll && encoding != Encoding::Acp {
+            encoding.quantise_sender(&mut packet.toll, u32::from(packet.size));
+        }
+        true
     }
 }

@@ -1,6 +1,7 @@
 //! The loop between interfaces and emulated links.
 
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -34,7 +35,7 @@ pub struct LinkRecord {
 /// What the emulator saw.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// How long it ran.
+    /// The program's running time.
     pub elapsed: Time,
     /// By link.
     pub links: Vec<LinkRecord>,
@@ -53,14 +54,20 @@ pub struct Record {
 }
 
 /// Interfaces with links between them.
+///
+/// It carries packets in three phases: setting up, the program's own time, and winding up. Servers reach
+/// each other in all of them. Only the second is recorded, and its clock starts at zero.
 pub(crate) struct Bridge {
+    spec: MeshSpec,
     mesh: Mesh,
     /// By node.
     tuns: Vec<Tun>,
-    /// Readable once the run is over.
-    stop: OwnedFd,
+    /// A semaphore (`EFD_SEMAPHORE`): each unit ends a phase.
+    phases: OwnedFd,
+    /// Receives a message when the second phase has begun.
+    started: Sender<()>,
     tap: Option<Tap>,
-    /// Who looks on.
+    /// The end of a viewer's channels.
     panel: Option<Panel>,
     clock: Clock,
     sleeper: Sleeper,
@@ -72,11 +79,18 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    pub(crate) fn new(spec: &MeshSpec, tuns: Vec<Tun>, stop: OwnedFd) -> Bridge {
+    /// Phases of a run.
+    pub(crate) const PHASES: u64 = 3;
+
+    pub(crate) fn new(spec: &MeshSpec, tuns: Vec<Tun>, phases: OwnedFd, started: Sender<()>) -> Bridge {
+        // Changes count from the program's start.
+        let at_rest = MeshSpec { changes: Vec::new(), ..spec.clone() };
         Bridge {
-            mesh: Mesh::new(spec, tun::VNET_LEN),
+            spec: spec.clone(),
+            mesh: Mesh::new(&at_rest, tun::VNET_LEN),
             tuns,
-            stop,
+            phases,
+            started,
             tap: None,
             panel: None,
             clock: Clock::starting_at(Time::ZERO),
@@ -100,18 +114,45 @@ impl Bridge {
         self
     }
 
-    /// Carries packets until `stop` is readable; hands the capture back.
+    /// Carries packets through all three phases; hands the capture back.
     pub(crate) fn run(mut self) -> Result<(Record, Option<Tap>), Error> {
         let punctual = Punctual::thread();
         self.sleeper.real_time = punctual.is_real_time();
-        self.clock = Clock::starting_at(Time::ZERO);
-        let cpu = crate::driver::thread_cpu();
         let tuns = std::mem::take(&mut self.tuns);
-        let stop = self.stop.try_clone().map_err(Error::Wait)?;
-        let mut fds: Vec<PollFd<'_>> = tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)).collect();
-        fds.push(PollFd::new(&stop, PollFlags::IN));
+        let watched = (self.tap.take(), self.panel.take());
+        self.carry(&tuns)?;
+        self.begin(&tuns);
+        (self.tap, self.panel) = watched;
+        let cpu = crate::driver::thread_cpu();
+        // The receiver is gone if the program could not be started.
+        let _ = self.started.send(());
+        self.carry(&tuns)?;
+        let record = self.record(&tuns, cpu);
+        let tap = self.tap.take();
+        self.panel = None;
+        self.carry(&tuns)?;
+        Ok((record, tap))
+    }
+
+    /// Starts the recorded phase: links at rest, all counters and the clock at zero. Packets of servers
+    /// that are on the way are delivered at once.
+    fn begin(&mut self, tuns: &[Tun]) {
+        self.mesh.handle_timeout(Time::NEVER);
+        self.deliver(tuns);
+        self.mesh = Mesh::new(&self.spec, tun::VNET_LEN);
+        (self.lateness, self.refused) = (Lateness::default(), 0);
+        self.intervals.iter_mut().for_each(Vec::clear);
+        self.next_interval = Mesh::INTERVAL;
+        self.clock = Clock::starting_at(Time::ZERO);
+    }
+
+    /// Carries packets until the phase ends.
+    fn carry(&mut self, tuns: &[Tun]) -> Result<(), Error> {
+        let phases = self.phases.try_clone().map_err(Error::Wait)?;
         let wake =
             self.panel.as_ref().map(|panel| panel.wake.try_clone()).transpose().map_err(Error::Wait)?;
+        let mut fds: Vec<PollFd<'_>> = tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)).collect();
+        fds.push(PollFd::new(&phases, PollFlags::IN));
         fds.extend(wake.as_ref().map(|wake| PollFd::new(wake, PollFlags::IN)));
         let mut buffer = self.mesh.spare();
         let mut at_once = false;
@@ -123,7 +164,7 @@ impl Bridge {
                 self.next_interval += Mesh::INTERVAL;
             }
             self.mesh.handle_timeout(now);
-            self.deliver(&tuns);
+            self.deliver(tuns);
             let deadline = if at_once { now } else { self.mesh.poll_timeout().min(self.next_interval) };
             let ready = self.sleeper.wait(&self.clock, &mut fds, deadline)?;
             at_once = false;
@@ -131,7 +172,8 @@ impl Bridge {
                 continue;
             }
             if !fds[tuns.len()].revents().is_empty() {
-                break;
+                let _ = rustix::io::read(&phases, &mut [0u8; 8]);
+                return Ok(());
             }
             if fds.get(tuns.len() + 1).is_some_and(|fd| !fd.revents().is_empty())
                 && let Some(panel) = &mut self.panel
@@ -140,15 +182,19 @@ impl Bridge {
             }
             for (node, tun) in tuns.iter().enumerate() {
                 if fds[node].revents().contains(PollFlags::IN) {
-                    at_once |= self.read(node as u32, tun, &mut buffer, &tuns)?;
+                    at_once |= self.read(node as u32, tun, &mut buffer, tuns)?;
                 }
             }
         }
+    }
+
+    /// The record of the phase that ends now; the thread had used `cpu` when it began.
+    fn record(&mut self, tuns: &[Tun], cpu: Time) -> Record {
         let elapsed = self.clock.now();
         self.mesh.handle_timeout(elapsed);
-        self.deliver(&tuns);
+        self.deliver(tuns);
         self.close_interval(elapsed);
-        let intervals = std::mem::take(&mut self.intervals);
+        let intervals = std::mem::replace(&mut self.intervals, vec![Vec::new(); self.spec.links.len()]);
         let mut links = Vec::with_capacity(intervals.len());
         for (i, intervals) in intervals.into_iter().enumerate() {
             let total = self.mesh.read_link(elapsed, i);
@@ -156,17 +202,16 @@ impl Bridge {
             let rates = self.mesh.rates(i).to_vec();
             links.push(LinkRecord { total, waits, held, intervals, rates });
         }
-        let record = Record {
+        Record {
             elapsed,
             links,
             flows: self.mesh.flows(),
             strays: self.mesh.strays(),
             refused: self.refused,
-            lateness: self.lateness,
+            lateness: self.lateness.clone(),
             real_time: self.sleeper.real_time,
             cpu: crate::driver::thread_cpu().saturating_sub(cpu),
-        };
-        Ok((record, self.tap))
+        }
     }
 
     /// Takes what programs at a node have sent; answers whether there may be more.

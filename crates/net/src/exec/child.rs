@@ -26,7 +26,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command`, called `name`, in `namespace`, where `names` resolve, and others by `resolver`. It is killed should this process die first.
+    /// Starts `command`, called `name`, in `namespace`, where `names` resolve, and others by `resolver`.
+    /// Calls `at_start` just before. The kernel kills the program should this process die first.
     pub(crate) fn start(
         namespace: &Namespace,
         names: &[(String, Ipv4Addr)],
@@ -34,6 +35,7 @@ impl Running {
         name: &str,
         mut command: Command,
         signals: &Signals,
+        at_start: impl FnOnce() + Send + 'static,
     ) -> Result<Running, Error> {
         let (started, starting) = mpsc::channel::<Result<(Pid, OwnedFd), Error>>();
         let (ended, done) = mpsc::channel();
@@ -45,6 +47,7 @@ impl Running {
             let spawn = || {
                 namespace.enter().map_err(problem("enter a network namespace"))?;
                 namespace::resolve_names(&names, resolver).map_err(problem("give a program its names"))?;
+                at_start();
                 let child = command.spawn().map_err(|source| Error::Program { program, source })?;
                 let pid = Pid::from_child(&child);
                 let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty());

@@ -64,9 +64,11 @@ pub fn run_kernel(
     every: Time,
     go_on: &dyn Fn(Time) -> bool,
 ) -> Result<KernelOutcome, Error> {
-    let emulated = Emulated::start(mesh, 0, Bridge::patient)?;
-    let sampled = open(&emulated.namespaces, flows)
-        .and_then(|connections| sample(&connections, duration, every, go_on));
+    let (emulated, start) = Emulated::new(mesh, 0, Bridge::patient)?;
+    let sampled = open(&emulated.namespaces, flows).and_then(|connections| {
+        start.now();
+        sample(&connections, duration, every, go_on)
+    });
     let (record, kernel_drops, _) = emulated.finish()?;
     Ok(KernelOutcome { record, kernel_drops, flows: sampled? })
 }

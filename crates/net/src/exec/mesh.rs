@@ -8,17 +8,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::LinkLaw;
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::encoding::tcp_option::{self, Feedback};
-use tollway_proto::port::Limit;
-use tollway_proto::{Encoding, Flags, Packet, Stamp};
+use tollway_proto::faults::Loss;
+use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
 
 use super::ip::{self, FiveTuple, Malformed};
 use super::panel::Setting;
 use super::tun;
 use crate::buffers::Buffers;
-use crate::emulator::{Link, LinkSpec, LinkStats, Loss};
+use crate::emulator::{Link, LinkSpec, LinkStats};
 use crate::lateness::Lateness;
 
 /// What a network for foreign packets is made of.
@@ -31,7 +31,7 @@ pub struct MeshSpec {
     /// What is lost at random on each of them.
     pub losses: Vec<Vec<Loss>>,
     /// What happens to links on the way, by time.
-    pub changes: Vec<Change>,
+    pub changes: Vec<MeshChange>,
     /// By node and destination, the link that leads there: `next[node * nodes + destination]`.
     pub next: Vec<Option<u32>>,
     /// What chance is drawn from.
@@ -42,32 +42,13 @@ pub struct MeshSpec {
 
 /// Something that happens to a link.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct MeshChange {
     /// When, counted from the run's beginning.
     pub at: Time,
     /// To which.
     pub link: u32,
     /// What.
-    pub what: LinkChange,
-}
-
-/// What happens to a link.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LinkChange {
-    /// Another rate.
-    Rate(Rate),
-    /// Another delay, for packets that leave from then on.
-    Delay(Time),
-    /// Its law is told another capacity.
-    Capacity(Rate),
-    /// Its queue has another limit.
-    Limit(Limit),
-    /// Whether everything that comes is lost.
-    Blackout(bool),
-    /// What is lost at random.
-    Losses(Vec<Loss>),
-    /// Its law is wrong by this part of its price.
-    PriceError(f64),
+    pub what: Change,
 }
 
 /// The address of a node in every network that programs run over: 10.77.0.1 is the first.
@@ -159,7 +140,7 @@ pub struct Mesh {
     outside: Option<u32>,
     next: Vec<Option<u32>>,
     /// What is still to happen, by time.
-    changes: VecDeque<Change>,
+    changes: VecDeque<MeshChange>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     buffers: Buffers,
     flows: Vec<FlowRecord>,
@@ -190,15 +171,14 @@ impl Mesh {
     /// A network at rest; each packet has `prefix` bytes in front that pass unread.
     pub(crate) fn new(spec: &MeshSpec, prefix: usize) -> Mesh {
         let hop = |(i, link): (usize, &LinkSpec)| {
-            // A stream of chance of its own for each link.
-            let seed = spec.seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut emulated = Link::new(link, seed);
+            let mut faults = Faults::new(spec.seed, i as u32);
+            faults.losses = spec.losses.get(i).cloned().unwrap_or_default();
+            let loss = together(&faults.losses);
+            let mut emulated = Link::new(link, faults);
             emulated.note_waits();
             emulated.carry_trains();
-            let losses = spec.losses.get(i).cloned().unwrap_or_default();
             let rate = link.trace.is_none().then_some(link.rate);
-            let setting = Setting { rate, delay: link.delay, loss: together(&losses) };
-            emulated.set_losses(losses);
+            let setting = Setting { rate, delay: link.delay, loss };
             Hop { link: emulated, to: link.to, armed: Time::NEVER, setting, rates: Vec::new() }
         };
         Mesh {
@@ -214,7 +194,7 @@ impl Mesh {
             arrived: VecDeque::new(),
             strays: Strays::default(),
             prefix,
-            explicit: spec.links.iter().any(|link| link.law.xcp().is_some()),
+            explicit: spec.links.iter().any(|link| link.law.control().is_some()),
         }
     }
 
@@ -321,40 +301,26 @@ impl Mesh {
     }
 
     /// Changes a link at `now`, which no call before was later than; a number that no link has changes nothing.
-    pub(crate) fn change_now(&mut self, now: Time, link: u32, what: LinkChange) {
+    pub(crate) fn change_now(&mut self, now: Time, link: u32, what: Change) {
         self.handle_timeout(now);
         if (link as usize) < self.hops.len() {
-            self.change(Change { at: now, link, what });
+            self.change(MeshChange { at: now, link, what });
         }
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: MeshChange) {
         let (now, buffers) = (change.at, &mut self.buffers);
         let Hop { link, setting, rates, .. } = &mut self.hops[change.link as usize];
-        match change.what {
-            LinkChange::Rate(rate) => {
-                setting.rate = Some(rate);
-                rates.push((now, rate));
-                link.set_rate(now, rate, buffers);
+        match &change.what {
+            Change::Rate(rate) => {
+                setting.rate = Some(*rate);
+                rates.push((now, *rate));
             }
-            LinkChange::Delay(delay) => {
-                setting.delay = delay;
-                link.set_delay(now, delay, buffers);
-            }
-            LinkChange::Capacity(capacity) => link.set_capacity(now, capacity, buffers),
-            LinkChange::Limit(limit) => link.set_limit(now, limit, buffers),
-            LinkChange::Blackout(on) => link.set_blackout(on),
-            LinkChange::Losses(losses) => {
-                setting.loss = together(&losses);
-                link.set_losses(losses);
-            }
-            LinkChange::PriceError(error) => {
-                link.catch_up(now, buffers);
-                if let AnyLink::Fcp(router) = &mut link.port.law {
-                    router.set_price_error(error);
-                }
-            }
+            Change::Delay(delay) => setting.delay = *delay,
+            Change::Losses(losses) => setting.loss = together(losses),
+            _ => {}
         }
+        link.change(now, change.what, buffers);
         // What was due may be due at another time now.
         self.hops[change.link as usize].armed = Time::NEVER;
         self.arm(change.link);

@@ -26,15 +26,18 @@ pub(crate) mod netlink;
 mod outside;
 mod panel;
 mod relay;
+mod servers;
 pub(crate) mod tun;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -46,7 +49,7 @@ pub use child::Signals;
 pub use clean::clean;
 pub use ip::FiveTuple;
 pub use kernel::{KernelFlow, KernelOutcome, Sample, run_kernel};
-pub use mesh::{Change, FlowRecord, LinkChange, Mesh, MeshSpec, Strays, address};
+pub use mesh::{FlowRecord, Mesh, MeshChange, MeshSpec, Strays, address};
 pub use namespace::Privilege;
 pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, Setting, panel};
 pub use relay::Publish;
@@ -56,6 +59,7 @@ use bridge::{Bridge, PATIENCE};
 use child::Running;
 use namespace::Namespace;
 use outside::Outside;
+use servers::Servers;
 use tun::{Tun, TunSpec};
 
 /// What to run, and over what.
@@ -99,6 +103,18 @@ pub enum Ended {
     TimedOut,
 }
 
+/// As the rest of a sentence.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Exited(0) => f.write_str("ended"),
+            Ended::Exited(code) => write!(f, "ended with exit status {code}"),
+            Ended::Signalled(signal) => write!(f, "was ended by signal {signal}"),
+            Ended::TimedOut => f.write_str("was ended by `--timeout`"),
+        }
+    }
+}
+
 /// How a run went.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -114,7 +130,7 @@ pub struct Outcome {
     pub captured: Result<u64, String>,
     /// What led to the world outside broke off on the way.
     pub outside_lost: bool,
-    /// Servers that failed while the program ran, or before: which of [`Spec::servers`], and how.
+    /// Servers that failed while the program ran: which of [`Spec::servers`], and how.
     pub failed_servers: Vec<(usize, Ended)>,
 }
 
@@ -128,8 +144,8 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     let names: Vec<(String, Ipv4Addr)> = named.map(|(name, node)| (name, address(node))).collect();
     let tap = spec.capture.as_deref().map(|path| capture::Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
-    let emulated = Emulated::start(&spec.mesh, spec.train, |bridge| bridge.watched(tap, panel))?;
-    let driven = drive(spec, &emulated.namespaces, &names, signals);
+    let (emulated, start) = Emulated::new(&spec.mesh, spec.train, |bridge| bridge.watched(tap, panel))?;
+    let driven = drive(spec, &emulated, start, &names, signals);
     clean::empty(&emulated.namespaces);
     let recorded = emulated.finish();
     let Driven { ended, published, outside_lost, failed_servers } = driven?;
@@ -145,28 +161,56 @@ type KernelDrops = Vec<(u64, u64)>;
 struct Emulated {
     /// By node.
     namespaces: Vec<Namespace>,
-    stopper: OwnedFd,
+    /// The [`Bridge`]'s phases.
+    phases: OwnedFd,
     emulator: JoinHandle<Result<(Record, Option<capture::Tap>), Error>>,
 }
 
+/// Starts the time of a network that is being emulated.
+struct Start {
+    phases: OwnedFd,
+    started: Receiver<()>,
+}
+
+impl Start {
+    /// Puts the links at rest and their clock at zero; from now on everything is recorded.
+    fn now(self) {
+        advance(&self.phases, 1);
+        // An emulator that broke off says why at the end.
+        let _ = self.started.recv();
+    }
+}
+
 impl Emulated {
-    /// Makes a namespace of each node, and carries packets between them from then on.
-    fn start(mesh: &MeshSpec, train: u32, with: impl FnOnce(Bridge) -> Bridge) -> Result<Emulated, Error> {
+    /// Makes a namespace of each node, and carries packets between them from then on. Records nothing
+    /// before [`Start::now`].
+    fn new(
+        mesh: &MeshSpec,
+        train: u32,
+        with: impl FnOnce(Bridge) -> Bridge,
+    ) -> Result<(Emulated, Start), Error> {
         let (mut namespaces, mut tuns) = (Vec::new(), Vec::new());
         for node in 0..mesh.nodes.len() as u32 {
             let (namespace, tun) = room(node, train)?;
             namespaces.push(namespace);
             tuns.push(tun);
         }
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
+        let phases = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
             .map_err(|error| problem("make an event descriptor")(error.into()))?;
-        let stopper = stop.try_clone().map_err(problem("copy a descriptor"))?;
-        let bridge = with(Bridge::new(mesh, tuns, stop));
+        let copy = || phases.try_clone().map_err(problem("copy a descriptor"));
+        let (of_bridge, of_start) = (copy()?, copy()?);
+        let (starts, started) = mpsc::channel();
+        let bridge = with(Bridge::new(mesh, tuns, of_bridge, starts));
         let emulator = std::thread::Builder::new()
             .name("tollway-links".into())
             .spawn(move || bridge.run())
             .map_err(problem("start a thread"))?;
-        Ok(Emulated { namespaces, stopper, emulator })
+        Ok((Emulated { namespaces, phases, emulator }, Start { phases: of_start, started }))
+    }
+
+    /// Ends the record with the program; servers may still reach each other.
+    fn wind_up(&self) {
+        advance(&self.phases, 1);
     }
 
     /// Ends it; answers what the emulator saw, and by node what the kernel had no room for.
@@ -176,11 +220,16 @@ impl Emulated {
             namespace.interfaces().ok().and_then(|table| tun::drops(&table, tun::NAME))
         };
         let drops = self.namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
-        let _ = rustix::io::write(&self.stopper, &1u64.to_ne_bytes());
+        advance(&self.phases, Bridge::PHASES);
         let broke_off = |_| problem("emulate")(io::Error::other("the emulator broke off"));
         let (record, tap) = self.emulator.join().map_err(broke_off)??;
         Ok((record, drops, tap))
     }
+}
+
+/// Ends `n` phases of a [`Bridge`].
+fn advance(phases: &OwnedFd, n: u64) {
+    let _ = rustix::io::write(phases, &n.to_ne_bytes());
 }
 
 fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
@@ -198,10 +247,12 @@ struct Driven {
 /// Sets, serves, publishes, starts the program and waits for its end.
 fn drive(
     spec: &Spec,
-    namespaces: &[Namespace],
+    emulated: &Emulated,
+    start: Start,
     names: &[(String, Ipv4Addr)],
     signals: &Signals,
 ) -> Result<Driven, Error> {
+    let namespaces = &emulated.namespaces[..];
     for namespace in namespaces {
         for (key, value) in &spec.sysctls {
             let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
@@ -211,26 +262,10 @@ fn drive(
     let mut outside =
         spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
-    let mut servers = Servers(Vec::new());
-    let mut interrupted = signals.has_come();
-    for (node, text) in &spec.servers {
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(text).env(clean::MARK, clean::mark()).stdin(Stdio::null()).process_group(0);
-        aside(&mut command)?;
-        let namespace = &namespaces[*node as usize];
-        let before = namespace.serving().unwrap_or_default();
-        let mut server = Running::start(namespace, names, resolver, text, command, signals)?;
-        let process = server.pid;
-        let _ = namespace.await_server(before, process, SERVING, || {
-            interrupted = interrupted.or_else(|| signals.has_come());
-            server.ended().is_some() || interrupted.is_some()
-        });
-        servers.0.push(server);
-        if let Some(signal) = interrupted {
-            return Err(Error::Interrupted { signal });
-        }
-    }
-    let published = publish(spec, namespaces)?;
+    let interrupted = signals.has_come();
+    let mut servers = Servers::default();
+    servers.start(spec, namespaces, names, resolver, signals)?;
+    let published = publish(spec, namespaces, &servers)?;
     if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
         return Err(Error::Interrupted { signal });
     }
@@ -242,21 +277,24 @@ fn drive(
         aside(&mut command)?;
     }
     let namespace = &namespaces[spec.node as usize];
-    let mut program = Running::start(namespace, names, resolver, &name, command, signals)?;
+    let mut program = Running::start(namespace, names, resolver, &name, command, signals, || start.now())?;
     let ended = await_program(&mut program, spec.timeout, signals);
+    emulated.wind_up();
     let outside_lost = outside.as_mut().is_some_and(Outside::is_gone);
     Ok(Driven { ended, published, outside_lost, failed_servers: servers.failed() })
 }
 
 /// Opens the ports that are to be published.
-fn publish(spec: &Spec, namespaces: &[Namespace]) -> Result<Vec<Publish>, Error> {
+fn publish(spec: &Spec, namespaces: &[Namespace], servers: &Servers) -> Result<Vec<Publish>, Error> {
     let start =
         |publish: &Publish| relay::start(&namespaces[publish.node as usize], address(publish.node), *publish);
     for publish in &spec.published {
-        start(publish).map_err(|source| Error::Publish {
-            node: spec.mesh.nodes[publish.node as usize].clone(),
-            port: publish.port,
-            source,
+        let node = &spec.mesh.nodes[publish.node as usize];
+        start(publish).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                servers.in_use(publish.node, node, format!("`--publish {}`", publish.port))
+            }
+            _ => Error::Publish { node: node.clone(), port: publish.port, source },
         })?;
     }
     let mut published = spec.published.clone();
@@ -284,7 +322,8 @@ fn await_program(program: &mut Running, timeout: Option<Duration>, signals: &Sig
     let mut timed_out = false;
     let mut patience = until;
     loop {
-        if let Some(status) = program.ended() {
+        // SIGCHLD wakes this thread and the one that has the exit status at the same instant.
+        if let Some(status) = program.await_end(BRIEF) {
             return match timed_out {
                 true => Ended::TimedOut,
                 false => ended(status),
@@ -316,32 +355,15 @@ fn aside(command: &mut Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Servers, ended with the run.
-struct Servers(Vec<Running>);
-
-impl Servers {
-    /// Those that have ended by themselves, and not well. One that has gone into the background has ended well.
-    fn failed(&mut self) -> Vec<(usize, Ended)> {
-        let ended = |(i, server): (usize, &mut Running)| Some((i, ended(server.ended()?)));
-        self.0.iter_mut().enumerate().filter_map(ended).filter(|(_, how)| *how != Ended::Exited(0)).collect()
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(Running::end_group);
-    }
-}
-
 /// A node's namespace and interface.
 fn room(node: u32, train: u32) -> Result<(Namespace, Tun), Error> {
     let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train };
     Namespace::new(spec).map_err(|source| Error::Namespace { action: "make a network namespace", source })
 }
 
+/// Longest delay between the signal of a program's end and its exit status.
+const BRIEF: Duration = Duration::from_millis(2);
 /// How often what can't wake us is looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a server that can run may take until it serves; the program is started then in any case.
-const SERVING: Duration = Duration::from_secs(5);
 /// Nodes at which everything is published.
 const MANY: usize = 16;

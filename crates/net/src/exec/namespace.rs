@@ -120,6 +120,18 @@ impl Namespace {
         self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
     }
 
+    /// TCP ports with a listening socket there.
+    pub(crate) fn listening(&self) -> io::Result<Vec<u16>> {
+        let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+        self.within(|| {
+            Ok(["tcp", "tcp6"]
+                .iter()
+                .flat_map(|name| table(name))
+                .flat_map(|table| listening(&table))
+                .collect())
+        })
+    }
+
     /// How many ports serve there: TCP's on which somebody listens, and UDP's that somebody has bound.
     pub(crate) fn serving(&self) -> io::Result<(usize, usize)> {
         self.within(serving)

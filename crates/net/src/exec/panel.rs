@@ -7,9 +7,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use rustix::event::EventfdFlags;
 use tollway_law::{Rate, Time};
+use tollway_proto::Change;
 
 use super::ip::FiveTuple;
-use super::mesh::{LinkChange, Mesh};
+use super::mesh::Mesh;
 use crate::emulator::LinkStats;
 use crate::error::Error;
 
@@ -67,14 +68,14 @@ pub struct FlowMoment {
 /// The looker's end.
 #[derive(Debug)]
 pub struct Remote {
-    changes: Sender<(u32, LinkChange)>,
+    changes: Sender<(u32, Change)>,
     wake: OwnedFd,
     moments: Receiver<Moment>,
 }
 
 impl Remote {
     /// Changes a link, from the instant on at which the emulator hears of it. A number that no link has changes nothing.
-    pub fn change(&self, link: u32, what: LinkChange) {
+    pub fn change(&self, link: u32, what: Change) {
         // An emulator that has ended has nothing to change, and needs no waking.
         let _ = self.changes.send((link, what));
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -89,7 +90,7 @@ impl Remote {
 /// The emulator's end.
 #[derive(Debug)]
 pub struct Panel {
-    changes: Receiver<(u32, LinkChange)>,
+    changes: Receiver<(u32, Change)>,
     /// Readable when there are changes.
     pub(crate) wake: OwnedFd,
     moments: Sender<Moment>,
@@ -236,9 +237,9 @@ mod tests {
         panel.tell(first, &mesh, &seen);
 
         // From then on the link has a tenth of the rate, and more delay.
-        remote.change(0, LinkChange::Rate(Rate::from_mbps(0.8)));
-        remote.change(0, LinkChange::Delay(Time::from_millis(20)));
-        remote.change(99, LinkChange::Blackout(true));
+        remote.change(0, Change::Rate(Rate::from_mbps(0.8)));
+        remote.change(0, Change::Delay(Time::from_millis(20)));
+        remote.change(99, Change::Blackout(true));
         panel.apply(Time::from_millis(120), &mut mesh);
         send(&mut mesh, 130, 0, 1);
         let second = Time::from_millis(200);

@@ -10,7 +10,7 @@ use tollway_law::sender::{NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::encoding::acp;
 use tollway_proto::encoding::tcp_option::Forward;
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Packet, SackRanges};
 
@@ -152,7 +152,7 @@ fn link(from: u32, to: u32, xcp: bool) -> LinkSpec {
         overhead: 0,
         law: if xcp { XcpConfig::default().build(rate) } else { AnyLink::DropTail(DropTail) },
         limit: Limit { packets: 100, bytes: u64::MAX },
-        queues: Queues::One,
+        queue: Default::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollway_law::link::{AnyLink, XcpConfig};
 use tollway_law::sender::XcpConfig as XcpSender;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Cbr, Encoding};
 
@@ -30,7 +30,7 @@ pub fn node(data: &[u8]) {
             AnyLink::DropTail(tollway_law::link::DropTail)
         },
         limit: Limit { packets: 8, bytes: u64::MAX },
-        queues: Queues::One,
+        queue: Default::default(),
     };
     let names = ["a", "r", "b"].map(String::from);
     let links = [(0, 1), (1, 2), (2, 1), (1, 0)].map(link);
@@ -60,7 +60,7 @@ pub fn node(data: &[u8]) {
         now += Time::from_micros(300);
         let driver = &mut network.drivers[0];
         driver.now = now;
-        match driver.accept(usize::from(node % 3), now, datagram, None) {
+        match driver.accept(usize::from(node % 3), now, &mut datagram.to_vec(), None) {
             Ok(()) | Err(Error::Corrupt { .. }) => {}
             Err(error) => panic!("{error}"),
         }

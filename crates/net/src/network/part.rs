@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::net::SocketAddr;
 
 use tollway_law::Time;
-use tollway_proto::transport::{Connection, Event, State};
+use tollway_proto::transport::{Connection, State};
 
 use super::{Network, Place};
 use crate::driver::{Driver, Endpoint};
@@ -169,13 +169,12 @@ pub(super) struct Watched {
     /// What was last seen of it, and since when it has been so.
     seen: Option<(State, u32, u32)>,
     since: Time,
-    peer_finished: bool,
     pub(super) fate: Option<Fate>,
 }
 
 impl Watched {
     pub(super) fn new(flow: u32, client: bool) -> Watched {
-        Watched { flow, client, seen: None, since: Time::ZERO, peer_finished: false, fate: None }
+        Watched { flow, client, seen: None, since: Time::ZERO, fate: None }
     }
 
     /// Looks at the machine; answers whether it is to be given up.
@@ -183,16 +182,12 @@ impl Watched {
         if self.fate.is_some() {
             return false;
         }
-        while let Some(event) = machine.poll_event() {
-            match event {
-                Event::Reset => self.fate = Some(Fate::Reset),
-                Event::PeerFinished => self.peer_finished = true,
-                _ => {}
-            }
+        if machine.state() == State::Reset {
+            self.fate = Some(Fate::Reset);
         }
         let through = match self.client {
             true => machine.is_acknowledged(),
-            false => self.peer_finished && machine.outstanding() == 0,
+            false => machine.has_peer_finished() && machine.outstanding() == 0,
         };
         if through {
             self.fate.get_or_insert(Fate::Over);
@@ -222,7 +217,7 @@ mod tests {
     use tollway_law::Rate;
     use tollway_law::link::{AnyLink, DropTail};
     use tollway_law::sender::NewRenoConfig;
-    use tollway_proto::port::{Limit, Queues};
+    use tollway_proto::port::Limit;
     use tollway_proto::transport::Config;
     use tollway_proto::{Encoding, Flags, Packet, SackRanges, Stamp};
 
@@ -245,7 +240,7 @@ mod tests {
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit { packets: 100, bytes: u64::MAX },
-            queues: Queues::One,
+            queue: Default::default(),
         };
         (["a", "b"].map(String::from), [(0, 1), (1, 0)].map(link))
     }
@@ -291,7 +286,7 @@ mod tests {
         wire::compose(packet, &SackRanges::EMPTY, 80, &mut datagram).unwrap();
         let start = datagram.len() - wire::payload_len(packet, 80);
         wrong.into_iter().for_each(|at| datagram[start + at] ^= 1);
-        node.drivers[0].accept(0, Time::from_secs(1), &datagram, None)
+        node.drivers[0].accept(0, Time::from_secs(1), &mut datagram, None)
     }
 
     fn packet(flags: Flags, seq: u32, ack: u32) -> Packet {
@@ -365,7 +360,7 @@ mod tests {
         let mut datagram = vec![0; 1200 - 28];
         wire::compose(&packet(DATA, 500, 1), &SackRanges::EMPTY, 80, &mut datagram).unwrap();
         datagram[1000] ^= 1;
-        let heard = network.drivers[0].accept(at, Time::from_secs(1), &datagram, None);
+        let heard = network.drivers[0].accept(at, Time::from_secs(1), &mut datagram, None);
         assert!(matches!(heard, Err(Error::Corrupt { flow: 0, segment: 500, .. })), "{heard:?}");
     }
 

@@ -151,6 +151,25 @@ pub fn store(datagram: &mut [u8], toll: &Toll) -> Result<(), AcpError> {
     Ok(())
 }
 
+/// Writes a header over that of a datagram, in place: the payload stays where it is. Of the ranges as many are written as there is
+/// `room` for, the most recent ones.
+///
+/// # Errors
+/// [`AcpError`] if this is no ACP header; nothing is then written.
+pub fn rewrite(datagram: &mut [u8], packet: &Packet, sack: &SackRanges, room: usize) -> Result<(), AcpError> {
+    let came = header_len(usize::from(fixed(datagram)?[1] & 0xf)).min(datagram.len());
+    let room = room.min((datagram.len() - LEN) / 8);
+    let mut kept = SackRanges::EMPTY;
+    sack.as_slice().iter().take(room).for_each(|&(start, end)| {
+        kept.push(start, end);
+    });
+    let len = encode(packet, &kept, datagram)?;
+    if len < came {
+        datagram[len..came].fill(0);
+    }
+    Ok(())
+}
+
 /// Sets [`Flags::CE`] in place: the port marked the packet.
 ///
 /// # Errors
@@ -414,6 +433,26 @@ mod tests {
         }
 
         #[test]
+        fn a_header_is_rewritten_and_the_payload_stays(
+            (old, came) in packet(),
+            (new, wanted) in packet(),
+            payload in 0usize..64,
+            room in 0..=SackRanges::MAX,
+        ) {
+            let mut bytes = datagram(&old, &came, payload);
+            let room = room.min(came.as_slice().len());
+            let behind = bytes[bytes.len() - payload..].to_vec();
+            rewrite(&mut bytes, &new, &wanted, room).unwrap();
+            let decoded = decode(&bytes).unwrap();
+            let kept = wanted.as_slice().len().min(room);
+            prop_assert_eq!(decoded.sack.as_slice(), &wanted.as_slice()[..kept]);
+            let sack = if kept > 0 { Flags::SACK } else { Flags::NONE };
+            let flags = Flags(new.flags.0 & !Flags::SACK.0).with(sack);
+            prop_assert_eq!(decoded.packet, Packet { size: decoded.packet.size, flags, ..new });
+            prop_assert_eq!(&bytes[bytes.len() - payload..], behind);
+        }
+
+        #[test]
         fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..96), honest: bool) {
             if honest && bytes.len() > 1 {
                 bytes[0] = MAGIC;
@@ -424,6 +463,7 @@ mod tests {
             let _ = load_packet(&bytes);
             let _ = store(&mut bytes, &Toll::default());
             let _ = mark(&mut bytes);
+            let _ = rewrite(&mut bytes, &Packet::default(), &SackRanges::EMPTY, SackRanges::MAX);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tollway_law::{Price, Time};
 
-use super::{Gate, Middle};
+use super::{Gate, Middle, Passed};
 use crate::{Flags, Packet, SackRanges};
 
 /// Copies what comes from above to each branch, and makes one acknowledgement of those that come back.
@@ -58,19 +58,19 @@ impl Branch {
         }
     }
 
-    fn on_copy(&mut self, packet: &Packet) {
+    /// The packet itself goes down the first branch, copies of it down the others.
+    fn on_copy(&mut self, packet: &mut Packet) -> Passed {
         if packet.flags.has(Flags::TOLLED) {
             self.above = packet.toll.due;
         }
-        for gate in 1..=self.branches.len() as u32 {
-            let mut copy = Packet { flags: Flags(packet.flags.0 & !Flags::SACK.0), ..*packet };
-            copy.toll.due = 0.0;
-            self.out.push_back((Gate(gate), copy));
-        }
+        packet.toll.due = 0.0;
+        let others = 2..=self.branches.len() as u32;
+        self.out.extend(others.map(|gate| (Gate(gate), *packet)));
+        Passed::By(Gate(1))
     }
 
-    fn on_answer(&mut self, branch: usize, packet: &Packet) {
-        let Some(heard) = self.branches.get_mut(branch) else { return };
+    fn on_answer(&mut self, branch: usize, packet: &mut Packet) -> Passed {
+        let Some(heard) = self.branches.get_mut(branch) else { return Passed::Absorbed };
         let uses = packet.flags.0 & (Flags::SYN.0 | Flags::FIN.0 | Flags::DATA.0) != 0;
         let next = packet.seq.wrapping_add(u32::from(uses));
         let first = !heard.from;
@@ -88,41 +88,41 @@ impl Branch {
         }
         let own = heard.progress();
         if self.branches.iter().any(|heard| !heard.from) {
-            return;
+            return Passed::Absorbed;
         }
         let last = |a: u32, b: u32| if after(a, b) { b } else { a };
-        let Some(slowest) = self.branches.iter().map(Heard::progress).reduce(last) else { return };
+        let slowest = self.branches.iter().map(Heard::progress).reduce(last).unwrap_or(own);
         // Of the others nothing is to be said before the slowest has come so far.
         if own != slowest && !after(slowest, self.told) {
-            return;
+            return Passed::Absorbed;
         }
         self.told = slowest;
-        let mut answer = *packet;
-        answer.flags = Flags(packet.flags.0 & !(Flags::SACK.0 | Flags::ECE.0));
+        packet.flags.0 &= !Flags::ECE.0;
         if self.branches.iter().any(|heard| heard.marked) {
-            answer.flags.set(Flags::ECE);
+            packet.flags.set(Flags::ECE);
             self.branches.iter_mut().for_each(|heard| heard.marked = false);
         }
-        answer.ack = self.branches.iter().map(|heard| heard.ack).reduce(last).unwrap_or(packet.ack);
-        answer.window = self.branches.iter().map(|heard| heard.window).min().unwrap_or(packet.window);
+        packet.ack = self.branches.iter().map(|heard| heard.ack).reduce(last).unwrap_or(packet.ack);
+        packet.window = self.branches.iter().map(|heard| heard.window).min().unwrap_or(packet.window);
         // The least price is a little more than itself once it has been a float, and would then count in a sum.
         let least = Price::MIN.get() as f32;
         let price = |told: f32| if told > least { Price::per_byte(f64::from(told)) } else { Price::MIN };
         let prices = self.branches.iter().map(|heard| price(heard.price));
-        answer.toll.echo = prices.fold(Price::per_byte(self.above), Price::plus).get() as f32;
-        self.out.push_back((Gate(0), answer));
+        packet.toll.echo = prices.fold(Price::per_byte(self.above), Price::plus).get() as f32;
+        Passed::By(Gate(0))
     }
 }
 
 impl Middle for Branch {
-    fn handle_packet(&mut self, _: Time, gate: Gate, packet: &Packet, _: &SackRanges) {
+    fn pass(&mut self, _: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed {
+        sack.clear();
         match gate {
             Gate(0) => self.on_copy(packet),
             Gate(branch) => self.on_answer(branch as usize - 1, packet),
         }
     }
 
-    fn poll_transmit(&mut self, _: Time, out: &mut Packet) -> Option<Gate> {
+    fn poll_transmit(&mut self, _: Time, out: &mut Packet, _: &mut SackRanges) -> Option<Gate> {
         let (gate, packet) = self.out.pop_front()?;
         *out = packet;
         Some(gate)
@@ -138,14 +138,20 @@ fn after(a: u32, b: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn sent(middle: &mut Branch) -> Vec<(u32, Packet)> {
-        let mut out = Packet::default();
-        std::iter::from_fn(|| middle.poll_transmit(Time::ZERO, &mut out).map(|gate| (gate.0, out))).collect()
-    }
-
     fn hear(middle: &mut Branch, gate: u32, packet: &Packet) -> Vec<(u32, Packet)> {
-        middle.handle_packet(Time::ZERO, Gate(gate), packet, &SackRanges::EMPTY);
-        sent(middle)
+        let (mut packet, mut sack) = (*packet, SackRanges::EMPTY);
+        sack.push(1, 2);
+        let passed = middle.pass(Time::ZERO, Gate(gate), &mut packet, &mut sack);
+        assert!(sack.is_empty());
+        let mut sent = match passed {
+            Passed::By(gate) => vec![(gate.0, packet)],
+            _ => Vec::new(),
+        };
+        let mut out = Packet::default();
+        while let Some(gate) = middle.poll_transmit(Time::ZERO, &mut out, &mut sack) {
+            sent.push((gate.0, out));
+        }
+        sent
     }
 
     fn ack(ack: u32, price: f32) -> Packet {

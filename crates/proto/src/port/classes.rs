@@ -3,7 +3,7 @@
 use tollway_law::Time;
 use tollway_law::link::LinkLaw;
 
-use super::{Limit, Offered, Pool, obey, passing};
+use super::{Discipline, Limit, Offered, Pool, obey, passing};
 use crate::{Fifo, Stamp};
 
 /// How a port divides its capacity among classes of traffic.
@@ -21,6 +21,18 @@ pub struct ClassQueuesConfig {
 impl ClassQueuesConfig {
     /// Classes that are told apart, and queues there can be.
     pub const MOST: usize = 8;
+
+    /// The queues, empty.
+    pub fn build<H: Copy + Default>(&self) -> ClassQueues<H> {
+        ClassQueues {
+            config: *self,
+            queues: std::array::from_fn(|_| Lane { packets: Fifo::new(), bytes: 0, last: 0.0 }),
+            waits: Default::default(),
+            packets: 0,
+            bytes: 0,
+            now: 0.0,
+        }
+    }
 }
 
 impl Default for ClassQueuesConfig {
@@ -39,9 +51,10 @@ impl Default for ClassQueuesConfig {
 ///
 /// The limit holds for each queue, so that none takes another's room.
 #[derive(Clone, Debug)]
-pub(super) struct ClassQueues<H> {
+pub struct ClassQueues<H> {
     config: ClassQueuesConfig,
     queues: [Lane<H>; ClassQueuesConfig::MOST],
+    waits: [Waits; ClassQueuesConfig::MOST],
     packets: u32,
     bytes: u64,
     /// Virtual time: the tag of the packet that left last.
@@ -55,7 +68,6 @@ struct Lane<H> {
     bytes: u64,
     /// The tag of the last packet that came.
     last: f64,
-    waits: Waits,
 }
 
 /// How long packets have waited in a queue.
@@ -68,28 +80,6 @@ pub struct Waits {
 }
 
 impl<H: Copy + Default> ClassQueues<H> {
-    pub(super) fn new(config: ClassQueuesConfig) -> ClassQueues<H> {
-        let lane = |_| Lane { packets: Fifo::new(), bytes: 0, last: 0.0, waits: Waits::default() };
-        ClassQueues { config, queues: std::array::from_fn(lane), packets: 0, bytes: 0, now: 0.0 }
-    }
-
-    pub(super) fn packets(&self) -> u32 {
-        self.packets
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn waits(&self) -> impl Iterator<Item = Waits> + '_ {
-        self.queues.iter().map(|queue| queue.waits)
-    }
-
-    /// Every packet, queue by queue.
-    pub(super) fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.queues.iter().flat_map(|queue| queue.packets.iter()).map(|(handle, ..)| handle)
-    }
-
     fn queue_of(&self, class: u8) -> usize {
         let queue = self.config.queue_of.get(usize::from(class)).copied().unwrap_or(0);
         usize::from(queue).min(ClassQueuesConfig::MOST - 1)
@@ -103,13 +93,34 @@ impl<H: Copy + Default> ClassQueues<H> {
         }
     }
 
-    pub(super) fn offer<L: LinkLaw, P: Pool<Handle = H>>(
+    /// Whose turn it is: of queues that always go first, the first; else who is through first, of equals the first.
+    fn turn(&self) -> Option<usize> {
+        let busy = (0..ClassQueuesConfig::MOST).filter_map(|at| {
+            let (_, _, tag) = self.queues[at].packets.front()?;
+            Some((at, if self.config.weights[at] == f64::INFINITY { f64::NEG_INFINITY } else { tag }))
+        });
+        busy.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
+    }
+}
+
+impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for ClassQueues<H> {
+    fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline(never)]
+    fn enqueue<P: Pool<Handle = H>>(
         &mut self,
         now: Time,
         handle: H,
         pool: &mut P,
-        limit: Limit,
         law: &mut L,
+        limit: Limit,
+        _: &mut impl FnMut(&mut P, H),
     ) -> Offered {
         let class = pool.class(handle);
         let at = self.queue_of(class);
@@ -142,8 +153,8 @@ impl<H: Copy + Default> ClassQueues<H> {
         Offered::taken(marked)
     }
 
-    /// The next packet, and whether it was marked.
-    pub(super) fn take<L: LinkLaw, P: Pool<Handle = H>>(
+    #[inline(never)]
+    fn dequeue<P: Pool<Handle = H>>(
         &mut self,
         now: Time,
         pool: &mut P,
@@ -161,8 +172,8 @@ impl<H: Copy + Default> ClassQueues<H> {
             let verdict = law.on_departure(now, seen, &mut packet.toll);
             let queue = &mut self.queues[at];
             queue.bytes -= u64::from(seen.size);
-            queue.waits.nanos += waited.0;
-            queue.waits.packets += 1;
+            self.waits[at].nanos += waited.0;
+            self.waits[at].packets += 1;
             self.packets -= 1;
             self.bytes -= u64::from(seen.size);
             self.now = self.now.max(tag);
@@ -173,13 +184,12 @@ impl<H: Copy + Default> ClassQueues<H> {
         }
     }
 
-    /// Whose turn it is: of queues that always go first, the first; else who is through first, of equals the first.
-    fn turn(&self) -> Option<usize> {
-        let busy = (0..ClassQueuesConfig::MOST).filter_map(|at| {
-            let (_, _, tag) = self.queues[at].packets.front()?;
-            Some((at, if self.config.weights[at] == f64::INFINITY { f64::NEG_INFINITY } else { tag }))
-        });
-        busy.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
+    fn queued(&self) -> Box<dyn Iterator<Item = H> + '_> {
+        Box::new(self.queues.iter().flat_map(|queue| queue.packets.iter()).map(|(handle, ..)| handle))
+    }
+
+    fn waits(&self) -> &[Waits] {
+        &self.waits
     }
 }
 
@@ -187,54 +197,34 @@ impl<H: Copy + Default> ClassQueues<H> {
 mod tests {
     use proptest::prelude::*;
     use tollway_law::link::{AnyLink, DropTail, StepConfig};
+    use tollway_law::param::Threshold;
 
-    use super::super::{Port, Queues};
+    use super::super::Port;
+    use super::super::testing::Packets;
     use super::*;
-    use crate::{Flags, Packet};
-
-    struct Packets(Vec<Packet>);
-
-    impl Pool for Packets {
-        type Handle = u32;
-        fn packet(&mut self, handle: u32) -> &mut Packet {
-            &mut self.0[handle as usize]
-        }
-        fn class(&self, handle: u32) -> u8 {
-            self.0[handle as usize].flow as u8
-        }
-    }
+    use crate::Flags;
 
     fn port(weights: [f64; 3]) -> Port<AnyLink, u32> {
         let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
         config.weights[..3].copy_from_slice(&weights);
         config.queue_of[..3].copy_from_slice(&[0, 1, 2]);
         let limit = Limit { packets: 1000, bytes: u64::MAX };
-        Port::with_queues(AnyLink::DropTail(DropTail), limit, Queues::ByClass(config))
-    }
-
-    fn fill(port: &mut Port<AnyLink, u32>, pool: &mut Packets, class: u32, size: u16, n: u32) {
-        for _ in 0..n {
-            pool.0.push(Packet { flow: class, size, ..Packet::default() });
-            let handle = pool.0.len() as u32 - 1;
-            assert_eq!(port.offer(Time(1), handle, pool, |_, _| {}), Offered::Queued);
-        }
+        Port::new(AnyLink::DropTail(DropTail), limit, config.build().into())
     }
 
     fn bytes_of(port: &mut Port<AnyLink, u32>, pool: &mut Packets, n: usize) -> [u64; 3] {
         let mut bytes = [0; 3];
-        for _ in 0..n {
-            let (handle, _) = port.take(Time(2), pool, |_, _| {}).unwrap();
-            let packet = &pool.0[handle as usize];
-            bytes[packet.flow as usize] += u64::from(packet.size);
-        }
+        let taken = pool.drain(port, n);
+        assert_eq!(taken.len(), n);
+        taken.iter().for_each(|packet| bytes[packet.flow as usize] += u64::from(packet.size));
         bytes
     }
 
     #[test]
     fn busy_queues_share_by_weight_and_lend_what_they_leave() {
-        let (mut port, mut pool) = (port([1.0, 2.0, 1.0]), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 0, 1500, 500);
-        fill(&mut port, &mut pool, 1, 300, 900);
+        let (mut port, mut pool) = (port([1.0, 2.0, 1.0]), Packets::default());
+        pool.fill(&mut port, 0, 1500, 500);
+        pool.fill(&mut port, 1, 300, 900);
         let [one, two, _] = bytes_of(&mut port, &mut pool, 900);
         assert!((two as f64 / one as f64 - 2.0).abs() < 0.05, "{one} {two}");
         // The second is done: the first has all.
@@ -245,11 +235,11 @@ mod tests {
 
     #[test]
     fn a_queue_of_infinite_weight_goes_first() {
-        let (mut port, mut pool) = (port([1.0, f64::INFINITY, 1.0]), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 0, 1500, 10);
-        fill(&mut port, &mut pool, 1, 1500, 5);
+        let (mut port, mut pool) = (port([1.0, f64::INFINITY, 1.0]), Packets::default());
+        pool.fill(&mut port, 0, 1500, 10);
+        pool.fill(&mut port, 1, 1500, 5);
         assert_eq!(bytes_of(&mut port, &mut pool, 5), [0, 7500, 0]);
-        assert_eq!(port.waits().map(|waits| waits.packets).collect::<Vec<_>>()[..3], [0, 5, 0]);
+        assert_eq!(port.waits().iter().map(|waits| waits.packets).collect::<Vec<_>>()[..3], [0, 5, 0]);
     }
 
     proptest! {
@@ -258,13 +248,13 @@ mod tests {
         fn nothing_is_lost_or_doubled(
             steps in prop::collection::vec((any::<bool>(), 0u32..3, 40u16..1500), 0..300),
         ) {
-            let (mut port, mut pool) = (port([1.0, 3.0, f64::INFINITY]), Packets(Vec::new()));
+            let (mut port, mut pool) = (port([1.0, 3.0, f64::INFINITY]), Packets::default());
             let mut ended: Vec<u32> = Vec::new();
             for (k, (comes, class, size)) in steps.into_iter().enumerate() {
                 let t = Time(k as u64);
                 if comes {
-                    fill(&mut port, &mut pool, class, size, 1);
-                } else if let Some((handle, _)) = port.take(t, &mut pool, |_, _| {}) {
+                    pool.fill(&mut port, class, size, 1);
+                } else if let Some((handle, _)) = port.dequeue(t, &mut pool, |_, _| {}) {
                     let class = pool.0[handle as usize].flow;
                     let before = ended.iter().rev().find(|&&h| pool.0[h as usize].flow == class);
                     prop_assert!(before.is_none_or(|&before| before < handle));
@@ -272,8 +262,7 @@ mod tests {
                 }
                 let here: Vec<u32> = port.queued().collect();
                 prop_assert_eq!(here.len(), port.packets() as usize);
-                let bytes: u64 = here.iter().map(|&h| u64::from(pool.0[h as usize].size)).sum();
-                prop_assert_eq!(bytes, port.bytes());
+                prop_assert_eq!(pool.bytes_in(&port), port.bytes());
                 prop_assert_eq!(here.len() + ended.len(), pool.0.len());
             }
         }
@@ -281,21 +270,21 @@ mod tests {
 
     #[test]
     fn a_queue_that_had_nothing_is_owed_nothing() {
-        let (mut port, mut pool) = (port([1.0, 1.0, 1.0]), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 0, 1000, 100);
+        let (mut port, mut pool) = (port([1.0, 1.0, 1.0]), Packets::default());
+        pool.fill(&mut port, 0, 1000, 100);
         bytes_of(&mut port, &mut pool, 50);
         // The second comes when the first has had fifty turns: from now on they take turns.
-        fill(&mut port, &mut pool, 1, 1000, 50);
+        pool.fill(&mut port, 1, 1000, 50);
         assert_eq!(bytes_of(&mut port, &mut pool, 20), [10_000, 10_000, 0]);
     }
 
     #[test]
     fn how_long_packets_waited_is_known_by_queue() {
-        let (mut port, mut pool) = (port([1.0, 1.0, 1.0]), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 0, 1000, 3);
-        fill(&mut port, &mut pool, 1, 1000, 2);
+        let (mut port, mut pool) = (port([1.0, 1.0, 1.0]), Packets::default());
+        pool.fill(&mut port, 0, 1000, 3);
+        pool.fill(&mut port, 1, 1000, 2);
         bytes_of(&mut port, &mut pool, 5);
-        let waits: Vec<_> = port.waits().map(|waits| (waits.nanos, waits.packets)).collect();
+        let waits: Vec<_> = port.waits().iter().map(|waits| (waits.nanos, waits.packets)).collect();
         assert_eq!(waits[..3], [(3, 3), (2, 2), (0, 0)]);
     }
 
@@ -303,15 +292,14 @@ mod tests {
     fn a_law_is_told_of_a_queue_without_its_head_when_a_packet_comes() {
         let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
         config.queue_of[1] = 1;
-        let step = StepConfig { threshold: 1.0, ..StepConfig::default() };
-        let law = AnyLink::Step(Box::new(step.build()));
+        let step = StepConfig { threshold: Threshold::Packets(1.0) };
+        let law = AnyLink::Step(Box::new(step.build(Limit::NONE)));
         let limit = Limit { packets: 1000, bytes: u64::MAX };
-        let mut port = Port::with_queues(law, limit, Queues::ByClass(config));
-        let mut pool = Packets(Vec::new());
+        let mut port = Port::new(law, limit, config.build().into());
+        let mut pool = Packets::default();
         let mut offer = |class| {
-            pool.0.push(Packet { flow: class, size: 1000, flags: Flags::ECT, ..Packet::default() });
-            let handle = pool.0.len() as u32 - 1;
-            port.offer(Time(1), handle, &mut pool, |_, _| {}) == Offered::Marked
+            let handle = pool.add(class, 1000, Flags::ECT);
+            port.enqueue(Time(1), handle, &mut pool, |_, _| {}) == Offered::Marked
         };
         // Of the other queue it hears nothing.
         let marked = [0, 0, 0, 1, 1, 0].map(&mut offer);

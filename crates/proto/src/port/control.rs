@@ -1,7 +1,7 @@
 //! What an explicit law said, control interval by control interval.
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, LinkLaw};
 
 use crate::{Flags, Packet};
 
@@ -55,12 +55,12 @@ impl ControlLog {
             self.ended.push(self.now);
         }
         self.number = Some(number);
-        self.now = law.xcp().map_or(ControlInterval::default(), |state| ControlInterval {
-            begins: state.interval_begins,
-            ends: state.interval_ends,
-            feedback: state.feedback,
-            avg_rtt: state.avg_rtt,
-            persistent_queue: state.persistent_queue,
+        self.now = law.control().map_or(ControlInterval::default(), |control| ControlInterval {
+            begins: control.begins,
+            ends: control.ends,
+            feedback: control.feedback,
+            avg_rtt: control.avg_rtt,
+            persistent_queue: control.persistent_queue,
             packets: 0,
             packet_feedback: 0.0,
         });

@@ -1,29 +1,15 @@
 //! A port's two queues, for L4S and for classic traffic (RFC 9332).
 
 use tollway_law::Time;
-use tollway_law::link::{Heads, LinkLaw};
+use tollway_law::link::{DualPi2, DualPi2Config, LinkLaw, Passing};
 
-use super::{Limit, Offered, Pool, obey, passing};
+use super::{Discipline, Limit, Offered, Pool, obey, passing};
 use crate::{Fifo, Packet, Stamp};
 
-/// How a port with two queues takes turns between them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DualQueueConfig {
-    /// Share of the capacity that the classic queue has for certain while both hold packets, 0 to 1. 0.1, as Linux has
-    /// it: RFC 9332 (appendix A.1) wants L4S preferred without the other being starved, for instance by this weighted round
-    /// robin.
-    pub classic_share: f64,
-}
-
-impl Default for DualQueueConfig {
-    fn default() -> DualQueueConfig {
-        DualQueueConfig { classic_share: 0.1 }
-    }
-}
-
-/// Two queues under one law and one limit; L4S goes first, up to its share.
+/// Two queues under one controller and one limit; L4S goes first, up to its share. The port's own law is not asked.
 #[derive(Clone, Debug)]
-pub(super) struct DualQueue<H> {
+pub struct DualQueue<H> {
+    pi2: DualPi2,
     classic: Lane<H>,
     l4s: Lane<H>,
     /// Bytes, weighted, that the classic queue is owed; its turn while positive.
@@ -39,85 +25,12 @@ struct Lane<H> {
 }
 
 impl<H: Copy + Default> DualQueue<H> {
-    pub(super) fn new(config: DualQueueConfig) -> DualQueue<H> {
+    /// The queues, empty. A share that is no number counts as zero.
+    pub fn new(config: &DualPi2Config) -> DualQueue<H> {
         let lane = || Lane { packets: Fifo::new(), bytes: 0 };
         let share = config.classic_share;
         let classic_share = if share > 0.0 { share.min(1.0) } else { 0.0 };
-        DualQueue { classic: lane(), l4s: lane(), owed: 0.0, classic_share }
-    }
-
-    pub(super) fn packets(&self) -> u32 {
-        self.classic.packets.len() + self.l4s.packets.len()
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.classic.bytes + self.l4s.bytes
-    }
-
-    /// Every packet, those of L4S first.
-    pub(super) fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.l4s.packets.iter().chain(self.classic.packets.iter()).map(|(handle, _)| handle)
-    }
-
-    /// A.1, `dualpi2_enqueue`.
-    pub(super) fn offer<L: LinkLaw, P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        limit: Limit,
-        law: &mut L,
-    ) -> Offered {
-        let class = pool.class(handle);
-        let packet = pool.packet(handle);
-        let size = u64::from(packet.size);
-        let l4s = packet.flags.l4s();
-        let lane = if l4s { &mut self.l4s } else { &mut self.classic };
-        let seen = passing(packet, class, lane.packets.len(), lane.bytes, Time::ZERO);
-        let verdict = law.on_arrival(now, seen, &packet.toll);
-        let (packets, bytes) = (self.packets(), self.bytes());
-        if packets >= limit.packets || bytes + size > limit.bytes {
-            return Offered::Full;
-        }
-        let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
-        packet.entered = Stamp::at(now);
-        let lane = if l4s { &mut self.l4s } else { &mut self.classic };
-        lane.packets.push_back((handle, now));
-        lane.bytes += size;
-        law.on_heads(self.heads());
-        Offered::taken(marked)
-    }
-
-    /// A.1, `dualpi2_dequeue`: the next packet, and whether it was marked.
-    pub(super) fn take<L: LinkLaw, P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        law: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)> {
-        loop {
-            let l4s = self.turn()?;
-            let lane = if l4s { &mut self.l4s } else { &mut self.classic };
-            let (handle, since) = lane.packets.front()?;
-            let class = pool.class(handle);
-            let packet: &mut Packet = pool.packet(handle);
-            let seen = passing(packet, class, lane.packets.len(), lane.bytes, now.saturating_sub(since));
-            // Its own mark must not make another kind of packet of it.
-            let seen = tollway_law::link::Passing { l4s, ..seen };
-            let verdict = law.on_departure(now, seen, &mut packet.toll);
-            lane.packets.pop_front();
-            lane.bytes -= u64::from(seen.size);
-            let stays = obey(verdict, packet);
-            if stays.is_some() {
-                self.charge(l4s, seen.size);
-            }
-            law.on_heads(self.heads());
-            match stays {
-                Some(marked) => return Some((handle, marked)),
-                None => dropped(pool, handle),
-            }
-        }
+        DualQueue { pi2: config.build(), classic: lane(), l4s: lane(), owed: 0.0, classic_share }
     }
 
     /// Whether L4S is next; `None` if both are empty.
@@ -140,51 +53,114 @@ impl<H: Copy + Default> DualQueue<H> {
         self.owed += weight * f64::from(size);
     }
 
-    fn heads(&self) -> Heads {
+    /// Since when the older of the two heads has waited, [`Time::NEVER`] if both queues are empty.
+    fn oldest(&self) -> Time {
         let since = |lane: &Lane<H>| lane.packets.front().map_or(Time::NEVER, |(_, since)| since);
-        Heads { classic: since(&self.classic), l4s: since(&self.l4s) }
+        since(&self.classic).min(since(&self.l4s))
+    }
+}
+
+impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for DualQueue<H> {
+    fn packets(&self) -> u32 {
+        self.classic.packets.len() + self.l4s.packets.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.classic.bytes + self.l4s.bytes
+    }
+
+    /// A.1, `dualpi2_enqueue`.
+    #[inline(never)]
+    fn enqueue<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        _: &mut L,
+        limit: Limit,
+        _: &mut impl FnMut(&mut P, H),
+    ) -> Offered {
+        self.pi2.catch_up(now, self.oldest());
+        let packet = pool.packet(handle);
+        let size = u64::from(packet.size);
+        let packets = self.classic.packets.len() + self.l4s.packets.len();
+        if packets >= limit.packets || self.classic.bytes + self.l4s.bytes + size > limit.bytes {
+            return Offered::Full;
+        }
+        packet.entered = Stamp::at(now);
+        let lane = if packet.flags.l4s() { &mut self.l4s } else { &mut self.classic };
+        lane.packets.push_back((handle, now));
+        lane.bytes += size;
+        Offered::Queued
+    }
+
+    /// A.1, `dualpi2_dequeue`.
+    #[inline(never)]
+    fn dequeue<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        _: &mut L,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Option<(H, bool)> {
+        loop {
+            let l4s = self.turn()?;
+            self.pi2.catch_up(now, self.oldest());
+            let lane = if l4s { &mut self.l4s } else { &mut self.classic };
+            let (handle, since) = lane.packets.front()?;
+            let class = pool.class(handle);
+            let packet: &mut Packet = pool.packet(handle);
+            let seen = passing(packet, class, lane.packets.len(), lane.bytes, now.saturating_sub(since));
+            // Its own mark must not make another kind of packet of it.
+            let seen = Passing { l4s, ..seen };
+            let verdict = self.pi2.on_departure(seen);
+            lane.packets.pop_front();
+            lane.bytes -= u64::from(seen.size);
+            match obey(verdict, packet) {
+                Some(marked) => {
+                    self.charge(l4s, seen.size);
+                    return Some((handle, marked));
+                }
+                None => dropped(pool, handle),
+            }
+        }
+    }
+
+    /// Every packet, those of L4S first.
+    fn queued(&self) -> Box<dyn Iterator<Item = H> + '_> {
+        Box::new(self.l4s.packets.iter().chain(self.classic.packets.iter()).map(|(handle, _)| handle))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollway_law::link::{AnyLink, DropTail, DualPi2Config};
+    use tollway_law::link::{AnyLink, DropTail};
 
-    use super::super::{Port, Queues};
+    use super::super::Port;
+    use super::super::testing::Packets;
     use super::*;
     use crate::Flags;
 
-    struct Packets(Vec<Packet>);
-
-    impl Pool for Packets {
-        type Handle = u32;
-        fn packet(&mut self, handle: u32) -> &mut Packet {
-            &mut self.0[handle as usize]
-        }
-    }
-
-    impl Packets {
-        fn add(&mut self, ecn: Flags, size: u16) -> u32 {
-            self.0.push(Packet { size, flags: Flags::DATA.with(ecn), ..Packet::default() });
-            self.0.len() as u32 - 1
-        }
-    }
-
-    fn port(law: AnyLink, packets: u32, classic_share: f64) -> Port<AnyLink, u32> {
+    fn port(config: DualPi2Config, packets: u32) -> Port<AnyLink, u32> {
         let limit = Limit { packets, bytes: u64::MAX };
-        Port::with_queues(law, limit, Queues::Dual(DualQueueConfig { classic_share }))
+        Port::new(AnyLink::DropTail(DropTail), limit, DualQueue::new(&config).into())
+    }
+
+    /// Two queues that take turns and mark nothing.
+    fn turns(classic_share: f64) -> DualPi2Config {
+        DualPi2Config { alpha: 0.0, beta: 0.0, step: Time::NEVER, classic_share, ..Default::default() }
     }
 
     #[test]
     fn ect1_and_ce_go_before_all_others() {
-        let (mut port, mut pool) = (port(AnyLink::DropTail(DropTail), 100, 0.0), Packets(Vec::new()));
+        let (mut port, mut pool) = (port(turns(0.0), 100), Packets::default());
         for ecn in [Flags::NONE, Flags::ECT, Flags::ECT1, Flags::CE] {
-            let handle = pool.add(ecn, 1000);
-            assert_eq!(port.offer(Time(1), handle, &mut pool, |_, _| {}), Offered::Queued);
+            let handle = pool.add(0, 1000, ecn);
+            assert_eq!(port.enqueue(Time(1), handle, &mut pool, |_, _| {}), Offered::Queued);
         }
         let order: Vec<u32> = port.queued().collect();
-        let taken: Vec<u32> = std::iter::from_fn(|| port.take(Time(2), &mut pool, |_, _| {}))
+        let taken: Vec<u32> = std::iter::from_fn(|| port.dequeue(Time(2), &mut pool, |_, _| {}))
             .map(|(handle, _)| handle)
             .collect();
         assert_eq!((taken.as_slice(), order.as_slice()), (&[2, 3, 0, 1][..], &[2, 3, 0, 1][..]));
@@ -192,17 +168,15 @@ mod tests {
 
     #[test]
     fn the_classic_queue_has_its_share_in_bytes() {
-        let (mut port, mut pool) = (port(AnyLink::DropTail(DropTail), 1000, 0.1), Packets(Vec::new()));
+        let (mut port, mut pool) = (port(turns(0.1), 1000), Packets::default());
         for _ in 0..200 {
             for (ecn, size) in [(Flags::NONE, 1500), (Flags::ECT1, 500), (Flags::ECT1, 500)] {
-                let handle = pool.add(ecn, size);
-                port.offer(Time(1), handle, &mut pool, |_, _| {});
+                let handle = pool.add(0, size, ecn);
+                port.enqueue(Time(1), handle, &mut pool, |_, _| {});
             }
         }
         let mut bytes = [0; 2];
-        for _ in 0..300 {
-            let (handle, _) = port.take(Time(2), &mut pool, |_, _| {}).unwrap();
-            let packet = &pool.0[handle as usize];
+        for packet in pool.drain(&mut port, 300) {
             bytes[usize::from(packet.flags.l4s())] += u32::from(packet.size);
         }
         let share = f64::from(bytes[0]) / f64::from(bytes[0] + bytes[1]);
@@ -210,12 +184,31 @@ mod tests {
     }
 
     #[test]
+    fn the_older_head_drives_the_controller() {
+        let (mut queue, mut pool) = (DualQueue::new(&DualPi2Config::default()), Packets::default());
+        let ms = Time::from_millis;
+        for (at, ecn) in [(0, Flags::NONE), (12, Flags::ECT1), (30, Flags::NONE)] {
+            let handle = pool.add(0, 1000, ecn);
+            let (law, dropped) = (&mut DropTail, &mut |_: &mut Packets, _| {});
+            queue.enqueue(ms(at), handle, &mut pool, law, Limit::NONE, dropped);
+        }
+        // The classic head waits for 16 ms: 0.16 · 1 ms + 3.2 · 16 ms.
+        assert!((queue.pi2.base_probability() - 0.05136).abs() < 1e-12);
+        // Its queue's turn, since L4S has had too much; then the head of L4S, 20 ms old at 32 ms, is the older one.
+        queue.owed = 1.0;
+        let taken = queue.dequeue(ms(31), &mut pool, &mut DropTail, &mut |_, _| {});
+        assert_eq!(taken, Some((0, false)));
+        queue.dequeue(ms(40), &mut pool, &mut DropTail, &mut |_, _| {});
+        assert!((queue.pi2.base_probability() - 0.05136 - 0.0136).abs() < 1e-12);
+    }
+
+    #[test]
     fn both_queues_share_one_limit() {
-        let (mut port, mut pool) = (port(AnyLink::DropTail(DropTail), 3, 0.1), Packets(Vec::new()));
+        let (mut port, mut pool) = (port(turns(0.1), 3), Packets::default());
         let mut offered = Vec::new();
         for ecn in [Flags::ECT1, Flags::NONE, Flags::ECT1, Flags::ECT1, Flags::NONE] {
-            let handle = pool.add(ecn, 1000);
-            offered.push(port.offer(Time(1), handle, &mut pool, |_, _| {}));
+            let handle = pool.add(0, 1000, ecn);
+            offered.push(port.enqueue(Time(1), handle, &mut pool, |_, _| {}));
         }
         assert_eq!(offered[2..], [Offered::Queued, Offered::Full, Offered::Full]);
         assert_eq!((port.packets(), port.bytes()), (3, 3000));
@@ -228,14 +221,14 @@ mod tests {
             steps in prop::collection::vec((0u8..4, 40u16..1500, any::<bool>(), 0u64..5_000_000), 0..300),
             share in any::<f64>(),
         ) {
-            let law = AnyLink::DualPi2(Box::new(DualPi2Config::default().build()));
-            let (mut port, mut pool) = (port(law, 40, share), Packets(Vec::new()));
+            let config = DualPi2Config { classic_share: share, ..Default::default() };
+            let (mut port, mut pool) = (port(config, 40), Packets::default());
             let (mut now, mut held, mut last) = (Time::ZERO, 0, [None; 2]);
             for (kind, size, takes, gap) in steps {
                 now += Time(gap);
                 if takes {
                     let mut dropped = 0;
-                    let taken = port.take(now, &mut pool, |_, _| dropped += 1);
+                    let taken = port.dequeue(now, &mut pool, |_, _| dropped += 1);
                     held -= dropped + u32::from(taken.is_some());
                     if let Some((handle, marked)) = taken {
                         let packet = &pool.0[handle as usize];
@@ -247,14 +240,13 @@ mod tests {
                     }
                 } else {
                     let ecn = [Flags::NONE, Flags::ECT, Flags::ECT1, Flags::CE][usize::from(kind)];
-                    let handle = pool.add(ecn, size);
+                    let handle = pool.add(0, size, ecn);
                     pool.0[handle as usize].seq = u32::from(ecn.l4s());
-                    let offered = port.offer(now, handle, &mut pool, |_, _| {});
+                    let offered = port.enqueue(now, handle, &mut pool, |_, _| {});
                     held += u32::from(offered == Offered::Queued);
                 }
                 prop_assert_eq!(port.packets(), held);
-                let bytes: u64 = port.queued().map(|h| u64::from(pool.0[h as usize].size)).sum();
-                prop_assert_eq!(port.bytes(), bytes);
+                prop_assert_eq!(port.bytes(), pool.bytes_in(&port));
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing, Verdict};
+use tollway_law::{Rate, Time};
 
-use super::{Limit, Offered, Pool, obey};
+use super::{Discipline, Limit, Offered, Pool, obey};
 use crate::{Flags, Packet, Stamp};
 
 /// How a port divides its queue among flows.
@@ -29,7 +29,7 @@ impl Default for FlowQueuesConfig {
 ///
 /// Each has a copy of the port's law, made when its first packet comes.
 #[derive(Clone, Debug)]
-pub(super) struct FlowQueues<L, H> {
+pub struct FlowQueues<L, H> {
     queues: Vec<Queue<L, H>>,
     /// Queues that became busy and have not used up a quantum.
     new: VecDeque<u32>,
@@ -52,59 +52,45 @@ struct Queue<L, H> {
     law: Option<L>,
 }
 
-impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
-    pub(super) fn new(config: FlowQueuesConfig) -> FlowQueues<L, H> {
+impl FlowQueuesConfig {
+    /// The queues, empty. Each number is at least one.
+    pub fn build<L, H>(&self) -> FlowQueues<L, H> {
         let empty = || Queue { packets: VecDeque::new(), bytes: 0, deficit: 0, listed: false, law: None };
         FlowQueues {
-            queues: std::iter::repeat_with(empty).take(config.queues.max(1) as usize).collect(),
+            queues: std::iter::repeat_with(empty).take(self.queues.max(1) as usize).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
             packets: 0,
             bytes: 0,
-            quantum: i64::from(config.quantum.max(1)),
-            salt: config.salt,
+            quantum: i64::from(self.quantum.max(1)),
+            salt: self.salt,
         }
     }
+}
 
-    pub(super) fn packets(&self) -> u32 {
+impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
+    fn packets(&self) -> u32 {
         self.packets
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Every packet, queue by queue.
-    pub(super) fn queued(&self) -> impl Iterator<Item = H> + '_ {
-        self.queues.iter().flat_map(|queue| queue.packets.iter().copied())
-    }
-
-    /// Every law in use.
-    pub(super) fn laws(&mut self) -> impl Iterator<Item = &mut L> {
-        self.queues.iter_mut().filter_map(|queue| queue.law.as_mut())
-    }
-
-    /// The transmitter is free and nothing is queued: had it asked for a packet, every list would have come to
-    /// its end.
-    pub(super) fn rest(&mut self) {
-        for i in self.new.drain(..).chain(self.old.drain(..)) {
-            self.queues[i as usize].listed = false;
-        }
-    }
-
-    /// RFC 8290 § 4.1. What has to make room is handed to `dropped`.
-    pub(super) fn offer<P: Pool<Handle = H>>(
+    /// RFC 8290 § 4.1.
+    #[inline(never)]
+    fn enqueue<P: Pool<Handle = H>>(
         &mut self,
         now: Time,
         handle: H,
         pool: &mut P,
+        law: &mut L,
         limit: Limit,
-        law: &L,
         dropped: &mut impl FnMut(&mut P, H),
     ) -> Offered {
         let class = pool.class(handle);
         let packet = pool.packet(handle);
-        let (at, size) = (self.queue_of(packet), u64::from(packet.size));
+        let (at, size) = (queue_of(packet, self.salt, self.queues.len()), u64::from(packet.size));
         if limit.packets == 0 || size > limit.bytes {
             return Offered::Full;
         }
@@ -129,11 +115,13 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
         Offered::taken(marked)
     }
 
-    /// § 4.2: the next packet, the law of its queue having been asked; whether it was marked for that.
-    pub(super) fn take<P: Pool<Handle = H>>(
+    /// § 4.2, by the law of the packet's queue.
+    #[inline(never)]
+    fn dequeue<P: Pool<Handle = H>>(
         &mut self,
         now: Time,
         pool: &mut P,
+        _: &mut L,
         dropped: &mut impl FnMut(&mut P, H),
     ) -> Option<(H, bool)> {
         loop {
@@ -171,6 +159,17 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
         }
     }
 
+    fn queued(&self) -> Box<dyn Iterator<Item = H> + '_> {
+        Box::new(self.queues.iter().flat_map(|queue| queue.packets.iter().copied()))
+    }
+
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        let laws = self.queues.iter_mut().filter_map(|queue| queue.law.as_mut());
+        laws.for_each(|law| law.set_capacity(now, capacity));
+    }
+}
+
+impl<L, H: Copy> FlowQueues<L, H> {
     fn leave(&mut self, young: bool) {
         if young {
             self.new.pop_front()
@@ -196,16 +195,6 @@ impl<L: LinkLaw + Clone, H: Copy> FlowQueues<L, H> {
             dropped(pool, handle);
         }
         self.packets -= n as u32;
-    }
-
-    fn queue_of(&self, packet: &Packet) -> usize {
-        // Cross-traffic numbers its flows by itself; its flags tell it apart.
-        let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
-        let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ self.salt;
-        // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
-        let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % self.queues.len() as u64) as usize
     }
 }
 
@@ -240,6 +229,17 @@ impl<L: LinkLaw, H: Copy> Queue<L, H> {
     }
 }
 
+/// The queue of a packet's flow among `count`.
+pub(super) fn queue_of(packet: &Packet, salt: u64, count: usize) -> usize {
+    // Cross-traffic numbers its flows by itself; its flags tell it apart.
+    let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
+    let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ salt;
+    // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
+    let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) % count as u64) as usize
+}
+
 /// Packets dropped at once when the limit is reached, at most (§ 4.1.2).
 const BATCH: usize = 64;
 
@@ -248,62 +248,39 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::{AnyLink, CodelConfig, DropTail};
 
-    use super::super::{Port, Queues};
+    use super::super::Port;
+    use super::super::testing::Packets;
     use super::*;
-
-    struct Packets(Vec<Packet>);
-
-    impl Pool for Packets {
-        type Handle = u32;
-        fn packet(&mut self, handle: u32) -> &mut Packet {
-            &mut self.0[handle as usize]
-        }
-    }
-
-    impl Packets {
-        fn add(&mut self, flow: u32, size: u16) -> u32 {
-            self.0.push(Packet { flow, size, flags: Flags::DATA, ..Packet::default() });
-            self.0.len() as u32 - 1
-        }
-    }
 
     fn port(limit: u32, law: AnyLink) -> Port<AnyLink, u32> {
         let limit = Limit { packets: limit, bytes: u64::MAX };
-        Port::with_queues(law, limit, Queues::ByFlow(FlowQueuesConfig::default()))
-    }
-
-    fn fill(port: &mut Port<AnyLink, u32>, pool: &mut Packets, flow: u32, size: u16, n: u32) {
-        for _ in 0..n {
-            let handle = pool.add(flow, size);
-            assert_eq!(port.offer(Time(1), handle, pool, |_, _| {}), Offered::Queued);
-        }
+        Port::new(law, limit, FlowQueuesConfig::default().build().into())
     }
 
     /// The flows of the next `n` packets.
     fn taken(port: &mut Port<AnyLink, u32>, pool: &mut Packets, n: usize) -> Vec<u32> {
-        let taken: Vec<_> = (0..n).map_while(|_| port.take(Time(2), pool, |_, _| {})).collect();
-        taken.into_iter().map(|(h, _)| pool.0[h as usize].flow).collect()
+        pool.drain(port, n).into_iter().map(|packet| packet.flow).collect()
     }
 
     #[test]
     fn a_sparse_flow_overtakes_a_full_queue() {
-        let (mut port, mut pool) = (port(1000, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 1, 1500, 20);
+        let (mut port, mut pool) = (port(1000, AnyLink::DropTail(DropTail)), Packets::default());
+        pool.fill(&mut port, 1, 1500, 20);
         assert_eq!(taken(&mut port, &mut pool, 3), [1, 1, 1]);
-        fill(&mut port, &mut pool, 2, 200, 1);
+        pool.fill(&mut port, 2, 200, 1);
         // The turn of flow 1 was over with its quantum.
         assert_eq!(taken(&mut port, &mut pool, 2), [2, 1]);
         // Having left the new list through the old one, it may be new again.
         taken(&mut port, &mut pool, 2);
-        fill(&mut port, &mut pool, 2, 200, 1);
+        pool.fill(&mut port, 2, 200, 1);
         assert_eq!(taken(&mut port, &mut pool, 1), [2]);
     }
 
     #[test]
     fn flows_share_by_bytes_whatever_their_packets() {
-        let (mut port, mut pool) = (port(10_000, AnyLink::DropTail(DropTail)), Packets(Vec::new()));
-        fill(&mut port, &mut pool, 1, 1500, 1000);
-        fill(&mut port, &mut pool, 2, 300, 3000);
+        let (mut port, mut pool) = (port(10_000, AnyLink::DropTail(DropTail)), Packets::default());
+        pool.fill(&mut port, 1, 1500, 1000);
+        pool.fill(&mut port, 2, 300, 3000);
         let flows = taken(&mut port, &mut pool, 1200);
         let ones = flows.iter().filter(|&&f| f == 1).count() * 1500;
         let twos = flows.iter().filter(|&&f| f == 2).count() * 300;
@@ -315,12 +292,12 @@ mod tests {
         // Half of its packets, the oldest, but 64 at most; by bytes, however many packets others have.
         for (large, small, leave) in [(90, 10, 45), (30, 70, 15), (200, 10, 64)] {
             let law = AnyLink::DropTail(DropTail);
-            let (mut port, mut pool) = (port(large + small, law), Packets(Vec::new()));
-            fill(&mut port, &mut pool, 1, 1500, large);
-            fill(&mut port, &mut pool, 2, 100, small);
-            let handle = pool.add(2, 100);
+            let (mut port, mut pool) = (port(large + small, law), Packets::default());
+            pool.fill(&mut port, 1, 1500, large);
+            pool.fill(&mut port, 2, 100, small);
+            let handle = pool.add(2, 100, Flags::NONE);
             let mut dropped = Vec::new();
-            port.offer(Time(1), handle, &mut pool, |_, h| dropped.push(h));
+            port.enqueue(Time(1), handle, &mut pool, |_, h| dropped.push(h));
             assert_eq!(dropped, (0..leave).collect::<Vec<_>>());
             let bytes = u64::from(large - leave) * 1500 + u64::from(small + 1) * 100;
             assert_eq!((port.packets(), port.bytes()), (large + small + 1 - leave, bytes));
@@ -336,32 +313,30 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0u32..6, 40u16..1500, 0u64..40), 0..300),
         ) {
             let law = AnyLink::Codel(Box::new(CodelConfig::default().build()));
-            let (mut port, mut pool) = (port(limit, law), Packets(Vec::new()));
+            let (mut port, mut pool) = (port(limit, law), Packets::default());
             let (mut now, mut ended) = (0, Vec::new());
             for (comes, flow, size, gap) in steps {
                 now += gap;
                 let t = Time::from_millis(now);
                 if comes {
-                    let handle = pool.add(flow, size);
+                    let handle = pool.add(flow, size, Flags::NONE);
                     if port.packets() == 0 && size % 2 == 0 {
-                        port.pass(t, handle, &mut pool);
-                        ended.push(handle);
-                    } else {
-                        let offered = port.offer(t, handle, &mut pool, |_, h| ended.push(h));
-                        prop_assert_eq!(offered, Offered::Queued);
+                        // The transmitter is free, and has asked before the packet came.
+                        prop_assert_eq!(port.dequeue(t, &mut pool, |_, _| {}), None);
                     }
+                    let offered = port.enqueue(t, handle, &mut pool, |_, h| ended.push(h));
+                    prop_assert_eq!(offered, Offered::Queued);
                 } else {
                     let before = port.packets();
                     let had = ended.len();
-                    let taken = port.take(t, &mut pool, |_, h| ended.push(h));
+                    let taken = port.dequeue(t, &mut pool, |_, h| ended.push(h));
                     ended.extend(taken.map(|(h, _)| h));
                     prop_assert_eq!(before == 0, ended.len() == had);
                 }
                 prop_assert!(port.packets() <= limit);
                 let here: Vec<u32> = port.queued().collect();
                 prop_assert_eq!(here.len(), port.packets() as usize);
-                let bytes: u64 = here.iter().map(|&h| u64::from(pool.0[h as usize].size)).sum();
-                prop_assert_eq!(bytes, port.bytes());
+                prop_assert_eq!(pool.bytes_in(&port), port.bytes());
                 let mut all: Vec<u32> = here.into_iter().chain(ended.iter().copied()).collect();
                 all.sort_unstable();
                 prop_assert!(all.into_iter().eq(0..pool.0.len() as u32));

@@ -505,6 +505,11 @@ impl Connection {
         self.send.rtt.srtt()
     }
 
+    /// The latest round-trip time measured, zero before the first.
+    pub fn latest_rtt(&self) -> Time {
+        self.send.rtt.latest
+    }
+
     /// The least round-trip time, [`Time::NEVER`] before the first sample.
     pub fn min_rtt(&self) -> Time {
         self.send.rtt.min
@@ -519,6 +524,21 @@ impl Connection {
     #[inline]
     pub fn cwnd(&self) -> f64 {
         self.send.law.window()
+    }
+
+    /// Bytes written that have not been sent for the first time; [`u64::MAX`] of an unlimited stream.
+    pub fn unsent(&self) -> u64 {
+        self.send.source.queued()
+    }
+
+    /// Whether [`finish`](Connection::finish) was called: no more can be written.
+    pub fn is_closing(&self) -> bool {
+        self.send.source.finished
+    }
+
+    /// Whether all the other side will ever send has arrived.
+    pub fn has_peer_finished(&self) -> bool {
+        self.receive.finished
     }
 
     /// Segments in the network: neither acknowledged, reported received nor taken for lost.
@@ -652,6 +672,10 @@ impl Machine for Connection {
 
     fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         Connection::poll_control(self, now, out, sack)
+    }
+
+    fn connection(&mut self) -> Option<&mut Connection> {
+        Some(self)
     }
 
     fn round_trips(&self) -> (Time, Time) {

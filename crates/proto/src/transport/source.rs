@@ -145,6 +145,16 @@ impl Source {
         }
     }
 
+    /// Bytes of payload not cut yet.
+    pub(super) fn queued(&self) -> u64 {
+        let present = if self.active { self.left } else { 0 };
+        let waiting = self.waiting.iter().flat_map(|backlog| &backlog.items);
+        waiting.fold(present, |sum, item| {
+            let (Item::Frame(bytes) | Item::Stream(bytes)) = *item;
+            sum.saturating_add(bytes)
+        })
+    }
+
     /// Whether the FIN has been cut.
     pub(super) fn fin_sent(&self) -> bool {
         self.fin_sent

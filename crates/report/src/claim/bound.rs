@@ -35,6 +35,16 @@ pub enum Distance {
     Absolute(f64),
 }
 
+impl Distance {
+    /// The distance allowed around `side`.
+    fn around(self, side: f64) -> f64 {
+        match self {
+            Distance::Relative(part) => part * side.abs(),
+            Distance::Absolute(distance) => distance,
+        }
+    }
+}
+
 /// The right side of a bound.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Side {
@@ -84,13 +94,7 @@ impl Bound {
             Bound::AtLeast(_) | Bound::MoreThan(_) => value - side,
             Bound::AtMost(_) | Bound::LessThan(_) => side - value,
             Bound::Equals(_) => -(value - side).abs(),
-            Bound::Within { distance, .. } => {
-                let allowed = match distance {
-                    Distance::Relative(part) => part * side.abs(),
-                    Distance::Absolute(distance) => *distance,
-                };
-                allowed - (value - side).abs()
-            }
+            Bound::Within { distance, .. } => distance.around(side) - (value - side).abs(),
         }
     }
 
@@ -112,6 +116,19 @@ impl Bound {
             (Bound::AtLeast(_) | Bound::MoreThan(_), _) => sides.iter().copied().reduce(f64::max),
             (Bound::AtMost(_) | Bound::LessThan(_), _) => sides.iter().copied().reduce(f64::min),
             _ => None,
+        }
+    }
+
+    /// The number to lie near and the least and largest value allowed, for a right side of `side`.
+    pub(super) fn range(&self, side: f64) -> (Option<f64>, Option<f64>, Option<f64>) {
+        match self {
+            Bound::AtLeast(_) | Bound::MoreThan(_) => (None, Some(side), None),
+            Bound::AtMost(_) | Bound::LessThan(_) => (None, None, Some(side)),
+            Bound::Equals(_) => (Some(side), Some(side), Some(side)),
+            Bound::Within { distance, .. } => {
+                let allowed = distance.around(side);
+                (Some(side), Some(side - allowed), Some(side + allowed))
+            }
         }
     }
 

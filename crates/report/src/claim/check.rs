@@ -6,7 +6,7 @@ use tollway_scenario::tables::RunResult;
 
 use super::bound::{Bound, Side};
 use super::measure::{Sample, measure};
-use super::verdict::{Report, Status, Verdict, number, quantity};
+use super::verdict::{Reading, Report, Status, Verdict, number, quantity};
 use super::{Claim, Measurement, Over};
 use crate::data;
 use crate::grid::{Cells, Part};
@@ -94,6 +94,7 @@ fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context)
         if tightest.as_ref().is_none_or(|(least, _)| slack < *least || slack.is_nan()) {
             let label = format!("{variant} {}", worst.label).trim_end().to_string();
             tightest = Some((slack, Sample { label, ..worst }));
+            whole.reading = outcome.verdict.reading;
             // Where the bound is not the same for all, that of the tightest is what its value is to be read beside.
             bounds.insert(0, outcome.verdict.expected);
         } else {
@@ -150,7 +151,7 @@ fn unmeasured(claim: &Claim, context: &Context) -> Verdict {
         expected: claim.bounds.iter().map(|b| expected(b, claim, None)).collect::<Vec<_>>().join(" and "),
         measured: needed.map_or(String::new(), |n| format!("needs {n}, which is not installed")),
         source: claim.source.clone().unwrap_or_else(|| context.source.clone()),
-        seeds: Vec::new(),
+        ..Verdict::default()
     }
 }
 
@@ -177,6 +178,7 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
 
     let mut met = true;
     let mut printed = Vec::new();
+    let mut sides: Vec<(&Bound, Right)> = Vec::new();
     // The sample with the least to spare, over all bounds, is the one to show.
     let mut tightest: Option<(f64, &Sample)> = None;
     for bound in &claim.bounds {
@@ -199,12 +201,27 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
                 tightest = Some((slack, sample));
             }
         }
+        sides.push((bound, side));
     }
+    verdict.reading = tightest.map(|(_, sample)| reading(sample, &sides));
     verdict.status = if met && !claim.bounds.is_empty() { Status::Met } else { Status::Unmet };
     verdict.expected = printed.join(" and ");
     verdict.measured = shown(&samples, tightest.map(|(_, s)| s), claim.measurement.metric.unit());
     let tightest = tightest.map(|(slack, sample)| (slack, sample.clone()));
     Outcome { verdict, samples, tightest }
+}
+
+/// A sample beside what all bounds together allow it.
+fn reading(sample: &Sample, sides: &[(&Bound, Right)]) -> Reading {
+    let mut reading = Reading { value: sample.value, of: None, least: None, most: None };
+    for (bound, right) in sides {
+        let Some(side) = right.of(&sample.label) else { continue };
+        let (of, least, most) = bound.range(side);
+        reading.of = reading.of.or(of);
+        reading.least = reading.least.into_iter().chain(least).reduce(f64::max);
+        reading.most = reading.most.into_iter().chain(most).reduce(f64::min);
+    }
+    reading
 }
 
 /// What a plot draws of a run: the mean of its measurement's values, NaN where there is none.

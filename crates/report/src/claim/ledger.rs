@@ -1,17 +1,18 @@
-//! The claims known not to be met: `papers/unmet.toml`.
+//! The claims known to be fragile or unmet: `papers/unmet.toml`.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::verdict::{Report, Status};
+use super::judged::Judgements;
+use crate::papers;
 
-/// The list of claims that are known to be unmet, each with its reason. It is kept so that a newly failing claim shows,
-/// and so does one that was mended and never struck off.
+/// The list of claims that are known to be fragile or unmet, each with its reason and how often it holds beside its base.
 ///
 /// ```toml
 /// [[unmet]]
 /// id = "xcp.loss.ack"
+/// holds = "3 of 6" # neighbours; left out where the claim is judged once
 /// reason = "…"
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -22,13 +23,15 @@ pub struct Ledger {
     pub unmet: Vec<LedgerEntry>,
 }
 
-/// One claim known to be unmet.
+/// One claim known to be fragile or unmet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerEntry {
     /// The claim's id.
     pub id: String,
-    /// Why it is not met.
+    /// The neighbours in which it holds: `3 of 6`.
+    pub holds: Option<String>,
+    /// The reason.
     pub reason: String,
 }
 
@@ -60,8 +63,7 @@ impl Ledger {
     /// The file cannot be read, is not TOML of this shape, or gives an entry no reason.
     pub fn read(path: &Path) -> Result<Ledger, LedgerError> {
         let name = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| LedgerError::Io { path: name.clone(), source })?;
+        let text = papers::read(path).map_err(|source| LedgerError::Io { path: name.clone(), source })?;
         let ledger: Ledger = toml::from_str(&text)
             .map_err(|e| LedgerError::Text { path: name.clone(), message: e.to_string() })?;
         if let Some(entry) = ledger.unmet.iter().find(|e| e.reason.trim().is_empty()) {
@@ -71,23 +73,26 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Where list and measurement differ, one sentence each: unmet claims that are not listed, and listed claims that
-    /// are met. A listed claim that was not measured at all is left alone, unless `all` claims were.
-    pub fn compare(&self, report: &Report, all: bool) -> Vec<String> {
+    /// Where the list and what was judged differ, one sentence each: fragile and unmet claims that are not listed, or with
+    /// another frequency, and listed claims that are met or were never judged.
+    pub fn differences(&self, judged: &Judgements) -> Vec<String> {
         let mut differences = Vec::new();
-        for claim in &report.claims {
-            let listed = self.unmet.iter().any(|e| e.id == claim.id);
-            match claim.status {
-                Status::Unmet if !listed => {
-                    differences.push(format!("`{}` is unmet and not on the list", claim.id));
+        for (id, holds) in judged.failing() {
+            let often = holds.as_deref().unwrap_or("judged once");
+            match self.unmet.iter().find(|entry| entry.id == id) {
+                None => {
+                    differences.push(format!("`{id}` is fragile or unmet ({often}), and not on the list"))
                 }
-                Status::Met if listed => differences.push(format!("`{}` is on the list and met", claim.id)),
-                _ => {}
+                Some(entry) if entry.holds != holds => {
+                    let listed = entry.holds.as_deref().unwrap_or("no frequency");
+                    differences.push(format!("`{id}` is on the list with {listed}, and judged: {often}"));
+                }
+                Some(_) => {}
             }
         }
-        for entry in self.unmet.iter().filter(|_| all) {
-            if !report.claims.iter().any(|c| c.id == entry.id) {
-                differences.push(format!("`{}` is on the list, and no experiment claims it", entry.id));
+        for entry in &self.unmet {
+            if !judged.failing().any(|(id, _)| id == entry.id) {
+                differences.push(format!("`{}` is on the list, and neither fragile nor unmet", entry.id));
             }
         }
         differences
@@ -101,7 +106,6 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::Verdict;
     use super::*;
 
     #[test]
@@ -119,31 +123,25 @@ mod tests {
 
     #[test]
     fn differences_go_both_ways() {
-        let verdict = |id: &str, status| Verdict {
+        let judged = Judgements::parse(
+            "heading\nx\ta\tmet\t6\t6\nx\tb\tunmet\t0\t0\nx\tc\tfragile\t3\t6\tseed 2; seed 3; seed 4\nx\td\tfragile\t5\t6\tseed 2\n",
+        )
+        .unwrap();
+        let entry = |id: &str, holds: Option<&str>| LedgerEntry {
             id: id.into(),
-            says: String::new(),
-            status,
-            expected: String::new(),
-            measured: String::new(),
-            source: String::new(),
-            seeds: Vec::new(),
+            holds: holds.map(str::to_owned),
+            reason: "because".into(),
         };
-        let report = Report::new(vec![
-            verdict("a", Status::Met),
-            verdict("b", Status::Unmet),
-            verdict("c", Status::Unmet),
-            verdict("d", Status::Skipped),
-        ]);
-        let entry = |id: &str| LedgerEntry { id: id.into(), reason: "because".into() };
-        let ledger = Ledger { unmet: vec![entry("a"), entry("c"), entry("d"), entry("e")] };
+        let ledger = |entries: &[LedgerEntry]| Ledger { unmet: entries.to_vec() };
+        let (b, c, d) = (entry("b", None), entry("c", Some("3 of 6")), entry("d", Some("5 of 6")));
+        assert!(ledger(&[b.clone(), c.clone(), d.clone()]).differences(&judged).is_empty());
         assert_eq!(
-            ledger.compare(&report, true),
+            ledger(&[entry("a", None), entry("c", Some("2 of 6")), d]).differences(&judged),
             [
-                "`a` is on the list and met",
-                "`b` is unmet and not on the list",
-                "`e` is on the list, and no experiment claims it"
+                "`b` is fragile or unmet (judged once), and not on the list",
+                "`c` is on the list with 2 of 6, and judged: 3 of 6",
+                "`a` is on the list, and neither fragile nor unmet"
             ]
         );
-        assert_eq!(ledger.compare(&report, false).len(), 2);
     }
 }

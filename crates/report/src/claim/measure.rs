@@ -22,7 +22,7 @@ pub(super) struct Sample {
 pub(super) fn measure(m: &Measurement, run: &RunResult, folder: &Path) -> Result<Vec<Sample>, String> {
     let bench = Bench::new(m, run)?;
     let samples = match m.metric {
-        Metric::Extra => extra(m, run)?,
+        Metric::Table => number(m, run)?,
         Metric::Timeouts | Metric::Fct | Metric::Finished => bench.lives()?,
         Metric::TimeToReach => vec![bench.time_to_reach()?],
         Metric::SeriesDeviation => super::super::reference::deviation(m, &bench.flows, run, folder)?
@@ -91,7 +91,11 @@ impl<'a> Bench<'a> {
         };
         let last_halves = phases
             .iter()
-            .map(|p: &Window| Window { from: (p.from + p.until) / 2.0, until: p.until })
+            .map(|p: &Window| {
+                let settle = self.m.settle.map_or(p.length() / 2.0, |settle| settle.nearest_secs());
+                Window { from: p.from + settle, until: p.until }
+            })
+            .filter(|w| w.length() > 0.0)
             .filter(|w| w.until <= end + 1e-9 && self.m.from.is_none_or(|t| t.nearest_secs() <= w.from));
         let windows: Vec<Window> =
             last_halves.map(|w| self.cut(w)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
@@ -212,7 +216,9 @@ impl<'a> Bench<'a> {
                 Ok(rates)
             }
             PacketFeedback => self.of_control("feedback_packets", window),
-            Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Extra => Ok(Vec::new()),
+            LinkPrice => self.of_links("price", |s| s.mean(window)),
+            Spending => self.of_flows("spending", window, |s| s.mean(window)),
+            Timeouts | Fct | Finished | TimeToReach | SeriesDeviation | Table => Ok(Vec::new()),
         }
     }
 
@@ -346,7 +352,8 @@ impl<'a> Bench<'a> {
                 if self.flows.is_empty() {
                     return Err("the run knows of no flow".into());
                 }
-                let finished = all.filter(|f| !f.get("fct_s").is_nan()).count();
+                let until = self.m.until.map_or(f64::INFINITY, |t| t.nearest_secs());
+                let finished = all.filter(|f| !f.get("fct_s").is_nan() && f.get("finish_s") <= until).count();
                 Ok(vec![Sample { label: String::new(), value: finished as f64 }])
             }
             _ => {
@@ -408,13 +415,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn extra(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
+fn number(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
     let name = m.name.as_deref().ok_or("the claim gives no `name` of the number to look at")?;
     let found: Vec<Sample> = run
-        .extra
-        .iter()
-        .filter(|(key, _)| data::glob(name, key).is_some())
-        .map(|(key, value)| Sample { label: key.clone(), value: *value })
+        .systems
+        .numbers()
+        .filter(|(path, _)| data::glob(name, path).is_some())
+        .map(|(label, value)| Sample { label, value })
         .collect();
     if found.is_empty() { Err(format!("the run left no number called `{name}`")) } else { Ok(found) }
 }

@@ -24,7 +24,7 @@ pub struct Measurement {
     /// Of which flows: a name, a group's name for all its members, or a pattern with `*`. All flows if left out.
     #[serde(default, alias = "flow")]
     pub flows: Option<String>,
-    /// The name of the number for [`Metric::Extra`].
+    /// The name of the number for [`Metric::Table`]: its path, such as `queues.bottleneck.none.delay_ms`, or a pattern.
     #[serde(default)]
     pub name: Option<String>,
     /// Start of the window.
@@ -40,6 +40,9 @@ pub struct Measurement {
     /// Measures in the last half of each phase instead of one window.
     #[serde(default)]
     pub phases: Phases,
+    /// With phases: measures from so long after each phase's begin instead of in its last half.
+    #[serde(default)]
+    pub settle: Option<Time>,
     /// What becomes of several values; the metric's own choice if left out.
     #[serde(default)]
     pub over: Option<Over>,
@@ -152,7 +155,7 @@ vocabulary! {
         Timeouts,
         /// Completion time of a flow that finished, in seconds.
         Fct,
-        /// How many of the flows selected finished.
+        /// How many of the flows selected finished, by `until` if it is given.
         Finished,
         /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of the flows over
         /// `capacity`) reaches `fraction`.
@@ -162,8 +165,12 @@ vocabulary! {
         /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
         /// value for each control interval that begins in the window.
         PacketFeedback,
-        /// A number the run left under `name`.
-        Extra,
+        /// Mean price that a link states, in $/MB.
+        LinkPrice,
+        /// Mean of what a flow's sender spends, in $/s.
+        Spending,
+        /// A number of a table that a system brings, by its path `name`.
+        Table,
     }
 }
 
@@ -181,6 +188,7 @@ impl Measurement {
             until: None,
             span: None,
             phases: Phases::No,
+            settle: None,
             over: None,
             fraction: None,
             max_size: None,
@@ -216,6 +224,7 @@ impl Metric {
                 | QueueMaxOfLimit
                 | QueueMeanMs
                 | PacketFeedback
+                | LinkPrice
         )
     }
 
@@ -237,7 +246,7 @@ impl Metric {
                 | Timeouts
                 | Fct
                 | Finished
-                | Extra
+                | Table
         )
     }
 
@@ -259,6 +268,8 @@ impl Metric {
             QueueMeanPackets | QueueMaxPackets | Cwnd | CwndMax | CwndEnd | PacketFeedback => "packets",
             CwndSlope => "packets/s",
             Rtt | RttMax | QueueMeanMs => "ms",
+            LinkPrice => "$/MB",
+            Spending => "$/s",
             Fct | TimeToReach | CwndPeriod | PacingPeriod => "s",
             _ => "",
         }

@@ -36,6 +36,7 @@
 
 mod bound;
 mod check;
+mod judged;
 mod ledger;
 mod measure;
 mod metric;
@@ -43,9 +44,10 @@ mod verdict;
 
 pub use bound::{Bound, Distance, Side};
 pub use check::{Context, check};
+pub use judged::{JudgedError, Judgements};
 pub use ledger::{Ledger, LedgerEntry, LedgerError};
 pub use metric::{Measurement, Metric, Over, Phases, metrics_markdown};
-pub use verdict::{OfSeed, Report, Status, Verdict};
+pub use verdict::{AtNeighbour, Reading, Report, Status, Verdict};
 
 pub(crate) use check::mean_value;
 pub(crate) use verdict::number;

@@ -5,22 +5,26 @@ use serde::Serialize;
 use crate::text::{Align, TextTable};
 
 /// Whether a claim holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It does.
+    /// At the base, and in at least nine of ten neighbours that were judged.
     Met,
-    /// It does not, or nothing could be measured.
+    /// At the base, but in fewer of its whole neighbourhood.
+    Fragile,
+    /// Not at the base, or nothing could be measured there.
+    #[default]
     Unmet,
     /// A program it needs is not installed.
     Skipped,
 }
 
 impl Status {
-    /// As printed: `met`, `UNMET`, `skipped`.
+    /// As printed: `met`, `FRAGILE`, `UNMET`, `skipped`.
     pub fn word(self) -> &'static str {
         match self {
             Status::Met => "met",
+            Status::Fragile => "FRAGILE",
             Status::Unmet => "UNMET",
             Status::Skipped => "skipped",
         }
@@ -28,63 +32,111 @@ impl Status {
 }
 
 /// One claim's outcome. `expected` and `measured` are for people, with units.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// The claim's id.
     pub id: String,
-    /// What it says.
+    /// The claim in words.
     #[serde(skip)]
     pub says: String,
     /// Whether it holds.
     pub status: Status,
     /// The bound.
     pub expected: String,
-    /// What was measured, or why nothing could be.
+    /// The value at the base, or why there is none.
     pub measured: String,
-    /// Where the claim comes from.
+    /// The paper's section, or another origin of the claim.
     pub source: String,
-    /// The outcome with each seed, if it was asked of several ([`Report::over_seeds`]).
+    /// The tightest value at the base as a number, beside its bounds.
+    pub reading: Option<Reading>,
+    /// Neighbours that count for the claim: 0 if it is judged once, none if its experiment's file doesn't say.
+    pub neighbourhood: Option<usize>,
+    /// The outcome at each neighbour that was judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub seeds: Vec<OfSeed>,
+    pub neighbours: Vec<AtNeighbour>,
 }
 
-/// A claim's outcome with one of several seeds.
+/// The value with the least to spare, and what its bounds allow, in the metric's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Reading {
+    /// The value.
+    pub value: f64,
+    /// The paper's number, where the claim is to lie near one.
+    pub of: Option<f64>,
+    /// The least value allowed.
+    pub least: Option<f64>,
+    /// The largest value allowed.
+    pub most: Option<f64>,
+}
+
+/// A claim's outcome at one neighbour of its experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OfSeed {
-    /// The scenario's seed.
-    pub seed: u64,
-    /// Whether the claim holds with it.
+pub struct AtNeighbour {
+    /// The difference from the base: `seed 3`.
+    pub at: String,
+    /// Whether the claim holds there.
     pub status: Status,
-    /// What was measured.
+    /// The value there, or why there is none.
     pub measured: String,
+    /// The tightest value there as a number.
+    pub value: Option<f64>,
 }
 
 impl Verdict {
-    /// `met`, `UNMET`, or with which of several seeds it is unmet: `UNMET with 2 of 6 seeds: 3, 5`.
+    /// Neighbours in which the claim holds.
+    pub fn held(&self) -> usize {
+        self.neighbours.iter().filter(|n| n.status == Status::Met).count()
+    }
+
+    /// Whether every neighbour was judged, or the experiment is one that is judged once.
+    pub fn is_whole(&self) -> bool {
+        self.neighbourhood == Some(self.neighbours.len())
+    }
+
+    /// Whether it is fragile or unmet.
+    pub fn failing(&self) -> bool {
+        matches!(self.status, Status::Fragile | Status::Unmet)
+    }
+
+    /// Neighbours in which the claim doesn't hold.
+    pub fn failed(&self) -> impl Iterator<Item = &str> {
+        self.neighbours.iter().filter(|n| n.status != Status::Met).map(|n| n.at.as_str())
+    }
+
+    /// `met 6/6`, `FRAGILE 3/6: not with seed 2, seed 4, seed 5`, or `met at the base` where not all neighbours were judged.
     pub fn status_text(&self) -> String {
-        let unmet = self.seeds.iter().filter(|of| of.status == Status::Unmet);
-        let unmet: Vec<String> = unmet.map(|of| of.seed.to_string()).collect();
-        match unmet.len() {
-            0 => self.status.word().to_owned(),
-            n => {
-                format!("{} with {n} of {} seeds: {}", self.status.word(), self.seeds.len(), unmet.join(", "))
-            }
+        let word = self.status.word();
+        let (held, of) = (self.held(), self.neighbours.len());
+        let failed: Vec<&str> = self.failed().collect();
+        let mut text = match (self.status, self.is_whole()) {
+            (Status::Skipped, _) => return word.to_owned(),
+            (Status::Met, false) => "met at the base".to_owned(),
+            _ => word.to_owned(),
+        };
+        if of > 0 {
+            text.push_str(&format!(" {held}/{of}"));
         }
+        if self.status != Status::Unmet && !failed.is_empty() {
+            text.push_str(&format!(": not with {}", failed.join(", ")));
+        }
+        text
     }
 }
 
 /// The outcome of all claims of one or more experiments. As JSON:
-/// `{"claims": [{"id", "status", "expected", "measured", "source"}], "met": n, "unmet": n, "skipped": n}`; over several seeds
-/// each claim has `"seeds": [{"seed", "status", "measured"}]` too.
+/// `{"claims": [{"id", "status", "expected", "measured", "source", "reading": {"value", "of", "least", "most"}, "neighbourhood",
+/// "neighbours": [{"at", "status", "measured", "value"}]}], "met": n, "fragile": n, "unmet": n, "skipped": n}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// One verdict a claim, in the order of the files.
     pub claims: Vec<Verdict>,
-    /// How many are met.
+    /// Claims that are met.
     pub met: usize,
-    /// How many are not.
+    /// Claims that hold at the base and in too few neighbours.
+    pub fragile: usize,
+    /// Claims that don't hold at the base.
     pub unmet: usize,
-    /// How many were skipped.
+    /// Claims that were skipped.
     pub skipped: usize,
 }
 
@@ -92,33 +144,59 @@ impl Report {
     /// Counts `claims`.
     pub fn new(claims: Vec<Verdict>) -> Report {
         let count = |status| claims.iter().filter(|c| c.status == status).count();
-        let (met, unmet, skipped) = (count(Status::Met), count(Status::Unmet), count(Status::Skipped));
-        Report { claims, met, unmet, skipped }
+        Report {
+            met: count(Status::Met),
+            fragile: count(Status::Fragile),
+            unmet: count(Status::Unmet),
+            skipped: count(Status::Skipped),
+            claims,
+        }
     }
 
-    /// One experiment's outcome with several seeds, the first its own. A claim is met if it is with every seed; what is shown as
-    /// measured is with the first seed that it is not met with, else with the first of all.
-    pub fn over_seeds(reports: Vec<(u64, Report)>) -> Report {
-        let mut verdicts: Vec<Verdict> = Vec::new();
-        for (seed, report) in reports {
-            for claim in report.claims {
-                let of_seed = OfSeed { seed, status: claim.status, measured: claim.measured.clone() };
-                // By name: a pattern makes as many claims as there are variants.
-                let at = verdicts.iter().position(|known| known.id == claim.id).unwrap_or(verdicts.len());
-                if at == verdicts.len() {
-                    verdicts.push(claim);
-                } else if claim.status == Status::Unmet && verdicts[at].status != Status::Unmet {
-                    verdicts[at] = Verdict { seeds: std::mem::take(&mut verdicts[at].seeds), ..claim };
-                }
-                verdicts[at].seeds.push(of_seed);
+    /// This outcome, of an experiment's base, together with those at neighbours, each with its name, of the `neighbourhood` that
+    /// the experiment has. Where all of it was judged, a claim that holds at the base and in fewer than nine of ten neighbours is
+    /// fragile. Where chance doesn't touch a claim's value, whatever the seed, only the other neighbours count.
+    pub fn with_neighbours<'a>(
+        self,
+        neighbourhood: Option<usize>,
+        neighbours: &'a [(String, Report)],
+    ) -> Report {
+        let judge = |mut verdict: Verdict| {
+            verdict.neighbourhood = neighbourhood;
+            // By name: a pattern makes as many claims as there are variants.
+            let of = |report: &'a Report| report.claims.iter().find(|claim| claim.id == verdict.id);
+            let (seeds, others): (Vec<_>, Vec<_>) = neighbours
+                .iter()
+                .map(|(at, report)| (at, of(report)))
+                .partition(|(at, _)| at.starts_with("seed "));
+            let untouched = |found: &Option<&Verdict>| {
+                verdict.reading.is_some() && found.is_some_and(|claim| claim.reading == verdict.reading)
+            };
+            let idle = !others.is_empty() && seeds.iter().all(|(_, found)| untouched(found));
+            if idle {
+                verdict.neighbourhood = verdict.neighbourhood.map(|size| size.saturating_sub(seeds.len()));
             }
-        }
-        Report::new(verdicts)
+            for (at, found) in seeds.into_iter().filter(|_| !idle).chain(others) {
+                verdict.neighbours.push(AtNeighbour {
+                    at: at.clone(),
+                    status: found.map_or(Status::Unmet, |claim| claim.status),
+                    measured: found.map_or_else(String::new, |claim| claim.measured.clone()),
+                    value: found.and_then(|claim| claim.reading).map(|reading| reading.value),
+                });
+            }
+            let enough = verdict.held() * 10 >= verdict.neighbours.len() * 9;
+            if verdict.status == Status::Met && verdict.is_whole() && !enough {
+                verdict.status = Status::Fragile;
+            }
+            verdict
+        };
+        Report::new(self.claims.into_iter().map(judge).collect())
     }
 
     /// Adds another experiment's outcome.
     pub fn extend(&mut self, other: Report) {
         self.met += other.met;
+        self.fragile += other.fragile;
         self.unmet += other.unmet;
         self.skipped += other.skipped;
         self.claims.extend(other.claims);
@@ -144,17 +222,23 @@ impl Report {
         format!("{}{}\n", table.print(width), self.totals())
     }
 
-    /// As [`to_table`](Report::to_table), of what is unmet only.
-    pub fn unmet_to_table(&self, width: usize) -> String {
-        let unmet = self.claims.iter().filter(|c| c.status == Status::Unmet).cloned().collect();
-        Report { claims: unmet, ..*self }.to_table(width)
+    /// As [`to_table`](Report::to_table), of what is fragile or unmet only.
+    pub fn failing_to_table(&self, width: usize) -> String {
+        let claims = self.claims.iter().filter(|c| c.failing()).cloned().collect();
+        Report { claims, ..*self }.to_table(width)
     }
 
-    /// `5 met, 1 unmet, 2 skipped`.
+    /// `5 met, 2 fragile, 1 unmet, 2 skipped`, and how many of those met were not judged over all of their neighbourhood.
     pub fn totals(&self) -> String {
-        let mut text = format!("{} met, {} unmet", self.met, self.unmet);
+        let mut text = format!("{} met, {} fragile, {} unmet", self.met, self.fragile, self.unmet);
         if self.skipped > 0 {
             text.push_str(&format!(", {} skipped", self.skipped));
+        }
+        let partly = self.claims.iter().filter(|c| c.status == Status::Met && !c.is_whole()).count();
+        if partly > 0 {
+            text.push_str(&format!(
+                "; {partly} of those met were judged at the base only, or with some neighbours"
+            ));
         }
         text
     }
@@ -189,33 +273,62 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn over_seeds_one_failure_is_shown_and_counts() {
-        let report = |a: (Status, &str), b: Status| {
-            let verdict = |id: &str, status, measured: &str| Verdict {
-                id: id.into(),
-                says: String::new(),
-                status,
-                expected: "≥ 3".into(),
-                measured: measured.into(),
-                source: String::new(),
-                seeds: Vec::new(),
-            };
-            Report::new(vec![verdict("a", a.0, a.1), verdict("b", b, "")])
+    fn report(statuses: &[Status]) -> Report {
+        let ids = ["a", "b", "c"];
+        let verdict = |(id, status): (&&str, &Status)| Verdict {
+            id: (*id).to_owned(),
+            status: *status,
+            measured: format!("{id}'s"),
+            ..Verdict::default()
         };
-        use Status::{Met, Skipped, Unmet};
-        let all = Report::over_seeds(vec![
-            (7, report((Met, "5"), Skipped)),
-            (8, report((Unmet, "2"), Skipped)),
-            (9, report((Met, "4"), Skipped)),
-            (10, report((Unmet, "1"), Skipped)),
-        ]);
-        assert_eq!((all.met, all.unmet, all.skipped), (0, 1, 1));
-        assert_eq!((all.claims[0].status, all.claims[0].measured.as_str()), (Unmet, "2"));
-        assert_eq!(all.claims[0].status_text(), "UNMET with 2 of 4 seeds: 8, 10");
-        assert_eq!(all.claims[1].status_text(), "skipped");
-        let measured: Vec<&str> = all.claims[0].seeds.iter().map(|of| of.measured.as_str()).collect();
-        assert_eq!(measured, ["5", "2", "4", "1"]);
+        Report::new(ids.iter().zip(statuses).map(verdict).collect())
+    }
+
+    #[test]
+    fn nine_of_ten_neighbours_and_all_of_six_make_a_claim_met() {
+        use Status::{Fragile, Met, Skipped, Unmet};
+        let judged = |held: usize, of: usize, neighbourhood: usize| {
+            let at =
+                |i: usize| (format!("seed {i}"), report(&[if i < held { Met } else { Unmet }, Met, Skipped]));
+            let neighbours: Vec<_> = (0..of).map(at).collect();
+            report(&[Met, Unmet, Skipped]).with_neighbours(Some(neighbourhood), &neighbours)
+        };
+        for (held, of, status) in [(6, 6, Met), (5, 6, Fragile), (9, 10, Met), (8, 10, Fragile), (0, 0, Met)]
+        {
+            assert_eq!(judged(held, of, of).claims[0].status, status, "{held} of {of}");
+        }
+        let all = judged(5, 6, 6);
+        assert_eq!((all.met, all.fragile, all.unmet, all.skipped), (0, 1, 1, 1));
+        assert_eq!(all.claims[0].status_text(), "FRAGILE 5/6: not with seed 5");
+        assert_eq!(all.claims[1].status_text(), "UNMET 6/6");
+        assert_eq!(all.claims[2].status_text(), "skipped");
+        // Some neighbours show neither that a claim is met nor that it is fragile.
+        let part = judged(0, 1, 6);
+        assert_eq!((part.claims[0].status, part.claims[0].is_whole()), (Met, false));
+        assert_eq!(part.claims[0].status_text(), "met at the base 0/1: not with seed 0");
+        assert!(
+            part.totals().ends_with("1 of those met were judged at the base only, or with some neighbours")
+        );
+    }
+
+    #[test]
+    fn seeds_that_change_nothing_do_not_count_beside_what_does() {
+        let with = |value: f64| {
+            let reading = Reading { value, of: None, least: Some(1.0), most: None };
+            let verdict =
+                Verdict { id: "a".into(), status: Status::Met, reading: Some(reading), ..Verdict::default() };
+            Report::new(vec![verdict])
+        };
+        let judged = |values: &[(&str, f64)]| {
+            let neighbours: Vec<_> =
+                values.iter().map(|(at, value)| ((*at).to_owned(), with(*value))).collect();
+            let judged = with(2.0).with_neighbours(Some(values.len()), &neighbours);
+            assert!(judged.claims[0].is_whole());
+            judged.claims[0].status_text()
+        };
+        assert_eq!(judged(&[("seed 2", 2.0), ("seed 3", 2.0), ("starts 1", 3.0)]), "met 1/1");
+        assert_eq!(judged(&[("seed 2", 2.0), ("seed 3", 2.5), ("starts 1", 2.0)]), "met 3/3");
+        assert_eq!(judged(&[("seed 2", 2.0)]), "met 1/1");
     }
 
     #[test]

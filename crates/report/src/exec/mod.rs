@@ -55,7 +55,7 @@ impl<'a> Account<'a> {
         self.outcome.failed_servers.iter().map(|(i, ended)| {
             let (node, command) = &self.spec.servers[*i];
             let node = &self.spec.mesh.nodes[*node as usize];
-            format!("WARNING: the server `{command}` at `{node}` {}, before the program did", how(*ended))
+            format!("WARNING: the server `{command}` at `{node}` {ended}, before the program did")
         })
     }
 
@@ -227,20 +227,6 @@ impl<'a> Account<'a> {
 
     fn command(&self) -> String {
         command(self.spec)
-    }
-
-    fn ended(&self) -> String {
-        how(self.outcome.ended)
-    }
-}
-
-/// How a program ended, as the rest of a sentence.
-fn how(ended: Ended) -> String {
-    match ended {
-        Ended::Exited(0) => "ended".into(),
-        Ended::Exited(code) => format!("ended with exit status {code}"),
-        Ended::Signalled(signal) => format!("was ended by signal {signal}"),
-        Ended::TimedOut => "was ended, its time being over,".into(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Account, delay_mean, flow_rate, lost};
+use super::{Account, WORTH_COMPARING, delay_mean, flow_rate, lost};
 use crate::text::{Align, TextTable};
 
 impl Account<'_> {
@@ -14,7 +14,7 @@ impl Account<'_> {
             text,
             "`{}` {} after {:.2} s on a network of {} nodes.\n",
             self.command(),
-            self.ended(),
+            self.outcome.ended,
             record.elapsed.as_secs_f64(),
             self.spec.mesh.nodes.len(),
         );
@@ -116,6 +116,8 @@ impl Account<'_> {
         ]);
         let flows = self.flows();
         for (flow, share) in flows.iter().take(SHOWN) {
+            // The ideal of a part of a second says little.
+            let share = share.filter(|share| share.span >= WORTH_COMPARING);
             let delivered = flow.delivered > 0;
             let millis = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.2}"));
             table.row([

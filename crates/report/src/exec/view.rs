@@ -20,7 +20,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollway_law::{Rate, Time};
-use tollway_scenario::exec::{FlowMoment, LinkChange, LinkMoment, Loss, Moment, Only, Remote, Spec};
+use tollway_proto::Change;
+use tollway_proto::faults::Loss;
+use tollway_scenario::exec::{FlowMoment, LinkMoment, Moment, Remote, Spec};
 use tollway_scenario::plan::Plan;
 
 use super::{command, name};
@@ -220,7 +222,7 @@ impl Desk {
 }
 
 /// What a browser asks of which of the links.
-fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<LinkChange>), String> {
+fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<Change>), String> {
     let wish: Wish = serde_json::from_str(text).map_err(|error| {
         format!(
             "{error}; write it like {{\"link\": \"down\", \"rate_mbps\": 5, \"delay_ms\": 40, \"loss\": 0.01}}"
@@ -233,15 +235,14 @@ fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<LinkChange>), Str
     let mut changes = Vec::new();
     if let Some(mbps) = within("rate_mbps", wish.rate_mbps, LEAST_MBPS, MOST_MBPS)? {
         let rate = Rate::from_mbps(mbps);
-        changes.push(LinkChange::Rate(rate));
-        changes.extend(links[link].told.then_some(LinkChange::Capacity(rate)));
+        changes.push(Change::Rate(rate));
+        changes.extend(links[link].told.then_some(Change::Capacity(rate)));
     }
     if let Some(ms) = within("delay_ms", wish.delay_ms, 0.0, MOST_MS)? {
-        changes.push(LinkChange::Delay(Time::from_secs_f64(ms * 1e-3)));
+        changes.push(Change::Delay(Time::from_secs_f64(ms * 1e-3)));
     }
     if let Some(probability) = within("loss", wish.loss, 0.0, 1.0)? {
-        let loss = Loss { before: false, only: Only::All, probability };
-        changes.push(LinkChange::Losses((probability > 0.0).then_some(loss).into_iter().collect()));
+        changes.push(Change::Losses(Loss::on_wire(probability).into_iter().collect()));
     }
     Ok((link as u32, changes))
 }
@@ -254,11 +255,9 @@ pub(crate) fn hear(text: &str) {
     assert!(link < 2);
     for change in changes {
         let right = match &change {
-            LinkChange::Rate(rate) | LinkChange::Capacity(rate) => {
-                (LEAST_MBPS..=MOST_MBPS).contains(&rate.mbps())
-            }
-            LinkChange::Delay(delay) => *delay <= Time::from_secs(60),
-            LinkChange::Losses(losses) => {
+            Change::Rate(rate) | Change::Capacity(rate) => (LEAST_MBPS..=MOST_MBPS).contains(&rate.mbps()),
+            Change::Delay(delay) => *delay <= Time::from_secs(60),
+            Change::Losses(losses) => {
                 losses.iter().all(|loss| loss.probability > 0.0 && loss.probability <= 1.0)
             }
             _ => false,

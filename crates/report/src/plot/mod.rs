@@ -344,15 +344,18 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
     let span = usual_mean(runs);
     let title = span
         .map_or("Rate of each flow (Mb/s)".into(), |s| format!("Rate of each flow, mean over {s} (Mb/s)"));
-    let mut plots = vec![PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) }];
+    let mut plots = vec![
+        PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) },
+        plot("Round trip of each flow (ms)", "rtt_ms", None),
+    ];
     let busiest = busiest_links(runs);
     for link in &busiest {
         plots.push(plot(&format!("Queue of {link} (packets)"), "queue_mean_packets", Some(link)));
     }
-    plots.push(plot("Congestion window (packets)", "cwnd_packets", None));
     for link in &busiest {
         plots.push(plot(&format!("Utilisation of {link}"), "utilisation", Some(link)));
     }
+    plots.push(plot("Congestion window (packets)", "cwnd_packets", None));
     plots
 }
 

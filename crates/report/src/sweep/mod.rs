@@ -7,6 +7,7 @@
 mod journal;
 mod table;
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -61,6 +62,8 @@ pub struct Swept {
     pub flows: PathBuf,
     /// The table of links.
     pub links: PathBuf,
+    /// There are several seeds, and no result depends on them.
+    pub seeds_alike: bool,
 }
 
 /// Why a sweep came to nothing.
@@ -276,7 +279,8 @@ impl Sweep {
         for (path, table) in [(&self.out, Table::Summary), (&links, Table::LinkSummary)] {
             export(path, &table::batch(table, &self.vary, &rows)?)?;
         }
-        Ok(Swept { done: rows.len() as u64, before, all, flows: self.out.clone(), links })
+        let seeds_alike = seeds_alike(&rows);
+        Ok(Swept { done: rows.len() as u64, before, all, flows: self.out.clone(), links, seeds_alike })
     }
 
     /// Runs a point; `None` if it was told to stop.
@@ -338,6 +342,18 @@ impl Sweep {
         }
         text
     }
+}
+
+/// Whether every point was run with several seeds, and each with the same result.
+fn seeds_alike(rows: &[(&Point, &Done)]) -> bool {
+    let mut by_point: HashMap<_, Vec<&Done>> = HashMap::new();
+    for (point, done) in rows {
+        by_point.entry((&point.values, &point.variant)).or_default().push(done);
+    }
+    let same = |runs: &Vec<&Done>| {
+        runs.len() > 1 && runs.iter().all(|run| (&run.flows, &run.links) == (&runs[0].flows, &runs[0].links))
+    };
+    !rows.is_empty() && by_point.values().all(same)
 }
 
 /// `sweep.links.csv` beside `sweep.csv`.

@@ -11,10 +11,11 @@ use std::fmt::Write;
 use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tollway_law::toll::Content;
 use tollway_scenario::file::Scenario;
-use tollway_scenario::plan::{LinkLaw, Plan};
+use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{self, RunError};
-use tollway_scenario::tables::{Outputs, RunResult};
+use tollway_scenario::tables::{Outputs, RunResult, SystemTables};
 use tollway_theory::{AIMS, Aim};
 
 use crate::data::{self, Window};
@@ -263,7 +264,7 @@ fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
 
 /// Σ price · capacity, over Σ budget, less one. What no link asks anything for is not spent, and not to be earned either.
 fn balance(plan: &Plan, steady: &Steady, result: &RunResult, window: Window) -> f64 {
-    let links = plan.links.iter().filter(|link| matches!(*link.law, LinkLaw::Fcp(_)));
+    let links = plan.links.iter().filter(|link| link.law.descriptor().gives == Some(Content::Price));
     let earned: f64 = links
         .map(|link| mean_of(result, &link.name, "price", window) * 1e-6 * link.capacity.bytes_per_sec())
         .filter(|earned| earned.is_finite())
@@ -288,20 +289,21 @@ impl Verified {
         self.cases.iter().all(|case| case.problems.is_empty())
     }
 
-    /// What claims of an experiment may name.
-    pub fn extras(&self) -> impl Iterator<Item = (String, f64)> {
+    /// Fills the table `random`, by law.
+    pub fn report(&self, tables: &mut SystemTables) {
         let most = |of: &dyn Fn(&Case) -> f64| self.cases.iter().map(of).fold(0.0, f64::max);
         let numbers = [
             ("networks", self.cases.len() as f64),
             ("flows", self.cases.iter().map(|case| case.judged as f64).sum()),
             ("outside", self.cases.iter().filter(|case| !case.problems.is_empty()).count() as f64),
             ("worst", most(&|case| case.deviation.abs())),
-            ("worst-balance", most(&|case| case.balance.unwrap_or(0.0).abs())),
-            ("queue-ms", most(&|case| case.queue_ms)),
+            ("worst_balance", most(&|case| case.balance.unwrap_or(0.0).abs())),
+            ("queue_ms", most(&|case| case.queue_ms)),
             ("drops", self.cases.iter().map(|case| case.drops).sum()),
         ];
-        let law = self.verify.law;
-        numbers.into_iter().map(move |(name, number)| (format!("random.{law}.{name}"), number))
+        for (column, number) in numbers {
+            tables.set("random", &[("law", self.verify.law)], column, number);
+        }
     }
 
     /// As one JSON object.

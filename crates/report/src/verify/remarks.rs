@@ -1,6 +1,7 @@
 //! What a network that is outside of its bounds shows of the reasons known for that.
 
-use tollway_scenario::plan::{LinkLaw, Plan};
+use tollway_law::toll::Content;
+use tollway_scenario::plan::Plan;
 use tollway_scenario::tables::RunResult;
 
 use super::mean_of;
@@ -31,8 +32,8 @@ fn moving_prices(plan: &Plan, result: &RunResult, steady: &Steady, window: Windo
     let prices: Vec<[f64; 2]> = plan
         .links
         .iter()
-        .map(|link| match *link.law {
-            LinkLaw::Fcp(_) => halves.map(|half| mean_of(result, &link.name, "price", half)),
+        .map(|link| match link.law.descriptor().gives {
+            Some(Content::Price) => halves.map(|half| mean_of(result, &link.name, "price", half)),
             _ => [0.0; 2],
         })
         .collect();
@@ -61,11 +62,10 @@ fn taken_by_queues(
 ) -> Vec<String> {
     let taken = |l: usize| {
         // By how many round trips' worth of the queue the law aims lower.
-        let weight = match *plan.links[l].law {
-            LinkLaw::Fcp(fcp) => fcp.alpha / fcp.window,
-            LinkLaw::Rcp(rcp) => rcp.beta / rcp.alpha,
-            _ => return None,
-        };
+        let weight = plan.links[l].law.descriptor().queue_weight;
+        if weight == 0.0 {
+            return None;
+        }
         let crossing = steady.network.flows.iter().zip(&steady.lanes).zip(rates);
         let (load, in_flight) = crossing.filter(|((flow, _), _)| flow.links.contains(&l)).fold(
             (0.0, 0.0),
@@ -94,7 +94,8 @@ fn few_packets(plan: &Plan, steady: &Steady, rates: &[f64], deviation: &Deviatio
     let worst = deviation.worst();
     let f = steady.lanes.iter().position(|lane| lane.name == worst.flow)?;
     let flow = &plan.flows[steady.lanes[f].flow];
-    let on_xcp = flow_links(steady, f).any(|l| matches!(*plan.links[l].law, LinkLaw::Xcp(_)));
+    let on_xcp =
+        flow_links(steady, f).any(|l| plan.links[l].law.descriptor().gives == Some(Content::Feedback));
     let transport = &plan.transports[flow.transport.0 as usize];
     let packets =
         rates[f] * steady.lanes[f].base_rtt.as_secs_f64() / (8.0 * f64::from(transport.packet_size));

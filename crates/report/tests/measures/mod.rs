@@ -250,8 +250,10 @@ fn the_least_and_the_greatest_of_several_hide_no_gap() {
 #[test]
 fn a_bound_says_what_it_is_made_of() {
     let mut run = two_flows();
-    run.extra.extend([("x".to_owned(), 6.0), ("y".to_owned(), 2.0)]);
-    let expected = |bound: &str| one(&format!("metric = \"extra\"\nname = \"x\"\n{bound}"), &[run.clone()]).1;
+    run.systems.set("t", &[], "x", 6.0);
+    run.systems.set("t", &[], "y", 2.0);
+    let expected =
+        |bound: &str| one(&format!("metric = \"table\"\nname = \"t.x\"\n{bound}"), &[run.clone()]).1;
     assert_eq!(expected("at-least = { name = \"y\" }"), "≥ 2 (y)");
     assert_eq!(expected("at-least = { name = \"y\", times = 3, plus = 0.5 }"), "≥ 6.5 (3 × y + 0.5)");
     assert_eq!(expected("at-most = { name = \"y\", plus = -0.5 }"), "≤ 1.5 (y − 0.5)");
@@ -266,7 +268,7 @@ fn a_bound_says_what_it_is_made_of() {
     let of_other = |keys: &str, bound: &str| {
         one(&format!("{keys}\nvariant = \"this\"\n{bound}"), &[this.clone(), other.clone()]).1
     };
-    let x = "metric = \"extra\"\nname = \"x\"";
+    let x = "metric = \"table\"\nname = \"t.x\"";
     assert_eq!(of_other(x, "at-least = { variant = \"other\", name = \"y\" }"), "≥ 2 (other's y)");
     assert_eq!(
         of_other(drops, "at-most = { variant = \"other\", metric = \"marks\" }"),
@@ -342,14 +344,14 @@ fn control_intervals_of_other_links_or_after_the_window_do_not_count() {
 /// A run with a number called `x`.
 fn with_x(variant: &str, x: f64) -> RunResult {
     let mut run = RunResult { variant: variant.into(), ..two_flows() };
-    run.extra.insert("x".into(), x);
+    run.systems.set("t", &[], "x", x);
     run
 }
 
 #[test]
 fn a_distance_is_part_of_the_middles_size_or_stands_for_itself() {
     let held = |x: f64, bound: &str| {
-        one(&format!("metric = \"extra\"\nname = \"x\"\nwithin = {{ {bound} }}"), &[with_x("", x)]).0
+        one(&format!("metric = \"table\"\nname = \"t.x\"\nwithin = {{ {bound} }}"), &[with_x("", x)]).0
     };
     assert_eq!(held(-1.0, "of = -2, percent = 50"), Status::Met);
     assert_eq!(held(-0.9, "of = -2, percent = 50"), Status::Unmet);
@@ -391,7 +393,7 @@ fn of_several_values_to_beat_the_hardest_counts() {
 #[test]
 fn a_variant_is_the_one_of_that_name_wherever_it_stands() {
     let runs = [with_x("xcp-fixed", 1.0), with_x("xcp", 2.0)];
-    assert_eq!(measured("metric = \"extra\"\nname = \"x\"\nvariant = \"xcp\"", &runs), "2");
+    assert_eq!(measured("metric = \"table\"\nname = \"t.x\"\nvariant = \"xcp\"", &runs), "2");
 }
 
 #[test]

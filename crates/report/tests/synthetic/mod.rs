@@ -107,7 +107,8 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
     let back = LinkSummary { link: "bottleneck.reverse", utilisation: 0.02, ..LinkSummary::default() };
     writer.link_summary(&back).expect("memory takes rows");
     let mut result = writer.finish(variant).expect("memory takes rows");
-    result.extra.insert("law-divergence.bottleneck".into(), if kind == Kind::Xcp { 3e-6 } else { f64::NAN });
+    let divergence = if kind == Kind::Xcp { 3e-6 } else { f64::NAN };
+    result.systems.set("shadows", &[("link", "bottleneck")], "divergence", divergence);
     result
 }
 

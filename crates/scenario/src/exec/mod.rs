@@ -3,7 +3,6 @@
 //!
 //! A file's own flows do not run: the traffic is the programs'.
 
-mod changes;
 mod mahimahi;
 mod words;
 
@@ -13,17 +12,16 @@ use tollway_net::exec::MeshSpec;
 pub use mahimahi::chain;
 pub use tollway_net::clean_names;
 pub use tollway_net::exec::{
-    Change, Ended, FiveTuple, FlowMoment, FlowRecord, KernelFlow, KernelOutcome, LinkChange, LinkMoment,
-    LinkRecord, Mesh, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals,
-    Spec, Strays, address, clean, panel, run, run_kernel,
+    Ended, FiveTuple, FlowMoment, FlowRecord, KernelFlow, KernelOutcome, LinkMoment, LinkRecord, Mesh,
+    MeshChange, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals, Spec,
+    Strays, address, clean, panel, run, run_kernel,
 };
-pub use tollway_net::{Error, Lateness, LinkStats, Loss, Only};
+pub use tollway_net::{Error, Lateness, LinkStats};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;
-use crate::plan::{Data, LinkId, LinkLaw, NodeId, Plan, SenderLaw};
+use crate::plan::{Data, Event, NodeId, Plan, SenderLaw, What};
 use crate::run::{Unsupported, link_specs};
-use changes::{Losses, changes};
 
 /// The node at which a program runs, if links are all that is given.
 pub const PROGRAM: &str = "program";
@@ -54,16 +52,23 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
     let pairs: Vec<(NodeId, NodeId)> =
         (0..nodes).flat_map(|from| (0..nodes).map(move |to| (NodeId(from), NodeId(to)))).collect();
     let routes = Router::new(plan.nodes.len(), &plan.links).routes(&pairs);
-    let losses = Losses::of(plan);
     Ok(MeshSpec {
         nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
         links: link_specs(plan),
-        losses: (0..plan.links.len() as u32).map(|link| losses.on(LinkId(link))).collect(),
-        changes: changes(plan),
+        losses: plan.own_losses().collect(),
+        changes: plan.timeline().into_iter().filter_map(of_link).collect(),
         next: routes.iter().map(|route| route.first().map(|link| link.0)).collect(),
         seed: plan.seed,
         outside: None,
     })
+}
+
+/// The change of a link, if an event is one: of flows and hosts there are none here.
+fn of_link(event: Event) -> Option<MeshChange> {
+    match event.what {
+        What::Link(link, what) => Some(MeshChange { at: event.at, link: link.0, what }),
+        _ => None,
+    }
 }
 
 /// The flows of `plan`, to be run by the kernel's own TCP over its [`mesh`].
@@ -110,12 +115,9 @@ pub fn route(mesh: &MeshSpec, from: u32, to: u32) -> Vec<usize> {
 /// at most 0.2 ms to serialise.
 pub fn longest_train(plan: &Plan) -> u32 {
     let whole = plan.links.iter().all(|link| {
-        *link.law == LinkLaw::DropTail
-            && link.loss == 0.0
-            && link.trace.is_none()
-            && link.limit.packets == u32::MAX
+        link.law.is_none() && link.loss == 0.0 && link.trace.is_none() && link.limit.packets == u32::MAX
     });
-    let whole = whole && plan.losses.is_empty() && plan.changes.is_empty();
+    let whole = whole && plan.losses.is_empty() && plan.events.is_empty();
     let slowest = plan.links.iter().map(|link| link.rate.bytes_per_sec()).fold(f64::INFINITY, f64::min);
     let bytes = (slowest * TRAIN.as_secs_f64()).min(f64::from(LONGEST)) as u32;
     if whole && bytes >= SHORTEST { bytes } else { 0 }
@@ -132,6 +134,8 @@ const SHORTEST: u32 = 4_500;
 
 #[cfg(test)]
 mod tests {
+    use tollway_proto::Change;
+
     use super::*;
     use crate::file::Scenario;
 
@@ -193,12 +197,12 @@ mod tests {
         assert_eq!(at, [200.0, 300.0, 400.0, 500.0]);
         assert!(changes.iter().all(|change| change.link == 0));
         let lost = |i: usize| match &changes[i].what {
-            LinkChange::Losses(losses) => losses.iter().map(|loss| loss.probability).collect(),
+            Change::Losses(losses) => losses.iter().map(|loss| loss.probability).collect(),
             other => panic!("{other:?}"),
         };
         let (both, one, other): (Vec<f64>, Vec<f64>, Vec<f64>) = (lost(0), lost(2), lost(3));
         assert_eq!((both, one, other), (vec![0.01, 0.25], vec![0.01], vec![0.5]));
-        assert!(matches!(changes[1].what, LinkChange::Rate(rate) if rate.mbps() == 1.0));
+        assert!(matches!(changes[1].what, Change::Rate(rate) if rate.mbps() == 1.0));
     }
 
     #[test]
@@ -213,7 +217,7 @@ mod tests {
             .unwrap()
             .changes
             .iter()
-            .filter(|change| matches!(change.what, LinkChange::Blackout(false)))
+            .filter(|change| matches!(change.what, Change::Blackout(false)))
             .map(|change| (change.at.as_millis_f64(), change.link))
             .collect();
         assert_eq!(ends, [(350.0, 1), (800.0, 0)]);

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use tollway_law::{Rate, Time};
+use tollway_law::{Bytes, Rate, Time};
 
-use crate::file::closest;
+use crate::file::{LINK_LAWS, closest, percent, spelt, synonyms};
 
 /// A word that says nothing of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +49,8 @@ impl Words {
     /// A word is no rate, delay, law or key.
     fn read(option: &'static str, words: &str) -> Result<Words, WordError> {
         let mut link = Words::default();
-        let mut rest = words.split_whitespace();
+        let words_read = whole_quantities(words);
+        let mut rest = words_read.iter().map(String::as_str);
         while let Some(word) = rest.next() {
             let failed =
                 |why: &str| WordError { option, word: word.into(), words: words.into(), why: why.into() };
@@ -76,7 +77,7 @@ impl Words {
         if word.ends_with('%') {
             return self.pair("loss", word);
         }
-        if rate(word).is_some() {
+        if word.parse::<Rate>().is_ok() {
             return self.pair("rate", word);
         }
         if word.parse::<Time>().is_ok() {
@@ -91,10 +92,10 @@ impl Words {
             return Err("has no value".into());
         }
         match key.as_str() {
-            "rate" => {
-                let rate = rate(value).ok_or("is no rate")?;
-                self.set("rate", quoted(&format!("{} bps", rate.bps())))
-            }
+            "rate" => match value.parse::<Rate>() {
+                Ok(_) => self.set("rate", quoted(value)),
+                Err(error) => Err(format!("is no rate ({error})")),
+            },
             "delay" => {
                 value.parse::<Time>().map_err(|error| format!("is no delay ({error})"))?;
                 self.set("delay", quoted(value))
@@ -105,12 +106,10 @@ impl Words {
                 self.set("delay", quoted(&format!("{} ns", rtt.0 / 2)))
             }
             "loss" => {
-                let share = match value.strip_suffix('%') {
-                    Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
-                    None => value.parse(),
-                };
-                let share = share.ok().filter(|share| (0.0..=1.0).contains(share));
-                let share = share.ok_or("is no probability: write it like `loss=1%` or `loss=0.01`")?;
+                let share = percent(value).or_else(|| value.parse().ok());
+                let share = share.filter(|share| (0.0..=1.0).contains(share));
+                let share =
+                    share.ok_or("is no probability from 0 to 1: write it like `loss=1%` or `loss=0.01`")?;
                 self.set("loss", share.to_string())
             }
             // tc counts packets.
@@ -212,25 +211,54 @@ pub(super) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
     text
 }
 
-/// Laws by their names in scenario files.
-const LAWS: [&str; 10] =
-    ["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp"];
+/// Laws of senders, which programs' packets don't have.
+const SENDERS: [&str; 4] = ["newreno", "cubic", "bbr", "dctcp"];
+
+/// The words of `text`, a number and the unit behind a space as one: `20 Mbps`, `loss=1 %`.
+fn whole_quantities(text: &str) -> Vec<String> {
+    let is_unit = |word: &str| {
+        let quantity = format!("1{word}");
+        let amount = matches!(&*word.to_ascii_lowercase(), "%" | "packet" | "packets" | "pkts" | "bdp");
+        !word.starts_with(|c: char| c.is_ascii_digit())
+            && (amount
+                || quantity.parse::<Rate>().is_ok()
+                || quantity.parse::<Time>().is_ok()
+                || quantity.parse::<Bytes>().is_ok())
+    };
+    let number = |word: &str| word.rsplit('=').next().is_some_and(|value| value.parse::<f64>().is_ok());
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match words.last_mut().filter(|last| number(last) && is_unit(word)) {
+            Some(last) => last.push_str(word),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+/// Laws by their names in scenario files. Classes are the flows' of a scenario.
+fn laws() -> impl Iterator<Item = &'static str> + Clone {
+    LINK_LAWS.iter().copied().filter(|law| *law != "by-class")
+}
 
 /// A law by its name in scenario files, or by tc's.
 fn law(word: &str) -> Option<&'static str> {
-    let name = match word.to_ascii_lowercase().replace('_', "-") {
-        other if matches!(&*other, "droptail" | "fifo" | "pfifo" | "bfifo" | "pfifo-fast") => {
-            "drop-tail".into()
-        }
-        name => name,
-    };
-    LAWS.into_iter().find(|law| *law == name)
+    spelt(word, LINK_LAWS).filter(|law| *law != "by-class")
 }
 
 /// What was probably meant by a word that says nothing, as the rest of a sentence.
 fn meant(word: &str) -> String {
+    if spelt(word, &SENDERS).is_some() {
+        return ": it is a sender's, which is the kernel's own here (`--sysctl net.ipv4.tcp_congestion_control=…`)"
+            .into();
+    }
+    let known = synonyms(word, ["rate", "delay", "limit", "law", "loss"].into_iter());
+    if !known.is_empty() {
+        let keys: Vec<String> = known.iter().map(|key| format!("`{key}=…`")).collect();
+        return format!(" (did you mean {}?)", keys.join(" or "));
+    }
     let near = || {
-        if let Some(law) = closest(word, LAWS.into_iter()) {
+        if let Some(law) = closest(word, laws()) {
             return Some(law.to_owned());
         }
         // A number whose unit has a slip, or none at all.
@@ -244,12 +272,6 @@ fn meant(word: &str) -> String {
         None if word.parse::<f64>().is_ok() => ", and has no unit".into(),
         None => String::new(),
     }
-}
-
-/// A rate in our units or in tc's, which are in lower case.
-fn rate(word: &str) -> Option<Rate> {
-    let ours = word.replace("mbit", "Mbit").replace("gbit", "Gbit");
-    word.parse().or_else(|_| ours.parse()).ok()
 }
 
 fn is_bare(key: &str) -> bool {
@@ -300,9 +322,11 @@ mod tests {
     #[test]
     fn words_and_tc_s_keywords_say_the_same() {
         let ours = words("20Mbps 40ms fq_codel 1% limit=100");
-        assert_eq!(ours, words("rate 20mbit delay 40ms fq-codel loss 1% limit 100"));
+        assert_eq!(ours, words("20 Mbps 40 ms FQ-CoDel 1 % limit=100"));
+        let of_tc = words("rate 20mbit delay 40ms fq-codel loss 1% limit 100");
+        assert_eq!((ours[1..].to_vec(), &*of_tc[0].1), (of_tc[1..].to_vec(), "\"20mbit\""));
         let expected = [
-            ("rate", "\"20000000 bps\""),
+            ("rate", "\"20Mbps\""),
             ("delay", "\"40ms\""),
             ("law", "\"fq-codel\""),
             ("loss", "0.01"),
@@ -327,7 +351,10 @@ mod tests {
             ("5ms loss=", "`loss=` in `5ms loss=` has no value"),
             ("loss=nan", "`loss=nan` in `loss=nan` is no probability"),
             ("inf%", "is no probability"),
-            ("law=reno", "is no law"),
+            ("law=reno", "is no law: it is a sender's"),
+            ("20 Mbps 40", "`40` in `20 Mbps 40` is no rate, delay or law, and has no unit"),
+            ("bandwidth 5Mbps", "did you mean `rate=…`?"),
+            ("rate=-5Mbps", "is no rate (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)"),
             ("delay=fast", "is no delay"),
             ("rtt=20Mbps", "is no round-trip time"),
             ("codel.=5ms", "is no key"),
@@ -348,7 +375,7 @@ mod tests {
         let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
         let [down, up] = &scenario.variants()[0].plan.links[..] else { panic!("{text}") };
         assert!(matches!(&*down.law, LinkLaw::FqCodel(codel, _) if codel.target == Time::from_millis(9)));
-        assert_eq!((&*up.law, up.rate.mbps(), up.loss), (&LinkLaw::DropTail, 5.0, 0.01));
+        assert_eq!((up.law.is_none(), up.rate.mbps(), up.loss), (true, 5.0, 0.01));
         assert_eq!((down.delay, up.delay, scenario.variants()[0].plan.seed), (up.delay, down.delay, 3));
     }
 

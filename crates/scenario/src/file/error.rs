@@ -200,6 +200,8 @@ impl Sources {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mistakes {
     found: Vec<Found>,
+    /// Values that are right and may not be meant, with their places.
+    notes: Vec<(At, String)>,
 }
 
 /// A mistake before it gets its text.
@@ -222,6 +224,27 @@ impl Mistakes {
         self.found.last_mut().expect("just pushed")
     }
 
+    /// Notes a value that is right and may not be meant.
+    pub(crate) fn note(&mut self, at: At, note: String) {
+        self.notes.push((at, note));
+    }
+
+    /// The notes, each with its line.
+    pub(crate) fn take_notes(&mut self, sources: &Sources) -> Vec<String> {
+        let told = |(at, note): (At, String)| match sources.0.get(at.source as usize) {
+            // Given on the command line.
+            Some((name, _)) if name.starts_with("--") => format!("{name}: {note}"),
+            Some((name, text)) => {
+                let before = text.get(..at.start as usize).unwrap_or_default();
+                format!("{name}:{}: {note}", 1 + before.matches('\n').count())
+            }
+            None => note,
+        };
+        let mut notes: Vec<String> = std::mem::take(&mut self.notes).into_iter().map(told).collect();
+        notes.dedup();
+        notes
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
@@ -234,6 +257,11 @@ impl Mistakes {
 
     /// Adds those of a variant; one that other variants have too is kept once.
     pub(crate) fn merge(&mut self, variant: Option<&str>, others: Mistakes) {
+        for note in others.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         // Enough to count; a spoiled file is compared with itself otherwise.
         for mut new in others.found.into_iter().take(1000) {
             let same = self.found.iter_mut().find(|f| f.at == new.at && f.message == new.message);
@@ -280,20 +308,25 @@ impl Found {
         self.help = Some(help.into());
     }
 
-    /// Says what was probably meant, if that can be guessed, or else what there is.
+    /// Says what was probably meant, if that can be guessed, or else the few names that there are, or of many the three nearest.
     pub(crate) fn suggest<'a>(&mut self, wrong: &str, there_is: impl Iterator<Item = &'a str> + Clone) {
-        if let Some(close) = closest(wrong, there_is.clone()) {
-            self.help = Some(format!("did you mean `{close}`?"));
+        let meant = synonyms(wrong, there_is.clone());
+        let meant =
+            if meant.is_empty() { closest(wrong, there_is.clone()).into_iter().collect() } else { meant };
+        if !meant.is_empty() {
+            self.help = Some(format!("did you mean {}?", listed(&meant, "or")));
             return;
         }
-        let mut names: Vec<&str> = there_is.take(41).collect();
-        if names.is_empty() {
-            return;
+        let mut names: Vec<&str> = there_is.take(MOST_COMPARED).collect();
+        let count = names.len();
+        if count > FEW {
+            let alike = |name: &str| strsim::jaro_winkler(&wrong.to_lowercase(), &name.to_lowercase());
+            names.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+            names.truncate(3);
+            self.help = Some(format!("of {count} there are, the nearest are {}", listed(&names, "and")));
+        } else if count > 0 {
+            self.help = Some(format!("there is {}", listed(&names, "and")));
         }
-        let many = names.len() > 40;
-        names.truncate(40);
-        let list = names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
-        self.help = Some(format!("there is {list}{}", if many { ", …" } else { "" }));
     }
 
     fn finish(self, sources: &Sources, variants: usize) -> Mistake {
@@ -350,15 +383,54 @@ fn printable(text: Arc<str>) -> Arc<str> {
     text.chars().map(shown).collect::<String>().into()
 }
 
+/// The names here of what `wrong` calls otherwise, as other tools do.
+pub(crate) fn synonyms<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+    let folded = wrong.to_lowercase().replace('_', "-");
+    let ours = SYNONYMS
+        .iter()
+        .find(|(theirs, _)| theirs.contains(&folded.as_str()))
+        .map_or(&[][..], |entry| entry.1);
+    ours.iter().filter_map(|our| names.clone().find(|name| name == our)).collect()
+}
+
+/// `a`, `b` and `c`.
+fn listed(names: &[&str], last: &str) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((end, [])) => end.clone(),
+        Some((end, rest)) => format!("{} {last} {end}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Words of other tools for keys, and the keys.
+const SYNONYMS: [(&[&str], &[&str]); 11] = [
+    (&["bandwidth", "bw", "speed", "bitrate", "throughput"], &["rate"]),
+    (&["latency", "propagation", "rtt", "ping"], &["delay"]),
+    (&["queue", "buffer", "queue-size", "queue-limit", "qlen", "buffer-size"], &["limit", "law"]),
+    (&["qdisc", "aqm", "scheduler", "discipline"], &["law"]),
+    (&["cc", "congestion-control", "algorithm", "protocol", "tcp", "variant", "transport"], &["law"]),
+    (&["plr", "loss-rate", "packet-loss", "drop-rate", "error-rate"], &["loss", "probability"]),
+    (&["source", "src", "sender"], &["from"]),
+    (&["destination", "dst", "dest", "receiver"], &["to"]),
+    (&["mtu", "mss", "segment", "packet"], &["packet-size"]),
+    (&["begin", "start-time", "at"], &["start", "from"]),
+    (&["end", "end-time", "stop-time", "finish"], &["stop", "until", "duration"]),
+];
+/// Up to so many names are all listed.
+const FEW: usize = 5;
+/// Comparing with hundreds of thousands of names is not worth the wait.
+const MOST_COMPARED: usize = 10_000;
+
 /// The one of `names` that `wrong` was most probably meant to be.
 pub(crate) fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = wrong.to_lowercase();
-    // A third of the letters may be wrong; comparing with hundreds of thousands of names is not worth the wait.
+    // A third of the letters may be wrong.
     let allowed = (wrong.chars().count() / 3).max(1);
     // Of two that are equally far, the one that begins alike.
     let alike = |n: &str| (strsim::jaro_winkler(wrong, n) * 1e6) as u32;
     names
-        .take(10_000)
+        .take(MOST_COMPARED)
         .map(|n| (strsim::damerau_levenshtein(&folded, &n.to_lowercase()), n))
         .filter(|&(distance, n)| distance <= allowed && distance < n.chars().count())
         .min_by_key(|&(distance, n)| (distance, std::cmp::Reverse(alike(n))))

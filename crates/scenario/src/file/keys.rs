@@ -4,9 +4,9 @@
 mod sections;
 
 pub(crate) use sections::{
-    AGGREGATE, CBR, CHANGE, CHEAT, CLASS, CODEL, DUALPI2, EXCHANGE, FCP, FCP_CHEAT, FCP_FLOW, FLOW, FQ_CODEL,
-    FRAMES, HOST, LINK, LOSS, MEASURE, MEDIUM, METER, NODE, PIE, RCP, RECEIVE_WINDOW, RED, REVERSE, RTO,
-    STEP, TOPOLOGY, TOPOLOGY_LINK, WORKLOAD, XCP, XCP_FLOW,
+    AGGREGATE, CBR, CHANGE, CHEAT, CLASS, EXCHANGE, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, LINK, LINK_LAWS,
+    LOSS, LawTable, MACHINE, MEASURE, MEDIUM, METER, NODE, RECEIVE_WINDOW, REVERSE, RTO, TOPOLOGY,
+    TOPOLOGY_LINK, WORKLOAD, XCP_FLOW, link_laws,
 };
 pub(crate) use sections::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 pub(crate) use sections::{TOP, all, policies};
@@ -108,12 +108,19 @@ pub(crate) enum Kind {
     Grid,
     /// Tables one after another that the report reads.
     Raw,
+    /// A table of another reader.
+    RawTable,
+    /// No key, but all of these.
+    All(fn() -> &'static [Key]),
 }
 
 impl Section {
     /// Every key.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> + Clone + use<> {
-        self.parts.iter().flat_map(|part| part.iter())
+        self.parts.iter().flat_map(|part| part.iter()).flat_map(|key| match key.kind {
+            Kind::All(keys) => keys(),
+            _ => std::slice::from_ref(key),
+        })
     }
 
     /// Every key's name.
@@ -124,6 +131,11 @@ impl Section {
     /// A key by name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys().find(|k| k.name == name)
+    }
+
+    /// A key by its name, or by its name with `_` for `-`.
+    pub(crate) fn key_spelt(&self, name: &str) -> Option<&'static Key> {
+        self.key(name).or_else(|| self.key(&name.replace('_', "-")))
     }
 
     /// What messages call it.

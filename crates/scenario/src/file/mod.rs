@@ -48,16 +48,21 @@ mod value;
 use std::path::Path;
 use std::sync::Arc;
 
-#[cfg(target_os = "linux")]
-pub(crate) use error::closest;
+use tollway_law::Time;
+
 pub use error::{Mistake, ScenarioError};
+#[cfg(target_os = "linux")]
+pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;
+pub(crate) use keys::LINK_LAWS;
 #[cfg(target_os = "linux")]
 pub use policies::{Policies, PolicyError};
 pub use reference::{policy_reference_markdown, reference_markdown, schema};
 pub(crate) use resolve::matches;
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
+#[cfg(target_os = "linux")]
+pub(crate) use value::{percent, spelt};
 
 use error::{At, Mistakes, SET, Sources};
 use files::Files;
@@ -65,7 +70,7 @@ use grid::Over;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
-use crate::plan::{NoPlace, OwnLink, OwnSender, Plan};
+use crate::plan::{Flow, NoPlace, OwnLink, OwnSender, Plan};
 
 /// A scenario, checked and resolved.
 #[derive(Clone, Debug)]
@@ -150,6 +155,7 @@ impl Scenario {
                 continue;
             }
             let top = At::default();
+            tree::spell(&mut tree, &keys::TOP);
             reader::check(&tree, top, &keys::TOP, &keys::TOP.title(), &mut found);
             let reader = Reader::new(&keys::TOP, Some(&tree), top);
             if let Some(plan) = resolve::resolve(reader, name, &mut files, &mut found) {
@@ -161,11 +167,12 @@ impl Scenario {
         for (one, other) in twins(&mut variants) {
             files.note(format!("variants `{one}` and `{other}` are the same run"));
         }
-        let (texts, notes) = files.finish(count);
+        let (texts, mut notes) = files.finish(count);
         sources.0.extend(texts);
         if !mistakes.is_empty() {
             return Err(mistakes.into_error(&sources, count));
         }
+        notes.extend(mistakes.take_notes(&sources));
         Ok(Scenario { file: file.to_owned(), text: Arc::from(text), variants, notes })
     }
 
@@ -208,6 +215,22 @@ impl Scenario {
     /// No variant has them.
     pub fn with_link(self, key: &str, law: &OwnLink) -> Result<Scenario, NoPlace> {
         self.with(|plan| plan.set_link(key, law))
+    }
+
+    /// The same with flows that start later, each by the time that `later` answers for it; one that would not start before its
+    /// stop keeps its start. Receivers of a tree start together, as the first of them.
+    pub fn with_starts(mut self, later: impl Fn(&Flow) -> Time) -> Scenario {
+        for Variant { plan, .. } in &mut self.variants {
+            let by: Vec<Time> =
+                (0..plan.flows.len()).map(|i| later(&plan.flows[plan.sender_of(i)])).collect();
+            for (flow, by) in plan.flows.iter_mut().zip(by) {
+                let start = flow.start.saturating_add(by);
+                if start < flow.stop {
+                    flow.start = start;
+                }
+            }
+        }
+        self
     }
 
     fn with(mut self, set: impl Fn(&mut Plan) -> Result<(), NoPlace>) -> Result<Scenario, NoPlace> {

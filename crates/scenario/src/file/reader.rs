@@ -1,8 +1,9 @@
 //! Checking a tree against the table of keys, and reading what passed.
 
-use tollway_law::{Rate, Time};
+use tollway_law::param::{self, Threshold, Values};
+use tollway_law::{Bytes, Rate, Time};
 
-use super::error::{At, Mistakes, closest};
+use super::error::{At, Mistakes, closest, synonyms};
 use super::keys::{Default, Kind, Section};
 use super::tree::{Entry, Node, Table, Value};
 use super::value::{LimitSpec, SizesSpec, Val, When};
@@ -41,9 +42,16 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
                 }
             }
             // Variants are laid over the rest before it is checked; the report reads its own.
-            (Kind::Variants | Kind::Grid, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {}
+            (Kind::Variants | Kind::Grid | Kind::RawTable, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {
+            }
             (
-                Kind::Table(_) | Kind::Named(_) | Kind::List(_) | Kind::Variants | Kind::Grid | Kind::Raw,
+                Kind::Table(_)
+                | Kind::Named(_)
+                | Kind::List(_)
+                | Kind::Variants
+                | Kind::Grid
+                | Kind::Raw
+                | Kind::RawTable,
                 _,
             ) => {
                 wrong(mistakes, &entry.node);
@@ -88,7 +96,10 @@ fn check_named(names: &Table, of: &Entry, inner: &'static Section, mistakes: &mu
 /// Whether an absent key is there under a name that is none: one message is enough then.
 fn misspelt(table: &Table, section: &'static Section, key: &str) -> bool {
     let unknown = table.0.iter().filter(|e| section.key(&e.key).is_none());
-    unknown.map(|e| closest(&e.key, section.names())).any(|meant| meant == Some(key))
+    let mut unknown = unknown.map(|e| e.key.as_str());
+    unknown.any(|name| {
+        synonyms(name, section.names()).contains(&key) || closest(name, section.names()) == Some(key)
+    })
 }
 
 /// Names become parts of paths: letters, digits, `-` and `_`.
@@ -312,6 +323,29 @@ impl<'a> Reader<'a> {
             Some(Val::Arrivals(arrivals)) => Some(arrivals),
             _ => None,
         }
+    }
+}
+
+/// Values of a law's parameters. Words of files have hyphens.
+impl Values for Reader<'_> {
+    fn value(&self, field: &str) -> Option<param::Value> {
+        let key = field.replace('_', "-");
+        if !self.has(&key) {
+            return None;
+        }
+        Some(match self.value(&key)? {
+            Val::Truth(truth) => param::Value::Truth(truth),
+            Val::Word(word) => param::Value::Word(word),
+            Val::Count(n) => param::Value::Count(n),
+            Val::Number(x) => param::Value::Number(x),
+            Val::Time(time) => param::Value::Time(time?),
+            Val::Rate(rate) => param::Value::Rate(rate),
+            Val::Bytes(n) => param::Value::Bytes(Bytes(n)),
+            Val::Limit(LimitSpec::Packets(n)) => param::Value::Threshold(Threshold::Packets(n)),
+            Val::Limit(LimitSpec::Bytes(n)) => param::Value::Threshold(Threshold::Bytes(n)),
+            Val::Limit(LimitSpec::Times(part)) => param::Value::Threshold(Threshold::Part(part)),
+            _ => return None,
+        })
     }
 }
 

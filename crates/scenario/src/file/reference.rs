@@ -39,8 +39,12 @@ fn property(key: &'static Key) -> Value {
         Kind::Truth => json!({ "type": "boolean" }),
         Kind::Word(words) => json!({ "enum": words }),
         Kind::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Kind::Number { least, most } => json!({ "type": "number", "minimum": least, "maximum": most }),
-        Kind::Over { over, most } => json!({ "type": "number", "exclusiveMinimum": over, "maximum": most }),
+        Kind::Number { least, most } => {
+            part_of_whole(json!({ "type": "number", "minimum": least, "maximum": most }), most)
+        }
+        Kind::Over { over, most } => {
+            part_of_whole(json!({ "type": "number", "exclusiveMinimum": over, "maximum": most }), most)
+        }
         Kind::Time { .. }
         | Kind::TimeOrNone
         | Kind::Rate
@@ -61,7 +65,8 @@ fn property(key: &'static Key) -> Value {
         Kind::Named(inner) => named(section(inner)),
         Kind::Variants | Kind::Grid => named(json!({ "type": "object" })),
         Kind::List(inner) => json!({ "type": "array", "items": section(inner) }),
-        Kind::Raw => json!({ "type": "array", "items": { "type": "object" } }),
+        Kind::RawTable => json!({ "type": "object" }),
+        Kind::Raw | Kind::All(_) => json!({ "type": "array", "items": { "type": "object" } }),
     };
     if let Value::Object(object) = &mut schema {
         object.insert("description".into(), json!(key.says));
@@ -78,6 +83,14 @@ fn property(key: &'static Key) -> Value {
         }
     }
     schema
+}
+
+/// A number up to `most`; up to one it may be given in percent, too.
+fn part_of_whole(number: Value, most: f64) -> Value {
+    match most == 1.0 {
+        true => json!({ "anyOf": [number, { "type": "string", "pattern": "%\\s*$" }] }),
+        false => number,
+    }
 }
 
 /// A time, or a table of times.
@@ -101,7 +114,8 @@ pub fn reference_markdown() -> String {
     out += "## Variants and `--set`\n\n\
         `[variant.NAME]` holds dotted paths and the values that this variant sets over the rest of the file:\n\n\
         ```toml\n[variant.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n\"flow.*.law\" = \"newreno\"\n```\n\n\
-        `*` stands for every name, and for every number in `change.*.at` (numbers count from 0). A table is laid over \
+        In place of a name, `*` stands for any letters and `?` for one: `link.l*.law`. `change.*.at` is every change (numbers \
+        count from 0). A table is laid over \
         the table that is there, key by key. Each variant is a run of its own; a file without variants is one run.\n\n\
         `[grid.AXIS]` makes a variant of every combination of its axes' points, called after them. An axis lists the values \
         of a key, or of several keys that are set alike, or it has a table for each point:\n\n\
@@ -155,6 +169,7 @@ fn takes(kind: Kind) -> String {
         Kind::Word(words) => words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", "),
         Kind::Count { least, most } if most >= 1 << 40 => format!("whole number from {least}"),
         Kind::Count { least, most } => range(least.to_string(), most.to_string()),
+        Kind::Number { least, most: 1.0 } => format!("{least} … 1, or percent: `\"5 %\"`"),
         Kind::Number { least, most } => range(least.to_string(), most.to_string()),
         Kind::Over { over, most } if most > 1e9 => format!("over {over}"),
         Kind::Over { over, most } => format!("over {over}, up to {most}"),
@@ -162,7 +177,7 @@ fn takes(kind: Kind) -> String {
         Kind::Time { .. } => "time".into(),
         Kind::TimeOrNone => "time or `\"none\"`".into(),
         Kind::Rate => "rate".into(),
-        Kind::WireRate => "rate from 1 kbps".into(),
+        Kind::WireRate => "rate from 1 kbps to 100 Tbps".into(),
         Kind::RateOrAll => "rate or `\"all\"`".into(),
         Kind::Bytes { least, most } if most >= 1 << 40 => format!("size from {least} B"),
         Kind::Bytes { least, most } => format!("size, {least} … {most} B"),
@@ -178,8 +193,8 @@ fn takes(kind: Kind) -> String {
         Kind::Medium => "medium".into(),
         Kind::Links => "link, or pattern".into(),
         Kind::Flows => "flow, or pattern".into(),
-        Kind::Table(_) | Kind::Named(_) => "table".into(),
+        Kind::Table(_) | Kind::Named(_) | Kind::RawTable => "table".into(),
         Kind::Variants | Kind::Grid => "tables by name".into(),
-        Kind::List(_) | Kind::Raw => "array of tables".into(),
+        Kind::List(_) | Kind::Raw | Kind::All(_) => "array of tables".into(),
     }
 }

@@ -5,6 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{At, Mistakes, Sources};
 use super::keys::{Key, Kind, Section};
+use super::matches;
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,12 +82,96 @@ pub(crate) fn parse(text: &str, mistakes: &mut Mistakes) -> Table {
         return Table::default();
     }
     let (tree, errors) = DeTable::parse_recoverable(text);
+    let mut tables_twice = Vec::new();
     for e in &errors {
         let span = e.span().unwrap_or(0..0);
         let at = At { source: 0, start: span.start as u32, end: span.end as u32 };
-        mistakes.add(at, format!("this is not TOML: {}", e.message().replace('\n', ", ")), "here");
+        let twice = if e.message() == "duplicate key" { twice(text, span) } else { None };
+        match twice {
+            // Each key of such a table is a duplicate, too.
+            Some(Twice::Table { at, .. }) if tables_twice.contains(&at) => {}
+            Some(Twice::Table { at, header, first }) => {
+                tables_twice.push(at);
+                mistakes
+                    .add(at, format!("`{header}` is here twice: first on line {first}"), "again")
+                    .help("give one of them another name, or put their keys into one table");
+            }
+            Some(Twice::Key { key, first }) => {
+                mistakes
+                    .add(at, format!("`{key}` is here twice: first on line {first}"), "again")
+                    .help("leave one of them out");
+            }
+            None => {
+                mistakes.add(at, format!("this is not TOML: {}", e.message().replace('\n', ", ")), "here");
+            }
+        }
     }
     table(tree.get_ref(), 0, 0)
+}
+
+/// Something that a file has twice, and the line where it has it first.
+enum Twice {
+    /// A table's header, the second one at `at`.
+    Table { at: At, header: String, first: usize },
+    /// A key of a table.
+    Key { key: String, first: usize },
+}
+
+/// What the duplicate key at `span` is a duplicate of; `None` if its first place is in no line of its own.
+fn twice(text: &str, span: std::ops::Range<usize>) -> Option<Twice> {
+    let mut start = 0;
+    let lines = text.split_inclusive('\n').enumerate().map(|(i, line)| {
+        start += line.len();
+        (i + 1, start - line.len(), line.trim())
+    });
+    let before: Vec<(usize, usize, &str)> = lines.take_while(|line| line.1 <= span.start).collect();
+    let is_header = |line: &&(usize, usize, &str)| line.2.starts_with('[');
+    let here = before.iter().rposition(|line| is_header(&line));
+    if let Some(here) = here {
+        let (_, start, line) = before[here];
+        let header: String = line.split_inclusive(']').next()?.split_whitespace().collect();
+        let same = |other: &&(usize, usize, &str)| {
+            other.2.starts_with('[') && other.2.split_whitespace().collect::<String>().starts_with(&header)
+        };
+        if let Some((first, ..)) = before[..here].iter().find(same) {
+            let at = At { source: 0, start: start as u32, end: (start + line.len()) as u32 };
+            return Some(Twice::Table { at, header, first: *first });
+        }
+    }
+    let key = text.get(span)?;
+    let of_key = |line: &&(usize, usize, &str)| line.2.split('=').next().map(str::trim) == Some(key);
+    let lines = here.map_or(0, |here| here + 1)..before.len().saturating_sub(1);
+    let table = before.get(lines).unwrap_or_default();
+    let (first, ..) = table.iter().find(of_key)?;
+    Some(Twice::Key { key: key.to_owned(), first: *first })
+}
+
+/// Spells the keys of a table with `-` where the file has `_`.
+pub(crate) fn spell(table: &mut Table, section: &'static Section) {
+    for i in 0..table.0.len() {
+        let Some(key) = section.key_spelt(&table.0[i].key) else { continue };
+        if table.0[i].key != key.name && table.get(key.name).is_none() {
+            table.0[i].key = key.name.to_owned();
+        }
+        match (inner(key), &mut table.0[i].node.value) {
+            (Some(Shape::Section(inner)), Value::Table(t)) => spell(t, inner),
+            (Some(Shape::Names(inner, _)), Value::Table(names)) => {
+                for named in &mut names.0 {
+                    if let Value::Table(t) = &mut named.node.value {
+                        spell(t, inner);
+                    }
+                }
+            }
+            (Some(Shape::List(inner)), Value::List(items)) => {
+                for item in items {
+                    if let Value::Table(t) = &mut item.value {
+                        spell(t, inner);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Reads a value given on the command line, as TOML if it is, as a string if not; it begins at byte `offset` of the
@@ -186,12 +271,13 @@ impl Setter<'_> {
             return self.named(base, section, what, (name, at), rest, node);
         }
         let Shape::Section(section) = shape else { return };
-        let Some(key) = section.key(name) else {
+        let Some(key) = section.key_spelt(name) else {
             self.mistakes
                 .add(at, format!("there is no key `{name}` in {}", section.title()), "unknown key")
                 .suggest(name, section.names());
             return;
         };
+        let name = key.name;
         match inner(key) {
             Some(Shape::List(section)) if !rest.is_empty() => {
                 let mut none = Vec::new();
@@ -256,7 +342,7 @@ impl Setter<'_> {
         }
     }
 
-    /// Into a table of tables by name: `*` is every one.
+    /// Into a table of tables by name: `*` stands for any letters of a name, `?` for one.
     fn named(
         &mut self,
         base: &mut Table,
@@ -268,7 +354,8 @@ impl Setter<'_> {
     ) {
         let whole = rest.is_empty();
         let mut found = false;
-        for entry in base.0.iter_mut().filter(|e| name == "*" || e.key == name) {
+        let pattern = name.contains(['*', '?']);
+        for entry in base.0.iter_mut().filter(|e| matches(name, &e.key)) {
             found = true;
             let Value::Table(table) = &mut entry.node.value else { continue };
             if !whole {
@@ -288,13 +375,16 @@ impl Setter<'_> {
             return;
         }
         // A whole new one may be added; a part of one that is not there is a slip of the pen.
-        if whole && matches!(node.value, Value::Table(_)) {
+        if whole && !pattern && matches!(node.value, Value::Table(_)) {
             base.0.push(Entry { key: name.to_owned(), at, node: node.clone() });
             return;
         }
-        self.mistakes
-            .add(at, format!("there is no {what} `{name}`"), format!("unknown {what}"))
-            .suggest(name, base.0.iter().map(|e| e.key.as_str()));
+        let message = match pattern {
+            true => format!("no {what} is called like `{name}`"),
+            false => format!("there is no {what} `{name}`"),
+        };
+        let found = self.mistakes.add(at, message, format!("unknown {what}"));
+        found.suggest(name, base.0.iter().map(|e| e.key.as_str()));
     }
 
     /// Into a list of tables by number from 0: `*` is every one.

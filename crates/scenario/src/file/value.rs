@@ -55,6 +55,19 @@ pub(crate) enum SizesSpec {
 }
 
 impl Kind {
+    /// The values it takes, if they have bounds.
+    fn range(&self) -> Option<String> {
+        Some(match *self {
+            Kind::WireRate => format!("from {} to {}", Rate::SLOWEST_WIRE, Rate::FASTEST_WIRE),
+            Kind::Rate | Kind::RateOrAll => "more than 0 bps".into(),
+            Kind::Time { least } => format!("from {} to 100 years", Time(least)),
+            Kind::TimeOrNone => "more than 0 s, up to 100 years".into(),
+            Kind::Bytes { least, most } => format!("from {least} to {most} bytes"),
+            Kind::Limit | Kind::Threshold => "more than zero".into(),
+            _ => return None,
+        })
+    }
+
     /// What it takes, with an article and an example.
     pub(crate) fn wants(&self) -> String {
         match self {
@@ -83,8 +96,10 @@ impl Kind {
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
             Kind::Flows => "the name of a flow".into(),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid => "a table".into(),
-            Kind::List(_) | Kind::Raw => "an array of tables".into(),
+            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::RawTable => {
+                "a table".into()
+            }
+            Kind::List(_) | Kind::Raw | Kind::All(_) => "an array of tables".into(),
         }
     }
 
@@ -104,7 +119,8 @@ impl Kind {
             Kind::Count { least, most } => r.count(node, least, most).map(Val::Count),
             Kind::Number { least, most } => {
                 let inside = |x| (least..=most).contains(&x);
-                r.number(node, inside, format!("from {least} to {most}")).map(Val::Number)
+                let percent = if (least, most) == (0.0, 1.0) { ", or 0 % to 100 %" } else { "" };
+                r.number(node, inside, format!("from {least} to {most}{percent}")).map(Val::Number)
             }
             Kind::Over { over, most } => {
                 let inside = |x| x > over && x <= most;
@@ -117,7 +133,7 @@ impl Kind {
             },
             Kind::Rate => r.rate(node).map(|rate| Val::Rate(Some(rate))),
             Kind::WireRate => match r.rate(node)? {
-                rate if rate < Rate::SLOWEST_WIRE => r.out_of_range(node, "1 kbps at least"),
+                rate if !(Rate::SLOWEST_WIRE..=Rate::FASTEST_WIRE).contains(&rate) => r.beyond(node),
                 rate => Some(Val::Rate(Some(rate))),
             },
             Kind::RateOrAll => match &node.value {
@@ -131,7 +147,14 @@ impl Kind {
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
             Kind::Nodes | Kind::Match(_) => r.patterns(node).map(Val::Patterns),
-            Kind::Table(_) | Kind::Named(_) | Kind::Variants | Kind::Grid | Kind::List(_) | Kind::Raw => None,
+            Kind::Table(_)
+            | Kind::Named(_)
+            | Kind::Variants
+            | Kind::Grid
+            | Kind::List(_)
+            | Kind::Raw
+            | Kind::RawTable
+            | Kind::All(_) => None,
         }
     }
 }
@@ -152,6 +175,12 @@ impl Read<'_> {
             found.help("constants go into a table of their own");
         }
         None
+    }
+
+    /// Out of the kind's own range.
+    fn beyond<T>(&mut self, node: &Node) -> Option<T> {
+        let range = self.kind.range().unwrap_or_else(|| self.kind.wants());
+        self.out_of_range(node, &range)
     }
 
     fn out_of_range<T>(&mut self, node: &Node, range: &str) -> Option<T> {
@@ -200,13 +229,13 @@ impl Read<'_> {
 
     fn word(&mut self, node: &Node, words: &'static [&'static str]) -> Option<&'static str> {
         let text = self.text(node)?;
-        let found = words.iter().find(|w| **w == text.trim());
+        let found = spelt(text, words);
         if found.is_none() {
             self.mistakes
                 .add(node.at, format!("`{text}` is no `{}`", self.key), "unknown")
                 .suggest(text, words.iter().copied());
         }
-        found.copied()
+        found
     }
 
     fn count(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {
@@ -224,6 +253,10 @@ impl Read<'_> {
         let x = match node.value {
             Value::Whole(n) => n as f64,
             Value::Real(x) => x,
+            Value::Text(ref text) => match percent(text) {
+                Some(x) => x,
+                None => return self.wrong_type(node),
+            },
             _ => return self.wrong_type(node),
         };
         if inside(x) { Some(x) } else { self.out_of_range(node, &range) }
@@ -253,7 +286,10 @@ impl Read<'_> {
         let key = self.key;
         let (at, message, label, help) = match &error {
             UnitError::UnknownUnit { unit, what, example, units } => {
-                let help = match closest(unit, units.split(", ")) {
+                // `Pbps` is as near to `bps` as to `Gbps`: an unknown prefix is no slip.
+                let tail = |unit: &'_ str| unit.chars().skip(1).collect::<String>();
+                let prefixed = |known: &&str| **known == tail(unit) || tail(known) == tail(unit);
+                let help = match closest(unit, units.split(", ").filter(|known| !prefixed(known))) {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => format!("use one of {units}, and write it like `{example}`"),
                 };
@@ -273,7 +309,7 @@ impl Read<'_> {
                 let message = format!("`{key}`: `{text}` is not {what}");
                 (node.at, message, "no number", Some(format!("write it like `{example}`")))
             }
-            UnitError::OutOfRange { .. } => (node.at, format!("`{key}`: {error}"), "out of range", None),
+            UnitError::OutOfRange { .. } => return self.beyond(node),
         };
         let found = self.mistakes.add(at, message, label);
         if let Some(help) = help {
@@ -286,21 +322,30 @@ impl Read<'_> {
         // Longer than a century is a slip, and leaves room to add times up without overflow.
         const MOST: Time = Time(100 * 365 * 86_400 * 1_000_000_000);
         let time: Time = self.quantity(node)?;
-        if time > MOST {
-            return self.out_of_range(node, "less than a hundred years");
+        if (least..=MOST).contains(&time) {
+            return Some(time);
         }
-        if time < least {
-            return match least {
-                POSITIVE => self.out_of_range(node, "more than zero"),
-                _ => self.out_of_range(node, &format!("{least} or more")),
-            };
+        match least {
+            POSITIVE => self.out_of_range(node, "more than zero, up to 100 years"),
+            _ => self.out_of_range(node, &format!("from {least} to 100 years")),
         }
-        Some(time)
     }
 
     fn rate(&mut self, node: &Node) -> Option<Rate> {
         let rate: Rate = self.quantity(node)?;
-        if rate > Rate::ZERO { Some(rate) } else { self.out_of_range(node, "more than zero") }
+        if rate == Rate::ZERO {
+            return self.beyond(node);
+        }
+        if let Value::Text(text) = &node.value
+            && text.trim_end().ends_with("Bps")
+        {
+            let note = format!(
+                "`{} = \"{text}\"` counts bytes: it is {rate}; write `Mbps` for bits a second, `MB/s` for bytes",
+                self.key
+            );
+            self.mistakes.note(node.at, note);
+        }
+        Some(rate)
     }
 
     fn bytes(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {
@@ -336,7 +381,7 @@ impl Read<'_> {
 
     fn threshold(&mut self, node: &Node) -> Option<LimitSpec> {
         match &node.value {
-            Value::Text(t) => self.amount(node, t, false),
+            Value::Text(t) if percent(t).is_none() => self.amount(node, t, false),
             _ => self.number(node, |x| (0.0..=1.0).contains(&x), "from 0 to 1".into()).map(LimitSpec::Times),
         }
     }
@@ -498,6 +543,21 @@ pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> 
     }
 }
 
+/// A part of a whole in percent: `5%`, `5 %`.
+pub(crate) fn percent(text: &str) -> Option<f64> {
+    text.trim().strip_suffix('%')?.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0)
+}
+
+/// The word that `text` spells: as it is, with `_` for `-` or other case, or by another name of the field.
+pub(crate) fn spelt<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
+    let folded = text.trim().to_ascii_lowercase().replace('_', "-");
+    let known = |name: &str| words.iter().copied().find(|word| *word == name);
+    known(text.trim()).or_else(|| known(&folded)).or_else(|| {
+        let (_, name) = ALIASES.iter().find(|(alias, _)| *alias == folded)?;
+        known(name)
+    })
+}
+
 /// Where `part` stands in a string's place: the string is written as it is, with quotes or without, unless it has
 /// escapes.
 fn within(node: &Node, part: &str) -> At {
@@ -510,10 +570,19 @@ fn within(node: &Node, part: &str) -> At {
     text.rfind(part).map_or(node.at, |i| node.at.part(quote + i, part.len()))
 }
 
-/// Units of limits; the last one is only for some.
+/// Other names of laws, as Linux and tc(8) have them.
+const ALIASES: [(&str, &str); 6] = [
+    ("reno", "newreno"),
+    ("fifo", "drop-tail"),
+    ("droptail", "drop-tail"),
+    ("pfifo", "drop-tail"),
+    ("bfifo", "drop-tail"),
+    ("pfifo-fast", "drop-tail"),
+];
 /// The least time that is more than none.
 const POSITIVE: Time = Time(1);
 
+/// Units of limits; the last one is only for some.
 const AMOUNTS: &[(&str, f64)] = &[
     ("packets", 1.0),
     ("packet", 1.0),

@@ -1,5 +1,9 @@
 //! Links: ports, laws and their constants, classes of traffic, media.
 
+use tollway_law::link::{
+    CodelConfig, Descriptor, DropTail, DualPi2Config, LinkConfig, Misfit, Placement, Pricing,
+};
+
 use super::*;
 
 /// One direction of a link: a port and the wire behind it.
@@ -69,195 +73,88 @@ pub enum Direction {
 /// A link's law and its constants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkLaw {
-    /// What does not fit is dropped.
-    DropTail,
-    /// Random early detection.
-    Red(Red),
-    /// XCP's router.
-    Xcp(Xcp),
-    /// Controlled delay.
-    Codel(Codel),
+    /// Under one queue.
+    One(Arc<dyn LinkConfig>),
     /// Controlled delay in queues by flow.
-    FqCodel(Codel, FlowQueuesConfig),
-    /// Proportional integral controller.
-    Pie(Pie),
+    FqCodel(CodelConfig, FlowQueuesConfig),
     /// The coupled controller of two queues, for L4S and classic traffic.
-    DualPi2(DualPi2),
-    /// Marks what finds more than this queued.
-    Step(Amount),
-    /// FCP's router.
-    Fcp(FcpRouter),
-    /// RCP's router.
-    Rcp(RcpRouter),
-    /// A queue for each class of traffic under a law of its own; first that of what is of none.
-    ByClass(Vec<ClassLaw>),
-    /// The caller's; no file names it.
-    Own(OwnLink),
-}
-
-/// A class's queue on a link of the law `by-class`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassLaw {
-    /// Its law.
-    pub law: LinkLaw,
-    /// Its weight among the queues.
-    pub weight: f64,
+    DualPi2(DualPi2Config),
+    /// A queue for each class of traffic under a law of its own, with its weight; first that of what is of none.
+    ByClass(Vec<(Arc<dyn LinkConfig>, f64)>),
 }
 
 impl LinkLaw {
-    /// The law for traffic of `class`.
-    pub fn of_class(&self, class: u8) -> &LinkLaw {
+    /// Drop-tail.
+    pub fn none() -> LinkLaw {
+        LinkLaw::One(Arc::new(DropTail))
+    }
+
+    /// Whether what does not fit is dropped, and nothing else happens.
+    pub fn is_none(&self) -> bool {
+        *self == LinkLaw::none()
+    }
+
+    /// The one law of its queue.
+    pub fn one(&self) -> Option<&dyn LinkConfig> {
         match self {
-            LinkLaw::ByClass(laws) => laws.get(usize::from(class)).map_or(self, |class| &class.law),
-            law => law,
+            LinkLaw::One(law) => Some(&**law),
+            LinkLaw::FqCodel(codel, _) => Some(codel),
+            LinkLaw::DualPi2(_) | LinkLaw::ByClass(_) => None,
+        }
+    }
+
+    /// The config of the one law of its queue, if it is of this type.
+    pub fn get<C: LinkConfig>(&self) -> Option<&C> {
+        self.one()?.get()
+    }
+
+    /// What it needs, gives and aims at.
+    pub fn descriptor(&self) -> Descriptor {
+        self.one().map(LinkConfig::descriptor).unwrap_or_default()
+    }
+
+    /// The same for traffic of `class`.
+    pub fn of_class(&self, class: u8) -> Descriptor {
+        match self {
+            LinkLaw::ByClass(laws) => {
+                laws.get(usize::from(class)).map(|(law, _)| law.descriptor()).unwrap_or_default()
+            }
+            law => law.descriptor(),
         }
     }
 }
 
-/// The constants of FCP's router (the FCP report, § 4.1, § 5).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FcpRouter {
-    /// α, the weight of the queue in the price.
-    pub alpha: f64,
-    /// Length of the averaging window in mean round-trip times.
-    pub window: f64,
-    /// Preloads count by the flow's own round-trip time, not as long as their packet.
-    pub preload_by_flow: bool,
-    /// What those who pay nothing take is measured.
-    pub counts_unpaid: bool,
-    /// The queue that is left alone, as the time it takes to send.
-    pub target: Time,
-    /// The part of a Newton step that is added to the price.
-    pub newton: f64,
+impl LinkLaw {
+    /// Whether its constants fit each other and the link.
+    ///
+    /// # Errors
+    /// The word of the law whose constants don't, and why.
+    pub(crate) fn check(&self, at: &Placement<'_>) -> Result<(), (&str, Misfit)> {
+        let classes = match self {
+            LinkLaw::ByClass(laws) => laws.as_slice(),
+            _ => &[],
+        };
+        let laws = self.one().into_iter().chain(classes.iter().map(|(law, _)| &**law));
+        laws.map(|law| law.check(at).map_err(|misfit| (law.word(), misfit))).collect()
+    }
 }
 
-/// The constants of RCP's router (Dukkipati et al., IWQoS 2005).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RcpRouter {
-    /// α, the share of the spare capacity given out a round trip.
-    pub alpha: f64,
-    /// β, the share of the queue taken back.
-    pub beta: f64,
-    /// γ, the part of the capacity aimed at.
-    pub gamma: f64,
-    /// Longest time between updates of the rate.
-    pub max_interval: Time,
-}
+impl Plan {
+    /// What is asked of each class of traffic, first of what is of none; empty if there are no classes.
+    pub(crate) fn pricings(&self) -> Vec<Pricing> {
+        let classes = self.classes.iter().map(|class| class.pricing);
+        if self.classes.is_empty() {
+            Vec::new()
+        } else {
+            std::iter::once(Pricing::Standard).chain(classes).collect()
+        }
+    }
 
-/// CoDel's constants (RFC 8289).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Codel {
-    /// Waiting time that a standing queue may have.
-    pub target: Time,
-    /// How long it may have more.
-    pub interval: Time,
-}
-
-/// PIE's constants (RFC 8033).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pie {
-    /// Queueing delay aimed at.
-    pub target: Time,
-    /// Time between updates of the probability.
-    pub update: Time,
-    /// Length of a burst that passes unharmed.
-    pub burst: Time,
-    /// Weight of the deviation from the target, 1/s.
-    pub alpha: f64,
-    /// Weight of the trend, 1/s.
-    pub beta: f64,
-    /// Probability over which packets are dropped even if they can be marked.
-    pub mark_limit: f64,
-}
-
-/// DualPI2's constants (RFC 9332).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DualPi2 {
-    /// Delay of the classic queue aimed at.
-    pub target: Time,
-    /// Time between updates of the probability.
-    pub update: Time,
-    /// Weight of the deviation from the target, 1/s.
-    pub alpha: f64,
-    /// Weight of the trend, 1/s.
-    pub beta: f64,
-    /// How much likelier than the base probability a packet of L4S is marked.
-    pub coupling: f64,
-    /// Waiting time over which packets of L4S are marked.
-    pub step: Time,
-    /// Share of the capacity that the classic queue has for certain.
-    pub classic_share: f64,
-}
-
-/// RED's constants (Floyd and Jacobson, 1993).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Red {
-    /// Mean queue under which nothing is signalled.
-    pub min_threshold: Amount,
-    /// Mean queue from which everything is (or, if gentle, from which the probability climbs to one).
-    pub max_threshold: Amount,
-    /// Signal probability at the upper threshold.
-    pub max_probability: f64,
-    /// Weight of a new sample in the mean queue.
-    pub weight: f64,
-    /// Climb from `max_probability` to one between the upper threshold and twice it.
-    pub gentle: bool,
-    /// What the probability is divided by for packets in profile (ERED).
-    pub in_profile: f64,
-}
-
-/// An amount of queue.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Amount {
-    /// In packets.
-    Packets(f64),
-    /// In bytes on the wire.
-    Bytes(f64),
-}
-
-/// The constants of XCP's router (draft-falk-xcp-spec-03 § 5; Katabi et al., SIGCOMM 2002).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Xcp {
-    /// α, the share of spare capacity given out an interval.
-    pub alpha: f64,
-    /// β, the share of the standing queue taken back.
-    pub beta: f64,
-    /// γ, the share of the traffic that is shuffled.
-    pub gamma: f64,
-    /// Longest control interval, and the longest RTT that counts.
-    pub max_interval: Time,
-    /// Shortest control interval.
-    pub min_interval: Time,
-    /// Which of the two published forms.
-    pub form: XcpForm,
-    /// What numbers the router reckons in.
-    pub arithmetic: Arithmetic,
-    /// Framing bytes that the law counts for each packet.
-    pub overhead: u32,
-    /// Its capacity is measured from departures, beginning with [`Link::capacity`].
-    pub measured: bool,
-    /// A second router that sees the same packets and is only compared; only beside floats.
-    pub shadow: Option<Arithmetic>,
-}
-
-/// XCP's two forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XcpForm {
-    /// Changes of throughput (the Internet draft).
-    Throughput,
-    /// Changes of window (the paper of 2002 and the study).
-    Window,
-}
-
-/// A router's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// Doubles.
-    Float,
-    /// A 32-bit significand and a scale.
-    Fixed32,
-    /// 128-bit integers.
-    Fixed128,
+    /// The port of a link, for its law; `classes` are [`Plan::pricings`].
+    pub(crate) fn placement<'a>(&self, link: &'a Link, classes: &'a [Pricing], seed: u64) -> Placement<'a> {
+        let Link { ref name, capacity, limit, overhead, .. } = *link;
+        Placement { link: name, capacity, limit, overhead: Bytes(u64::from(overhead)), classes, seed }
+    }
 }
 
 /// A class of traffic.
@@ -271,30 +168,6 @@ pub struct Class {
     pub law: &'static str,
     /// The weight of that queue.
     pub weight: f64,
-}
-
-/// What a link of the law `fcp` asks a class of traffic for (the FCP report, § 4.2, § 4.3).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pricing {
-    /// The link's own price.
-    Standard,
-    /// A price that moves by no more than twice in two mean round trips.
-    Stable,
-    /// The least price, within a part of the capacity.
-    Deadline {
-        /// That part.
-        share: f64,
-    },
-    /// A multiple of the link's own price.
-    Priority {
-        /// How many times it.
-        times: f64,
-    },
-    /// Its own currency.
-    Group {
-        /// Its weight among the groups with traffic.
-        weight: f64,
-    },
 }
 
 /// A half-duplex medium: one transmitter for all of its links, each at its own rate.

@@ -5,6 +5,7 @@
 
 mod events;
 mod links;
+mod machines;
 mod own;
 mod owners;
 mod senders;
@@ -16,11 +17,13 @@ use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
 use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::{Bytes, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_sim::Trace;
 
 pub use events::*;
 pub use links::*;
+pub use machines::*;
 pub use own::*;
 pub use owners::*;
 pub use senders::*;
@@ -89,8 +92,10 @@ pub struct Plan {
     pub shapers: Vec<Shaper>,
     /// Constant-rate cross-traffic.
     pub cbrs: Vec<Cbr>,
+    /// Machines at nodes; those of one node in the order in which a packet passes them.
+    pub machines: Vec<Machine>,
     /// What happens on the way, by time, in the file's order where times are equal.
-    pub changes: Vec<Change>,
+    pub events: Vec<Event>,
     /// Random loss beyond [`Link::loss`].
     pub losses: Vec<Loss>,
 }

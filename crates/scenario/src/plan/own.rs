@@ -1,9 +1,9 @@
 //! Laws that a caller brings, in place of those that a file names.
 
-use std::error::Error;
 use std::fmt;
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::{AnyLink, Descriptor, LinkConfig};
+pub use tollway_law::link::{Failure, Placement};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::AnySender;
 
@@ -23,17 +23,6 @@ pub struct Sending<'a> {
     /// Window at the start, segments.
     pub initial_window: f64,
     /// For what it draws: another one for each sender and each seed of the run.
-    pub seed: u64,
-}
-
-/// A port that a law is made for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Carrying<'a> {
-    /// The link's direction, as result tables call it.
-    pub link: &'a str,
-    /// The capacity that the law is to believe in.
-    pub capacity: Rate,
-    /// For what it draws: another one for each port and each seed of the run.
     pub seed: u64,
 }
 
@@ -62,7 +51,12 @@ impl<F: Fn(&Sending<'_>) -> AnySender + Send + Sync> MakeSender for F {
 /// Makes a law for each port of a section's links. Functions do.
 pub trait MakeLink: Send + Sync {
     /// A new law.
-    fn make(&self, of: &Carrying<'_>) -> AnyLink;
+    fn make(&self, at: &Placement<'_>) -> AnyLink;
+
+    /// What it needs, gives and aims at. Default nothing.
+    fn descriptor(&self) -> Descriptor {
+        Descriptor::default()
+    }
 
     /// As [`MakeSender::failure`].
     fn failure(&self) -> Option<Failure> {
@@ -70,14 +64,11 @@ pub trait MakeLink: Send + Sync {
     }
 }
 
-impl<F: Fn(&Carrying<'_>) -> AnyLink + Send + Sync> MakeLink for F {
-    fn make(&self, of: &Carrying<'_>) -> AnyLink {
-        self(of)
+impl<F: Fn(&Placement<'_>) -> AnyLink + Send + Sync> MakeLink for F {
+    fn make(&self, at: &Placement<'_>) -> AnyLink {
+        self(at)
     }
 }
-
-/// What went wrong in a law of the caller's.
-pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// A sender law that no file has a word for.
 ///
@@ -147,15 +138,23 @@ impl OwnLink {
     pub fn new(name: &str, make: impl MakeLink + 'static) -> OwnLink {
         OwnLink { name: name.into(), make: Arc::new(make) }
     }
+}
 
-    /// What it is called.
-    pub fn name(&self) -> &str {
+impl LinkConfig for OwnLink {
+    fn word(&self) -> &str {
         &self.name
     }
 
-    /// What makes it.
-    pub fn maker(&self) -> &dyn MakeLink {
-        &*self.make
+    fn descriptor(&self) -> Descriptor {
+        self.make.descriptor()
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        self.make.make(at)
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.make.failure()
     }
 }
 
@@ -235,26 +234,26 @@ impl Plan {
             Direction::Forward => format!("link.{}", link.section),
             Direction::Reverse => format!("link.{}.reverse", link.section),
         };
-        let own = Arc::new(LinkLaw::Own(law.clone()));
+        let own = Arc::new(LinkLaw::One(Arc::new(law.clone())));
         let chosen: Vec<bool> = self.links.iter().map(|link| names(key, &section(link))).collect();
         if !chosen.contains(&true) {
             return Err(unknown(key, self.links.iter().map(section)));
         }
         // Of another rate only drop-tail has not been told, which has no use for it.
-        let mut changes = Vec::with_capacity(self.changes.len());
-        for (i, change) in self.changes.iter().enumerate() {
-            changes.push(*change);
-            let What::Rate(on, rate) = change.what else { continue };
+        let mut events = Vec::with_capacity(self.events.len());
+        for (i, event) in self.events.iter().enumerate() {
+            events.push(event.clone());
+            let What::Link(on, Change::Rate(rate)) = event.what else { continue };
             let link = &self.links[on.0 as usize];
-            let told = |other: &Change| {
-                other.at == change.at && matches!(other.what, What::Capacity(to, _) if to == on)
+            let told = |other: &Event| {
+                other.at == event.at && matches!(other.what, What::Link(to, Change::Capacity(_)) if to == on)
             };
-            let unaware = *link.law == LinkLaw::DropTail && link.capacity == link.rate;
-            if chosen[on.0 as usize] && unaware && !self.changes[i..].iter().any(told) {
-                changes.push(Change { at: change.at, what: What::Capacity(on, rate) });
+            let unaware = link.law.is_none() && link.capacity == link.rate;
+            if chosen[on.0 as usize] && unaware && !self.events[i..].iter().any(told) {
+                events.push(Event { at: event.at, what: What::Link(on, Change::Capacity(rate)) });
             }
         }
-        self.changes = changes;
+        self.events = events;
         for (link, _) in self.links.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
             link.law = Arc::clone(&own);
         }
@@ -267,9 +266,9 @@ impl Plan {
             SenderLaw::Own(law) => law.maker().failure().map(|failure| (law.name().to_owned(), failure)),
             _ => None,
         });
-        let links = self.links.iter().filter_map(|link| match &*link.law {
-            LinkLaw::Own(law) => law.maker().failure().map(|failure| (law.name().to_owned(), failure)),
-            _ => None,
+        let links = self.links.iter().filter_map(|link| {
+            let law = link.law.one()?;
+            law.failure().map(|failure| (law.word().to_owned(), failure))
         });
         senders.chain(links).next()
     }
@@ -277,7 +276,7 @@ impl Plan {
     /// Whether any law is the caller's.
     pub(crate) fn has_own_laws(&self) -> bool {
         self.transports.iter().any(|transport| matches!(transport.law, SenderLaw::Own(_)))
-            || self.links.iter().any(|link| matches!(*link.law, LinkLaw::Own(_)))
+            || self.links.iter().any(|link| link.law.one().is_some_and(|law| law.get::<OwnLink>().is_some()))
     }
 
     /// The sections that send by a law.

@@ -84,6 +84,8 @@ pub enum Data {
         /// Payload of each, bytes.
         size: u64,
     },
+    /// What apps at its ends write.
+    Messages,
 }
 
 /// Flows that come by chance: each arrival takes one of the paths, all equally likely.

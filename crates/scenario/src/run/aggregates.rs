@@ -14,6 +14,7 @@ use super::workload::Generator;
 use crate::plan::{
     self, Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, WindowIncrease,
 };
+use crate::tables::SystemTables;
 
 /// When policies come and go, and which are in force.
 pub(super) struct Policies {
@@ -138,12 +139,12 @@ impl Policies {
     }
 
     /// What policies did.
-    pub(super) fn extras<E: Engine>(
+    pub(super) fn report<E: Engine>(
         &mut self,
         plan: &Plan,
         built: &Built<E>,
         workloads: &Generator,
-        extra: &mut BTreeMap<String, f64>,
+        tables: &mut SystemTables,
     ) {
         let now = built.network.now();
         self.read_receivers(plan, built, workloads);
@@ -152,7 +153,7 @@ impl Policies {
         for ((shaper, installed), &id) in plan.shapers.iter().zip(&self.installed).zip(&built.shapers) {
             let Some(machine) = built.network.shaper(id) else { continue };
             let host = &plan.nodes[shaper.node.0 as usize].name;
-            extra.insert(format!("shaper-timers.{host}"), machine.timer_events() as f64);
+            tables.set("shapers", &[("host", host)], "timers", machine.timer_events() as f64);
             for (&policy, entry) in installed {
                 let name = &plan.aggregates[policy].name;
                 let hosts = plan.shapers.iter().filter(|s| s.classes.iter().any(|c| c.contains(&policy)));
@@ -160,17 +161,18 @@ impl Policies {
                 let stats = machine.stats(entry.id);
                 let seconds = entry.until.unwrap_or(now).saturating_sub(entry.since).as_secs_f64();
                 let mbps = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
-                let mut tell = |what: &str, value: f64| extra.insert(format!("{what}.{name}"), value);
-                tell("conforming-mbps", mbps(stats.bytes));
-                tell("excess-mbps", mbps(stats.excess_bytes));
+                let mut tell = |column, value| tables.set("policies", &[("policy", &name)], column, value);
+                tell("conforming_mbps", mbps(stats.bytes));
+                tell("excess_mbps", mbps(stats.excess_bytes));
                 if all_here && plan.aggregates[policy].action == AggregateAction::Mark {
-                    tell("conforming-delivered-mbps", mbps(entry.arrived));
+                    tell("conforming_delivered_mbps", mbps(entry.arrived));
                 }
-                tell("conforming-packets", stats.packets as f64);
-                tell("policed-drops", stats.dropped as f64);
-                tell("burst-bytes", stats.burst);
-                tell("peak-mbps", stats.peak * 8e-6);
-                tell("most-members", stats.members as f64);
+                tell("conforming_packets", stats.packets as f64);
+                tell("drops", stats.dropped as f64);
+                tell("burst_bytes", stats.burst);
+                tell("depth_bytes", plan.aggregates[policy].depth.get() as f64);
+                tell("peak_mbps", stats.peak * 8e-6);
+                tell("most_members", stats.members as f64);
             }
         }
     }

@@ -3,27 +3,25 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tollway_law::link::{self, AnyLink, DropTail, xcp};
-use tollway_law::meter::MeterConfig;
+use tollway_law::link::{self, AnyLink, DropTail, LinkConfig, LinkLaw as _, Pricing};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{self, AnySender};
-use tollway_law::{Budget, Bytes, Rate, Time};
+use tollway_law::toll::Content;
+use tollway_law::{Budget, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::encoding::draft20::Version;
 use tollway_proto::encoding::{Encoding, Feedback};
-use tollway_proto::port::{ClassQueuesConfig, DualQueueConfig, FlowQueuesConfig, Queues};
+use tollway_proto::port::{AnyQueue, ClassQueuesConfig, DualQueue, FlowQueuesConfig};
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
-use tollway_sim::{
-    Direction, FlowId, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, ShaperId, SourceId,
-};
+use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
-use super::trees;
-use crate::plan::{
-    self, Amount, Arithmetic, Data, LinkLaw, Loss, LossDetection, OnLoss, Only, Plan, Pricing, Request,
-    SenderLaw, TransportId, Trick, XcpForm,
-};
+use super::meters::Posts;
+use super::{machines, meters, trees};
+use crate::plan::{self, Data, LinkLaw, LossDetection, OnLoss, Plan, Request, SenderLaw, TransportId, Trick};
+use crate::tables::SystemTables;
 
 /// The network and what of the plan became what.
 pub(super) struct Built<E: Engine> {
@@ -36,9 +34,10 @@ pub(super) struct Built<E: Engine> {
     pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
+    pub(super) machines: Vec<MachineId>,
+    pub(super) meters: Posts,
+    /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
-    /// What is lost on a link now: its own loss under `None`, those of the plan's list under their index.
-    losses: BTreeMap<plan::LinkId, Vec<(Option<usize>, LossSpec)>>,
     /// The most that links have by the plan's changes.
     raised: BTreeMap<plan::LinkId, Rate>,
     configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
@@ -78,7 +77,7 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
             overhead: link.overhead,
             law: link_law(plan, i),
             limit: link.limit,
-            queues: queues(plan, i),
+            queue: queue(plan, i),
         })
     };
     let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
@@ -90,14 +89,6 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
     for medium in &plan.media {
         let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
         network.add_medium(&members);
-    }
-    for (i, link) in plan.links.iter().enumerate() {
-        if let (Some(&meter), Some(twin)) = (link.meter.as_deref(), link.twin) {
-            network.add_meter(links[i], links[twin.0 as usize], meter_config(meter), meter.duty);
-        }
-        if let (Some(rate), Some(twin)) = (link.exchange.as_deref(), link.twin) {
-            network.add_border(links[i], links[twin.0 as usize], link::Exchange::new(*rate));
-        }
     }
     (network, links)
 }
@@ -111,15 +102,18 @@ impl<E: Engine> Built<E> {
             flows: Vec::with_capacity(plan.flows.len()),
             workload_routes: Vec::new(),
             sources: Vec::new(),
+            machines: Vec::new(),
+            meters: Posts::default(),
             shapers: Vec::new(),
-            losses: BTreeMap::new(),
             raised: raised(plan),
             configs: HashMap::new(),
             started: 0,
         };
-        for (i, link) in plan.links.iter().enumerate().filter(|(_, link)| link.loss > 0.0) {
-            built.set_base_loss(plan::LinkId(i as u32), link.loss);
+        for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
+            built.network.change(built.links[i], Change::Losses(losses));
         }
+        built.meters = meters::place(plan, &mut built);
+        built.machines = machines::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
@@ -153,8 +147,8 @@ impl<E: Engine> Built<E> {
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
-                buffer_changes: plan.changes.iter().any(
-                    |change| matches!(change.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
+                buffer_changes: plan.events.iter().any(
+                    |event| matches!(event.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
                 ),
                 start: if silent { Time::NEVER } else { flow.start },
                 stop: if silent { Time::NEVER } else { flow.stop },
@@ -164,6 +158,7 @@ impl<E: Engine> Built<E> {
             built.flows.push(id);
         }
         planted.connect(&mut built);
+        machines::attach(plan, &mut built);
         built
     }
 
@@ -231,6 +226,7 @@ impl<E: Engine> Built<E> {
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
         for sender in senders.into_iter().flatten() {
             match ends.data {
+                Data::Messages => {}
                 Data::Endless => sender.write_unlimited(),
                 Data::Bytes(bytes) => {
                     sender.write_stream(bytes);
@@ -256,7 +252,7 @@ impl<E: Engine> Built<E> {
             kernel: transport.kernel.then(|| Kernels {
                 congestion: kernels_name(&transport.law).to_owned(),
                 bytes: match ends.data {
-                    Data::Endless => None,
+                    Data::Endless | Data::Messages => None,
                     Data::Bytes(bytes) => Some(bytes),
                     Data::Frames { count, size } => Some(count.saturating_mul(size)),
                 },
@@ -295,55 +291,24 @@ impl<E: Engine> Built<E> {
         });
     }
 
-    /// Sets or (with `loss` `None`) ends one of the plan's random losses.
-    pub(super) fn set_loss(&mut self, link: plan::LinkId, which: Option<usize>, loss: Option<&Loss>) {
-        let spec = loss.map(|loss| LossSpec {
-            place: match loss.place {
-                plan::Place::Before => Place::Before,
-                plan::Place::After => Place::After,
-            },
-            only: match loss.only {
-                Only::All => Direction::All,
-                Only::Data => Direction::Data,
-                Only::Ack => Direction::Acks,
-            },
-            probability: loss.probability,
-        });
-        self.put_loss(link, which, spec);
-    }
-
-    /// Sets a link's own loss, on its wire.
-    pub(super) fn set_base_loss(&mut self, link: plan::LinkId, probability: f64) {
-        let spec = LossSpec { place: Place::After, only: Direction::All, probability };
-        self.put_loss(link, None, (probability > 0.0).then_some(spec));
-    }
-
-    fn put_loss(&mut self, link: plan::LinkId, which: Option<usize>, spec: Option<LossSpec>) {
-        let losses = self.losses.entry(link).or_default();
-        losses.retain(|entry| entry.0 != which);
-        losses.extend(spec.map(|spec| (which, spec)));
-        let specs = losses.iter().map(|entry| entry.1).collect();
-        self.network.set_losses(self.links[link.0 as usize], specs);
-    }
-
-    /// What flows have to say that fits no table.
-    pub(super) fn flow_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// What packets of flows with data both ways carried, and deadlines.
+    pub(super) fn report_flows(&self, plan: &Plan, tables: &mut SystemTables) {
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
             let transport = &plan.transports[flow.transport.0 as usize];
             if !transport.both_ways {
                 continue;
             }
             // With data both ways, what a packet carries is a question of its own.
-            let section = &flow.section;
-            extra.insert(format!("sack-blocks.{section}"), f64::from(transport.sack_blocks));
+            let keys = [("flow", &*flow.section)];
+            tables.set("duplex", &keys, "sack_blocks", f64::from(transport.sack_blocks));
             for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
                 let numbers = [
-                    ("segments-received", stats.segments_received),
-                    ("echoing-segments", stats.echoing_segments),
-                    ("pure-acks", stats.acks_sent),
+                    ("segments_received", stats.segments_received),
+                    ("echoing_segments", stats.echoing_segments),
+                    ("pure_acks", stats.acks_sent),
                 ];
                 for (name, count) in numbers {
-                    *extra.entry(format!("{name}.{section}")).or_default() += count as f64;
+                    tables.add("duplex", &keys, name, count as f64);
                 }
             }
         }
@@ -356,17 +321,17 @@ impl<E: Engine> Built<E> {
         let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
         if !refused.is_empty() {
             let count = refused.into_iter().filter(|refused| *refused).count();
-            extra.insert("deadlines-refused".into(), count as f64);
+            tables.set("deadlines", &[], "refused", count as f64);
         }
     }
 
-    /// What links, meters and cross-traffic have to say that fits no table.
-    pub(super) fn link_extras(&mut self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// What links, trees, meters and cross-traffic did.
+    pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
             if let Some(deviation) = self.network.law(id).deviation() {
-                extra.insert(format!("law-divergence.{name}"), deviation.worst);
-                extra.insert(format!("law-divergence-packets.{name}"), deviation.packets as f64);
+                tables.set("shadows", &[("link", name)], "divergence", deviation.worst);
+                tables.set("shadows", &[("link", name)], "packets", deviation.packets as f64);
             }
             let waits = self.network.queue_waits(id);
             let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
@@ -374,12 +339,12 @@ impl<E: Engine> Built<E> {
                 // What shares a queue shares its figures.
                 if let Some(waits) = waits.get(queue).filter(|waits| waits.packets > 0) {
                     let mean_ms = waits.nanos as f64 * 1e-6 / waits.packets as f64;
-                    extra.insert(format!("queue-delay-ms.{name}.{class}"), mean_ms);
+                    tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
                 }
             }
             let drops = self.network.read_link(id).drops;
             if drops.before + drops.after > 0 {
-                extra.insert(format!("lost.{name}"), (drops.before + drops.after) as f64);
+                tables.set("losses", &[("link", name)], "packets", (drops.before + drops.after) as f64);
             }
         }
         for tree in &plan.trees {
@@ -387,53 +352,14 @@ impl<E: Engine> Built<E> {
             let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
             let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
             let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
-            extra.insert(format!("answers-per-packet.{}", flow.section), up as f64 / down.max(1) as f64);
+            let answers = up as f64 / down.max(1) as f64;
+            tables.set("trees", &[("flow", &flow.section)], "answers_per_packet", answers);
         }
-        if plan.links.iter().any(|link| link.meter.is_some()) {
-            self.meter_extras(plan, extra);
-        }
-        self.account_extras(plan, extra);
+        meters::report(plan, self, tables);
         for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
             let stats = self.network.read_source(id);
-            extra.insert(format!("cbr-sent.{}", cbr.name), stats.sent_packets as f64);
-            extra.insert(format!("cbr-arrived.{}", cbr.name), stats.arrived_packets as f64);
-        }
-    }
-
-    /// What meters of budgets found, by the link that a host is behind, or by flow, and what borders make of money.
-    fn account_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
-        for (link, &id) in plan.links.iter().zip(&self.links) {
-            let name = &link.name;
-            if let Some(account) = self.network.account(id)
-                && let Some(found) = account.accusation()
-            {
-                let offence = found.offence.name();
-                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
-                extra.insert(format!("over-budget.{name}"), account.dropped() as f64);
-            }
-            if let Some(border) = self.network.border(id) {
-                extra.insert(format!("exchange-rate.{name}"), border.factor());
-            }
-        }
-        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
-            if let Some(found) = self.network.balance(id) {
-                let (name, offence) = (&flow.name, found.offence.name());
-                extra.insert(format!("accused-at-s.{name}.{offence}"), found.at.nearest_secs());
-            }
-        }
-    }
-
-    /// What meters found.
-    fn meter_extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
-        let (seen, accused) = self.network.metered();
-        extra.insert("metered".into(), seen as f64);
-        extra.insert("accused".into(), accused as f64);
-        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
-            let Some(meter) = self.network.meter(id) else { continue };
-            let Some(accusation) = meter.accusation() else { continue };
-            let (name, offence) = (&flow.name, accusation.offence.name());
-            extra.insert(format!("accused-at-s.{name}.{offence}"), accusation.at.nearest_secs());
-            extra.insert(format!("over-allotment.{name}"), meter.dropped() as f64);
+            tables.set("sources", &[("source", &cbr.name)], "sent_packets", stats.sent_packets as f64);
+            tables.set("sources", &[("source", &cbr.name)], "arrived_packets", stats.arrived_packets as f64);
         }
     }
 }
@@ -442,7 +368,8 @@ impl<E: Engine> Built<E> {
 /// speaks XCP, which a host knows.
 pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     let count = |route: &[plan::LinkId]| {
-        let silent = |link: &&plan::LinkId| !matches!(*plan.links[link.0 as usize].law, LinkLaw::Xcp(_));
+        let gives = |link: &plan::LinkId| plan.links[link.0 as usize].law.descriptor().gives;
+        let silent = |link: &&plan::LinkId| gives(link) != Some(Content::Feedback);
         let own = usize::from(route.first().is_some_and(|link| silent(&link)));
         u8::try_from(route.len() - own).unwrap_or(u8::MAX)
     };
@@ -452,8 +379,8 @@ pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
 /// Of links whose rate is to change, the greatest of what it becomes.
 fn raised(plan: &Plan) -> BTreeMap<plan::LinkId, Rate> {
     let mut raised = BTreeMap::new();
-    for change in &plan.changes {
-        if let plan::What::Rate(link, rate) = change.what {
+    for event in &plan.events {
+        if let plan::What::Link(link, Change::Rate(rate)) = event.what {
             let most = raised.entry(link).or_insert(rate);
             if rate > *most {
                 *most = rate;
@@ -468,180 +395,57 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
     plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
 }
 
-pub(super) fn queues(plan: &Plan, index: usize) -> Queues {
-    match *plan.links[index].law {
+pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
+    match &*plan.links[index].law {
         LinkLaw::FqCodel(_, config) => {
-            Queues::ByFlow(FlowQueuesConfig { salt: port_seed(plan, index), ..config })
+            FlowQueuesConfig { salt: port_seed(plan, index), ..*config }.build().into()
         }
-        LinkLaw::DualPi2(law) => Queues::Dual(DualQueueConfig { classic_share: law.classic_share }),
-        LinkLaw::ByClass(ref laws) => {
+        LinkLaw::DualPi2(pi2) => DualQueue::new(pi2).into(),
+        LinkLaw::ByClass(laws) => {
             let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
-            for (i, class) in laws.iter().enumerate() {
-                (config.queue_of[i], config.weights[i]) = (i as u8, class.weight);
+            for (i, (_, weight)) in laws.iter().enumerate() {
+                (config.queue_of[i], config.weights[i]) = (i as u8, *weight);
             }
-            Queues::ByClass(config)
+            config.build().into()
         }
-        LinkLaw::Fcp(_) => priority_queue(plan),
-        _ => Queues::One,
+        LinkLaw::One(law) if law.descriptor().priority => priority_queue(plan),
+        LinkLaw::One(_) => AnyQueue::default(),
     }
 }
 
 /// The queue of each class on a link of this law, first that of what is of none.
 fn queue_of(plan: &Plan, law: &LinkLaw) -> Vec<usize> {
-    let priority = |class: &plan::Class| usize::from(matches!(class.pricing, Pricing::Priority { .. }));
     let own = matches!(law, LinkLaw::ByClass(_));
     let of = |(i, class)| if own { i + 1 } else { priority(class) };
     std::iter::once(0).chain(plan.classes.iter().enumerate().map(of)).collect()
 }
 
+fn priority(class: &plan::Class) -> usize {
+    usize::from(matches!(class.pricing, Pricing::Priority { .. }))
+}
+
 /// One queue, and one before it for classes with priority, if there are such.
-fn priority_queue(plan: &Plan) -> Queues {
+fn priority_queue(plan: &Plan) -> AnyQueue<AnyLink, u32> {
     let mut config = ClassQueuesConfig::default();
-    for (queue, of) in queue_of(plan, &LinkLaw::DropTail).into_iter().zip(&mut config.queue_of) {
-        *of = queue as u8;
+    for (class, of) in plan.classes.iter().zip(&mut config.queue_of[1..]) {
+        *of = priority(class) as u8;
     }
     config.weights[1] = f64::INFINITY;
-    if config.queue_of.contains(&1) { Queues::ByClass(config) } else { Queues::One }
+    if config.queue_of.contains(&1) { config.build().into() } else { AnyQueue::default() }
 }
 
 pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
-    law_of(plan, index, &plan.links[index].law)
-}
-
-fn law_of(plan: &Plan, index: usize, law: &LinkLaw) -> AnyLink {
-    let link = &plan.links[index];
-    match law {
-        LinkLaw::DropTail => AnyLink::DropTail(DropTail),
-        LinkLaw::Red(red) => {
-            let (count, min) = threshold(red.min_threshold);
-            let (_, max) = threshold(red.max_threshold);
-            let config = link::RedConfig {
-                min_threshold: min,
-                max_threshold: max,
-                unit: count,
-                max_probability: red.max_probability,
-                weight: red.weight,
-                gentle: red.gentle,
-                in_profile: red.in_profile,
-                seed: port_seed(plan, index),
-                ..Default::default()
-            };
-            AnyLink::Red(Box::new(config.build(link.capacity)))
-        }
-        LinkLaw::Codel(law) | LinkLaw::FqCodel(law, _) => {
-            let config = link::CodelConfig { target: law.target, interval: law.interval };
-            AnyLink::Codel(Box::new(config.build()))
-        }
-        LinkLaw::Pie(law) => {
-            let config = link::PieConfig {
-                target: law.target,
-                update: law.update,
-                burst: law.burst,
-                alpha: law.alpha,
-                beta: law.beta,
-                mark_limit: law.mark_limit,
-                seed: port_seed(plan, index),
-                ..Default::default()
-            };
-            AnyLink::Pie(Box::new(config.build()))
-        }
-        LinkLaw::DualPi2(law) => {
-            let config = link::DualPi2Config {
-                target: law.target,
-                update: law.update,
-                alpha: law.alpha,
-                beta: law.beta,
-                coupling: law.coupling,
-                step: law.step,
-            };
-            AnyLink::DualPi2(Box::new(config.build()))
-        }
-        LinkLaw::Step(k) => {
-            let (unit, threshold) = threshold(*k);
-            AnyLink::Step(Box::new(link::StepConfig { threshold, unit }.build()))
-        }
-        LinkLaw::Fcp(law) => {
-            let config = link::FcpConfig {
-                alpha: law.alpha,
-                window: law.window,
-                preload: match law.preload_by_flow {
-                    true => link::PreloadSpan::Flow,
-                    false => link::PreloadSpan::Packet,
-                },
-                counts_unpaid: law.counts_unpaid,
-                target: law.target,
-                newton: law.newton,
-                ..Default::default()
-            };
-            let law = config.build(link.capacity);
-            AnyLink::Fcp(Box::new(if plan.classes.is_empty() {
-                law
-            } else {
-                law.with_classes(&classes(plan))
-            }))
-        }
+    let (link, classes) = (&plan.links[index], plan.pricings());
+    let at = plan.placement(link, &classes, port_seed(plan, index));
+    match &*link.law {
+        LinkLaw::One(law) => law.place(&at),
+        LinkLaw::FqCodel(law, _) => law.place(&at),
+        // The dual queue has its controller within.
+        LinkLaw::DualPi2(_) => DropTail.place(&at),
         LinkLaw::ByClass(laws) => {
-            let laws = laws.iter().map(|class| (law_of(plan, index, &class.law), class.weight)).collect();
+            let laws = laws.iter().map(|(law, weight)| (law.place(&at), *weight)).collect();
             AnyLink::Shared(Box::new(link::Shared::new(laws, link.capacity)))
         }
-        LinkLaw::Own(law) => {
-            let (name, seed) = (&*link.name, port_seed(plan, index));
-            law.maker().make(&plan::Carrying { link: name, capacity: link.capacity, seed })
-        }
-        LinkLaw::Rcp(law) => {
-            let config = link::RcpConfig {
-                alpha: law.alpha,
-                beta: law.beta,
-                gamma: law.gamma,
-                max_interval: law.max_interval,
-                ..Default::default()
-            };
-            AnyLink::Rcp(Box::new(config.build(link.capacity)))
-        }
-        LinkLaw::Xcp(law) => xcp::XcpConfig {
-            alpha: law.alpha,
-            beta: law.beta,
-            gamma: law.gamma,
-            max_interval: law.max_interval,
-            min_interval: law.min_interval,
-            overhead: Bytes(u64::from(law.overhead)),
-            form: match law.form {
-                XcpForm::Throughput => xcp::Form::Throughput,
-                XcpForm::Window => xcp::Form::Window,
-            },
-            arithmetic: match (law.arithmetic, law.shadow) {
-                (Arithmetic::Float, Some(Arithmetic::Fixed32)) => xcp::Arithmetic::Shadow32,
-                (Arithmetic::Float, Some(Arithmetic::Fixed128)) => xcp::Arithmetic::Shadow128,
-                (Arithmetic::Float, _) => xcp::Arithmetic::Float,
-                (Arithmetic::Fixed32, _) => xcp::Arithmetic::Fixed32,
-                (Arithmetic::Fixed128, _) => xcp::Arithmetic::Fixed128,
-            },
-            capacity: match law.measured {
-                true => xcp::CapacityFrom::Departures,
-                false => xcp::CapacityFrom::Configuration,
-            },
-            ..Default::default()
-        }
-        .build(link.capacity),
-    }
-}
-
-/// What a link of the law `fcp` does with each class of traffic; first what is of none.
-fn classes(plan: &Plan) -> Vec<link::Class> {
-    let of = |class: &plan::Class| match class.pricing {
-        Pricing::Standard => link::Class::Standard,
-        Pricing::Stable => link::Class::Stable,
-        Pricing::Deadline { share } => link::Class::Deadline { share },
-        Pricing::Priority { times } => link::Class::Priority { times },
-        Pricing::Group { weight } => link::Class::Group { weight },
-    };
-    std::iter::once(link::Class::Standard).chain(plan.classes.iter().map(of)).collect()
-}
-
-fn threshold(amount: Amount) -> (link::ThresholdUnit, f64) {
-    match amount {
-        Amount::Packets(n) => (link::ThresholdUnit::Packets, n),
-        Amount::Bytes(n) => (link::ThresholdUnit::Bytes, n),
     }
 }
 
@@ -708,11 +512,6 @@ fn sender_law(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySen
         .build()
         .into(),
     }
-}
-
-pub(super) fn meter_config(meter: plan::Meter) -> MeterConfig {
-    let plan::Meter { tolerance, burst, patience, enforce, .. } = meter;
-    MeterConfig { tolerance, burst, patience, enforce }
 }
 
 fn trick(cheat: plan::Cheat) -> sender::Trick {

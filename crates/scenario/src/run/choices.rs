@@ -10,6 +10,7 @@ use tollway_sim::FlowId;
 use super::build::Built;
 use super::engine::Engine;
 use crate::plan::{Plan, SenderLaw, TransportId};
+use crate::tables::SystemTables;
 
 /// Every flow that has a patience, and so a choice.
 #[derive(Default)]
@@ -95,7 +96,7 @@ impl Choices {
     }
 
     /// The part of its time that each flow of the file was in its class.
-    pub(super) fn extras(&self, now: Time, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    pub(super) fn report(&self, now: Time, plan: &Plan, tables: &mut SystemTables) {
         let running = self.flows.values().filter_map(|choice| {
             let mut inside = choice.inside;
             inside.turn(now, choice.chooser.in_class());
@@ -106,7 +107,8 @@ impl Choices {
             let class = &plan.classes[usize::from(class) - 1].name;
             let time = inside.since.saturating_sub(inside.start).as_secs_f64();
             if time > 0.0 {
-                extra.insert(format!("in-class.{name}.{class}"), inside.sum.as_secs_f64() / time);
+                let part = inside.sum.as_secs_f64() / time;
+                tables.set("choices", &[("flow", name), ("class", class)], "time_in_class", part);
             }
         }
     }

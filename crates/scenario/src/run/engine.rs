@@ -2,18 +2,15 @@
 //!
 //! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
 
+use tollway_law::Time;
 use tollway_law::link::AnyLink;
-use tollway_law::link::Exchange;
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
-use tollway_law::{Rate, Time};
-use tollway_proto::middle::Branch;
-use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
-use tollway_proto::{AnyMiddle, Encoding, Gate};
+use tollway_proto::{Change, Encoding, Gate, NodeMachine};
 use tollway_sim::{
-    Census, End, FlowId, FlowSpec, LinkId, LinkStats, LossSpec, MiddleId, Network, RouteEnd, RouteId,
-    ShaperId, SinkStats, SourceId, SourceSpec,
+    Census, End, FlowId, FlowSpec, LinkId, LinkStats, MachineId, Network, RouteEnd, RouteId, ShaperId,
+    SinkStats, SourceId, SourceSpec,
 };
 
 use super::RunError;
@@ -49,10 +46,18 @@ pub(super) trait Engine {
     fn is_over(&self) -> bool {
         false
     }
-    /// Has packets for several receivers copied at a node.
-    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId;
-    /// Where packets go that such a node sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
+    /// Adds a machine at a node.
+    fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId;
+    /// Has a middle see what comes off a link to its node, by `gate`, on every route added from now on.
+    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate);
+    /// Has a middle watch the wire of a link, by `gate`.
+    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate);
+    /// Where packets go that a middle sends by `gate`, as packets of `flow`, which the sender of `of` has sent.
+    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: Self::Route, flow: FlowId, of: FlowId);
+    /// Gives an end of a flow to an app at its node.
+    fn attach(&mut self, flow: FlowId, end: End, app: MachineId);
+    /// A machine, if its node is run here.
+    fn machine(&self, machine: MachineId) -> Option<&NodeMachine>;
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -104,28 +109,6 @@ pub(super) trait Engine {
         Vec::new()
     }
     fn law(&mut self, link: LinkId) -> &AnyLink;
-    /// Works on a link's law at the present instant.
-    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink));
-    /// What a meter knows of a flow; `None` if its data never passed one.
-    fn meter(&self, _flow: FlowId) -> Option<&FlowMeter> {
-        None
-    }
-    /// Flows that meters have seen, and how many of them they accuse.
-    fn metered(&self) -> (u64, u64) {
-        (0, 0)
-    }
-    /// The account of the host behind a link, if one is kept.
-    fn account(&self, _link: LinkId) -> Option<&BudgetMeter> {
-        None
-    }
-    /// The border at a link's far end.
-    fn border(&self, _link: LinkId) -> Option<&Exchange> {
-        None
-    }
-    /// What a flow is accused of where it leaves the network.
-    fn balance(&self, _flow: FlowId) -> Option<BudgetAccusation> {
-        None
-    }
     /// Adds the shaper of the host at a node.
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId;
     /// Has a flow's client ask a shaper before it sends.
@@ -139,12 +122,8 @@ pub(super) trait Engine {
     fn log_control(&mut self, link: LinkId);
     fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
 
-    fn set_rate(&mut self, link: LinkId, rate: Rate);
-    fn set_delay(&mut self, link: LinkId, delay: Time);
-    fn set_capacity(&mut self, link: LinkId, capacity: Rate);
-    fn set_limit(&mut self, link: LinkId, limit: Limit);
-    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>);
-    fn set_blackout(&mut self, link: LinkId, on: bool);
+    /// Changes a link at the present instant.
+    fn change(&mut self, link: LinkId, change: Change);
 
     /// Steps of the engine's loop so far.
     fn events(&self) -> u64;
@@ -205,12 +184,28 @@ impl Engine for Network<Connection> {
         Network::queue_waits(self, link)
     }
 
-    fn add_branch(&mut self, _node: NodeId, branches: u32) -> MiddleId {
-        self.add_middle(AnyMiddle::Branch(Branch::new(branches)))
+    fn add(&mut self, _node: NodeId, machine: NodeMachine) -> MachineId {
+        Network::add(self, machine)
     }
 
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
-        Network::set_outlet(self, middle, gate, route, flow);
+    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        Network::pass_by(self, link, machine, gate);
+    }
+
+    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        Network::watch(self, link, machine, gate);
+    }
+
+    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
+        Network::set_outlet(self, machine, gate, route, flow);
+    }
+
+    fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
+        Network::attach(self, flow, end, app);
+    }
+
+    fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
+        Some(Network::machine(self, machine))
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {
@@ -310,30 +305,6 @@ impl Engine for Network<Connection> {
         Network::law(self, link)
     }
 
-    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
-        Network::with_law(self, link, work);
-    }
-
-    fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
-        Network::meter(self, flow)
-    }
-
-    fn metered(&self) -> (u64, u64) {
-        Network::metered(self)
-    }
-
-    fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
-        Network::account(self, link)
-    }
-
-    fn border(&self, link: LinkId) -> Option<&Exchange> {
-        Network::border(self, link)
-    }
-
-    fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
-        Network::balance(self, flow)
-    }
-
     fn add_shaper(&mut self, _node: NodeId, shaper: Shaper) -> ShaperId {
         Network::add_shaper(self, shaper)
     }
@@ -362,28 +333,8 @@ impl Engine for Network<Connection> {
         Network::take_control(self, link)
     }
 
-    fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        Network::set_rate(self, link, rate);
-    }
-
-    fn set_delay(&mut self, link: LinkId, delay: Time) {
-        Network::set_delay(self, link, delay);
-    }
-
-    fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
-        Network::set_capacity(self, link, capacity);
-    }
-
-    fn set_limit(&mut self, link: LinkId, limit: Limit) {
-        Network::set_limit(self, link, limit);
-    }
-
-    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
-        Network::set_losses(self, link, losses);
-    }
-
-    fn set_blackout(&mut self, link: LinkId, on: bool) {
-        Network::set_blackout(self, link, on);
+    fn change(&mut self, link: LinkId, change: Change) {
+        Network::change(self, link, change);
     }
 
     fn events(&self) -> u64 {

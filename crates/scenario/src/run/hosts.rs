@@ -12,6 +12,7 @@ use super::build::Built;
 use super::choices::Choices;
 use super::engine::Engine;
 use crate::plan::{Plan, SenderLaw, Strategy, TransportId};
+use crate::tables::SystemTables;
 
 /// Every host of a plan; flows of the law `fcp` without a host are hosts of their own that divide nothing.
 pub(super) struct Hosts {
@@ -197,18 +198,18 @@ impl Hosts {
     }
 
     /// How near each owner came to its budget, the worst second of each, and how long flows were in the class they may choose.
-    pub(super) fn extras<E: Engine>(&self, plan: &Plan, built: &Built<E>, extra: &mut BTreeMap<String, f64>) {
-        self.choices.extras(built.network.now(), plan, extra);
+    pub(super) fn report<E: Engine>(&self, plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
+        self.choices.report(built.network.now(), plan, tables);
         let (named, alone) = self.hosts.split_at(self.named);
         for (owner, host) in named.iter().zip(&plan.hosts) {
             if !plan.senders_of(host).all(|node| built.network.has_node(node)) {
                 continue; // Another process divides it.
             }
-            extra.insert(format!("budget-use-max.{}", host.name), owner.worst);
+            tables.set("hosts", &[("host", &host.name)], "budget_use_max", owner.worst);
         }
         let alone = alone.iter().map(|owner| owner.worst);
         if let Some(worst) = alone.reduce(f64::max) {
-            extra.insert("budget-use-max".into(), worst);
+            tables.set("hosts", &[], "budget_use_max", worst);
         }
     }
 }

@@ -5,25 +5,22 @@ mod numbered;
 
 use std::collections::BTreeSet;
 
-use tollway_law::link::{AnyLink, Exchange};
-use tollway_law::meter::{BudgetAccusation, BudgetMeter, FlowMeter};
-use tollway_law::{Rate, Time};
+use tollway_law::Time;
+use tollway_law::link::AnyLink;
 use tollway_net as net;
 use tollway_proto as proto;
-use tollway_proto::middle::Branch;
-use tollway_proto::port::{ControlInterval, Limit, Waits};
+use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
-use tollway_proto::{AnyMiddle, Gate};
+use tollway_proto::{Change, Gate, NodeMachine};
 use tollway_sim::{
-    Census, Direction, Drops, End, FlowId, LinkId, LinkStats, LossSpec, MiddleId, Place, RouteEnd, ShaperId,
-    SinkStats, SourceId,
+    Census, Drops, End, FlowId, LinkId, LinkStats, MachineId, RouteEnd, ShaperId, SinkStats, SourceId,
 };
 
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{link_law, meter_config, queues};
+use super::build::{link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, Outside, Start};
@@ -107,15 +104,6 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         let nodes: BTreeSet<u32> = paths.flat_map(|path| [path.from.0, path.to.0]).collect();
         network.open_kernels(&nodes.into_iter().collect::<Vec<_>>())?;
     }
-    for (i, link) in (0..).zip(&plan.links) {
-        let Some(twin) = link.twin else { continue };
-        if let Some(&meter) = link.meter.as_deref() {
-            network.add_meter(i, twin.0, meter_config(meter), meter.duty);
-        }
-        if let Some(rate) = link.exchange.as_deref() {
-            network.add_border(i, twin.0, Exchange::new(*rate));
-        }
-    }
     for medium in &plan.media {
         network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
     }
@@ -140,7 +128,7 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
         overhead: link.overhead,
         law: link_law(plan, i),
         limit: link.limit,
-        queues: queues(plan, i),
+        queue: queue(plan, i),
     };
     plan.links.iter().enumerate().map(spec).collect()
 }
@@ -315,13 +303,29 @@ impl Engine for Live {
         self.routes.len() - 1
     }
 
-    fn add_branch(&mut self, node: NodeId, branches: u32) -> MiddleId {
-        MiddleId(self.network.add_middle(node.0, AnyMiddle::Branch(Branch::new(branches))))
+    fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId {
+        MachineId(self.network.add(node.0, machine))
     }
 
-    fn set_outlet(&mut self, middle: MiddleId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
+    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        self.network.pass_by(link.0, machine.0, gate);
+    }
+
+    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
+        self.network.watch(link.0, machine.0, gate);
+    }
+
+    fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
+        self.network.attach(flow.0, end == End::Client, app.0);
+    }
+
+    fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
+        self.network.machine(machine.0)
+    }
+
+    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
         let (links, end) = &self.routes[route];
-        if let Err(error) = self.network.set_outlet(middle.0, gate, (links, *end), flow.0, of.0) {
+        if let Err(error) = self.network.set_outlet(machine.0, gate, (links, *end), flow.0, of.0) {
             self.failed.get_or_insert(error);
         }
     }
@@ -339,26 +343,6 @@ impl Engine for Live {
 
     fn set_class(&mut self, flow: FlowId, class: u8) {
         self.network.set_class(flow.0, class);
-    }
-
-    fn meter(&self, flow: FlowId) -> Option<&FlowMeter> {
-        self.network.meter(flow.0)
-    }
-
-    fn metered(&self) -> (u64, u64) {
-        self.network.metered()
-    }
-
-    fn account(&self, link: LinkId) -> Option<&BudgetMeter> {
-        self.network.account(link.0)
-    }
-
-    fn border(&self, link: LinkId) -> Option<&Exchange> {
-        self.network.border(link.0)
-    }
-
-    fn balance(&self, flow: FlowId) -> Option<BudgetAccusation> {
-        self.network.balance(flow.0)
     }
 
     fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
@@ -537,10 +521,6 @@ impl Engine for Live {
         self.network.law(link.0)
     }
 
-    fn with_law(&mut self, link: LinkId, work: impl FnOnce(&mut AnyLink)) {
-        self.network.with_law(link.0, work);
-    }
-
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
         ShaperId(self.network.add_shaper(node.0, shaper))
     }
@@ -571,37 +551,8 @@ impl Engine for Live {
         self.network.take_control(link.0)
     }
 
-    fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        self.network.set_rate(link.0, rate);
-    }
-
-    fn set_delay(&mut self, link: LinkId, delay: Time) {
-        self.network.set_delay(link.0, delay);
-    }
-
-    fn set_capacity(&mut self, link: LinkId, capacity: Rate) {
-        self.network.set_capacity(link.0, capacity);
-    }
-
-    fn set_limit(&mut self, link: LinkId, limit: Limit) {
-        self.network.set_limit(link.0, limit);
-    }
-
-    fn set_losses(&mut self, link: LinkId, losses: Vec<LossSpec>) {
-        let losses = losses.into_iter().map(|loss| net::Loss {
-            before: loss.place == Place::Before,
-            only: match loss.only {
-                Direction::All => net::Only::All,
-                Direction::Data => net::Only::Data,
-                Direction::Acks => net::Only::Acks,
-            },
-            probability: loss.probability,
-        });
-        self.network.set_losses(link.0, losses.collect());
-    }
-
-    fn set_blackout(&mut self, link: LinkId, on: bool) {
-        self.network.set_blackout(link.0, on);
+    fn change(&mut self, link: LinkId, change: Change) {
+        self.network.change(link.0, change);
     }
 
     fn events(&self) -> u64 {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use tollway_law::link::AnyLink;
+use tollway_law::link::LinkLaw;
 use tollway_law::sender::{AnySender, Fcp};
 use tollway_law::{Price, Rate, Time};
 use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId, LinkStats};
 
 use super::build::{Built, sender_name};
+use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
@@ -21,6 +22,8 @@ pub(super) struct Meter {
     writer: TableWriter,
     digest: Digest,
     interval: Option<Time>,
+    /// The interval, or that of samples where there are no rows.
+    every: Time,
     next_row: Time,
     warmup: Time,
     warmed: bool,
@@ -38,6 +41,10 @@ pub(super) struct Meter {
     lanes_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
+    /// Whether round trips are sampled.
+    sampled: bool,
+    /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
+    sources_at_warmup: Vec<u64>,
 }
 
 /// One direction of data of a flow.
@@ -54,6 +61,7 @@ struct Lane {
     done: Option<Time>,
     last: Counters,
     at_warmup: Counters,
+    rtts: Samples,
     /// When it was stopped: what comes later was on its way, and is part of no rate.
     at_stop: Option<Counters>,
 }
@@ -79,6 +87,13 @@ impl Lane {
         Counters::of(sender.stats(), receiver.stats())
     }
 
+    /// Adds the latest round trip of an interval in which something arrived.
+    fn sample(&mut self, now: Counters, latest: Time) {
+        if now.received > self.last.received && latest > Time::ZERO {
+            self.rtts.note(latest);
+        }
+    }
+
     /// Whether there was anything of it since `last`.
     fn lived(&self, last: Time, now: Time) -> bool {
         self.start < now && self.done.is_none_or(|done| done > last)
@@ -93,6 +108,8 @@ struct Reading {
     counters: Counters,
     cwnd: f64,
     srtt: Time,
+    /// The round trip measured last; smoothed where it is the kernel's.
+    latest: Time,
     pacing: Option<Rate>,
     in_flight: u32,
     spending: Option<f64>,
@@ -107,6 +124,7 @@ impl Reading {
             counters: Counters::outside(flow),
             cwnd: flow.cwnd,
             srtt: flow.srtt,
+            latest: flow.srtt,
             pacing: None,
             in_flight: flow.in_flight,
             spending: None,
@@ -122,6 +140,7 @@ impl Reading {
             counters: Counters::of(sender.stats(), receiver.stats()),
             cwnd: sender.cwnd(),
             srtt: sender.srtt(),
+            latest: sender.latest_rtt(),
             pacing: sender.pacing_rate(now),
             in_flight: sender.in_flight(),
             spending: fcp.map(Fcp::spending),
@@ -185,6 +204,7 @@ impl Meter {
                     done: None,
                     last: Counters::default(),
                     at_warmup: Counters::default(),
+                    rtts: Samples::default(),
                     at_stop: None,
                 });
             }
@@ -211,11 +231,17 @@ impl Meter {
         }
         let law =
             |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law).to_owned();
+        let every = plan.measure.interval.unwrap_or(SAMPLED_EVERY);
+        let sampled = delays::fit(lanes.len(), plan.duration.0 / every.0.max(1));
+        let reads = plan.measure.interval.is_some() || sampled;
         Ok(Meter {
+            sources_at_warmup: vec![0; plan.cbrs.len()],
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),
             interval: plan.measure.interval,
-            next_row: plan.measure.interval.unwrap_or(Time::NEVER),
+            next_row: if reads { every } else { Time::NEVER },
+            every,
+            sampled,
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
@@ -248,9 +274,12 @@ impl Meter {
     ) -> Result<(), RunError> {
         let now = built.network.now();
         if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
-            self.rows(plan, built, now, watch)?;
+            match self.interval {
+                Some(_) => self.rows(plan, built, now, watch)?,
+                None => self.sample(built, now),
+            }
             self.last = now;
-            self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
+            self.next_row += self.every;
         }
         while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
             let lane = &mut self.lanes[lane];
@@ -260,6 +289,9 @@ impl Meter {
             self.warmed = true;
             for lane in &mut self.lanes {
                 lane.at_warmup = lane.counters(built);
+            }
+            for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
+                *at_warmup = built.network.read_source(source).arrived_bytes;
             }
             let mut meters = self.links.iter_mut().peekable();
             self.at_warmup.reserve_exact(built.links.len());
@@ -276,6 +308,23 @@ impl Meter {
             }
         }
         Ok(())
+    }
+
+    /// Takes the samples of an interval that has no rows.
+    fn sample<E: Engine>(&mut self, built: &Built<E>, now: Time) {
+        for lane in &mut self.lanes {
+            if !lane.lived(self.last, now) {
+                continue;
+            }
+            let (sender, _) = lane.ends(built);
+            let outside = built.network.outside(lane.flow, lane.forward);
+            let latest = outside.map_or(sender.latest_rtt(), |outside| outside.srtt);
+            let counters = lane.counters(built);
+            if self.last >= self.warmup {
+                lane.sample(counters, latest);
+            }
+            lane.last = counters;
+        }
     }
 
     /// The rows of the interval that ends now.
@@ -305,6 +354,9 @@ impl Meter {
             for reading in &self.readings {
                 let lane = &mut lanes[reading.lane];
                 let counters = reading.counters;
+                if self.sampled && self.last >= self.warmup {
+                    lane.sample(counters, reading.latest);
+                }
                 let row = FlowRow {
                     time_s,
                     flow: &lane.name,
@@ -350,10 +402,7 @@ impl Meter {
                 queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
                 drops: stats.drops.queue() - meter.last.drops.queue(),
                 marks: stats.marks - meter.last.marks,
-                price: match built.network.law(built.links[i]) {
-                    AnyLink::Fcp(router) => Some(router.price().per_megabyte()),
-                    _ => None,
-                },
+                price: built.network.law(built.links[i]).stated_price().map(Price::per_megabyte),
             };
             self.digest.word(stats.sent_bytes);
             self.digest.number(row.queue_mean_bytes);
@@ -432,6 +481,8 @@ impl Meter {
             share_of_ideal: None,
             retransmissions: counters.retransmissions,
             timeouts: client.stats().timeouts,
+            delays: None,
+            lost_packets: None,
             seen: seen(&built.network, [flow; 2], true),
         })?;
         Ok(())
@@ -468,7 +519,7 @@ impl Meter {
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = match flow.data {
-                Data::Endless => None,
+                Data::Endless | Data::Messages => None,
                 Data::Bytes(bytes) => Some(bytes),
                 Data::Frames { count, size } => Some(count.saturating_mul(size)),
             };
@@ -493,14 +544,43 @@ impl Meter {
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
                 retransmissions: counters.retransmissions,
                 timeouts: sender.stats().timeouts,
+                delays: lane.rtts.clone().delays(unloaded_rtt(plan, flow, lane.forward)),
+                lost_packets: None,
                 seen,
             })?;
         }
+        self.finish_sources(plan, built)?;
         for (&flow, running) in workloads.running() {
             if running.start >= end || !built.network.has_flow(flow) {
                 continue;
             }
             self.workload_flow_done(built, flow, running, None)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the summaries of constant-rate sources.
+    fn finish_sources<E: Engine>(&mut self, plan: &Plan, built: &Built<E>) -> Result<(), RunError> {
+        let end = built.network.now();
+        let sources = plan.cbrs.iter().zip(&built.sources).zip(&self.sources_at_warmup);
+        for ((cbr, &source), &at_warmup) in sources {
+            let stats = built.network.read_source(source);
+            let last = cbr.stop.min(end);
+            let seconds = last.saturating_sub(cbr.start.max(self.warmup)).as_secs_f64();
+            let arrived = (stats.arrived_bytes - at_warmup) as f64;
+            let rate_mbps = if seconds > 0.0 { arrived * 8e-6 / seconds } else { 0.0 };
+            self.writer.flow_summary(&FlowSummary {
+                flow: &cbr.name,
+                law: CONSTANT_RATE,
+                start_s: cbr.start.nearest_secs(),
+                finish_s: (last < end).then(|| last.nearest_secs()),
+                sent_bytes: stats.sent_packets * u64::from(cbr.packet_size),
+                delivered_bytes: stats.arrived_bytes,
+                goodput_mbps: rate_mbps,
+                rate_mbps,
+                lost_packets: Some(stats.sent_packets - stats.arrived_packets),
+                ..FlowSummary::default()
+            })?;
         }
         Ok(())
     }
@@ -620,5 +700,9 @@ fn fcp(connection: &Connection) -> Option<&Fcp> {
     }
 }
 
+/// How often round trips are sampled where there are no interval tables.
+const SAMPLED_EVERY: Time = Time::from_millis(100);
+/// What the summary calls the law of a constant-rate source.
+const CONSTANT_RATE: &str = "constant-rate";
 /// How many flows are read before their rows are written.
 const READ_AHEAD: usize = 64;

@@ -5,16 +5,18 @@ mod aggregates;
 mod build;
 mod capture;
 mod choices;
+mod delays;
 mod digest;
 mod engine;
 mod hosts;
 mod live;
+mod machines;
 mod measure;
+mod meters;
 mod trees;
 mod watch;
 mod workload;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +35,7 @@ pub use live::{LiveInfo, Unsupported, WireInfo};
 pub use watch::Watch;
 pub use workload::{Drawn, arrivals};
 
-use crate::tables::{Outputs, RunResult, TableError};
+use crate::tables::{Outputs, RunResult, SystemTables, TableError};
 
 /// How to run, apart from what the plan says.
 #[derive(Default)]
@@ -293,7 +295,7 @@ fn drive<E: Engine>(
         if next == plan.duration || stopped || network.network.is_over() {
             break;
         }
-        agenda.apply(plan, network, &mut hosts);
+        agenda.apply(network, &mut hosts);
         policies.apply(plan, network, &workloads);
         workloads.arrive(plan, network, &mut hosts);
         within_horizon(plan, network)?;
@@ -303,16 +305,17 @@ fn drive<E: Engine>(
 
     let census = network.network.settle()?;
     meter.finish_flows(plan, network, &workloads)?;
-    let mut extra = BTreeMap::new();
-    network.flow_extras(plan, &mut extra);
-    workloads.extras(plan, &mut extra);
-    hosts.extras(plan, network, &mut extra);
-    policies.extras(plan, network, &workloads, &mut extra);
+    let mut tables = SystemTables::default();
+    network.report_flows(plan, &mut tables);
+    workloads.report(plan, &mut tables);
+    hosts.report(plan, network, &mut tables);
+    machines::report(plan, network, &mut tables);
+    policies.report(plan, network, &workloads, &mut tables);
     // Where there are thousands of links, their rows take the place that the flows had.
     network.network.release_flows();
     let (mut result, digest) = meter.finish_links(plan, network)?;
-    network.link_extras(plan, &mut extra);
-    result.extra = extra;
+    network.report_links(plan, &mut tables);
+    result.systems = tables;
     let run = RunInfo {
         duration: network.network.now(),
         stopped,

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollway_proto::Gate;
-use tollway_sim::{MiddleId, RouteEnd};
+use tollway_proto::middle::Branch;
+use tollway_proto::{Gate, NodeMachine};
+use tollway_sim::{MachineId, RouteEnd};
 
 use super::build::Built;
 use super::engine::Engine;
@@ -15,7 +16,7 @@ pub(super) struct Planted<R> {
     /// There and back, by flow of the plan.
     pub(super) routes: BTreeMap<usize, (R, R)>,
     /// Where each gate of each middle leads, as packets of which flow of the plan, and of which flow's sender.
-    outlets: Vec<(MiddleId, Gate, R, usize, usize)>,
+    outlets: Vec<(MachineId, Gate, R, usize, usize)>,
 }
 
 impl<R: Copy> Planted<R> {
@@ -42,9 +43,9 @@ struct Stretch {
     /// Its links, downwards.
     links: Vec<LinkId>,
     /// The branching node that it begins at and the number of the branch; `None` at the sender.
-    above: Option<(MiddleId, Gate)>,
+    above: Option<(MachineId, Gate)>,
     /// The branching node that it leads to, or else the receiver, as a flow of the plan.
-    below: Result<MiddleId, usize>,
+    below: Result<MachineId, usize>,
 }
 
 fn plant_one<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>, planted: &mut Planted<E::Route>) {
@@ -90,7 +91,7 @@ fn stretches<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>) -> Vec<S
     }
     let from = plan.flows[tree.first.0 as usize].path.from;
     let first = below.get(&from).into_iter().flatten().map(|&link| (link, None));
-    let mut open: Vec<(LinkId, Option<(MiddleId, Gate)>)> = first.collect();
+    let mut open: Vec<(LinkId, Option<(MachineId, Gate)>)> = first.collect();
     let mut all = Vec::new();
     while let Some((link, above)) = open.pop() {
         let mut links = vec![link];
@@ -100,7 +101,8 @@ fn stretches<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>) -> Vec<S
             node = plan.links[next.0 as usize].to;
         }
         let ways: Vec<LinkId> = below.get(&node).into_iter().flatten().copied().collect();
-        let middle = (!ways.is_empty()).then(|| built.network.add_branch(node, ways.len() as u32));
+        let branch = || NodeMachine::middle(Branch::new(ways.len() as u32));
+        let middle = (!ways.is_empty()).then(|| built.network.add(node, branch()));
         let below = match (middle, receivers.get(&node)) {
             (Some(middle), _) => {
                 let gates = ways.into_iter().zip(1..).map(|(link, k)| (link, Some((middle, Gate(k)))));

@@ -14,6 +14,7 @@ use super::engine::Engine;
 use super::hosts::Hosts;
 use super::measure::Meter;
 use crate::plan::{Arrivals, Data, Gate, Plan, Sizes, Workload};
+use crate::tables::SystemTables;
 
 /// Makes the flows of all workloads, and clears them away when they are done.
 pub(super) struct Generator {
@@ -186,12 +187,12 @@ impl Generator {
         Ok(())
     }
 
-    /// What workloads have to say that fits no table.
-    pub(super) fn extras(&self, plan: &Plan, extra: &mut BTreeMap<String, f64>) {
+    /// What came of workloads, all together.
+    pub(super) fn report(&self, plan: &Plan, tables: &mut SystemTables) {
         if !plan.workloads.is_empty() {
-            extra.insert("workload.arrived".into(), self.arrived as f64);
-            extra.insert("workload.finished".into(), self.finished as f64);
-            extra.insert("workload.mean-fct-s".into(), self.fct_sum / self.finished as f64);
+            tables.set("workloads", &[], "arrived", self.arrived as f64);
+            tables.set("workloads", &[], "finished", self.finished as f64);
+            tables.set("workloads", &[], "mean_fct_s", self.fct_sum / self.finished as f64);
         }
     }
 }

@@ -110,7 +110,7 @@ impl Network {
     }
 
     /// Two for a single address, one for those of a network, none for any.
-    fn score(&self, address: IpAddr) -> Option<u32> {
+    pub fn score(&self, address: IpAddr) -> Option<u32> {
         let most = if self.v4 { 32 } else { 128 };
         let differs = self.bits ^ bits(address);
         let same = address.is_ipv4() == self.v4 && differs.checked_shr(most - self.len).unwrap_or(0) == 0;

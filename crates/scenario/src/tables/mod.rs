@@ -24,12 +24,14 @@ mod result;
 mod rows;
 mod schema;
 mod sound;
+mod systems;
 mod writer;
 
 pub use export::{EXPORTS, export};
 pub use result::{RunResult, Unwritten};
-pub use rows::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary};
+pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread};
 pub use schema::{ColumnKind, ColumnSpec, Table};
+pub use systems::SystemTables;
 pub use writer::{Outputs, TableWriter};
 
 use std::path::{Path, PathBuf};

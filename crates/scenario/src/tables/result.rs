@@ -1,13 +1,12 @@
 //! What a run leaves behind.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
-use super::TableError;
 use super::schema::Table;
+use super::{SystemTables, TableError};
 
 /// A run's tables and what else is known of it: all that claims, plots and terminal tables are made of.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +23,8 @@ pub struct RunResult {
     pub summary: Vec<RecordBatch>,
     /// Batches of [`Table::LinkSummary`].
     pub link_summary: Vec<RecordBatch>,
-    /// Numbers that fit no table, by name: `law-divergence.bottleneck`, `codec.failures`.
-    pub extra: BTreeMap<String, f64>,
+    /// The tables of the systems that ran.
+    pub systems: SystemTables,
     /// Anything else worth showing: seed, engine, events, wall time.
     pub meta: serde_json::Value,
     /// Files that were to be written, and are not there or not whole.
@@ -55,7 +54,7 @@ impl fmt::Display for Unwritten {
 }
 
 impl RunResult {
-    /// The tables of `dir` as [`TableWriter`](super::TableWriter) wrote them in Arrow IPC; `extra` and `meta`
+    /// The tables of `dir` as [`TableWriter`](super::TableWriter) wrote them in Arrow IPC; `systems` and `meta`
     /// stay empty.
     ///
     /// # Errors

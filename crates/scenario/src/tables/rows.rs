@@ -109,8 +109,34 @@ pub struct FlowSummary<'a> {
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Round trips and queueing delays, sampled at the end of each interval in which something arrived.
+    pub delays: Option<Delays>,
+    /// Packets of a constant-rate source that did not arrive; `None` of a flow, which sends them again.
+    pub lost_packets: Option<u64>,
     /// The ends that were seen: what only the other knows has no place in the table, whatever these fields say.
     pub seen: Ends,
+}
+
+/// The delays of a flow's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delays {
+    /// Round trips.
+    pub rtt: Spread,
+    /// Round trips less those over empty queues.
+    pub queueing: Spread,
+}
+
+/// How delays are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Their mean, in milliseconds.
+    pub mean_ms: f64,
+    /// Their median.
+    pub p50_ms: f64,
+    /// Their 95th percentile.
+    pub p95_ms: f64,
+    /// Their 99th percentile.
+    pub p99_ms: f64,
 }
 
 /// Which ends of a flow there are in a run: a process that is one node may have but one.
@@ -237,6 +263,14 @@ impl Row for FlowSummary<'_> {
         cells.number(self.seen.received(self.share_of_ideal).flatten());
         cells.count(self.seen.sent(self.retransmissions));
         cells.count(self.seen.sent(self.timeouts));
+        let delays = self.seen.sent(self.delays).flatten();
+        for spread in [delays.map(|delays| delays.rtt), delays.map(|delays| delays.queueing)] {
+            cells.number(spread.map(|spread| spread.mean_ms));
+            cells.number(spread.map(|spread| spread.p50_ms));
+            cells.number(spread.map(|spread| spread.p95_ms));
+            cells.number(spread.map(|spread| spread.p99_ms));
+        }
+        cells.count(self.lost_packets);
     }
 }
 

@@ -202,7 +202,7 @@ const CONTROL: &[ColumnSpec] = &[
 
 const SUMMARY: &[ColumnSpec] = &[
     text("flow", "the flow"),
-    text("law", "its sender law"),
+    text("law", "its sender law; `constant-rate` for a `[cbr.NAME]`"),
     number("start_s", "when it started"),
     maybe(number("finish_s", "when it finished or was stopped; null if it did not")),
     maybe(number("fct_s", "flow completion time of a flow with a size")),
@@ -221,6 +221,21 @@ const SUMMARY: &[ColumnSpec] = &[
     maybe(number("share_of_ideal", "rate over ideal")),
     maybe(count("retransmissions", "packets sent again; null where its sender is another process")),
     maybe(count("timeouts", "retransmission timeouts; null likewise")),
+    maybe(number(
+        "rtt_mean_ms",
+        "mean round trip, sampled at the end of each interval after warm-up in which something arrived; null, as the next seven, without samples",
+    )),
+    maybe(number("rtt_p50_ms", "median of the same samples")),
+    maybe(number("rtt_p95_ms", "their 95th percentile")),
+    maybe(number("rtt_p99_ms", "their 99th percentile")),
+    maybe(number(
+        "queueing_mean_ms",
+        "mean of the samples less propagation and transmission over the path as the file has it at first: time in queues",
+    )),
+    maybe(number("queueing_p50_ms", "median of that")),
+    maybe(number("queueing_p95_ms", "its 95th percentile")),
+    maybe(number("queueing_p99_ms", "its 99th percentile")),
+    maybe(count("lost_packets", "packets of a constant-rate source that did not arrive; null for flows")),
 ];
 
 const LINK_SUMMARY: &[ColumnSpec] = &[

@@ -65,9 +65,9 @@ rate = "4 Mbps"
 depth = "20 kB"
 "#;
 
-fn extras(more: &str, sets: &[&str]) -> BTreeMap<String, f64> {
+fn numbers(more: &str, sets: &[&str]) -> BTreeMap<String, f64> {
     let scenario = parse(&format!("{BASE}{more}"), sets);
-    finish(&scenario.variants()[0].plan, DigestMode::Results).result.extra
+    finish(&scenario.variants()[0].plan, DigestMode::Results).result.systems.numbers().collect()
 }
 
 /// agg.conservation, in whole runs: a depth of thirteen packets, and dozens of connections that come and go.
@@ -76,17 +76,17 @@ fn no_burst_is_longer_than_the_bucket_is_deep() {
     for scheme in ["partitioned", "common", "logical"] {
         for action in ["shape", "mark", "drop"] {
             let sets = [&format!("aggregate.p.scheme={scheme}"), &format!("aggregate.p.action={action}")];
-            let extra = extras("", &sets.map(String::as_str));
+            let found = numbers("", &sets.map(String::as_str));
             for host in ["a", "b"] {
-                let of = |what: &str| extra[&format!("{what}.p@{host}")];
-                assert!(of("burst-bytes") <= 20_000.0, "{scheme}, {action}, {host}: {extra:?}");
-                assert!(of("conforming-mbps") > 1.0, "{scheme}, {action}, {host}: {extra:?}");
-                assert!(of("conforming-mbps") <= 4.01, "{scheme}, {action}, {host}: {extra:?}");
-                assert_eq!(of("excess-mbps") > 0.0, action == "mark", "{scheme}, {host}: {extra:?}");
+                let of = |what: &str| found[&format!("policies.p@{host}.{what}")];
+                assert!(of("burst_bytes") <= 20_000.0, "{scheme}, {action}, {host}: {found:?}");
+                assert!(of("conforming_mbps") > 1.0, "{scheme}, {action}, {host}: {found:?}");
+                assert!(of("conforming_mbps") <= 4.01, "{scheme}, {action}, {host}: {found:?}");
+                assert_eq!(of("excess_mbps") > 0.0, action == "mark", "{scheme}, {host}: {found:?}");
             }
             // Four flows, cross-traffic, and what the workload has on its way.
-            assert!(extra["most-members.p@a"] > 5.0, "{extra:?}");
-            assert_eq!(extra["most-members.p@b"], 4.0);
+            assert!(found["policies.p@a.most_members"] > 5.0, "{found:?}");
+            assert_eq!(found["policies.p@b.most_members"], 4.0);
         }
     }
 }
@@ -104,17 +104,17 @@ fn what_is_sent_in_profile_and_not_lost_arrives_in_profile() {
     ];
     let lossless = [&mark[..], &["link.*.limit=64 MB", "link.*.rate=200 Mbps"]].concat();
     for (sets, lost) in [(lossless, false), (mark.to_vec(), true)] {
-        let extra = extras("", &sets);
+        let found = numbers("", &sets);
         for host in ["a", "b"] {
             let [sent, arrived] =
-                ["", "-delivered"].map(|what| extra[&format!("conforming{what}-mbps.p@{host}")]);
+                ["", "_delivered"].map(|what| found[&format!("policies.p@{host}.conforming{what}_mbps")]);
             assert!(
                 arrived > 0.1 && arrived <= sent && (arrived < sent) == lost,
-                "{lost}, {host}: {extra:?}"
+                "{lost}, {host}: {found:?}"
             );
         }
     }
-    assert!(!extras("", &[]).contains_key("conforming-delivered-mbps.p@a"));
+    assert!(!numbers("", &[]).contains_key("policies.p@a.conforming_delivered_mbps"));
 }
 
 /// agg.policies: from the instant of its installation what connections send keeps the profile of the new policy, and when
@@ -122,20 +122,21 @@ fn what_is_sent_in_profile_and_not_lost_arrives_in_profile() {
 #[test]
 fn a_policy_is_in_force_from_the_instant_it_is_installed() {
     let late = "[aggregate.late]\nflows = \"g\"\nrate = \"1 Mbps\"\ndepth = \"3 kB\"\ninstall = \"10 s\"\nremove = \"15 s\"\n";
-    let extra = extras(late, &[]);
-    assert!(extra["burst-bytes.late"] <= 3000.0, "{extra:?}");
-    assert!((0.98..=1.01).contains(&extra["conforming-mbps.late"]), "{extra:?}");
-    assert_eq!(extra["most-members.late"], 4.0);
+    let found = numbers(late, &[]);
+    assert!(found["policies.late.burst_bytes"] <= 3000.0, "{found:?}");
+    assert!((0.98..=1.01).contains(&found["policies.late.conforming_mbps"]), "{found:?}");
+    assert_eq!(found["policies.late.most_members"], 4.0);
     // 4 Mb/s for three quarters of the time.
-    assert!((2.9..=3.01).contains(&extra["conforming-mbps.p@b"]), "{extra:?}");
+    assert!((2.9..=3.01).contains(&found["policies.p@b.conforming_mbps"]), "{found:?}");
 }
 
 /// What waits when its policy goes is sent.
 #[test]
 fn nobody_waits_for_a_policy_that_is_gone() {
     let sets = ["aggregate.p.remove=5s", "duration=10s", "flow.f.size=100 kB", "link.*.limit=64 MB"];
-    let extra = extras("", &sets);
+    let found = numbers("", &sets);
     // But for those on their way: no queue is full.
-    let missing = extra["cbr-sent.u"] - extra["cbr-arrived.u"] - extra["policed-drops.p@a"];
-    assert!((0.0..=3.0).contains(&missing), "{extra:?}");
+    let missing =
+        found["sources.u.sent_packets"] - found["sources.u.arrived_packets"] - found["policies.p@a.drops"];
+    assert!((0.0..=3.0).contains(&missing), "{found:?}");
 }

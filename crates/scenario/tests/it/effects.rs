@@ -207,6 +207,10 @@ const CASES: &[Case] = cases! {
     "link.fq-codel": ["link.mid.law=fq-codel"] "link.mid.fq-codel={ queues = 1 }",
     "link.fq-codel.queues": ["link.mid.law=fq-codel"] "link.mid.fq-codel.queues=1",
     "link.fq-codel.quantum": ["link.mid.law=fq-codel"] "link.mid.fq-codel.quantum=300 B",
+    "link.avq": ["link.mid.law=avq"] "link.mid.avq={ gamma = 0.8 }",
+    "link.avq.gamma": ["link.mid.law=avq"] "link.mid.avq.gamma=0.8",
+    "link.avq.alpha": ["link.mid.law=avq", "link.mid.avq.gamma=0.8"] "link.mid.avq.alpha=1",
+    "link.avq.buffer": ["link.mid.law=avq"] "link.mid.avq.buffer=0.2",
     "link.pie": ["link.mid.law=pie"] "link.mid.pie={ target = \"2 ms\" }",
     "link.pie.target": ["link.mid.law=pie"] "link.mid.pie.target=2ms",
     "link.pie.update": ["link.mid.law=pie", "link.mid.pie.target=2ms"] "link.mid.pie.update=5ms",
@@ -473,6 +477,7 @@ fn every_key_is_tried() {
             "link.reverse.step",
             "link.reverse.fcp",
             "link.reverse.rcp",
+            "link.reverse.avq",
             "workload.fcp.",
         ];
         if !tried.contains(path) && !shared.iter().any(|prefix| path.starts_with(prefix)) {
@@ -503,9 +508,9 @@ fn shadows_report_and_change_nothing() {
     assert_eq!(digests(BASE, &given), digests(BASE, &with));
     let scenario = Scenario::parse("effects.toml", BASE, &with).unwrap();
     let options = Options { outputs: Outputs::memory(), ..Options::default() };
-    let extra = run(&scenario.variants()[0].plan, &options).unwrap().result.extra;
-    assert!(extra["law-divergence-packets.mid"] > 1000.0, "{extra:?}");
-    assert!(extra["law-divergence.mid"].is_finite());
+    let tables = run(&scenario.variants()[0].plan, &options).unwrap().result.systems;
+    assert!(tables.get("shadows.mid.packets") > Some(1000.0), "{tables:?}");
+    assert!(tables.get("shadows.mid.divergence").is_some_and(f64::is_finite));
 }
 
 /// What is measured differs, what happens does not.

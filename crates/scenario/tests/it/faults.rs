@@ -399,7 +399,7 @@ fn the_end_of_a_blackout_ends_no_other() {
             "#
         );
         let finished = finish(&parse(&text, &[]).variants()[0].plan, DigestMode::Results);
-        let lost = finished.result.extra["lost.w"];
+        let lost = finished.result.systems.get("losses.w.packets").unwrap();
         assert!((lost - 1000.0).abs() <= 1.0, "{lost} lost in {first} s from 2 s and {second} s from 3 s");
     }
 }

@@ -3,10 +3,12 @@
 mod aggregates;
 mod captures;
 mod crowds;
+mod delays;
 mod determinism;
 mod effects;
 mod faults;
 mod income;
+mod machines;
 mod meters;
 mod multicast;
 mod own_laws;

@@ -1,6 +1,7 @@
 //! Meters find every kind of cheat, and accuse nobody else: a thousand random networks of honest senders, with all the
 //! trouble that honest senders have.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -186,9 +187,10 @@ fn write_honest(rng: &mut Pcg64Mcg, seed: u64) -> Result<String, std::fmt::Error
     Ok(t)
 }
 
-/// Whom meters accuse, of what.
-fn accused(run: &Finished) -> Vec<String> {
-    run.result.extra.keys().filter_map(|key| key.strip_prefix("accused-at-s.")).map(str::to_owned).collect()
+/// Whom meters accuse of what, and when.
+fn accused(run: &Finished) -> BTreeMap<String, f64> {
+    let offence = |path: String| Some(path.strip_prefix("accusations.")?.strip_suffix(".at_s")?.to_owned());
+    run.result.systems.numbers().filter_map(|(path, at)| Some((offence(path)?, at))).collect()
 }
 
 #[test]
@@ -205,9 +207,9 @@ fn nobody_honest_is_accused() {
                 }
                 let scenario = parse(&honest(seed), &[]);
                 let run = finish(&scenario.variants()[0].plan, DigestMode::Results);
-                flows.fetch_add(run.result.extra["metered"] as u64, Ordering::Relaxed);
-                if run.result.extra["accused"] > 0.0 {
-                    wrong.push(format!("{seed:>4}: {:?} of {:?}", run.result.extra, accused(&run)));
+                flows.fetch_add(run.result.systems.get("meters.flows").unwrap() as u64, Ordering::Relaxed);
+                if run.result.systems.get("meters.accused") > Some(0.0) {
+                    wrong.push(format!("{seed:>4}: {:?} of {:?}", run.result.systems, accused(&run)));
                 }
             }
         };
@@ -257,8 +259,7 @@ xcp = {{ cheat = {trick} }}
 "#
     );
     let run = finish(&parse(&text, &[]).variants()[0].plan, DigestMode::Results);
-    let found = run.result.extra.iter();
-    found.filter_map(|(key, &at)| Some((key.strip_prefix("accused-at-s.")?.to_owned(), at))).collect()
+    accused(&run).into_iter().collect()
 }
 
 #[test]

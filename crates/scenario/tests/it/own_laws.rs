@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use tollway_law::link::{AnyLink, DropTail, LinkLaw, Passing, StepConfig, ThresholdUnit, Verdict};
+use tollway_law::link::{AnyLink, DropTail, Limit, LinkLaw, Passing, Placement, StepConfig, Verdict};
+use tollway_law::param::Threshold;
 use tollway_law::sender::{Acked, AnySender, CubicConfig, Flight, NewRenoConfig, SenderLaw};
 use tollway_law::{Rate, Time, Toll};
 use tollway_scenario::file::Scenario;
-use tollway_scenario::plan::{self, Carrying, Failure, MakeSender, NoPlace, OwnLink, OwnSender, Sending};
+use tollway_scenario::plan::{self, Failure, MakeSender, NoPlace, OwnLink, OwnSender, Sending};
 use tollway_scenario::run::{DigestMode, Options, RunError, run};
 use tollway_scenario::tables::Outputs;
 
@@ -53,7 +54,7 @@ fn cubic(of: &Sending<'_>) -> AnySender {
     AnySender::custom(CubicConfig { initial_window: of.initial_window, ..Default::default() }.build())
 }
 
-fn drop_tail(_: &Carrying<'_>) -> AnyLink {
+fn drop_tail(_: &Placement<'_>) -> AnyLink {
     AnyLink::custom(DropTail)
 }
 
@@ -233,12 +234,12 @@ impl LinkLaw for Ten {
 fn a_law_on_a_link_is_the_callers() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&seen);
-    let ten = OwnLink::new("ten", move |of: &Carrying<'_>| {
+    let ten = OwnLink::new("ten", move |of: &Placement<'_>| {
         into.lock().expect("nobody panics").push((of.link.to_owned(), of.capacity.mbps()));
         AnyLink::custom(Ten(Arc::clone(&into)))
     });
-    let stepped = |_: &Carrying<'_>| {
-        AnyLink::Step(Box::new(StepConfig { threshold: 10.0, unit: ThresholdUnit::Packets }.build()))
+    let stepped = |_: &Placement<'_>| {
+        AnyLink::Step(Box::new(StepConfig { threshold: Threshold::Packets(10.0) }.build(Limit::NONE)))
     };
     let file = || parse(WIRE, &["flow.*.ecn=true"]);
     let house = file().with_link("link.wire", &OwnLink::new("step", stepped)).expect("it is there");

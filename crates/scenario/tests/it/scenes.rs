@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
     lost: u64,
 }
 
-fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<f64>> {
+pub(super) fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<f64>> {
     let mut all = Vec::new();
     for batch in batches {
         let array = batch.column_by_name(column).unwrap_or_else(|| panic!("there is no column {column}"));
@@ -51,7 +51,7 @@ fn numbers(batches: &[RecordBatch], column: &str) -> Vec<Option<f64>> {
     all
 }
 
-fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
+pub(super) fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
     let mut all = Vec::new();
     for batch in batches {
         let array = batch.column_by_name(column).unwrap_or_else(|| panic!("there is no column {column}"));
@@ -64,12 +64,12 @@ fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
 impl Outcome {
     /// Sums up a run, its bottleneck being the link `b`.
     pub(crate) fn of(variant: &str, finished: &Finished) -> Outcome {
-        let RunResult { summary, link_summary, extra, .. } = &finished.result;
+        let RunResult { summary, link_summary, systems, .. } = &finished.result;
         let rates: Vec<f64> = numbers(summary, "rate_mbps").into_iter().flatten().collect();
         let sum = |batches, column| numbers(batches, column).into_iter().flatten().sum::<f64>();
         let b = names(link_summary, "link").iter().position(|name| name == "b").expect("there is a link b");
         let of_b = |column| numbers(link_summary, column)[b].unwrap_or(f64::NAN);
-        let lost = extra.iter().filter(|(name, _)| name.starts_with("lost."));
+        let lost = systems.numbers().filter(|(path, _)| path.starts_with("losses."));
         let sized = numbers(summary, "size_bytes").iter().flatten().count();
         let fcts: Vec<f64> = numbers(summary, "fct_s").into_iter().flatten().collect();
         Outcome {
@@ -84,7 +84,7 @@ impl Outcome {
             peak: of_b("queue_max_packets"),
             drops: sum(link_summary, "drops") as u64,
             marks: sum(link_summary, "marks") as u64,
-            lost: lost.map(|(_, count)| *count as u64).sum(),
+            lost: lost.map(|(_, count)| count as u64).sum(),
             rates,
         }
     }

@@ -10,20 +10,23 @@ impl<M: Machine> Network<M> {
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
         let shapers = sources + self.shapers as u32;
+        let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
         while let Some((at, id)) = self.scheduler.next_before(bound) {
             self.now = at;
             self.events += 1;
             if id < links {
                 self.arrive(id);
-            } else if id >= shapers {
-                self.wake((id - shapers) as usize);
+            } else if id >= machines {
+                self.wake((id - machines) as usize);
             } else if id < media {
                 self.take_turn((id - links) as usize);
             } else if id < sources {
                 self.emit((id - media) as usize);
-            } else {
+            } else if id < shapers {
                 self.tick_shaper((id - sources) as usize);
+            } else {
+                self.tick_machine((id - shapers) as usize);
             }
         }
         self.now = end;
@@ -40,6 +43,7 @@ impl<M: Machine> Network<M> {
         for (i, source) in self.sources.iter().enumerate() {
             self.scheduler.set((self.links.len() + self.mediums.len() + i) as u32, source.first());
         }
+        (0..self.machines.len()).for_each(|at| self.arm_machine(MachineId(at as u32)));
         for at in 0..self.endpoints.len() {
             let deadline = self.endpoints[at].deadline();
             self.arm(at, deadline);
@@ -47,7 +51,7 @@ impl<M: Machine> Network<M> {
     }
 
     pub(super) fn endpoint_entity(&self, at: usize) -> u32 {
-        self.shaper_entity(self.shapers + at)
+        self.machine_entity(self.machines.len() + at)
     }
 
     /// Sets an endpoint's pending event.
@@ -68,7 +72,7 @@ impl<M: Machine> Network<M> {
         };
         self.scheduler.advance_busy(id, link.next_arrival());
         self.hops += 1;
-        if (self.watched || !link.is_plain() && link.is_faulty()) && self.ends_here(id, slot) {
+        if (self.watched || !link.is_simple() && link.is_faulty()) && self.ends_here(id, slot) {
             return self.lose(slot);
         }
         let onward = self.onward[id as usize];
@@ -100,53 +104,13 @@ impl<M: Machine> Network<M> {
         ends
     }
 
-    /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a meter there
-    /// drops it.
-    #[inline(never)]
-    fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
-        let link = &mut self.links[id as usize];
-        let watch = link.watch();
-        match watch {
-            None => {}
-            // The meter stands where the wire begins, and doesn't see what is lost on it.
-            Some(Watch::Exit(post)) => self.meters.on_exit(self.now, post, self.slab.get_mut(slot)),
-            Some(Watch::Entry(post)) => {
-                self.meters.on_wire(self.now, post, link.wire_time(self.slab.get(slot).size));
-            }
-        }
-        if link.lost_on_wire(self.slab.get(slot)) {
-            return true;
-        }
-        let Some(Watch::Entry(post)) = watch else { return false };
-        let packet = self.slab.get_mut(slot);
-        let times = (link.wire_time(packet.size), link.delay());
-        match self.meters.on_entry(self.now, post, times, packet) {
-            Passage::Untouched => false,
-            Passage::Rewritten => {
-                let (flow, size) = (packet.flow, u32::from(packet.size));
-                if let Some((encoding, _)) = self.slab.encoding(flow) {
-                    encoding.quantise_sender(&mut self.slab.get_mut(slot).toll, size);
-                }
-                false
-            }
-            Passage::Dropped => {
-                link.note_metered();
-                true
-            }
-        }
-    }
-
     /// A packet of `size` bytes comes to link `id`.
     #[inline(always)]
-    fn offer(&mut self, id: u32, slot: u32, size: u16) {
+    pub(super) fn offer(&mut self, id: u32, slot: u32, size: u16) {
         let now = self.now;
         let link = &mut self.links[id as usize];
         if !link.is_free(now) {
-            return if link.is_gentle() {
-                self.offer_gently(id, slot, size)
-            } else {
-                self.offer_busy(id, slot, size)
-            };
+            return self.offer_busy(id, slot);
         }
         let was_idle = link.is_idle();
         link.depart(now, slot, size, &mut self.slab);
@@ -155,41 +119,9 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// [`offer`](Network::offer) where packets may wait.
+    /// [`offer`](Network::offer) where packets may wait, and laws, faults and media have a say.
     #[inline(never)]
-    fn offer_busy(&mut self, id: u32, slot: u32, size: u16) {
-        let link = &self.links[id as usize];
-        if link.is_plain() {
-            self.offer_simply::<false>(id, slot, size);
-        } else {
-            self.offer_lawful(id, slot);
-        }
-    }
-
-    /// [`offer`](Network::offer) where a law writes into tolls, and no more.
-    #[inline(never)]
-    fn offer_gently(&mut self, id: u32, slot: u32, size: u16) {
-        self.offer_simply::<true>(id, slot, size);
-    }
-
-    /// [`offer`](Network::offer) where no more happens than queueing and transmission, and what a `LAW` says to tolls.
-    #[inline(always)]
-    fn offer_simply<const LAW: bool>(&mut self, id: u32, slot: u32, size: u16) {
-        let link = &mut self.links[id as usize];
-        let was_idle = link.is_idle();
-        if !link.offer_simply::<LAW>(self.now, slot, size, &mut self.slab) {
-            if self.watched {
-                self.sight(id, slot, Fate::Dropped);
-            }
-            self.lose(slot);
-        } else if was_idle {
-            self.scheduler.begin_busy(id, link.next_arrival());
-        }
-    }
-
-    /// [`offer`](Network::offer) where more happens than queueing and transmission: laws, faults, media.
-    #[inline(never)]
-    fn offer_lawful(&mut self, id: u32, slot: u32) {
+    fn offer_busy(&mut self, id: u32, slot: u32) {
         let medium = self.links[id as usize].medium();
         if medium != NO_MEDIUM && self.mediums[medium as usize].free_at() <= self.now {
             // Departures come before arrivals, whoever's number is lower.
@@ -197,23 +129,18 @@ impl<M: Machine> Network<M> {
         }
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
-        match link.offer(self.now, slot, &mut self.slab) {
-            Outcome::Lost => {
-                self.sight(id, slot, Fate::Dropped);
-                self.lose(slot);
+        if link.offer(self.now, slot, &mut self.slab) == Outcome::Lost {
+            self.sight(id, slot, Fate::Dropped);
+            return self.lose(slot);
+        }
+        if medium != NO_MEDIUM {
+            if self.mediums[medium as usize].free_at() <= self.now {
+                self.take_turn(medium as usize);
             }
-            Outcome::In if link.medium() != NO_MEDIUM => {
-                let medium = link.medium() as usize;
-                if self.mediums[medium].free_at() <= self.now {
-                    self.take_turn(medium);
-                }
-                self.links[id as usize].note_waiting();
-            }
-            Outcome::In if was_idle => {
-                let at = link.next_arrival();
-                self.scheduler.begin_busy(id, at);
-            }
-            Outcome::In => {}
+            self.links[id as usize].note_waiting();
+        } else if was_idle {
+            let at = link.next_arrival();
+            self.scheduler.begin_busy(id, at);
         }
     }
 
@@ -247,8 +174,10 @@ impl<M: Machine> Network<M> {
             let heard_rtt = sender.heard_rtt;
             (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, sender.route)
         };
-        let rest = self.routes[packet.cursor as usize..].iter().take_while(|&&entry| entry < GATES);
-        let last = rest.last().copied().unwrap_or(id);
+        let goes_on = |entry: u32| entry < END && !self.openings[(entry - GATES) as usize].ends;
+        let rest = self.routes[packet.cursor as usize..].iter().copied();
+        let rest = rest.take_while(|&entry| entry < GATES || goes_on(entry)).filter(|&entry| entry < GATES);
+        let last = rest.last().unwrap_or(id);
         tap.seen.push(Sighting {
             at: self.now,
             link: LinkId(id),
@@ -262,7 +191,7 @@ impl<M: Machine> Network<M> {
 
     /// Ends a packet that was dropped.
     #[inline]
-    fn lose(&mut self, slot: u32) {
+    pub(super) fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
         if !packet.flags.has(PLAIN) {
             self.endpoints[packet.flow as usize * 2].balance -= 1;
@@ -272,7 +201,7 @@ impl<M: Machine> Network<M> {
 
     /// A packet reaches the end of its route.
     #[inline(never)]
-    fn deliver(&mut self, end: u32, slot: u32) {
+    pub(super) fn deliver(&mut self, end: u32, slot: u32) {
         if end < END {
             self.cross(end, slot);
             return;
@@ -360,35 +289,16 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A packet comes to a gate of a middle, and ends there; what the middle makes of it leaves.
-    #[cold]
-    fn cross(&mut self, gate: u32, slot: u32) {
-        let (at, gate) = self.openings[(gate - GATES) as usize];
-        let packet = self.slab.get(slot);
-        if !packet.flags.has(PLAIN) {
-            self.endpoints[packet.flow as usize * 2].balance -= 1;
-        }
-        self.absorbed += 1;
-        let sack = self.slab.sack(packet);
-        self.middles[at.0 as usize].machine.handle_packet(self.now, gate, packet, sack);
-        self.slab.free(slot);
-        loop {
-            let crossing = &mut self.middles[at.0 as usize];
-            let out = self.slab.draft();
-            let Some(gate) = crossing.machine.poll_transmit(self.now, out) else { return };
-            let Outlet { route, flow } = crossing.outlets[gate.0 as usize];
-            (out.flow, out.cursor) = (flow, route);
-            self.endpoints[flow as usize * 2].balance += 1;
-            let (first, size) = (self.routes[route as usize], out.size);
-            let slot = self.slab.launch();
-            self.offer(first, slot, size);
-        }
-    }
-
     /// Sends what a machine has to send, and notes its timer if it has come nearer.
     #[inline]
     pub(super) fn pump(&mut self, at: usize) {
         self.send_all(at);
+        self.settle(at);
+    }
+
+    /// Notes what has become of a machine that has sent what it had to send.
+    #[inline]
+    pub(super) fn settle(&mut self, at: usize) {
         let endpoint = &mut self.endpoints[at];
         if !endpoint.done && endpoint.machine.is_done() {
             self.note_done(at);
@@ -436,7 +346,7 @@ impl<M: Machine> Network<M> {
     #[inline]
     fn send_all(&mut self, at: usize) {
         if self.endpoints[at].gate != OPEN {
-            return self.send_gated(at);
+            return if self.is_hosted(at) { self.serve(at) } else { self.send_gated(at) };
         }
         loop {
             let machine = &mut self.endpoints[at].machine;
@@ -504,7 +414,7 @@ impl<M: Machine> Network<M> {
             if endpoint.open_at <= now {
                 endpoint.open_at = Time::NEVER;
                 endpoint.machine.open(now);
-                opens = endpoint.gate != OPEN;
+                opens = endpoint.gate != OPEN && !machines::is_hosted(endpoint.gate);
             }
             if endpoint.stop_at <= now {
                 endpoint.stop_at = Time::NEVER;

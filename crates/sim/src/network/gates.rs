@@ -50,6 +50,9 @@ impl<M: Machine> Network<M> {
     /// A gated endpoint is done or gone.
     #[cold]
     pub(super) fn dismiss(&mut self, at: usize) {
+        if self.is_hosted(at) {
+            return;
+        }
         let gate = std::mem::replace(&mut self.endpoints[at].gate, OPEN);
         self.at_gates(|gates, now, mut network| gates.dismiss(now, gate, &mut network));
     }

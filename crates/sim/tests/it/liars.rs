@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollway_law::link::{LinkLaw, xcp};
 use tollway_law::sender::XcpConfig;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 use tollway_sim::{FlowSpec, LinkSpec, Network, RouteEnd};
@@ -91,18 +91,21 @@ proptest! {
     fn lies_break_nothing(
         lies in proptest::collection::vec(lie(), 1..12),
         answers in proptest::collection::vec(lie(), 0..6),
-        arithmetic in prop_oneof![
-            Just(xcp::Arithmetic::Float), Just(xcp::Arithmetic::Fixed32), Just(xcp::Arithmetic::Fixed128),
-            Just(xcp::Arithmetic::Shadow32), Just(xcp::Arithmetic::Shadow128),
+        (arithmetic, shadow) in prop_oneof![
+            Just((xcp::Arithmetic::Float, xcp::Beside::None)),
+            Just((xcp::Arithmetic::Fixed32, xcp::Beside::None)),
+            Just((xcp::Arithmetic::Fixed128, xcp::Beside::None)),
+            Just((xcp::Arithmetic::Float, xcp::Beside::Fixed32)),
+            Just((xcp::Arithmetic::Float, xcp::Beside::Fixed128)),
         ],
         window_form in any::<bool>(),
         encoded in any::<bool>(),
     ) {
         let rate = Rate::from_mbps(10.0);
         let form = if window_form { xcp::Form::Window } else { xcp::Form::Throughput };
-        let law = xcp::XcpConfig { arithmetic, form, ..Default::default() }.build(rate);
+        let law = xcp::XcpConfig { arithmetic, shadow, form, ..Default::default() }.build(rate);
         let limit = Limit { packets: 60, bytes: u64::MAX };
-        let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit, queues: Queues::One };
+        let link = LinkSpec { rate, delay: Time::from_millis(10), overhead: 0, law, limit, queue: Default::default() };
         let mut network = Network::new(1);
         let (there, back) = (network.add_link(link.clone()), network.add_link(link));
         let forward = network.add_route(&[there], RouteEnd::Server);
@@ -134,7 +137,7 @@ proptest! {
                 prop_assert!(network.client(*id).inner.cwnd().is_finite());
                 prop_assert!(network.client(*id).inner.cwnd() >= 1.0);
             }
-            let state = network.law(there).xcp().expect("an XCP router");
+            let state = network.law(there).control().expect("an XCP router");
             prop_assert!(state.feedback.is_finite() && state.avg_rtt.is_finite(), "{state:?}");
         }
         let census = network.census();

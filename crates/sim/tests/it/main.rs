@@ -2,18 +2,19 @@
 
 mod fixed_window;
 mod liars;
+mod machines;
 mod replay;
 mod ways;
 
 use fixed_window::FixedWindow;
 use proptest::prelude::*;
 use tollway_law::link::{AnyLink, CodelConfig, DropTail, RedConfig, StepConfig};
+use tollway_law::param::Threshold;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::{FlowQueuesConfig, Limit, Queues};
-use tollway_proto::{Encoding, Flags};
-use tollway_sim::{
-    Direction, FlowId, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd, RouteId, SourceSpec,
-};
+use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::port::{AnyQueue, FlowQueuesConfig, Limit};
+use tollway_proto::{Change, Encoding, Flags};
+use tollway_sim::{FlowId, FlowSpec, LinkId, LinkSpec, Network, RouteEnd, RouteId, SourceSpec};
 
 const FOREVER: Time = Time::NEVER;
 
@@ -24,7 +25,7 @@ fn wire(mbps: f64, delay: Time) -> LinkSpec {
         overhead: 0,
         law: AnyLink::DropTail(DropTail),
         limit: Limit::NONE,
-        queues: Queues::One,
+        queue: Default::default(),
     }
 }
 
@@ -141,12 +142,12 @@ fn a_full_queue_drops_what_comes_last() {
 
 #[test]
 fn packets_dropped_from_the_queue_are_accounted_for() {
-    for queues in [Queues::One, Queues::ByFlow(FlowQueuesConfig { queues: 4, ..FlowQueuesConfig::default() })]
-    {
+    let by_flow = FlowQueuesConfig { queues: 4, ..FlowQueuesConfig::default() }.build();
+    for queue in [AnyQueue::default(), by_flow.into()] {
         let codel = CodelConfig { target: Time::from_millis(1), interval: Time::from_millis(2) };
         let law = AnyLink::Codel(Box::new(codel.build()));
         let limit = Limit { packets: 30, bytes: u64::MAX };
-        let spec = LinkSpec { law, limit, queues, ..wire(12.0, Time::from_millis(1)) };
+        let spec = LinkSpec { law, limit, queue, ..wire(12.0, Time::from_millis(1)) };
         let mut pair = Pair::new(spec, wire(1_000.0, Time::ZERO));
         let flows: Vec<FlowId> = (0..3).map(|k| pair.flow(20, Time::from_millis(5 * k))).collect();
         for ms in 1..100 {
@@ -185,7 +186,7 @@ fn a_change_of_rate_takes_the_packet_in_transmission_along() {
     let flow = pair.flow(2, Time::ZERO);
     // A third of the first packet has left when the rate halves: it takes 0.5 + 2 ms, the second 3 ms more.
     pair.network.run_until(Time::from_micros(500));
-    pair.network.set_rate(pair.there, Rate::from_mbps(4.0));
+    pair.network.change(pair.there, Change::Rate(Rate::from_mbps(4.0)));
     for (at, received) in [(12_500, 0), (12_501, 1), (15_500, 1), (15_501, 2)] {
         pair.network.run_until(Time::from_micros(at));
         assert_eq!(pair.network.server(flow).received, received, "at {at} us");
@@ -199,7 +200,7 @@ fn a_shorter_delay_does_not_let_packets_overtake() {
     let flow = pair.flow(2, Time::ZERO);
     // The second packet starts at 1.5 ms with the shorter delay, and would be there at 4 ms, the first at 11.5 ms.
     pair.network.run_until(Time::from_micros(1_000));
-    pair.network.set_delay(pair.there, Time::from_millis(1));
+    pair.network.change(pair.there, Change::Delay(Time::from_millis(1)));
     pair.network.run_until(Time::from_micros(11_500));
     assert_eq!(pair.network.server(flow).received, 0);
     pair.network.run_until(Time::from_micros(11_501));
@@ -212,7 +213,7 @@ fn packets_that_waited_do_not_overtake_either() {
     let mut pair = Pair::new(wire(12.0, Time::from_millis(10)), wire(12.0, Time::ZERO));
     let flow = pair.flow(5, Time::ZERO);
     pair.network.run_until(Time::from_micros(500));
-    pair.network.set_delay(pair.there, Time::ZERO);
+    pair.network.change(pair.there, Change::Delay(Time::ZERO));
     pair.network.run_until(Time::from_millis(11));
     assert_eq!(pair.network.server(flow).received, 0);
     pair.network.run_until(Time::from_millis(11) + Time(1));
@@ -349,7 +350,7 @@ proptest! {
             }
             pair.network.trace_packets();
             let place = if after { Place::After } else { Place::Before };
-            pair.network.set_losses(pair.there, vec![LossSpec { place, only: Direction::Data, probability: loss }]);
+            pair.network.change(pair.there, Change::Losses(vec![Loss { place, only: Only::Data, probability: loss }]));
             for window in 1..6 {
                 pair.flow(window * 3, Time::from_millis(u64::from(window)));
             }
@@ -358,11 +359,11 @@ proptest! {
                 now += Time::from_millis(after);
                 pair.network.run_until(now);
                 match kind {
-                    0 => pair.network.set_rate(pair.there, Rate::from_mbps(f64::from(value))),
-                    1 => pair.network.set_delay(pair.back, Time::from_millis(u64::from(value))),
-                    2 => pair.network.set_blackout(pair.there, value % 2 == 0),
-                    3 => pair.network.set_limit(pair.there, Limit { packets: value, bytes: u64::MAX }),
-                    4 => pair.network.set_capacity(pair.there, Rate::from_mbps(f64::from(value))),
+                    0 => pair.network.change(pair.there, Change::Rate(Rate::from_mbps(f64::from(value)))),
+                    1 => pair.network.change(pair.back, Change::Delay(Time::from_millis(u64::from(value)))),
+                    2 => pair.network.change(pair.there, Change::Blackout(value % 2 == 0)),
+                    3 => pair.network.change(pair.there, Change::Limit(Limit { packets: value, bytes: u64::MAX })),
+                    4 => pair.network.change(pair.there, Change::Capacity(Rate::from_mbps(f64::from(value)))),
                     _ => pair.network.retire_flow(FlowId(value % 5)),
                 }
                 pair.check();
@@ -379,7 +380,7 @@ proptest! {
         let mut network = Network::<FixedWindow>::new(seed);
         let link = network.add_link(wire(100.0, Time::ZERO));
         let route = network.add_route(&[link], RouteEnd::Sink);
-        network.set_losses(link, vec![LossSpec { place: Place::After, only: Direction::All, probability }]);
+        network.change(link, Change::Losses(vec![Loss { place: Place::After, only: Only::All, probability }]));
         let source = network.add_source(SourceSpec {
             route, rate: Rate::from_mbps(50.0), size: 500, start: Time::ZERO, stop: FOREVER, on_off: None,
         });
@@ -398,7 +399,7 @@ fn a_change_of_rate_keeps_count_of_the_time_the_transmitter_is_busy() {
     pair.flow(2, Time::ZERO);
     // The first packet takes 0.5 + 2 ms, the second 3 ms.
     pair.network.run_until(Time::from_micros(500));
-    pair.network.set_rate(pair.there, Rate::from_mbps(4.0));
+    pair.network.change(pair.there, Change::Rate(Rate::from_mbps(4.0)));
     for (at, busy) in [(5_000, 5_000_000), (12_000, 5_500_000)] {
         pair.network.run_until(Time::from_micros(at));
         assert_eq!(pair.network.read_link(pair.there).busy_ns, busy, "at {at} us");
@@ -424,16 +425,17 @@ fn what_waits_when_the_figures_are_read_is_the_first_of_the_next() {
 
 #[test]
 fn what_a_law_drops_or_marks_on_arrival_counts_as_that() {
-    let red = RedConfig { min_threshold: 0.0, max_threshold: 0.0, ..RedConfig::default() };
-    let law = AnyLink::Red(Box::new(red.build(Rate::from_mbps(12.0))));
+    let none = Threshold::Packets(0.0);
+    let red = RedConfig { min_threshold: none, max_threshold: none, ..RedConfig::default() };
+    let law = AnyLink::Red(Box::new(red.build(Rate::from_mbps(12.0), Limit::NONE)));
     let mut pair = Pair::new(LinkSpec { law, ..wire(12.0, Time::ZERO) }, wire(12.0, Time::ZERO));
     pair.flow(5, Time::ZERO);
     pair.network.run_until(Time::from_secs(1));
     let drops = pair.network.read_link(pair.there).drops;
     assert_eq!((drops.law, drops.full, drops.total()), (5, 0, 5));
 
-    let step = StepConfig { threshold: 1.0, ..StepConfig::default() };
-    let law = AnyLink::Step(Box::new(step.build()));
+    let step = StepConfig { threshold: Threshold::Packets(1.0) };
+    let law = AnyLink::Step(Box::new(step.build(Limit::NONE)));
     let mut pair = Pair::new(LinkSpec { law, ..wire(12.0, Time::from_millis(50)) }, wire(12.0, Time::ZERO));
     let mut flow = pair.spec(10, Time::ZERO);
     flow.client.flags = Flags::ECT;
@@ -449,7 +451,7 @@ fn a_change_of_delay_is_for_what_departs_from_then_on() {
     let flow = pair.flow(5, Time::ZERO);
     // Three have left, or are leaving, when the delay doubles: they arrive after 11, 12 and 13 ms, the others after 24 and 25.
     pair.network.run_until(Time::from_micros(2_500));
-    pair.network.set_delay(pair.there, Time::from_millis(20));
+    pair.network.change(pair.there, Change::Delay(Time::from_millis(20)));
     for (at, received) in [(13_001, 3), (24_000, 3), (24_001, 4), (25_001, 5)] {
         pair.network.run_until(Time::from_micros(at));
         assert_eq!(pair.network.server(flow).received, received, "at {at} us");
@@ -459,10 +461,10 @@ fn a_change_of_delay_is_for_what_departs_from_then_on() {
 #[test]
 fn losses_strike_those_who_are_meant_where_they_are_meant() {
     for place in [Place::Before, Place::After] {
-        for (only, received, lost) in [(Direction::Data, 0, [4, 0]), (Direction::Acks, 4, [0, 4])] {
+        for (only, received, lost) in [(Only::Data, 0, [4, 0]), (Only::Ack, 4, [0, 4])] {
             let mut pair = Pair::new(wire(10.0, Time::ZERO), wire(10.0, Time::ZERO));
             for link in [pair.there, pair.back] {
-                pair.network.set_losses(link, vec![LossSpec { place, only, probability: 1.0 }]);
+                pair.network.change(link, Change::Losses(vec![Loss { place, only, probability: 1.0 }]));
             }
             let flow = pair.flow(4, Time::ZERO);
             pair.network.run_until(Time::from_secs(1));
@@ -474,8 +476,8 @@ fn losses_strike_those_who_are_meant_where_they_are_meant() {
         }
         // Nobody is meant who goes the other way.
         let mut pair = Pair::new(wire(10.0, Time::ZERO), wire(10.0, Time::ZERO));
-        for (link, only) in [(pair.there, Direction::Acks), (pair.back, Direction::Data)] {
-            pair.network.set_losses(link, vec![LossSpec { place, only, probability: 1.0 }]);
+        for (link, only) in [(pair.there, Only::Ack), (pair.back, Only::Data)] {
+            pair.network.change(link, Change::Losses(vec![Loss { place, only, probability: 1.0 }]));
         }
         let flow = pair.flow(4, Time::ZERO);
         pair.network.run_until(Time::from_secs(1));
@@ -489,7 +491,7 @@ fn a_blackout_is_before_the_queue_and_spares_what_is_on_its_way() {
     let flow = pair.flow(5, Time::ZERO);
     let late = pair.flow(3, Time::from_millis(2));
     pair.network.run_until(Time::from_millis(1));
-    pair.network.set_blackout(pair.there, true);
+    pair.network.change(pair.there, Change::Blackout(true));
     pair.network.run_until(Time::from_millis(16));
     assert_eq!((pair.network.server(flow).received, pair.network.server(late).received), (5, 0));
     let drops = pair.network.read_link(pair.there).drops;
@@ -515,7 +517,7 @@ fn a_packet_that_a_change_of_rate_slows_keeps_its_medium() {
     let other = network.add_source(source(routes[1], Time::from_millis(1), 1000));
     // The first packet takes 0.5 + 2 ms; then it is the other's turn, for 1 ms.
     network.run_until(Time::from_micros(500));
-    network.set_rate(links[0], Rate::from_mbps(4.0));
+    network.change(links[0], Change::Rate(Rate::from_mbps(4.0)));
     network.run_until(Time::from_micros(3_500));
     assert_eq!(network.read_source(other).arrived_packets, 0);
     network.run_until(Time::from_micros(3_501));

@@ -4,20 +4,22 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tollway_law::link::{AnyLink, DropTail, FcpConfig, xcp};
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, Unpaid, xcp};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Budget, Rate, Time};
-use tollway_proto::port::{Limit, Queues};
+use tollway_proto::Change;
+use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
-use tollway_sim::{Direction, FlowSpec, LinkId, LinkSpec, LossSpec, Network, Place, RouteEnd};
+use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
 /// What a network runs under.
 #[derive(Clone, Copy, Debug)]
 enum Law {
     NewReno,
     Xcp(xcp::Arithmetic),
-    Fcp { counts_unpaid: bool },
+    Fcp { unpaid: Unpaid },
 }
 
 impl Law {
@@ -25,8 +27,8 @@ impl Law {
         match self {
             Law::NewReno => AnyLink::DropTail(DropTail),
             Law::Xcp(arithmetic) => xcp::XcpConfig { arithmetic, ..Default::default() }.build(rate),
-            Law::Fcp { counts_unpaid } => {
-                AnyLink::Fcp(Box::new(FcpConfig { counts_unpaid, ..Default::default() }.build(rate)))
+            Law::Fcp { unpaid } => {
+                AnyLink::Fcp(Box::new(FcpConfig { unpaid, ..Default::default() }.build(rate)))
             }
         }
     }
@@ -51,28 +53,20 @@ fn law() -> impl Strategy<Value = Law> {
     prop_oneof![
         Just(Law::NewReno),
         prop_oneof![Just(Float), Just(Fixed32), Just(Fixed128)].prop_map(Law::Xcp),
-        any::<bool>().prop_map(|counts_unpaid| Law::Fcp { counts_unpaid }),
+        any::<bool>()
+            .prop_map(|counts| Law::Fcp { unpaid: if counts { Unpaid::Counts } else { Unpaid::Queues } }),
     ]
 }
 
 /// What happens to the link while it runs.
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    Rate(u32),
-    Delay(u64),
-    Packets(u32),
-    Bytes(u64),
-    Capacity(u32),
-}
-
 fn change() -> impl Strategy<Value = (u64, Change)> {
     let change = prop_oneof![
-        (1u32..40).prop_map(Change::Rate),
-        (1u64..30).prop_map(Change::Delay),
-        (0u32..60).prop_map(Change::Packets),
+        (1u32..40).prop_map(|mbps| Change::Rate(Rate::from_mbps(f64::from(mbps)))),
+        (1u64..30).prop_map(|ms| Change::Delay(Time::from_millis(ms))),
+        (0u32..60).prop_map(|packets| Change::Limit(Limit { packets, bytes: u64::MAX })),
         // With less than the longest packet there is no short way, with more there is one again.
-        (1u64..200_000).prop_map(Change::Bytes),
-        (1u32..40).prop_map(Change::Capacity),
+        (1u64..200_000).prop_map(|bytes| Change::Limit(Limit { packets: u32::MAX, bytes })),
+        (1u32..40).prop_map(|mbps| Change::Capacity(Rate::from_mbps(f64::from(mbps)))),
     ];
     (1u64..500, change)
 }
@@ -81,7 +75,7 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
     let rate = Rate::from_mbps(10.0);
     let limit = Limit { packets: limit, bytes: u64::MAX };
     let delay = Time::from_millis(3);
-    let link = LinkSpec { rate, delay, overhead: 0, law: law.link(rate), limit, queues: Queues::One };
+    let link = LinkSpec { rate, delay, overhead: 0, law: law.link(rate), limit, queue: Default::default() };
     let mut network = Network::new(1);
     let shared = network.add_link(link.clone());
     network.measure_link(shared, true);
@@ -95,7 +89,7 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
             overhead: 0,
             law: AnyLink::DropTail(DropTail),
             limit: Limit::NONE,
-            queues: Queues::One,
+            queue: Default::default(),
         });
         let forward = network.add_route(&[access, shared], RouteEnd::Server);
         let mut client = Connection::client(&config, law.sender(1.0 + i as f64), 0);
@@ -129,22 +123,14 @@ proptest! {
             let (mut network, shared) = build(law, limit, &delays, &sizes);
             network.trace_packets();
             if !short {
-                let never = LossSpec { place: Place::Before, only: Direction::All, probability: 0.0 };
-                network.set_losses(shared, vec![never]);
+                let never = Loss { place: Place::Before, only: Only::All, probability: 0.0 };
+                network.change(shared, Change::Losses(vec![never]));
             }
             let mut now = Time::ZERO;
-            for &(after, change) in &changes {
-                now += Time::from_millis(after);
+            for (after, change) in &changes {
+                now += Time::from_millis(*after);
                 network.run_until(now);
-                match change {
-                    Change::Rate(mbps) => network.set_rate(shared, Rate::from_mbps(f64::from(mbps))),
-                    Change::Delay(ms) => network.set_delay(shared, Time::from_millis(ms)),
-                    Change::Packets(packets) => network.set_limit(shared, Limit { packets, bytes: u64::MAX }),
-                    Change::Bytes(bytes) => network.set_limit(shared, Limit { packets: u32::MAX, bytes }),
-                    Change::Capacity(mbps) => {
-                        network.set_capacity(shared, Rate::from_mbps(f64::from(mbps)));
-                    }
-                }
+                network.change(shared, change.clone());
             }
             network.run_until(now + Time::from_secs(3));
             let stats = network.read_link(shared);

@@ -11,7 +11,7 @@ use crate::{Price, Toll};
 
 /// What a link does with a class of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Class {
+pub enum Pricing {
     /// It is asked for the link's own price.
     Standard,
     /// Its price at most doubles or halves within two mean round trips, the bandwidth for that being taken from, or left
@@ -47,7 +47,7 @@ pub(super) struct Classes {
 /// What is kept of one class.
 #[derive(Clone, Debug)]
 struct Lane {
-    class: Class,
+    class: Pricing,
     /// What its traffic pays and is asked for; unused where that is the link's own price, or a multiple of it.
     engine: PriceEngine,
     /// Its prices of late, if they are bounded.
@@ -58,11 +58,11 @@ struct Lane {
 }
 
 impl Classes {
-    pub(super) fn new(classes: &[Class]) -> Classes {
-        let grouped = classes.iter().any(|class| matches!(class, Class::Group { .. }));
-        let lane = |&class: &Class| {
+    pub(super) fn new(classes: &[Pricing]) -> Classes {
+        let grouped = classes.iter().any(|class| matches!(class, Pricing::Group { .. }));
+        let lane = |&class: &Pricing| {
             let class = match class {
-                Class::Standard if grouped => Class::Group { weight: 1.0 },
+                Pricing::Standard if grouped => Pricing::Group { weight: 1.0 },
                 class => class,
             };
             Lane { class, engine: PriceEngine::new(), swing: Swing::default(), share: 0.0, open: false }
@@ -79,7 +79,7 @@ impl Classes {
     /// The class that a packet counts in.
     fn of(&self, class: u8, toll: &Toll) -> u8 {
         match self.lanes.get(usize::from(class)) {
-            Some(Lane { class: Class::Deadline { .. }, .. }) if pays(toll) => NONE,
+            Some(Lane { class: Pricing::Deadline { .. }, .. }) if pays(toll) => NONE,
             _ => class,
         }
     }
@@ -87,15 +87,15 @@ impl Classes {
     /// What `class` is asked for, `link` being what the link's own price is made of.
     pub(super) fn price(&self, class: u8, link: &PriceEngine) -> Price {
         match self.lanes.get(usize::from(class)).map(|lane| (lane.class, &lane.engine)) {
-            None | Some((Class::Standard, _)) => link.price,
-            Some((Class::Priority { times }, _)) => raised(link.price, times),
-            Some((Class::Stable | Class::Deadline { .. } | Class::Group { .. }, own)) => own.price,
+            None | Some((Pricing::Standard, _)) => link.price,
+            Some((Pricing::Priority { times }, _)) => raised(link.price, times),
+            Some((Pricing::Stable | Pricing::Deadline { .. } | Pricing::Group { .. }, own)) => own.price,
         }
     }
 
     /// Bandwidth that admitted deadlines need, bytes/s.
     fn required(&mut self, now: u64, span: Span) -> f64 {
-        let deadlines = self.lanes.iter_mut().filter(|lane| matches!(lane.class, Class::Deadline { .. }));
+        let deadlines = self.lanes.iter_mut().filter(|lane| matches!(lane.class, Pricing::Deadline { .. }));
         deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
     }
 
@@ -103,7 +103,7 @@ impl Classes {
     /// all would be asked for without.
     fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, bool) {
         let (mut needs, mut reached) = (0.0, false);
-        for lane in self.lanes.iter_mut().filter(|lane| lane.class == Class::Stable) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable) {
             let spent = lane.engine.sum_up(now, span);
             // A bound protects those that are there; and nothing can be taken from what nobody has.
             let bounded = if spent > 0.0 { lane.swing.bound(price) } else { price };
@@ -149,7 +149,7 @@ impl Classes {
 
 impl Lane {
     fn weight(&self) -> f64 {
-        if let Class::Group { weight } = self.class { weight } else { 1.0 }
+        if let Pricing::Group { weight } = self.class { weight } else { 1.0 }
     }
 }
 
@@ -176,7 +176,7 @@ impl Fcp {
         let lane = classes.lanes.get_mut(usize::from(class));
         let waits = lane.as_ref().is_some_and(|lane| lane.share == 0.0) || toll.offer != 0.0;
         let fresh = match lane {
-            Some(lane) if matches!(lane.class, Class::Stable | Class::Group { .. }) => {
+            Some(lane) if matches!(lane.class, Pricing::Stable | Pricing::Group { .. }) => {
                 let paid = lane.engine.paid(now, toll, arrival.rtt) * arrival.size;
                 lane.engine.window.add(now, span.ns, arrival.sums(paid));
                 lane.engine.stay(now, toll.offer, paid);
@@ -187,14 +187,14 @@ impl Fcp {
                 self.count(now, arrival, 0.0)
             }
             // What it announces is weighed as it leaves: it is then told whether it may.
-            Some(lane) if matches!(lane.class, Class::Deadline { .. }) => {
+            Some(lane) if matches!(lane.class, Pricing::Deadline { .. }) => {
                 lane.engine.window.add(now, span.ns, arrival.sums(Price::MIN.get() * arrival.size));
                 self.count(now, arrival, 0.0)
             }
             lane => {
                 // A dollar at k times the price buys as much as 1/k of one.
                 let times = match lane.map(|lane| lane.class) {
-                    Some(Class::Priority { times }) => times,
+                    Some(Pricing::Priority { times }) => times,
                     _ => 1.0,
                 };
                 let said = Toll { stake: toll.stake / times as f32, ..*toll };
@@ -224,7 +224,7 @@ impl Fcp {
         let free = self.capacity - classes.required(now, span);
         let room = self.room(now, arrival, free.max(LEAST * self.capacity));
         let own = self.engine.sum_up(now, span);
-        let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Class::Stable);
+        let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable);
         let all = own + stable.map(|lane| lane.engine.sum_up(now, span)).sum::<f64>();
         let price = Price::per_byte(self.corrected(now, arrival.size, all / room) * self.error).get();
         let (needs, reached) = classes.bound(now, span, price, room);
@@ -255,7 +255,7 @@ impl Fcp {
     pub(super) fn class_says(&mut self, now: u64, packet: Passing, toll: &Toll) -> Price {
         let Some(mut classes) = self.classes.take() else { return self.engine.price };
         let price = match classes.lanes.get(usize::from(packet.class)).map(|lane| lane.class) {
-            Some(Class::Deadline { share }) => match self.admits(&mut classes, now, packet, toll, share) {
+            Some(Pricing::Deadline { share }) => match self.admits(&mut classes, now, packet, toll, share) {
                 true => Price::MIN,
                 // Even if it costs nothing else, a refusal is heard.
                 false if self.engine.price.get() < REFUSAL => Price::per_byte(REFUSAL),
@@ -372,7 +372,7 @@ const GROWTH: f64 = 1.1;
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::FcpConfig;
+    use super::super::tests::as_printed;
     use super::*;
     use crate::link::LinkLaw;
     use crate::{Kind, Rate, Time};
@@ -391,8 +391,8 @@ mod tests {
     }
 
     impl Bench {
-        fn new(classes: &[Class]) -> Bench {
-            let law = FcpConfig::default().build(Rate::from_bytes_per_sec(CAPACITY)).with_classes(classes);
+        fn new(classes: &[Pricing]) -> Bench {
+            let law = as_printed().build(Rate::from_bytes_per_sec(CAPACITY)).with_classes(classes);
             let told = vec![vec![1e-7; 100]; classes.len()];
             Bench { law, steps: 0, told, sent: vec![0.0; classes.len()] }
         }
@@ -422,7 +422,7 @@ mod tests {
         }
 
         /// The rates once all has settled.
-        fn settled(classes: &[Class], budgets: &[f64], most: &[f64]) -> Vec<f64> {
+        fn settled(classes: &[Pricing], budgets: &[f64], most: &[f64]) -> Vec<f64> {
             let mut bench = Bench::new(classes);
             bench.run(4.0, budgets, most);
             bench.run(1.0, budgets, most)
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn groups_have_their_weights_parts_whatever_is_spent_in_them() {
         // What is of no group is one of weight 1.
-        let groups = [Class::Standard, Class::Group { weight: 3.0 }];
+        let groups = [Pricing::Standard, Pricing::Group { weight: 3.0 }];
         for budgets in [[1.0, 1.0], [9.0, 1.0], [0.1, 5.0]] {
             near(&Bench::settled(&groups, &budgets, &[ALL, ALL]), &[0.25, 0.75]);
         }
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn what_a_group_does_not_use_goes_to_the_others_but_for_a_tenth_of_what_it_does() {
         let groups =
-            [Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }, Class::Group { weight: 2.0 }];
+            [Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 2.0 }];
         near(&Bench::settled(&groups, &[1.0, 0.0, 0.0], &[ALL; 3]), &[1.0, 0.0, 0.0]);
         let tenth = 0.1 * CAPACITY;
         near(&Bench::settled(&groups, &[0.0, 1.0, 1.0], &[ALL, tenth, ALL]), &[0.0, 0.1, 0.89]);
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_group_that_comes_again_has_its_part_at_once() {
-        let groups = [Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }];
+        let groups = [Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 1.0 }];
         let mut bench = Bench::new(&groups);
         bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
         bench.run(1.0, &[1.0, 0.0], &[ALL; 2]);
@@ -473,14 +473,14 @@ mod tests {
 
     #[test]
     fn a_dollar_at_four_times_the_price_buys_a_fourth() {
-        let classes = [Class::Standard, Class::Priority { times: 4.0 }];
+        let classes = [Pricing::Standard, Pricing::Priority { times: 4.0 }];
         near(&Bench::settled(&classes, &[1.0, 1.0], &[ALL; 2]), &[0.8, 0.2]);
         near(&Bench::settled(&classes, &[1.0, 4.0], &[ALL; 2]), &[0.5, 0.5]);
     }
 
     #[test]
     fn traffic_with_deadlines_at_the_least_price_leaves_the_rest_to_what_pays() {
-        let classes = [Class::Standard, Class::Deadline { share: 0.5 }];
+        let classes = [Pricing::Standard, Pricing::Deadline { share: 0.5 }];
         let mut bench = Bench::new(&classes);
         bench.told[1] = vec![Price::MIN.get(); 100];
         let run = |bench: &mut Bench| bench.run(2.0, &[1.0, 1.0], &[ALL, 0.2 * CAPACITY]);
@@ -491,14 +491,14 @@ mod tests {
 
     #[test]
     fn who_says_that_it_was_refused_pays_what_all_pay() {
-        let classes = [Class::Standard, Class::Deadline { share: 0.5 }];
+        let classes = [Pricing::Standard, Pricing::Deadline { share: 0.5 }];
         near(&Bench::settled(&classes, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
         near(&Bench::settled(&classes, &[1.0, 3.0], &[ALL; 2]), &[0.25, 0.75]);
     }
 
     #[test]
     fn a_stable_price_at_most_doubles_in_a_window_and_the_others_make_up_for_it() {
-        let classes = [Class::Standard, Class::Stable];
+        let classes = [Pricing::Standard, Pricing::Stable];
         let mut bench = Bench::new(&classes);
         bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
         near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
@@ -527,10 +527,10 @@ mod tests {
         // A first packet pays the price that there is.
         let price = 1.0 / CAPACITY;
         for (classes, of, paid) in [
-            ([Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }], 1, Price::MIN.get()),
-            ([Class::Standard, Class::Stable], 1, price),
-            ([Class::Standard, Class::Priority { times: 4.0 }], 1, price),
-            ([Class::Standard, Class::Priority { times: 4.0 }], 0, price),
+            ([Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 1.0 }], 1, Price::MIN.get()),
+            ([Pricing::Standard, Pricing::Stable], 1, price),
+            ([Pricing::Standard, Pricing::Priority { times: 4.0 }], 1, price),
+            ([Pricing::Standard, Pricing::Priority { times: 4.0 }], 0, price),
         ] {
             let mut bench = Bench::new(&classes);
             bench.run(3.0, &[1.0, 0.0], &[ALL; 2]);
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_group_that_announces_more_has_its_part_of_the_link_anew() {
-        let groups = [Class::Group { weight: 1.0 }, Class::Group { weight: 1.0 }];
+        let groups = [Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 1.0 }];
         let mut bench = Bench::new(&groups);
         bench.run(4.0, &[1.0, 1.0], &[ALL, 0.1 * CAPACITY]);
         assert!((bench.law.class_price(0).get() * CAPACITY * 0.89 - 1.0).abs() < 0.01);
@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn a_bound_protects_those_that_are_there_and_no_more_than_there_is() {
-        let classes = [Class::Standard, Class::Stable];
+        let classes = [Pricing::Standard, Pricing::Stable];
         let mut bench = Bench::new(&classes);
         bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
         let before = bench.law.class_price(1).get();
@@ -590,8 +590,8 @@ mod tests {
     #[test]
     fn a_price_that_is_wrong_is_wrong_in_every_class() {
         // Twice too much is asked: half of the link is used.
-        let mut bench = Bench::new(&[Class::Standard, Class::Priority { times: 4.0 }]);
-        bench.law.set_price_error(1.0);
+        let mut bench = Bench::new(&[Pricing::Standard, Pricing::Priority { times: 4.0 }]);
+        bench.law.set_error(1.0);
         bench.run(4.0, &[1.0, 1.0], &[ALL; 2]);
         near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.4, 0.1]);
     }

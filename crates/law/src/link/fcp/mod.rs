@@ -10,12 +10,12 @@
 //! | a queue to aim at, and part of a Newton step | [`FcpConfig::target`], [`FcpConfig::newton`]: ours, and not the default |
 //!
 //! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
-//! takes it back; [`FcpConfig::counts_unpaid`] measures it.
+//! takes it back; [`FcpConfig::unpaid`] measures it.
 //!
 //! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
 //! paid·size·preload/rtt, the change of budget it announces, and that is how it is kept here.
 //!
-//! A link may ask some traffic for another price than the rest: [`Class`].
+//! A link may ask some traffic for another price than the rest: [`Pricing`].
 
 mod classes;
 mod exchange;
@@ -26,62 +26,109 @@ mod promises;
 mod tests;
 mod window;
 
-use super::{LinkLaw, Passing, Verdict};
+use std::sync::Arc;
+
+use super::{AnyLink, Descriptor, LinkConfig, LinkLaw, Misfit, Passing, Placement, Verdict};
+use crate::param::{self, Config, Entry, TIME, Table};
 use crate::price::{at_least, at_most};
-use crate::{Kind, Price, Rate, Time, Toll};
-pub use classes::Class;
+use crate::toll::Content;
+use crate::{Aim, Kind, Price, Rate, Time, Toll, config, words};
 use classes::Classes;
+pub use classes::Pricing;
 pub use exchange::{Exchange, ExchangeRate};
 use history::History;
 use newton::Newton;
 use promises::Promises;
 use window::{Sums, Window};
 
-/// The parameters of [`Fcp`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FcpConfig {
-    /// α, the weight of the queue. Default 2 (§ 5).
-    pub alpha: f64,
-    /// The averaging window d in mean round-trip times. Default 2 (§ 5).
-    pub window: f64,
-    /// How long a preload counts. Default [`PreloadSpan::Packet`], as printed.
-    pub preload: PreloadSpan,
-    /// What packets that pay nothing take of the capacity is measured over the window, and not left to the queue. Default no, as
-    /// printed.
-    pub counts_unpaid: bool,
-    /// The queue that is left alone, as the time that it takes to send, and no more than a tenth of the mean round-trip time: α·q/d counts from there. Default 0, as printed: then the
-    /// link stands idle for part of the time that a price is a little too high.
-    pub target: Time,
-    /// The part of a Newton step that is added to the price, from how what comes would answer it. Where most traffic pays other links more,
-    /// equation 2 alone answers with swings that die slowly or not at all, and takes long to find a price where there was none. Default 0, as printed; a half suits
-    /// a mesh of a few hundred links, with `alpha` a half and `window` 1. Groups ([`Class::Group`]) have prices of their own without it.
-    pub newton: f64,
-    /// The mean round-trip time until packets tell one. Default 100 ms.
-    pub initial_rtt: Time,
-}
-
-/// How long a preload counts in equation 4: two readings, which are one where d is twice the flow's round-trip time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PreloadSpan {
-    /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
-    Packet,
-    /// From a window's length before it is kept until half of what it announced is in the window: rtt − d to rtt + d/2, by the
-    /// flow's own round-trip time. Promises of flows with a round trip far above the mean otherwise expire before they are kept;
-    /// and who is nearer need not make room for them all that time before.
-    Flow,
-}
-
-impl Default for FcpConfig {
-    fn default() -> FcpConfig {
-        FcpConfig {
-            alpha: 2.0,
-            window: 2.0,
-            preload: PreloadSpan::Packet,
-            counts_unpaid: false,
-            target: Time::ZERO,
-            newton: 0.0,
-            initial_rtt: Time::from_millis(100),
+config! {
+    /// The parameters of [`Fcp`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct FcpConfig {
+        /// α: weight of the queue in the price.
+        alpha: f64 = 2.0, param::Kind::Number { least: 0.0, most: 100.0 }, from "§ 5";
+        /// Length of the averaging window in mean round-trip times.
+        window: f64 = 2.0, param::Kind::Over { over: 0.0, most: 100.0 }, from "§ 5, d";
+        /// How long a preload counts: as long as its packet is in the window (equation 4 as printed), or from d before it is kept until half of what it announced is in the window (rtt − d to rtt + d/2, by the flow's own round trip).
+        preload_span: PreloadSpan = PreloadSpan::Flow, param::Kind::Word(PreloadSpan::WORDS);
+        /// What packets that pay nothing take of the link, acknowledgements before all: what a queue that stays takes back from those that pay (equation 2 as printed), or what they are measured to take over d.
+        unpaid: Unpaid = Unpaid::Queues, param::Kind::Word(Unpaid::WORDS);
+        /// The queue that is left alone, no more than a tenth of a mean round trip: α·queue counts from there, so that the link doesn't stand idle while its price is a little too high. Zero is equation 2 as printed.
+        target: Time = Time::ZERO, TIME;
+        /// The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.
+        newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
+        fixed {
+            /// The mean round-trip time until packets tell one.
+            initial_rtt: Time = Time::from_millis(100);
         }
+    }
+}
+
+words! {
+    /// How long a preload counts in equation 4: two readings, which are one where d is twice the flow's round-trip time.
+    pub enum PreloadSpan {
+        /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
+        Packet = "packet",
+        /// From a window's length before it is kept until half of what it announced is in the window: rtt − d to rtt + d/2, by the
+        /// flow's own round-trip time. Promises of flows with a round trip far above the mean otherwise expire before they are kept;
+        /// and who is nearer need not make room for them all that time before.
+        Flow = "flow",
+    }
+}
+
+words! {
+    /// How packets that pay nothing are made room for.
+    pub enum Unpaid {
+        /// A queue that stays takes it from those that pay. Equation 2 as printed.
+        Queues = "queues",
+        /// What they take is measured over the window.
+        Counts = "counts",
+    }
+}
+
+/// FCP's entry in the registry.
+pub(super) const ENTRY: Entry<dyn LinkConfig> = Entry {
+    word: "fcp",
+    tables: &[&Table {
+        word: "fcp",
+        says: "The constants of FCP's router (the FCP report, § 4.1, § 5).",
+        params: FcpConfig::params,
+    }],
+    read: |tables| Arc::new(FcpConfig::read(tables.table("fcp"))),
+};
+
+impl LinkConfig for FcpConfig {
+    fn word(&self) -> &str {
+        "fcp"
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor {
+            gives: Some(Content::Price),
+            aim: Some(Aim::Proportional),
+            queue_weight: self.alpha / self.window,
+            priority: true,
+            ..Descriptor::default()
+        }
+    }
+
+    /// A Newton step is of the link's own price, which groups are not asked.
+    fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {
+        let grouped = at.classes.iter().any(|class| matches!(class, Pricing::Group { .. }));
+        if !grouped || self.newton <= 0.0 {
+            return Ok(());
+        }
+        Err(Misfit {
+            field: "newton",
+            message: "groups are asked for prices of their own, to which no Newton step is added".into(),
+            label: "beside groups",
+            help: "leave `newton` out, or give the classes another pricing",
+        })
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        let law = self.build(at.capacity);
+        AnyLink::Fcp(Box::new(if at.classes.is_empty() { law } else { law.with_classes(at.classes) }))
     }
 }
 
@@ -272,7 +319,7 @@ impl PriceEngine {
 impl Fcp {
     /// The law with prices by class of traffic, `classes[i]` being what it does with class i
     /// ([`Passing::class`]). What is of a class beyond them is asked for the link's own price.
-    pub fn with_classes(mut self, classes: &[Class]) -> Fcp {
+    pub fn with_classes(mut self, classes: &[Pricing]) -> Fcp {
         let mut classes = Classes::new(classes);
         classes.set_avg_rtt(self.span, self.avg_rtt);
         self.classes = Some(Box::new(classes));
@@ -297,11 +344,6 @@ impl Fcp {
     /// The mean round-trip time it reckons with, s.
     pub fn avg_rtt(&self) -> f64 {
         self.avg_rtt
-    }
-
-    /// From now on the price is wrong by `relative` (0.1 asks for a tenth too much): a test of stability (§ 6.1.2).
-    pub fn set_price_error(&mut self, relative: f64) {
-        self.error = (1.0 + relative).max(0.0);
     }
 
     fn set_avg_rtt(&mut self, rtt: f64) {
@@ -346,7 +388,7 @@ impl Fcp {
     #[inline]
     fn room(&mut self, now: u64, arrival: &Arrival, capacity: f64) -> f64 {
         let unpaid = match &mut self.unpaid {
-            Some(bytes) if self.config.counts_unpaid => bytes.sums(now, self.span.ns),
+            Some(bytes) if self.config.unpaid == Unpaid::Counts => bytes.sums(now, self.span.ns),
             _ => 0.0,
         };
         let queue = arrival.backlog - capacity * self.target;
@@ -358,7 +400,7 @@ impl Fcp {
     #[inline]
     fn count_unpaid(&mut self, now: u64, size: u32) {
         let somebody_pays = self.engine.price.get() > Price::MIN.get() || self.classes.is_some();
-        if (self.config.counts_unpaid || self.newton.is_some()) && somebody_pays {
+        if (self.config.unpaid == Unpaid::Counts || self.newton.is_some()) && somebody_pays {
             let bytes = self.unpaid.get_or_insert_with(|| Box::new(Window::new()));
             bytes.add(now, self.span.ns, f64::from(size));
         }
@@ -386,7 +428,7 @@ impl Fcp {
         let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
         // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
         let change = paid * f64::from(preload).max(-1.0) / rtt;
-        let (wait, life) = match self.config.preload {
+        let (wait, life) = match self.config.preload_span {
             PreloadSpan::Packet => (0.0, self.span.seconds),
             PreloadSpan::Flow => (rtt - self.span.seconds, rtt + self.span.seconds / 2.0),
         };
@@ -462,8 +504,17 @@ impl LinkLaw for Fcp {
         Verdict::Pass
     }
 
+    /// The price is wrong by `part` (0.1 asks for a tenth too much): a test of stability (§ 6.1.2).
+    fn set_error(&mut self, part: f64) {
+        self.error = (1.0 + part).max(0.0);
+    }
+
     fn set_capacity(&mut self, _: Time, capacity: Rate) {
         self.capacity = capacity.bytes_per_sec();
+    }
+
+    fn stated_price(&self) -> Option<Price> {
+        Some(self.price())
     }
 
     #[inline]

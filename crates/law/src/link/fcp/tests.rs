@@ -4,6 +4,11 @@ use super::*;
 
 const MBPS_100: f64 = 12.5e6;
 
+/// Equations 2 and 4 to the letter.
+pub(super) fn as_printed() -> FcpConfig {
+    FcpConfig { preload_span: PreloadSpan::Packet, ..FcpConfig::default() }
+}
+
 fn passing(size: u32, backlog: u64) -> Passing {
     Passing::of(Kind::Tolled, size, (backlog / 1500) as u32, backlog)
 }
@@ -25,8 +30,7 @@ fn toll(rtt: f64, paid: f64, preload: f64) -> Toll {
 /// handed to `see` with the time since.
 fn commit_round(w: f64, x: f64, span: PreloadSpan, see: &mut dyn FnMut(f64, f64)) {
     let rtt = 0.1;
-    let mut law =
-        FcpConfig { preload: span, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = FcpConfig { preload_span: span, ..as_printed() }.build(Rate::from_bytes_per_sec(MBPS_100));
     let step = 0.001;
     let t0 = 1.0;
     for i in 0..2000 {
@@ -74,7 +78,8 @@ fn a_commit_round_shows_as_the_closed_form_says() {
 fn a_long_round_trip_keeps_its_promise_in_the_second_reading() {
     // A flow of RTT 0.4 s beside one that keeps the mean near 0.1 s: the window is 0.2 s long.
     let life = |preload| -> f64 {
-        let mut law = FcpConfig { preload, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
+        let mut law =
+            FcpConfig { preload_span: preload, ..as_printed() }.build(Rate::from_bytes_per_sec(MBPS_100));
         let mut held = 0.0f64;
         for i in 0..1000 {
             let now = f64::from(i) * 1e-3;
@@ -97,7 +102,7 @@ fn a_long_round_trip_keeps_its_promise_in_the_second_reading() {
 /// announces itself then is seen all the same.
 #[test]
 fn an_announcement_counts_whatever_others_take_back() {
-    let mut law = FcpConfig { preload: PreloadSpan::Flow, ..FcpConfig::default() }
+    let mut law = FcpConfig { preload_span: PreloadSpan::Flow, ..as_printed() }
         .build(Rate::from_bytes_per_sec(MBPS_100));
     let rtt = 0.1;
     for i in 0..300 {
@@ -139,7 +144,7 @@ fn a_cold_start_over_two_links_estimates_over_and_then_under() {
     }
     // The laws themselves, driven in the same rounds: a window's worth of one packet each, paying what was last told.
     let law = |mbps| {
-        let config = FcpConfig { window: 1.0, initial_rtt: Time::from_secs(1), ..FcpConfig::default() };
+        let config = FcpConfig { window: 1.0, initial_rtt: Time::from_secs(1), ..as_printed() };
         config.build(Rate::from_mbps(mbps))
     };
     let mut links = [law(50.0), law(100.0)];
@@ -165,7 +170,7 @@ fn a_cold_start_over_two_links_estimates_over_and_then_under() {
 
 #[test]
 fn the_price_follows_equation_2() {
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     // One dollar a second, paid at 8e-8 $/B: the link is just full.
     for i in 0..10_000 {
         law.engine.history = History::new(100_000_000, 8e-8);
@@ -183,7 +188,7 @@ fn the_price_follows_equation_2() {
 
 #[test]
 fn no_more_is_taken_back_than_leaves_half_of_what_those_who_stay_pay() {
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     let mut least = f64::INFINITY;
     // Half a dollar a second from one that stays, and from 1 s on a whole one from others, all of them packets that take their
     // leave and were never announced: what they take back is twice what is seen of them.
@@ -204,9 +209,9 @@ fn no_more_is_taken_back_than_leaves_half_of_what_those_who_stay_pay() {
 
 #[test]
 fn a_price_error_is_what_was_said_and_what_is_remembered() {
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     law.engine.history = History::new(100_000_000, 8e-8);
-    law.set_price_error(0.25);
+    law.set_error(0.25);
     for i in 0..2000 {
         pass(&mut law, f64::from(i) * 120e-6, 1500, toll(0.1, 8e-8, 0.0));
     }
@@ -216,7 +221,7 @@ fn a_price_error_is_what_was_said_and_what_is_remembered() {
 
 #[test]
 fn the_first_packet_of_a_flow_is_seen_without_a_price() {
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     // Ten packets to come in the next round trip (of the mean 0.1 s) at the least price.
     let told = pass(&mut law, 0.0, 40, toll(0.0, 0.0, 375.0));
     assert_eq!(told, Price::MIN.get());
@@ -225,7 +230,7 @@ fn the_first_packet_of_a_flow_is_seen_without_a_price() {
 
 #[test]
 fn packets_without_a_toll_cost_nothing() {
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     let mut free = Toll::default();
     let plain = Passing { kind: Kind::Plain, ..passing(1500, 0) };
     law.on_arrival(Time::ZERO, plain, &free);
@@ -243,8 +248,8 @@ proptest! {
         ),
         newtonian in any::<bool>(),
     ) {
-        let newton = FcpConfig { newton: 0.5, target: Time::from_millis(1), ..FcpConfig::default() };
-        let law = if newtonian { newton } else { FcpConfig::default() };
+        let newton = FcpConfig { newton: 0.5, target: Time::from_millis(1), ..as_printed() };
+        let law = if newtonian { newton } else { as_printed() };
         let mut law = law.build(Rate::from_bytes_per_sec(MBPS_100));
         let mut now = 0;
         for (gap, rtt, offer, stake, due, backlog) in packets {
@@ -262,8 +267,8 @@ proptest! {
 #[test]
 fn what_pays_nothing_is_left_to_the_queue_or_measured() {
     // A dollar a second, a packet each millisecond; and acknowledgements, a tenth of the link.
-    let price = |counts_unpaid: bool, acks: u32| {
-        let config = FcpConfig { counts_unpaid, ..FcpConfig::default() };
+    let price = |unpaid: Unpaid, acks: u32| {
+        let config = FcpConfig { unpaid, ..as_printed() };
         let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
         for i in 0..2000 {
             let now = f64::from(i) * 1e-3;
@@ -274,15 +279,15 @@ fn what_pays_nothing_is_left_to_the_queue_or_measured() {
         }
         law.price().get() * MBPS_100
     };
-    assert!((price(false, 1250) - 1.0).abs() < 1e-2);
-    assert!((price(true, 1250) * 0.9 - 1.0).abs() < 1e-2, "{}", price(true, 1250));
+    assert!((price(Unpaid::Queues, 1250) - 1.0).abs() < 1e-2);
+    assert!((price(Unpaid::Counts, 1250) * 0.9 - 1.0).abs() < 1e-2, "{}", price(Unpaid::Counts, 1250));
     // Never more than half of it (equation 2).
-    assert!((price(true, 12_500) * 0.5 - 1.0).abs() < 1e-2);
+    assert!((price(Unpaid::Counts, 12_500) * 0.5 - 1.0).abs() < 1e-2);
 }
 
 #[test]
 fn of_a_dearer_path_a_link_is_paid_what_it_likely_asked() {
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     // Its price rises by a hundredth a millisecond; a slot is 2.1 ms long.
     for i in 0..30_000_u32 {
         law.engine.say(u64::from(i) * 10_000, 1e-8 * (1.0 + f64::from(i) * 1e-4));
@@ -300,7 +305,7 @@ fn of_a_dearer_path_a_link_is_paid_what_it_likely_asked() {
 #[test]
 fn a_queue_to_aim_at_is_left_alone() {
     let price = |target: u64, backlog: u64| {
-        let config = FcpConfig { target: Time::from_millis(target), ..FcpConfig::default() };
+        let config = FcpConfig { target: Time::from_millis(target), ..as_printed() };
         let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
         for i in 0..1000 {
             law.engine.history = History::new(100_000_000, 1e-7);
@@ -347,15 +352,10 @@ fn a_newton_step_finds_the_price_of_links_that_traffic_pays_little() {
         let most = rows.iter().map(|row| row.1).fold(0.0, f64::max);
         (last_off as f64 * 1e-3, most, rows[rows.len() - 1].0)
     };
-    let (settled, queue, _) = course(FcpConfig::default());
+    let (settled, queue, _) = course(as_printed());
     assert!((10.0..14.0).contains(&settled) && queue > 0.5, "{settled} {queue}");
-    let newton = FcpConfig {
-        alpha: 0.5,
-        window: 1.0,
-        newton: 0.5,
-        target: Time::from_millis(1),
-        ..FcpConfig::default()
-    };
+    let newton =
+        FcpConfig { alpha: 0.5, window: 1.0, newton: 0.5, target: Time::from_millis(1), ..as_printed() };
     let (settled, queue, price) = course(newton);
     assert!(settled < 2.0 && queue < 0.05, "{settled} {queue}");
     // A hundred packets to a window: one too many would be a tenth of the price.
@@ -364,9 +364,8 @@ fn a_newton_step_finds_the_price_of_links_that_traffic_pays_little() {
 
 #[test]
 fn a_newton_step_is_of_the_link_s_own_price_beside_other_classes_too() {
-    let law =
-        |newton: f64| FcpConfig { newton, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
-    let classes = [Class::Standard, Class::Priority { times: 2.0 }];
+    let law = |newton: f64| FcpConfig { newton, ..as_printed() }.build(Rate::from_bytes_per_sec(MBPS_100));
+    let classes = [Pricing::Standard, Pricing::Priority { times: 2.0 }];
     let (plain, with_classes) = (law(0.5), law(0.5).with_classes(&classes));
     assert_eq!(mostly_paid_elsewhere(plain), mostly_paid_elsewhere(with_classes));
     // Without it the price is decades lower after two seconds.
@@ -377,7 +376,7 @@ fn a_newton_step_is_of_the_link_s_own_price_beside_other_classes_too() {
 #[test]
 fn a_price_follows_the_capacity_that_it_is_told() {
     let price = |then: f64| {
-        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+        let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
         law.set_capacity(Time::ZERO, Rate::from_bytes_per_sec(then * MBPS_100));
         for i in 0..1000 {
             law.engine.history = History::new(100_000_000, 1e-7);
@@ -394,7 +393,7 @@ fn a_price_follows_the_capacity_that_it_is_told() {
 #[test]
 fn a_newton_step_counts_what_pays_nothing() {
     // Nine tenths of the link pay, acknowledgements are the last: it is full, and there is nothing to correct.
-    let config = FcpConfig { newton: 0.5, ..FcpConfig::default() };
+    let config = FcpConfig { newton: 0.5, ..as_printed() };
     let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
     for i in 0..2000 {
         let now = f64::from(i) * 1e-3;
@@ -409,8 +408,8 @@ fn a_newton_step_counts_what_pays_nothing() {
 #[test]
 fn deadlines_are_promised_no_more_than_their_share() {
     let granted = |part: f64| {
-        let classes = [Class::Standard, Class::Deadline { share: 0.25 }];
-        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
+        let classes = [Pricing::Standard, Pricing::Deadline { share: 0.25 }];
+        let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
         let packet = Passing { class: 1, ..passing(1500, 0) };
         let mut asks = toll(0.1, 0.0, part * MBPS_100 * 0.1 / 1500.0);
         law.on_arrival(Time::from_millis(1), packet, &asks);
@@ -422,8 +421,8 @@ fn deadlines_are_promised_no_more_than_their_share() {
 
 #[test]
 fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
-    let classes = [Class::Standard, Class::Deadline { share: 0.25 }];
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
+    let classes = [Pricing::Standard, Pricing::Deadline { share: 0.25 }];
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
     let mut ask = |part: f64| {
         let packet = Passing { class: 1, ..passing(1500, 0) };
         let mut asks = toll(0.1, 0.0, part * MBPS_100 * 0.1 / 1500.0);
@@ -440,8 +439,8 @@ fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
 
 #[test]
 fn a_dollar_at_four_times_the_price_counts_for_a_quarter() {
-    let classes = [Class::Standard, Class::Priority { times: 4.0 }];
-    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
+    let classes = [Pricing::Standard, Pricing::Priority { times: 4.0 }];
+    let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
     // It is asked for 4e-7, and at its least rate can pay 2e-7: as much as 5e-8 of the link's own price.
     for i in 0..1000 {
         law.engine.history = History::new(100_000_000, 1e-7);

@@ -12,12 +12,13 @@ mod shift32;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Arithmetic, CapacityFrom, Form, XcpConfig};
+pub(super) use config::ENTRY;
+pub use config::{Arithmetic, Beside, CapacityFrom, Form, XcpConfig};
 pub use fixed128::Fixed128;
 pub use number::{Accumulator, Number, sane_amount, sane_seconds};
 pub use shift32::{Shift32, Sum64};
 
-use super::{LinkLaw, Passing, Verdict};
+use super::{Control, LinkLaw, Passing, Verdict};
 use crate::{Kind, Rate, Time, Toll};
 
 /// The XCP router of one output port, calculating in `N`.
@@ -144,7 +145,7 @@ impl<N: Number> Xcp<N> {
                 half: amount(0.5),
                 min_interval: nanos(config.min_interval),
                 allowed_queue: nanos(config.allowed_queue),
-                overhead: config.overhead.0.min(1 << 20),
+                overhead: config.overhead.unwrap_or_default().0.min(1 << 20),
                 form: config.form,
             },
         }
@@ -399,6 +400,21 @@ impl<N: Number> LinkLaw for Xcp<N> {
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.catch_up(now, self.backlog);
         self.capacity = Self::sane_capacity(capacity);
+    }
+
+    fn control(&self) -> Option<Control> {
+        let (begins, ends) = self.interval();
+        Some(Control {
+            feedback: self.feedback(),
+            avg_rtt: self.avg_rtt(),
+            persistent_queue: self.persistent_queue(),
+            begins,
+            ends,
+        })
+    }
+
+    fn control_intervals(&self) -> u64 {
+        self.intervals
     }
 
     #[inline]

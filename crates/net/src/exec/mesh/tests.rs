@@ -1,7 +1,9 @@
 use proptest::prelude::*;
-use tollway_law::link::{DropTail, StepConfig, XcpConfig};
+use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
+use tollway_law::param::Threshold;
 use tollway_proto::encoding::tcp_option::Forward;
-use tollway_proto::port::Queues;
+use tollway_proto::faults::{Only, Place};
+use tollway_proto::port::Limit;
 
 use super::super::ip::tests::{packet, xcp_segment};
 use super::*;
@@ -16,7 +18,7 @@ fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
         overhead: 0,
         law: AnyLink::DropTail(DropTail),
         limit: Limit { packets: 3, bytes: u64::MAX },
-        queues: Queues::One,
+        queue: Default::default(),
     }
 }
 
@@ -127,13 +129,13 @@ fn packets_cross_hop_by_hop_at_virtual_instants() {
 #[test]
 fn what_happens_to_links_happens_at_its_instant() {
     let mut spec = row();
-    let change = |at, what| Change { at: Time::from_millis(at), link: 0, what };
+    let change = |at, what| MeshChange { at: Time::from_millis(at), link: 0, what };
     spec.changes = vec![
         // Half of the packet in transmission is still to go, at half the rate.
-        change(1, LinkChange::Rate(Rate::from_mbps(4.0))),
-        change(10, LinkChange::Delay(Time::from_millis(1))),
-        change(20, LinkChange::Blackout(true)),
-        change(30, LinkChange::Blackout(false)),
+        change(1, Change::Rate(Rate::from_mbps(4.0))),
+        change(10, Change::Delay(Time::from_millis(1))),
+        change(20, Change::Blackout(true)),
+        change(30, Change::Blackout(false)),
     ];
     let mut mesh = Mesh::new(&spec, 0);
     assert_eq!(mesh.poll_timeout(), Time::from_millis(1));
@@ -164,7 +166,8 @@ fn what_cannot_be_carried_is_counted_by_why() {
 #[test]
 fn a_mark_is_written_into_the_packet() {
     let mut spec = row();
-    spec.links[0].law = AnyLink::Step(Box::new(StepConfig { threshold: 1.0, ..Default::default() }.build()));
+    spec.links[0].law =
+        AnyLink::Step(Box::new(StepConfig { threshold: Threshold::Packets(1.0) }.build(Limit::NONE)));
     let mut mesh = Mesh::new(&spec, 0);
     for _ in 0..4 {
         mesh.handle_frame(Time::from_millis(1), 0, &from_to(0, 1, 972), 0);
@@ -243,17 +246,17 @@ fn nodes_have_the_addresses_of_their_numbers() {
 
 #[test]
 fn what_is_lost_at_random_is_set_changed_and_told() {
-    let loss = |probability| Loss { before: true, only: crate::Only::All, probability };
+    let loss = |probability| Loss { place: Place::Before, only: Only::All, probability };
     let mut spec = row();
     spec.losses = vec![vec![loss(1.0)], vec![loss(0.5), loss(0.5)]];
     let mut mesh = Mesh::new(&spec, 0);
     assert_eq!([0, 1, 2].map(|link| mesh.setting(link).loss), [1.0, 0.75, 0.0]);
     mesh.handle_frame(Time::ZERO, 0, &from_to(0, 1, 972), 0);
     assert_eq!(deliveries(&mut mesh, Time::from_secs(1)), []);
-    mesh.change_now(Time::from_secs(1), 0, LinkChange::Losses(Vec::new()));
-    mesh.change_now(Time::from_secs(1), 3, LinkChange::Losses(vec![loss(1.0)]));
+    mesh.change_now(Time::from_secs(1), 0, Change::Losses(Vec::new()));
+    mesh.change_now(Time::from_secs(1), 3, Change::Losses(vec![loss(1.0)]));
     // A number that no link has changes nothing.
-    mesh.change_now(Time::from_secs(1), 4, LinkChange::Losses(vec![loss(1.0)]));
+    mesh.change_now(Time::from_secs(1), 4, Change::Losses(vec![loss(1.0)]));
     assert_eq!([0, 3].map(|link| mesh.setting(link).loss), [0.0, 1.0]);
     mesh.handle_frame(Time::from_secs(1), 0, &from_to(0, 1, 972), 0);
     mesh.handle_frame(Time::from_secs(1), 1, &from_to(1, 0, 972), 0);
@@ -267,10 +270,10 @@ fn a_change_makes_what_was_due_due_at_another_time() {
     mesh.handle_frame(Time::from_millis(1), 2, &from_to(2, 1, 972), 0);
     assert_eq!(mesh.poll_timeout(), Time::from_millis(6));
     // Half of it is still to go, at ten times the rate.
-    mesh.change_now(Time::from_micros(500), 0, LinkChange::Rate(Rate::from_mbps(80.0)));
+    mesh.change_now(Time::from_micros(500), 0, Change::Rate(Rate::from_mbps(80.0)));
     assert_eq!(mesh.poll_timeout(), Time::from_micros(5550));
     // What was due before a change has come before it.
-    mesh.change_now(Time::from_millis(20), 0, LinkChange::Blackout(true));
+    mesh.change_now(Time::from_millis(20), 0, Change::Blackout(true));
     let came: Vec<u32> = std::iter::from_fn(|| mesh.poll_delivery()).map(|delivery| delivery.node).collect();
     assert_eq!(came, [1, 1]);
 }
@@ -309,7 +312,7 @@ proptest! {
         loss in 0.0..0.5f64,
     ) {
         let mut spec = row();
-        let random = Loss { before: false, only: crate::Only::All, probability: loss };
+        let random = Loss { place: Place::After, only: Only::All, probability: loss };
         spec.losses = vec![vec![random]; 4];
         let mut mesh = Mesh::new(&spec, 0);
         let mut now = Time::ZERO;

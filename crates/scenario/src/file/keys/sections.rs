@@ -4,6 +4,7 @@ mod aggregates;
 mod events;
 mod flows;
 mod laws;
+mod machines;
 mod network;
 mod policies;
 
@@ -12,8 +13,11 @@ pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{
     CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
 };
-pub(crate) use laws::{CODEL, DUALPI2, FCP, FQ_CODEL, PIE, RCP, RED, STEP, XCP};
-pub(crate) use network::{CLASS, EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK};
+pub(crate) use laws::{LawTable, link_laws};
+pub(crate) use machines::MACHINE;
+pub(crate) use network::{
+    CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK,
+};
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
 use super::Default::{Else, Is, Must};
@@ -63,6 +67,7 @@ pub(crate) static TOP: Section = Section {
             Else(""),
             "Policies: flows that share a token bucket at their host.",
         ),
+        key("machine", Kind::Named(&MACHINE), Else(""), "Machines at nodes."),
         key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
         key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
         key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
@@ -87,6 +92,12 @@ pub(crate) static TOP: Section = Section {
             Else(""),
             "Random networks that `tollway reproduce` holds against theory beside it.",
         ),
+        key(
+            "neighbourhood",
+            Kind::RawTable,
+            Else(""),
+            "What is moved to see whether claims hold beside the base (see the chapter on trust).",
+        ),
         key("live", Kind::Raw, Else(""), "What `tollway reproduce --engine live` runs on real packets too."),
     ]],
 };
@@ -107,27 +118,10 @@ pub(crate) static MEASURE: Section = Section {
 };
 
 /// Every section, in the manual's order.
-pub(crate) fn all() -> [&'static Section; 34] {
-    [
-        &TOP,
-        &MEASURE,
-        &TOPOLOGY,
-        &TOPOLOGY_LINK,
-        &NODE,
-        &MEDIUM,
-        &LINK,
-        &REVERSE,
-        &METER,
-        &EXCHANGE,
-        &XCP,
-        &RED,
-        &CODEL,
-        &FQ_CODEL,
-        &PIE,
-        &DUALPI2,
-        &STEP,
-        &FCP,
-        &RCP,
+pub(crate) fn all() -> Vec<&'static Section> {
+    let network =
+        [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK, &NODE, &MEDIUM, &LINK, &REVERSE, &METER, &EXCHANGE];
+    let traffic = [
         &CLASS,
         &FLOW,
         &FRAMES,
@@ -140,10 +134,13 @@ pub(crate) fn all() -> [&'static Section; 34] {
         &WORKLOAD,
         &HOST,
         &AGGREGATE,
+        &MACHINE,
         &CBR,
         &CHANGE,
         &LOSS,
-    ]
+    ];
+    let laws = link_laws().iter().map(|law| law.section);
+    network.into_iter().chain(laws).chain(traffic).collect()
 }
 
 /// Every section of a policy file, in the manual's order.

@@ -1,9 +1,11 @@
 //! Classes of traffic.
 
+use tollway_law::link::Pricing;
+
 use super::Resolver;
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Class, Pricing};
+use crate::plan::Class;
 
 impl<'a> Resolver<'a> {
     /// Every class.

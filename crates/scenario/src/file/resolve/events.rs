@@ -1,13 +1,16 @@
 //! What happens on the way: changes and random loss.
 
+use tollway_law::toll::Content;
 use tollway_law::{Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::faults::{self, Only, Place};
 
 use super::flows::buffer;
 use super::hosts::strategy;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Change, Direction, FlowId, Link, LinkId, LinkLaw, Loss, Only, Place, SenderLaw, What};
+use crate::plan::{Direction, Event, FlowId, Link, LinkId, Loss, SenderLaw, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
 const OF_LINKS: [(&str, &str); 7] = [
@@ -98,13 +101,13 @@ impl<'a> Resolver<'a> {
             }
             for link in links {
                 let what = match key {
-                    "rate" => change.rate(key).map(|r| What::Rate(link, r)),
-                    "delay" => change.time(key).map(|d| What::Delay(link, d)),
+                    "rate" => change.rate(key).map(|r| What::Link(link, Change::Rate(r))),
+                    "delay" => change.time(key).map(|d| What::Link(link, Change::Delay(d))),
                     "loss" => Some(What::Loss(link, change.number(key))),
                     "blackout" => change.time(key).map(|d| What::Blackout(link, at.saturating_add(d))),
-                    "capacity" => change.rate(key).map(|r| What::Capacity(link, r)),
-                    "price-error" => match *self.plan.links[link.0 as usize].law {
-                        LinkLaw::Fcp(_) => Some(What::PriceError(link, change.number(key))),
+                    "capacity" => change.rate(key).map(|r| What::Link(link, Change::Capacity(r))),
+                    "price-error" => match self.plan.links[link.0 as usize].law.descriptor().gives {
+                        Some(Content::Price) => Some(What::Link(link, Change::LawError(change.number(key)))),
                         _ => {
                             let message = "a price is stated by the law `fcp` only";
                             self.mistakes.add(change.at(key), message, "there is none");
@@ -114,28 +117,31 @@ impl<'a> Resolver<'a> {
                     _ => {
                         let rate = self.rate_by_now(link);
                         let limit = self.limit(link, change.limit(key), rate, change.at(key));
-                        limit.map(|l| What::Limit(link, l))
+                        limit.map(|l| What::Link(link, Change::Limit(l)))
                     }
                 };
                 let Some(what) = what else { return };
-                self.plan.changes.push(Change { at, what });
                 // A law that was told the truth is told this, too.
                 let Link { rate, capacity, ref law, .. } = self.plan.links[link.0 as usize];
-                if let What::Rate(link, new) = what
-                    && capacity == rate
-                    && **law != LinkLaw::DropTail
-                    && !change.has("capacity")
-                {
-                    self.plan.changes.push(Change { at, what: What::Capacity(link, new) });
-                }
+                let told = match what {
+                    What::Link(_, Change::Rate(new))
+                        if capacity == rate && !law.is_none() && !change.has("capacity") =>
+                    {
+                        Some(What::Link(link, Change::Capacity(new)))
+                    }
+                    _ => None,
+                };
+                self.plan
+                    .events
+                    .extend([Some(what), told].into_iter().flatten().map(|what| Event { at, what }));
             }
         }
     }
 
     /// What the changes so far have made of a link's rate.
     fn rate_by_now(&self, link: LinkId) -> Rate {
-        let changed = self.plan.changes.iter().rev().find_map(|change| match change.what {
-            What::Rate(of, rate) if of == link => Some(rate),
+        let changed = self.plan.events.iter().rev().find_map(|change| match change.what {
+            What::Link(of, Change::Rate(rate)) if of == link => Some(rate),
             _ => None,
         });
         changed.unwrap_or(self.plan.links[link.0 as usize].rate)
@@ -157,11 +163,11 @@ impl<'a> Resolver<'a> {
         };
         if change.has("budget") {
             let what = What::HostBudget(host, change.number("budget"));
-            self.plan.changes.push(Change { at, what });
+            self.plan.events.push(Event { at, what });
         }
         if change.has("strategy") {
             let what = What::HostStrategy(host, strategy(change.word("strategy")));
-            self.plan.changes.push(Change { at, what });
+            self.plan.events.push(Event { at, what });
         }
         if !change.has("budget") && !change.has("strategy") {
             self.mistakes
@@ -190,7 +196,7 @@ impl<'a> Resolver<'a> {
                 self.mistakes.add(change.at("budget"), message, "not its own");
                 return;
             }
-            self.plan.changes.push(Change { at, what: What::FlowBudget(id, budget) });
+            self.plan.events.push(Event { at, what: What::FlowBudget(id, budget) });
         }
         if !found {
             let names: Vec<&str> = self.top.named("flow", &keys::FLOW).map(|(name, _)| name).collect();
@@ -203,7 +209,7 @@ impl<'a> Resolver<'a> {
     fn change_flows(&mut self, change: &Reader<'a>) {
         let Some(pattern) = change.text("flow") else { return };
         let (at, spec) = (change.span("at"), change.limit("receive-buffer"));
-        let before = self.plan.changes.len();
+        let before = self.plan.events.len();
         for (i, flow) in self.plan.flows.iter().enumerate() {
             if matches(&pattern, &flow.name) || matches(&pattern, &flow.section) {
                 let packets = buffer(&self.plan, &flow.path, flow.transport, spec);
@@ -213,10 +219,10 @@ impl<'a> Resolver<'a> {
                     return;
                 }
                 let what = What::ReceiveBuffer(FlowId(i as u32), packets);
-                self.plan.changes.push(Change { at, what });
+                self.plan.events.push(Event { at, what });
             }
         }
-        if self.plan.changes.len() == before {
+        if self.plan.events.len() == before {
             let names: Vec<&str> = self.top.named("flow", &keys::FLOW).map(|(name, _)| name).collect();
             self.mistakes
                 .add(change.at("flow"), format!("there is no flow `{pattern}`"), "unknown flow")
@@ -239,8 +245,8 @@ impl<'a> Resolver<'a> {
                 "ack" => Only::Ack,
                 _ => Only::All,
             };
-            let probability = loss.number("probability");
-            let all = links.into_iter().map(|link| Loss { link, probability, place, from, until, only });
+            let loss = faults::Loss { place, only, probability: loss.number("probability") };
+            let all = links.into_iter().map(|link| Loss { link, from, until, loss });
             self.plan.losses.extend(all);
         }
     }

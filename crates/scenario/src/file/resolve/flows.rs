@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tollway_law::Time;
+use tollway_law::link::Pricing;
 use tollway_law::sender::{CheatTimes, FcpTrick};
+use tollway_law::toll::Content;
 use tollway_proto::Stamp;
 
 use super::{Pairs, Resolver};
@@ -13,9 +15,9 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Arrivals, Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, Link, LinkId, LinkLaw,
-    LossDetection, NodeId, OnLoss, Path, Plan, Pricing, Request as Ask, Rto, SenderLaw, Sizes, Transport,
-    TransportId, Trick, WindowGrowth, Workload, XcpSender,
+    Arrivals, Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, Link, LinkId, LossDetection,
+    NodeId, OnLoss, Path, Plan, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick,
+    WindowGrowth, Workload, XcpSender,
 };
 
 /// A section whose paths wait for routes.
@@ -544,11 +546,13 @@ impl<'a> Resolver<'a> {
         };
         let class = self.plan.transports[class.0 as usize].class;
         let law = request.keys.word("law");
-        let says = |link: &LinkId| {
-            let of_link = self.plan.links[link.0 as usize].law.of_class(class);
-            matches!((of_link, law), (LinkLaw::Fcp(_), "fcp") | (LinkLaw::Rcp(_), "rcp"))
+        let needs = match law {
+            "fcp" => Content::Price,
+            "rcp" => Content::Rate,
+            _ => return false,
         };
-        if !matches!(law, "fcp" | "rcp") || route.iter().any(says) {
+        let gives = |link: &LinkId| self.plan.links[link.0 as usize].law.of_class(class).gives;
+        if route.iter().any(|link| gives(link) == Some(needs)) {
             return false;
         }
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
@@ -645,7 +649,7 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
                         let bytes = match flow.data {
-                            Data::Endless => f64::INFINITY,
+                            Data::Endless | Data::Messages => f64::INFINITY,
                             Data::Bytes(bytes) => bytes as f64,
                             Data::Frames { count, size } => count as f64 * size as f64,
                         };
@@ -688,9 +692,8 @@ fn boundless(
         return None;
     }
     let silent = |route: &[LinkId]| {
-        !route
-            .iter()
-            .any(|link| matches!(plan.links[link.0 as usize].law.of_class(transport.class), LinkLaw::Xcp(_)))
+        let gives = |link: &LinkId| plan.links[link.0 as usize].law.of_class(transport.class).gives;
+        !route.iter().any(|link| gives(link) == Some(Content::Feedback))
     };
     if silent(&path.route) {
         Some("there")

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tollway_law::Time;
 use tollway_law::meter::Duty;
+use tollway_proto::Change;
 
 use super::Resolver;
 use super::keys;
@@ -48,10 +49,10 @@ impl Resolver<'_> {
 
     /// Rates that are wanted of hosts that keep none.
     fn unwanted(&self) -> Option<String> {
-        let Plan { flows, workloads, hosts, changes, transports, .. } = &self.plan;
+        let Plan { flows, workloads, hosts, events, transports, .. } = &self.plan;
         let mut stable: BTreeSet<usize> =
             (0..hosts.len()).filter(|&host| hosts[host].strategy == Strategy::Stable).collect();
-        stable.extend(changes.iter().filter_map(|change| match change.what {
+        stable.extend(events.iter().filter_map(|event| match event.what {
             What::HostStrategy(host, Strategy::Stable) => Some(host),
             _ => None,
         }));
@@ -76,18 +77,18 @@ impl Resolver<'_> {
 
     /// Packets that no queue on their way would take even if it were empty.
     fn too_large(&self) -> Option<String> {
-        let Plan { flows, transports, links, changes, .. } = &self.plan;
-        let changed: BTreeSet<u32> = changes
+        let Plan { flows, transports, links, events, .. } = &self.plan;
+        let changed: BTreeSet<u32> = events
             .iter()
-            .filter_map(|change| match change.what {
-                What::Limit(link, _) => Some(link.0),
+            .filter_map(|event| match event.what {
+                What::Link(link, Change::Limit(_)) => Some(link.0),
                 _ => None,
             })
             .collect();
         let largest = |flow: &Flow| {
             let transport = &transports[flow.transport.0 as usize];
             let payload = match flow.data {
-                Data::Endless => u64::MAX,
+                Data::Endless | Data::Messages => u64::MAX,
                 Data::Bytes(bytes) => bytes,
                 Data::Frames { size, .. } => size,
             };

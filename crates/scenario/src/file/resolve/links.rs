@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollway_law::link::ExchangeRate;
+use tollway_law::link::{CodelConfig, DualPi2Config, ExchangeRate, LAWS, LinkConfig};
 use tollway_law::meter::Duty;
+use tollway_law::param::{Config, Tables, Values};
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_sim::Trace;
@@ -15,21 +16,18 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::import;
-use crate::plan::{
-    Amount, Arithmetic, Class, ClassLaw, Codel, Direction, DualPi2, FcpRouter, Link, LinkId, LinkLaw, Medium,
-    MediumId, Meter, Pie, Pricing, RcpRouter, Red, Xcp, XcpForm,
-};
+use crate::plan::{Class, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Meter};
 
 /// The ports of one section and direction: every second link from `first` on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(super) struct Ports<'a> {
     first: u32,
     step: u32,
     count: u32,
     limit: LimitSpec,
     limit_at: At,
-    /// Constants of the law, if it has thresholds: they may be parts of the limit.
-    thresholds: Option<Reader<'a>>,
+    /// Constants of the law, which are checked beside the limit.
+    laws: Laws<'a>,
     /// They come from an imported file, of whose links many are never crossed.
     imported: bool,
 }
@@ -51,47 +49,35 @@ struct Side<'a> {
 }
 
 /// The tables with the constants of laws.
-#[derive(Clone, Copy)]
-struct Laws<'a> {
-    xcp: Reader<'a>,
-    red: Reader<'a>,
-    codel: Reader<'a>,
-    fq_codel: Reader<'a>,
-    pie: Reader<'a>,
-    dualpi2: Reader<'a>,
-    step: Reader<'a>,
-    fcp: Reader<'a>,
-    rcp: Reader<'a>,
-}
+#[derive(Clone)]
+struct Laws<'a>(Vec<(&'static str, Reader<'a>)>);
 
 impl<'a> Laws<'a> {
     fn of(keys: &Reader<'a>) -> Laws<'a> {
-        Laws {
-            xcp: keys.table("xcp", &keys::XCP),
-            red: keys.table("red", &keys::RED),
-            codel: keys.table("codel", &keys::CODEL),
-            fq_codel: keys.table("fq-codel", &keys::FQ_CODEL),
-            pie: keys.table("pie", &keys::PIE),
-            dualpi2: keys.table("dualpi2", &keys::DUALPI2),
-            step: keys.table("step", &keys::STEP),
-            fcp: keys.table("fcp", &keys::FCP),
-            rcp: keys.table("rcp", &keys::RCP),
-        }
+        let table = |law: &keys::LawTable| (law.word, keys.table(law.word, law.section));
+        Laws(keys::link_laws().iter().map(table).collect())
     }
 
     /// These where they are given, others' where not.
-    fn or(self, others: Laws<'a>) -> Laws<'a> {
-        let or = |own: Reader<'a>, other: Reader<'a>| if own.is_there() { own } else { other };
-        Laws {
-            xcp: or(self.xcp, others.xcp),
-            red: or(self.red, others.red),
-            codel: or(self.codel, others.codel),
-            fq_codel: or(self.fq_codel, others.fq_codel),
-            pie: or(self.pie, others.pie),
-            dualpi2: or(self.dualpi2, others.dualpi2),
-            step: or(self.step, others.step),
-            fcp: or(self.fcp, others.fcp),
-            rcp: or(self.rcp, others.rcp),
+    fn or(mut self, others: &Laws<'a>) -> Laws<'a> {
+        for (own, (_, other)) in self.0.iter_mut().zip(&others.0) {
+            if !own.1.is_there() {
+                own.1 = *other;
+            }
+        }
+        self
+    }
+
+    fn reader(&self, word: &str) -> Option<&Reader<'a>> {
+        self.0.iter().find(|table| table.0 == word).map(|table| &table.1)
+    }
+}
+
+impl Tables for Laws<'_> {
+    fn table(&self, word: &str) -> &dyn Values {
+        match self.reader(word) {
+            Some(reader) => reader,
+            None => &(),
         }
     }
 }
@@ -139,13 +125,6 @@ impl<'a> Resolver<'a> {
             self.mistakes
                 .add(reverse.place(), format!("link `{name}` has no way back"), "of no use")
                 .help("leave out this table or `duplex = false`");
-        }
-        for xcp in [keys.table("xcp", &keys::XCP), reverse.table("xcp", &keys::XCP)] {
-            if xcp.word("shadow") != "none" && xcp.word("arithmetic") != "float" {
-                self.mistakes
-                    .add(xcp.at("shadow"), "a shadow runs beside floats only", "not beside these")
-                    .help("leave out `arithmetic`");
-            }
         }
         let Some(pairs) = self.pairs(&keys) else { return };
         let back_trace = match self.trace(&reverse, medium.is_some()) {
@@ -195,11 +174,8 @@ impl<'a> Resolver<'a> {
             loss: side_of("loss").number("loss"),
             meter: None,
             exchange: None,
-            laws: Laws::of(&reverse).or(there.laws),
+            laws: Laws::of(&reverse).or(&there.laws),
         };
-        for law in [&there.laws.fcp, &back.laws.fcp] {
-            self.newton_without_groups(law);
-        }
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
@@ -244,19 +220,14 @@ impl<'a> Resolver<'a> {
             self.plan.media[medium.0 as usize].links.extend(all.map(LinkId));
         }
         let imported = self.files.has(keys.place());
-        let mut ports = |side: &Side<'a>, law: &LinkLaw, first| {
-            let thresholds = match law {
-                LinkLaw::Red(_) => Some(side.laws.red),
-                LinkLaw::Step(_) => Some(side.laws.step),
-                _ => None,
-            };
+        let mut ports = |side: Side<'a>, first| {
             let (limit, limit_at) = (side.limit_keys.limit("limit"), side.limit_keys.at("limit"));
-            let count = pairs.count();
-            self.ports.push(Ports { first, step, count, limit, limit_at, thresholds, imported });
+            let (count, laws) = (pairs.count(), side.laws);
+            self.ports.push(Ports { first, step, count, limit, limit_at, laws, imported });
         };
-        ports(&there, &there_law, first);
+        ports(there, first);
         if duplex {
-            ports(&back, &back_law, first + 1);
+            ports(back, first + 1);
         }
     }
 
@@ -368,6 +339,7 @@ impl<'a> Resolver<'a> {
 
     /// The limits of all queues, now that it is known what crosses them, and what hangs on them.
     pub(super) fn limits(&mut self) {
+        let classes = self.plan.pricings();
         for ports in std::mem::take(&mut self.ports) {
             for k in 0..ports.count {
                 let id = LinkId(ports.first + k * ports.step);
@@ -379,21 +351,16 @@ impl<'a> Resolver<'a> {
                 };
                 let Some(limit) = self.limit(id, spec, rate, ports.limit_at) else { break };
                 self.plan.links[id.0 as usize].limit = limit;
-                let Some(keys) = ports.thresholds else { continue };
-                let law = match *self.plan.links[id.0 as usize].law {
-                    LinkLaw::Red(law) => {
-                        let Some((min_threshold, max_threshold)) = self.thresholds(&keys, limit) else {
-                            break;
-                        };
-                        LinkLaw::Red(Red { min_threshold, max_threshold, ..law })
-                    }
-                    LinkLaw::Step(_) => {
-                        let Some(k) = self.threshold(&keys, "threshold", limit) else { break };
-                        LinkLaw::Step(k)
-                    }
-                    _ => continue,
-                };
-                self.plan.links[id.0 as usize].law = Arc::new(law);
+                let link = &self.plan.links[id.0 as usize];
+                let misfit = link.law.check(&self.plan.placement(link, &classes, 0));
+                let Err((word, misfit)) = misfit else { continue };
+                let Some(keys) = ports.laws.reader(word) else { continue };
+                let at = keys.at(&misfit.field.replace('_', "-"));
+                let found = self.mistakes.add(at, misfit.message, misfit.label);
+                if !misfit.help.is_empty() {
+                    found.help(misfit.help);
+                }
+                break;
             }
         }
     }
@@ -433,170 +400,36 @@ impl<'a> Resolver<'a> {
             }
         }
     }
-
-    /// A threshold under a limit.
-    fn threshold(&mut self, keys: &Reader<'a>, key: &str, limit: Limit) -> Option<Amount> {
-        match keys.limit(key) {
-            LimitSpec::Packets(n) => Some(Amount::Packets(n)),
-            LimitSpec::Bytes(n) => Some(Amount::Bytes(n)),
-            LimitSpec::Times(part) if limit.packets != u32::MAX => {
-                Some(Amount::Packets(part * f64::from(limit.packets)))
-            }
-            LimitSpec::Times(part) if limit.bytes != u64::MAX => {
-                Some(Amount::Bytes(part * limit.bytes as f64))
-            }
-            LimitSpec::Times(_) | LimitSpec::Unlimited => {
-                self.mistakes
-                    .add(
-                        keys.at(key),
-                        format!("`{key}` is a part of the limit, and there is none"),
-                        "part of nothing",
-                    )
-                    .help("give the link a `limit`, or the threshold in packets or bytes");
-                None
-            }
-        }
-    }
-
-    /// RED's thresholds under a limit.
-    fn thresholds(&mut self, red: &Reader<'a>, limit: Limit) -> Option<(Amount, Amount)> {
-        let min = self.threshold(red, "min-threshold", limit)?;
-        let max = self.threshold(red, "max-threshold", limit)?;
-        let message = match (min, max) {
-            (Amount::Packets(a), Amount::Packets(b)) | (Amount::Bytes(a), Amount::Bytes(b)) => {
-                if a < b {
-                    return Some((min, max));
-                }
-                "`min-threshold` must be under `max-threshold`"
-            }
-            _ => "`min-threshold` and `max-threshold` must be both in packets or both in bytes",
-        };
-        self.mistakes.add(red.at("min-threshold"), message, "here");
-        None
-    }
-}
-
-impl<'a> Resolver<'a> {
-    /// A Newton step is of the link's own price, which groups are not asked.
-    fn newton_without_groups(&mut self, fcp: &Reader<'a>) {
-        let grouped = self.plan.classes.iter().any(|class| matches!(class.pricing, Pricing::Group { .. }));
-        if grouped && fcp.number("newton") > 0.0 {
-            let message = "groups are asked for prices of their own, to which no Newton step is added";
-            self.mistakes
-                .add(fcp.at("newton"), message, "beside groups")
-                .help("leave `newton` out, or give the classes another pricing");
-        }
-    }
 }
 
 impl Side<'_> {
-    /// The law with its constants; thresholds are worked out later.
+    /// The law with its constants.
     fn law(&self, classes: &[Class]) -> LinkLaw {
         match self.law_keys.word("law") {
             "by-class" => {
-                let none = ClassLaw { law: LinkLaw::DropTail, weight: 1.0 };
-                let of = |class: &Class| ClassLaw { law: self.law_called(class.law), weight: class.weight };
+                let none = (self.law_called("drop-tail"), 1.0);
+                let of = |class: &Class| (self.law_called(class.law), class.weight);
                 LinkLaw::ByClass(std::iter::once(none).chain(classes.iter().map(of)).collect())
             }
-            word => self.law_called(word),
-        }
-    }
-
-    fn law_called(&self, word: &str) -> LinkLaw {
-        match word {
-            "xcp" => {
-                let k = &self.laws.xcp;
-                LinkLaw::Xcp(Xcp {
-                    alpha: k.number("alpha"),
-                    beta: k.number("beta"),
-                    gamma: k.number("gamma"),
-                    max_interval: k.span("max-interval"),
-                    min_interval: k.span("min-interval"),
-                    form: match k.word("form") {
-                        "window" => XcpForm::Window,
-                        _ => XcpForm::Throughput,
-                    },
-                    arithmetic: arithmetic(k.word("arithmetic")).unwrap_or(Arithmetic::Float),
-                    overhead: k.bytes("overhead").map_or(self.overhead, |n| n as u32),
-                    measured: k.word("capacity") == "measured",
-                    shadow: arithmetic(k.word("shadow")),
-                })
-            }
-            "red" => {
-                let k = &self.laws.red;
-                LinkLaw::Red(Red {
-                    min_threshold: Amount::Packets(0.0),
-                    max_threshold: Amount::Packets(0.0),
-                    max_probability: k.number("max-probability"),
-                    weight: k.number("weight"),
-                    gentle: k.truth("gentle"),
-                    in_profile: k.number("in-profile"),
-                })
-            }
-            "codel" => LinkLaw::Codel(self.codel()),
             "fq-codel" => {
-                let k = &self.laws.fq_codel;
-                let queues = FlowQueuesConfig {
-                    queues: k.count("queues").unwrap_or(1024) as u32,
-                    quantum: k.bytes("quantum").unwrap_or(1514) as u32,
-                    ..Default::default()
-                };
-                LinkLaw::FqCodel(self.codel(), queues)
+                let queues = self.laws.reader("fq-codel").map_or_else(FlowQueuesConfig::default, |k| {
+                    FlowQueuesConfig {
+                        queues: k.count("queues").unwrap_or(1024) as u32,
+                        quantum: k.bytes("quantum").unwrap_or(1514) as u32,
+                        ..Default::default()
+                    }
+                });
+                LinkLaw::FqCodel(CodelConfig::read(self.laws.table("codel")), queues)
             }
-            "pie" => {
-                let k = &self.laws.pie;
-                LinkLaw::Pie(Pie {
-                    target: k.span("target"),
-                    update: k.span("update"),
-                    burst: k.span("burst"),
-                    alpha: k.number("alpha"),
-                    beta: k.number("beta"),
-                    mark_limit: k.number("mark-limit"),
-                })
-            }
-            "dualpi2" => {
-                let k = &self.laws.dualpi2;
-                LinkLaw::DualPi2(DualPi2 {
-                    target: k.span("target"),
-                    update: k.span("update"),
-                    alpha: k.number("alpha"),
-                    beta: k.number("beta"),
-                    coupling: k.number("coupling"),
-                    step: k.span("step"),
-                    classic_share: k.number("classic-share"),
-                })
-            }
-            "step" => LinkLaw::Step(Amount::Packets(0.0)),
-            "fcp" => LinkLaw::Fcp(FcpRouter {
-                alpha: self.laws.fcp.number("alpha"),
-                window: self.laws.fcp.number("window"),
-                preload_by_flow: self.laws.fcp.word("preload-span") == "flow",
-                counts_unpaid: self.laws.fcp.word("unpaid") == "counts",
-                target: self.laws.fcp.span("target"),
-                newton: self.laws.fcp.number("newton"),
-            }),
-            "rcp" => LinkLaw::Rcp(RcpRouter {
-                alpha: self.laws.rcp.number("alpha"),
-                beta: self.laws.rcp.number("beta"),
-                gamma: self.laws.rcp.number("gamma"),
-                max_interval: self.laws.rcp.span("max-interval"),
-            }),
-            _ => LinkLaw::DropTail,
+            "dualpi2" => LinkLaw::DualPi2(DualPi2Config::read(self.laws.table("dualpi2"))),
+            word => LinkLaw::One(self.law_called(word)),
         }
     }
 
-    fn codel(&self) -> Codel {
-        let k = &self.laws.codel;
-        Codel { target: k.span("target"), interval: k.span("interval") }
-    }
-}
-
-fn arithmetic(word: &str) -> Option<Arithmetic> {
-    match word {
-        "float" => Some(Arithmetic::Float),
-        "fixed32" => Some(Arithmetic::Fixed32),
-        "fixed128" => Some(Arithmetic::Fixed128),
-        _ => None,
+    /// The law of a word of the registry, from which the words that a file may say are taken.
+    fn law_called(&self, word: &str) -> Arc<dyn LinkConfig> {
+        let entry = LAWS.iter().find(|law| law.word == word).unwrap_or(&LAWS[0]);
+        (entry.read)(&self.laws)
     }
 }
 

@@ -7,6 +7,7 @@ mod flows;
 mod hosts;
 mod idle;
 mod links;
+mod machines;
 mod trees;
 
 use std::collections::{HashMap, HashSet};
@@ -55,7 +56,8 @@ pub(crate) fn resolve(
         aggregates: Vec::new(),
         shapers: Vec::new(),
         cbrs: Vec::new(),
-        changes: Vec::new(),
+        machines: Vec::new(),
+        events: Vec::new(),
         losses: Vec::new(),
     };
     if plan.duration > Time::ZERO && plan.measure.warmup >= plan.duration {
@@ -86,11 +88,13 @@ pub(crate) fn resolve(
     }
     r.routes();
     r.trees();
+    r.machines();
     if !r.mistakes.is_empty() {
         return None;
     }
     r.buffers();
     r.aggregates();
+    r.owned();
     r.limits();
     r.changes();
     r.losses();

@@ -1,5 +1,6 @@
 //! What a scenario makes of the files that it names.
 
+use tollway_law::link::XcpConfig;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
 
@@ -77,13 +78,13 @@ fn imported_links_can_be_set_like_others() {
     );
     let s = parse(&text, &["link.Bueta-Town-Alpha.delay=1s"]).unwrap();
     let p = &s.variant("v").unwrap().plan;
-    let LinkLaw::Xcp(xcp) = *link(p, "Alpha-Bueta-Town").law else { panic!() };
+    let xcp: &XcpConfig = link(p, "Alpha-Bueta-Town").law.get().unwrap();
     assert_eq!((xcp.alpha, link(p, "Alpha-Bueta-Town").rate), (0.3, Rate::from_mbps(9.0)));
     // Both ways alike, unless `reverse` says otherwise.
-    assert!(matches!(*link(p, "Alpha-Bueta-Town.reverse").law, LinkLaw::Xcp(_)));
+    assert!(link(p, "Alpha-Bueta-Town.reverse").law.get::<XcpConfig>().is_some());
     assert_eq!(link(p, "Delta-4").rate, Rate::from_mbps(7.0));
-    assert!(matches!(*link(p, "Delta-4").law, LinkLaw::Xcp(_)));
-    assert_eq!(*link(p, "Delta-4.reverse").law, LinkLaw::DropTail);
+    assert!(link(p, "Delta-4").law.get::<XcpConfig>().is_some());
+    assert!(link(p, "Delta-4.reverse").law.is_none());
     assert_eq!(link(p, "Alpha-2-Delta.reverse").limit, Limit { packets: 7, bytes: u64::MAX });
     assert_eq!(link(p, "Bueta-Town-Alpha").delay, Time::from_secs(1));
     // By its label.

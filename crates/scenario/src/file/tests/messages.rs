@@ -45,6 +45,18 @@ answers! {
     too_slow: answer_to(&format!("{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\nrate = \"999 bps\"\n"), &["link.bottleneck.rate=900 bps"]);
     no_bdp: answer("delay = \"10 ms\"", "limit = \"1 BDP\"\n[node.e]\n[link.idle]\nfrom = \"r\"\nto = \"e\"\nrate = \"1 Mbps\"\nlimit = \"1 BDP\"");
     groups_do_not_pair: answer("[node.d]", "[node.d]\ncount = 3");
+    rate_below_zero: answer("\"10 Mbps\"", "\"-5 Mbps\"");
+    rate_of_no_wire: answer("\"10 Mbps\"", "\"100000000 Gbps\"");
+    prefix_unknown: answer("\"10 Mbps\"", "\"10 Pbps\"");
+    percent_out_of_range: answer("delay = \"10 ms\"", "loss = \"120 %\"");
+    time_out_of_range: answer("duration = \"10 s\"", "duration = \"0 s\"");
+    bandwidth: answer("rate = \"10 Mbps\"", "bandwidth = \"10 Mbps\"");
+    latency: answer("delay = \"10 ms\"", "latency = \"10 ms\"");
+    queue: answer("delay = \"10 ms\"", "queue = \"100 packets\"");
+    nothing_like_it: answer("delay = \"10 ms\"", "foobar = 1");
+    table_twice: answer("[flow.f]", "[link.access]\nfrom = \"s\"\nto = \"r\"\n[flow.f]");
+    key_twice: answer("rate = \"10 Mbps\"", "rate = \"10 Mbps\"\nrate = \"20 Mbps\"");
+    set_of_no_such_links: answer_to(BASE, &["link.x*.law=xcp"]);
     several: answer_to(&BASE.replace("duration", "duratoin").replace("Mbps", "Mbsp").replace("\"newreno\"", "\"cubik\""), &[]);
     change_of_nothing: answer_to(&format!("{BASE}[[change]]\nat = \"1 s\"\nlink = \"botleneck\"\nrate = \"1 Mbps\"\n[[change]]\nat = \"2 s\"\nlink = \"access\"\n"), &[]);
     only_in_a_variant: answer_to(&format!("{BASE}[variant.a]\n[variant.b]\n\"link.botleneck.rate\" = \"1 Mbps\"\n\"flow.f.law\" = \"cubiq\"\n"), &[]);
@@ -70,6 +82,37 @@ answers! {
     policy_marks_a_toll: answer_to(&policy("action = \"mark\""), &["flow.f.law=xcp", "link.bottleneck.law=xcp"]);
     newton_beside_groups: answer_to(&format!("{BASE}[class.c]\npricing = \"group\"\n"), &["link.bottleneck.law=fcp", "link.bottleneck.fcp.newton=0.5", "flow.f.law=fcp"]);
     policy_goes_before_it_comes: answer_to(&policy("install = \"4 s\"\nremove = \"3 s\""), &[]);
+}
+
+#[test]
+fn a_quantity_is_read_however_it_is_spelt() {
+    let read = |text: &str, sets: &[&str]| super::plan(text, sets);
+    let expected =
+        read(BASE, &["link.bottleneck.law=fq-codel", "link.bottleneck.loss=0.05", "flow.f.packet-size=1000"]);
+    for (law, loss, size) in [("fq_codel", "5%", "packet_size"), ("FQ-CoDel", "5 %", "packet-size")] {
+        let sets = [
+            format!("link.bottleneck.law={law}"),
+            format!("link.b*.loss={loss}"),
+            format!("flow.f.{size}=1000"),
+        ];
+        let plan = read(BASE, &sets.each_ref().map(String::as_str));
+        assert_eq!(plan, expected);
+        let inside =
+            BASE.replace("[flow.f]", &format!("law = \"{law}\"\nloss = \"{loss}\"\n[flow.f]\n{size} = 1000"));
+        assert_eq!(read(&inside, &[]), expected, "{inside}");
+    }
+    assert_eq!(read(&BASE.replace("newreno", "reno"), &[]), read(BASE, &[]));
+    assert_eq!(read(BASE, &["link.*.law=fifo"]), read(BASE, &[]));
+    assert_eq!(read(BASE, &["link.?ccess.rate=5Mbps"]).links[0].rate.mbps(), 5.0);
+}
+
+#[test]
+fn what_is_right_and_may_not_be_meant_is_noted() {
+    let notes = |text: &str| parse(text, &[]).unwrap().notes().join("\n");
+    let late = "[[change]]\nat = \"10 s\"\nlink = \"access\"\nrate = \"1 Mbps\"\n";
+    let all = [notes(&BASE.replace("10 Mbps", "10 MBps")), notes(&format!("{BASE}{late}"))];
+    insta::assert_snapshot!(all.join("\n"));
+    assert_eq!(notes(&BASE.replace("10 Mbps", "10 MB/s")), "");
 }
 
 #[test]

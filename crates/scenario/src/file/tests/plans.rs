@@ -1,6 +1,9 @@
 //! What a right file comes to.
 
+use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
 use tollway_law::{Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::faults::{Only, Place};
 use tollway_proto::port::Limit;
 
 use super::{BASE, parse, plan, show};
@@ -175,14 +178,15 @@ fn quickstart_is_what_it_says() {
     let bottleneck = &xcp.links[8];
     assert_eq!(bottleneck.name, "bottleneck");
     assert_eq!(bottleneck.limit, Limit { packets: u32::MAX, bytes: 125_000 });
-    assert!(matches!(*bottleneck.law, LinkLaw::Xcp(_)));
+    assert!(bottleneck.law.get::<XcpConfig>().is_some());
     assert_eq!(xcp.flows[2].path.route, [LinkId(4), LinkId(8)]);
     assert_eq!(xcp.flows[2].path.back, [LinkId(9), LinkId(5)]);
     let fifo = &s.variant("fifo").unwrap().plan;
-    assert_eq!(*fifo.links[8].law, LinkLaw::DropTail);
+    assert!(fifo.links[8].law.is_none());
     assert_eq!(fifo.transports[0].law, SenderLaw::NewReno);
-    let LinkLaw::Red(red) = &*s.variant("red").unwrap().plan.links[8].law else { panic!() };
-    assert_eq!(red.min_threshold, Amount::Bytes(31_250.0));
+    let link = &s.variant("red").unwrap().plan.links[8];
+    let red: &RedConfig = link.law.get().unwrap();
+    assert_eq!(red.min_threshold.under(link.limit), (31_250.0, ThresholdUnit::Bytes));
 }
 
 #[test]
@@ -252,14 +256,14 @@ fn sets_reach_into_tables_lists_and_values() {
             "title=two words",
         ],
     );
-    let LinkLaw::Xcp(xcp) = &*p.links[8].law else { panic!() };
+    let xcp: &XcpConfig = p.links[8].law.get().unwrap();
     assert_eq!((xcp.alpha, xcp.beta), (0.5, 0.226));
     assert_eq!(p.links[9].delay, Time::from_millis(30));
     assert_eq!(p.links[6].delay, Time::from_millis(7));
     assert_eq!((p.seed, p.title.as_str()), (7, "two words"));
     // Both directions of the four links.
-    assert_eq!(p.changes.len(), 8);
-    assert_eq!(p.changes[0].at, Time::from_secs(2));
+    assert_eq!(p.events.len(), 8);
+    assert_eq!(p.events[0].at, Time::from_secs(2));
 }
 
 #[test]
@@ -303,8 +307,8 @@ fn a_bdp_of_a_change_is_of_the_rate_by_then() {
         change(4, "rate = \"4 Mbps\"\nlimit = \"1 BDP\""),
     ];
     let p = plan(&format!("{BASE}{}", changes.concat()), &[]);
-    let limits = p.changes.iter().filter_map(|change| match change.what {
-        What::Limit(_, limit) => Some(limit.bytes),
+    let limits = p.events.iter().filter_map(|change| match change.what {
+        What::Link(_, Change::Limit(limit)) => Some(limit.bytes),
         _ => None,
     });
     assert_eq!(limits.collect::<Vec<_>>(), [31_250, 6_250, 12_500]);
@@ -340,9 +344,12 @@ fn a_law_learns_of_a_new_rate_unless_it_is_told_otherwise() {
         let text = format!(
             "{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\ndirection = \"forward\"\nrate = \"4 Mbps\"\n{more}"
         );
-        let told = |c: &Change| if let What::Capacity(_, rate) = c.what { Some(rate) } else { None };
+        let told = |c: &Event| match c.what {
+            What::Link(_, Change::Capacity(rate)) => Some(rate),
+            _ => None,
+        };
         let sets: Vec<&str> = ["link.bottleneck.law=xcp"].iter().chain(sets).copied().collect();
-        plan(&text, &sets).changes.iter().filter_map(told).collect()
+        plan(&text, &sets).events.iter().filter_map(told).collect()
     };
     assert_eq!(told("", &[]), [Rate::from_mbps(4.0)]);
     assert_eq!(told("capacity = \"9 Mbps\"\n", &[]), [Rate::from_mbps(9.0)]);
@@ -401,18 +408,19 @@ fn media_changes_and_losses_find_their_links() {
     assert_eq!(p.media[0].links, [LinkId(10), LinkId(11)]);
     assert_eq!(p.links[11].rate, Rate::from_mbps(2.0));
     let limit = Limit { packets: 50, bytes: u64::MAX };
-    let what: Vec<What> = p.changes.iter().map(|c| c.what).collect();
+    let what: Vec<What> = p.events.iter().map(|c| c.what.clone()).collect();
     assert_eq!(
         what,
         [
             What::ReceiveBuffer(FlowId(1), 44),
             What::Blackout(LinkId(8), Time::from_secs(5)),
             What::Blackout(LinkId(9), Time::from_secs(5)),
-            What::Limit(LinkId(8), limit),
+            What::Link(LinkId(8), Change::Limit(limit)),
         ]
     );
     assert_eq!(p.losses.len(), 9);
-    assert_eq!((p.losses[0].link, p.losses[0].only, p.losses[0].place), (LinkId(9), Only::Ack, Place::After));
+    let first = p.losses[0];
+    assert_eq!((first.link, first.loss.only, first.loss.place), (LinkId(9), Only::Ack, Place::After));
 }
 
 #[test]
@@ -476,10 +484,12 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     let LinkLaw::FqCodel(codel, queues) = *one.links[0].law else { panic!() };
     assert_eq!((codel.target, codel.interval), (Time::from_millis(2), Time::from_millis(100)));
     assert_eq!((queues.queues, queues.quantum), (8, 1514));
-    let LinkLaw::Codel(back) = *one.links[1].law else { panic!() };
+    let back: &CodelConfig = one.links[1].law.get().unwrap();
     assert_eq!((back.target, back.interval), (Time::from_millis(5), Time::from_millis(50)));
-    assert_eq!(*plan("step").links[0].law, LinkLaw::Step(Amount::Packets(25.0)));
-    let LinkLaw::Pie(pie) = *plan("pie").links[0].law else { panic!() };
+    let step = plan("step");
+    let threshold = step.links[0].law.get::<StepConfig>().unwrap().threshold;
+    assert_eq!(threshold.under(step.links[0].limit), (25.0, ThresholdUnit::Packets));
+    let pie = *plan("pie").links[0].law.get::<PieConfig>().unwrap();
     assert_eq!((pie.target, pie.update), (Time::from_millis(30), Time::from_millis(15)));
     // DCTCP without marks would be NewReno: it turns them on.
     assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);

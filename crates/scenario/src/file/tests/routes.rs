@@ -24,7 +24,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         overhead: 0,
         limit: Limit::NONE,
         capacity: Rate::from_mbps(1.0),
-        law: Arc::new(LinkLaw::DropTail),
+        law: Arc::new(LinkLaw::none()),
         medium: None,
         loss: 0.0,
         meter: None,

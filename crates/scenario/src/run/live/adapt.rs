@@ -51,6 +51,11 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
     if let Hosting::Processes(_) = hosting {
         apart(plan)?;
     }
+    if let (Hosting::Namespaces, Some(machine)) = (hosting, plan.machines.iter().find(|m| !m.kind.is_app)) {
+        let why =
+            "has the kernel forward packets between nodes that are namespaces, where no machine sees them";
+        return Err(unsupported(format!("machine.{}", machine.name), why, "leave out `--hosts namespaces`"));
+    }
     kernels(plan)?;
     let mut plan = plan.clone();
     for i in 0..plan.transports.len() {

@@ -32,15 +32,25 @@ pub(super) fn flows(plan: &Plan) -> impl Iterator<Item = Flow<'_>> {
     flows.chain(by_chance)
 }
 
-/// A number for each, the same where a flow means the same at both its ends: name, nodes, packets, what there is to send, law, transport.
+/// A number for each, the same where a flow means the same at both its ends: name, nodes, packets, what there is to send, law, transport, and the machines that it meets.
 /// It is no other's but by chance, and never 0. Receivers of one tree have one sender, and so one number.
 pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
-    let own = |flow: Flow<'_>| {
+    let own = |(i, flow): (usize, Flow<'_>)| {
         let [from, to] = [flow.path.from, flow.path.to].map(|node| &plan.nodes[node.0 as usize].name);
         let transport = &plan.transports[flow.transport.0 as usize];
-        fingerprint(&(flow.name, from, to, flow.data, transport))
+        let own = fingerprint(&(flow.name, from, to, flow.data, transport));
+        // Machines that see its packets, or own an end of it.
+        let links = flow.path.route.iter().chain(&flow.path.back);
+        let nodes: Vec<_> = links.map(|link| plan.links[link.0 as usize].to).collect();
+        let machines = plan.machines.iter().filter(|machine| match machine.kind.is_app {
+            true => machine.ends.iter().any(|end| end.0.0 as usize == i),
+            false => nodes.contains(&machine.node),
+        });
+        machines.fold(own, |own, machine| {
+            fingerprint(&(own, &machine.name, machine.node, machine.kind.word, machine.messages))
+        })
     };
-    let mut prints: Vec<u32> = flows(plan).map(own).collect();
+    let mut prints: Vec<u32> = flows(plan).enumerate().map(own).collect();
     for tree in &plan.trees {
         let whole = fingerprint(&&prints[tree.flows()]);
         prints[tree.flows()].fill(whole);

@@ -1,5 +1,7 @@
 //! The network: nodes, links, media, imported topologies.
 
+use tollway_law::link;
+
 use super::super::Default::{Else, Is, Must};
 use super::super::{Key, Kind, Section};
 use super::*;
@@ -79,7 +81,7 @@ pub(crate) static CLASS: Section = Section {
         ),
         key(
             "law",
-            Kind::Word(&["drop-tail", "codel", "pie", "xcp", "fcp", "rcp"]),
+            Kind::Word(link::WORDS),
             Is("drop-tail"),
             "On links of the law `by-class`: the law that its queue is under, with the link's constants.",
         ),
@@ -105,8 +107,16 @@ pub(crate) static CLASS: Section = Section {
 };
 
 /// What `law` may be for a link.
-const LAWS: &[&str] =
-    &["drop-tail", "red", "xcp", "codel", "fq-codel", "pie", "dualpi2", "step", "fcp", "rcp", "by-class"];
+pub(crate) const LINK_LAWS: &[&str] = &{
+    let mut words = [""; link::WORDS.len() + 3];
+    let mut i = 0;
+    while i < link::WORDS.len() {
+        words[i] = link::WORDS[i];
+        i += 1;
+    }
+    (words[i], words[i + 1], words[i + 2]) = ("fq-codel", "dualpi2", "by-class");
+    words
+};
 
 /// `[link.NAME]`.
 pub(crate) static LINK: Section = Section {
@@ -144,7 +154,7 @@ const LINK_KEYS: &[Key] = &[
         "Propagation, one way; `{ first = \"5 ms\", last = \"50 ms\" }` spreads it evenly over the links of a group.",
     ),
     key("overhead", OVERHEAD, Is("0 B"), "Framing that each packet takes on this wire beyond its own size."),
-    key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
+    key("law", Kind::Word(LINK_LAWS), Is("drop-tail"), "The port's law."),
     key(
         "limit",
         Kind::Limit,
@@ -179,15 +189,7 @@ const LINK_KEYS: &[Key] = &[
         Else("none"),
         "A border between domains at its far end, for prices and budgets.",
     ),
-    key("xcp", Kind::Table(&XCP), Else(""), "Constants of the law `xcp`."),
-    key("red", Kind::Table(&RED), Else(""), "Constants of the law `red`."),
-    key("codel", Kind::Table(&CODEL), Else(""), "Constants of the laws `codel` and `fq-codel`."),
-    key("fq-codel", Kind::Table(&FQ_CODEL), Else(""), "Queues of the law `fq-codel`."),
-    key("pie", Kind::Table(&PIE), Else(""), "Constants of the law `pie`."),
-    key("dualpi2", Kind::Table(&DUALPI2), Else(""), "Constants of the law `dualpi2`."),
-    key("step", Kind::Table(&STEP), Else(""), "Constant of the law `step`."),
-    key("fcp", Kind::Table(&FCP), Else(""), "Constants of the law `fcp`."),
-    key("rcp", Kind::Table(&RCP), Else(""), "Constants of the law `rcp`."),
+    key("", Kind::All(laws::tables), Else(""), ""),
 ];
 
 /// `[link.NAME.reverse]`.
@@ -205,24 +207,11 @@ pub(crate) static REVERSE: Section = Section {
             Else("the link's"),
             "Framing that each packet takes on this wire beyond its own size.",
         ),
-        key("law", Kind::Word(LAWS), Is("drop-tail"), "The port's law."),
+        key("law", Kind::Word(LINK_LAWS), Is("drop-tail"), "The port's law."),
         key("limit", Kind::Limit, Is("unlimited"), "What the queue holds."),
         key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
         key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
-        key("xcp", Kind::Table(&XCP), Else("the link's"), "Constants of the law `xcp`."),
-        key("red", Kind::Table(&RED), Else("the link's"), "Constants of the law `red`."),
-        key(
-            "codel",
-            Kind::Table(&CODEL),
-            Else("the link's"),
-            "Constants of the laws `codel` and `fq-codel`.",
-        ),
-        key("fq-codel", Kind::Table(&FQ_CODEL), Else("the link's"), "Queues of the law `fq-codel`."),
-        key("pie", Kind::Table(&PIE), Else("the link's"), "Constants of the law `pie`."),
-        key("dualpi2", Kind::Table(&DUALPI2), Else("the link's"), "Constants of the law `dualpi2`."),
-        key("step", Kind::Table(&STEP), Else("the link's"), "Constant of the law `step`."),
-        key("fcp", Kind::Table(&FCP), Else("the link's"), "Constants of the law `fcp`."),
-        key("rcp", Kind::Table(&RCP), Else("the link's"), "Constants of the law `rcp`."),
+        key("", Kind::All(laws::reverse_tables), Else(""), ""),
     ]],
 };
 

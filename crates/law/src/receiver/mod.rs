@@ -1,4 +1,6 @@
-//! Receiver laws: what of the tolls that arrived goes back to the sender.
+//! Receiver laws: what of the tolls that arrived goes back to the sender, and how fast its buffer drains ([`soft`]).
+
+pub mod soft;
 
 use crate::Toll;
 

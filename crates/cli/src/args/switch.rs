@@ -1,0 +1,114 @@
+//! `tollway switch`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+const SWITCH_EXAMPLES: &str = "\
+Examples:
+  tollway switch --listen 127.0.0.1:6400 --frames resp --to 127.0.0.1:6379,127.0.0.1:6380
+  tollway switch --config switch.toml
+  tollway switch status";
+
+const SWITCH_MORE: &str = "\
+Examples:
+  tollway switch --listen 127.0.0.1:6400 --frames resp --to 127.0.0.1:6379,127.0.0.1:6380
+      Commands of each Redis connection go to the server that has their key.
+  tollway switch --listen :601 --frames octet-counting --policy round-robin --to 10.0.0.1:601,10.0.0.2:601
+      A syslog sender's one connection is spread over two collectors.
+  tollway switch --listen :5000 --frames u16 --policy by-key --key 4..20 --to 10.0.0.1:5000,10.0.0.2:5000
+      Messages with a length of two bytes before them, by the bytes 4 to 19 of each.
+  tollway switch check switch.toml
+      Says that the file is right, what its limits take in memory, or what is wrong with it and where.
+  tollway switch --config switch.toml --watch
+      Runs until `q`, Ctrl-C or SIGTERM; the file is watched: what is right is in force within 0.2 s,
+      what is wrong is said and changes nothing.
+  tollway switch drain a
+      Member `a` gets no new frames; what it has is answered, then its connections are closed.
+
+All keys of the file, framing, limits and what is counted: docs/src/switch.md.
+
+Exit status: 0 all went well; 1 the system refused; 2 the configuration or an option is wrong.";
+
+/// Spread the messages of one connection over many servers, and merge the answers.
+///
+/// Servers and clients are not changed. Each message goes to a member of the cluster, by key, in turn, or to the least loaded;
+/// none is lost silently.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SWITCH_EXAMPLES, after_long_help = SWITCH_MORE, args_conflicts_with_subcommands = true)]
+pub(crate) struct Switch {
+    #[command(subcommand)]
+    pub(crate) command: Option<SwitchCommand>,
+    /// The configuration, a TOML file; it is watched.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "frames", "policy", "key", "answers", "retry", "to"])]
+    pub(crate) config: Option<PathBuf>,
+    /// Where clients connect: `127.0.0.1:5000`, or `:5000` for every address of this machine.
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', required_unless_present = "config")]
+    pub(crate) listen: Vec<String>,
+    /// How connections are cut: u16, u32, u16le, u32le (with `,inclusive`, `,offset=N`, `,uncounted=N`), lines, nul, octet-counting, resp.
+    #[arg(long, value_name = "KIND", required_unless_present = "config")]
+    pub(crate) frames: Option<String>,
+    /// The member that a message goes to: round-robin, by-key, least-loaded, sticky.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) policy: Option<String>,
+    /// Where a message's key is: `4..20` for bytes, `field=3` for a word.
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) key: Option<String>,
+    /// How members answer: any, in-order, none.
+    #[arg(long, value_name = "ORDER")]
+    pub(crate) answers: Option<String>,
+    /// Whether a message that a failed member left unanswered is sent to another: never, idempotent.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) retry: Option<String>,
+    /// The members.
+    #[arg(long, value_name = "MEMBER,…", value_delimiter = ',', required_unless_present = "config")]
+    pub(crate) to: Vec<String>,
+    /// A file of 16 bytes, the secret of the keyed hash; switches with the same send a key to the same member. Default: drawn anew.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret: Option<PathBuf>,
+    /// Print a JSON object a second, each on a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show members and clients in the terminal; needs a build with the feature `watch`.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) watch: bool,
+    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    #[arg(long, value_name = "ADDR", value_parser = super::address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Show the same in the browser, on this machine only; needs a build with the feature `view`.
+    #[arg(long, value_name = "ADDR", value_parser = super::address)]
+    pub(crate) view: Option<SocketAddr>,
+    /// Where the switch can be asked how it stands, instead of in the user's runtime folder.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SwitchCommand {
+    /// Say how the switch that runs stands: members, clients, what was counted.
+    Status {
+        /// Print its JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Where it is asked, if not in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Check a configuration, and say what is wrong with it.
+    Check {
+        /// The configuration.
+        file: PathBuf,
+    },
+    /// Have a member get no new messages.
+    Drain {
+        /// Its name.
+        member: String,
+        /// Have it get some again.
+        #[arg(long)]
+        undo: bool,
+        /// Where the switch is asked, if not in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+}

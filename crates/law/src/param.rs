@@ -1,0 +1,379 @@
+//! Parameters of laws: each law's config is the only list of them, from which files are read and manuals written.
+//!
+//! [`config!`](crate::config) declares a config: for each parameter the field, the meaning, the default, the range with
+//! its unit, and the section it comes from. The word in a file is the field's name with hyphens.
+//!
+//! ```
+//! use tollway_law::Time;
+//! use tollway_law::param::{Config, Kind, SPAN, Value, Values};
+//!
+//! tollway_law::config! {
+//!     /// The constants of a law.
+//!     #[derive(Clone, Copy, Debug, PartialEq)]
+//!     pub struct MineConfig {
+//!         /// Queueing delay aimed at.
+//!         target: Time = Time::from_millis(15), SPAN, from "RFC 8033, § 4.2";
+//!         /// Weight of the trend, 1/s.
+//!         gain: f64 = 0.5, Kind::Number { least: 0.0, most: 10.0 };
+//!     }
+//! }
+//!
+//! struct Given;
+//! impl Values for Given {
+//!     fn value(&self, field: &str) -> Option<Value> {
+//!         (field == "gain").then_some(Value::Number(2.0))
+//!     }
+//! }
+//! assert_eq!(MineConfig::read(&Given), MineConfig { gain: 2.0, ..MineConfig::default() });
+//! assert_eq!(MineConfig::params()[0].default.unwrap().to_string(), "15 ms");
+//! ```
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Bytes, Rate, Time};
+
+/// A parameter of a law.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// The config's field.
+    pub field: &'static str,
+    /// Its unit and its range.
+    pub kind: Kind,
+    /// What holds where nothing is given; `None` for what `otherwise` says.
+    pub default: Option<Value>,
+    /// The default in words, where it depends on something else.
+    pub otherwise: &'static str,
+    /// Its meaning, in Markdown.
+    pub says: &'static str,
+    /// The section of a paper or RFC that has it; empty if none does.
+    pub source: &'static str,
+}
+
+/// The unit and the range of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// True or false.
+    Truth,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// A whole number.
+    Count {
+        /// Lower bound.
+        least: u64,
+        /// Upper bound.
+        most: u64,
+    },
+    /// A number.
+    Number {
+        /// Lower bound.
+        least: f64,
+        /// Upper bound.
+        most: f64,
+    },
+    /// A number over a bound.
+    Over {
+        /// Excluded lower bound.
+        over: f64,
+        /// Upper bound.
+        most: f64,
+    },
+    /// A time.
+    Time {
+        /// Lower bound, ns.
+        least: u64,
+    },
+    /// A size.
+    Bytes {
+        /// Lower bound.
+        least: u64,
+        /// Upper bound.
+        most: u64,
+    },
+    /// A rate, or `all` for no bound.
+    RateOrAll,
+    /// A part of the queue's limit, packets or bytes.
+    Threshold,
+}
+
+/// Any time.
+pub const TIME: Kind = Kind::Time { least: 0 };
+/// A time over zero.
+pub const SPAN: Kind = Kind::Time { least: 1 };
+/// From 0 to 1.
+pub const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
+/// Framing of a packet.
+pub const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65_535 };
+
+/// A parameter's value. It is printed as files have it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// True or false.
+    Truth(bool),
+    /// One of the kind's words.
+    Word(&'static str),
+    /// A whole number.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// A time.
+    Time(Time),
+    /// A size.
+    Bytes(Bytes),
+    /// A rate; `None` for no bound.
+    Rate(Option<Rate>),
+    /// An amount of queue.
+    Threshold(Threshold),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Truth(value) => value.fmt(f),
+            Value::Word(word) => word.fmt(f),
+            Value::Count(n) => n.fmt(f),
+            Value::Number(x) => x.fmt(f),
+            Value::Time(time) => time.fmt(f),
+            Value::Bytes(bytes) => write!(f, "{} B", bytes.0),
+            Value::Rate(None) => f.write_str("all"),
+            Value::Rate(Some(rate)) => rate.fmt(f),
+            Value::Threshold(Threshold::Part(part)) => part.fmt(f),
+            Value::Threshold(Threshold::Packets(n)) => write!(f, "{n} packets"),
+            Value::Threshold(Threshold::Bytes(n)) => write!(f, "{n} B"),
+        }
+    }
+}
+
+/// An amount of queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Threshold {
+    /// A part of the queue's limit.
+    Part(f64),
+    /// Packets.
+    Packets(f64),
+    /// Bytes on the wire.
+    Bytes(f64),
+}
+
+/// What the source of a config, a table of a file say, gives for its fields.
+pub trait Values {
+    /// The value of a field; `None` if none is given. It is of the field's kind and in its range.
+    fn value(&self, field: &str) -> Option<Value>;
+}
+
+/// Nothing is given: all defaults.
+impl Values for () {
+    fn value(&self, _: &str) -> Option<Value> {
+        None
+    }
+}
+
+/// A table of parameters.
+#[derive(Debug)]
+pub struct Table {
+    /// The key that it stands under.
+    pub word: &'static str,
+    /// What it is about: a sentence or two of Markdown.
+    pub says: &'static str,
+    /// The parameters.
+    pub params: fn() -> Vec<Param>,
+}
+
+/// Tables by their words, those of a link of a file say.
+pub trait Tables {
+    /// The values in the table under `word`.
+    fn table(&self, word: &str) -> &dyn Values;
+}
+
+/// No tables: all defaults.
+impl Tables for () {
+    fn table(&self, _: &str) -> &dyn Values {
+        self
+    }
+}
+
+/// An entry of a registry: a word for scenario files, and the config that is read under it.
+#[derive(Debug)]
+pub struct Entry<C: ?Sized> {
+    /// The word.
+    pub word: &'static str,
+    /// The tables with its parameters; several entries may share one.
+    pub tables: &'static [&'static Table],
+    /// Reads the config.
+    pub read: fn(&dyn Tables) -> Arc<C>,
+}
+
+/// Equality of configs of any type.
+pub trait Same: Any {
+    /// Whether the other is of the same type and equal.
+    fn same(&self, other: &dyn Any) -> bool;
+}
+
+impl<C: PartialEq + Any> Same for C {
+    fn same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+}
+
+/// A config that [`config!`](crate::config) declares.
+pub trait Config: Default {
+    /// Its parameters, in order.
+    fn params() -> Vec<Param>;
+
+    /// The config with the values given, and defaults for the others.
+    fn read(values: &dyn Values) -> Self;
+}
+
+/// The type of a parameter's field.
+pub trait Field: Sized {
+    /// The value it is printed as.
+    fn value(self) -> Option<Value>;
+
+    /// The field of a value; `None` if the value is of another kind.
+    fn of(value: Value) -> Option<Self>;
+}
+
+/// Fields that are a variant of [`Value`].
+macro_rules! fields {
+    ($($type:ty => $variant:ident,)*) => {
+        $(impl Field for $type {
+            fn value(self) -> Option<Value> {
+                Some(Value::$variant(self.into()))
+            }
+
+            fn of(value: Value) -> Option<$type> {
+                match value {
+                    Value::$variant(value) => value.try_into().ok(),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+fields! {
+    bool => Truth,
+    u8 => Count,
+    u32 => Count,
+    u64 => Count,
+    f64 => Number,
+    Time => Time,
+    Bytes => Bytes,
+    Threshold => Threshold,
+}
+
+/// A parameter whose default depends on something else.
+impl<F: Field> Field for Option<F> {
+    fn value(self) -> Option<Value> {
+        self.and_then(F::value)
+    }
+
+    fn of(value: Value) -> Option<Option<F>> {
+        F::of(value).map(Some)
+    }
+}
+
+/// Declares a config with its parameters: see [`param`](crate::param). Constants that are no parameters stand under
+/// `fixed`.
+#[macro_export]
+macro_rules! config {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $(
+                $(#[doc = $says:literal])+
+                $field:ident: $type:ty = $default:expr, $kind:expr
+                    $(, else $otherwise:literal)? $(, from $source:literal)?;
+            )*
+            $(fixed {
+                $(
+                    $(#[doc = $note:literal])+
+                    $constant:ident: $constant_type:ty = $value:expr;
+                )*
+            })?
+        }
+    ) => {
+        $(#[$meta])*
+        pub struct $name {
+            $(
+                $(#[doc = $says])+
+                #[doc = concat!("\n\nDefault `", stringify!($default), "`", $(", ", $source,)? ".")]
+                pub $field: $type,
+            )*
+            $($(
+                $(#[doc = $note])+
+                #[doc = concat!("\n\nDefault `", stringify!($value), "`.")]
+                pub $constant: $constant_type,
+            )*)?
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($field: $default,)* $($($constant: $value,)*)? }
+            }
+        }
+
+        impl $crate::param::Config for $name {
+            fn params() -> Vec<$crate::param::Param> {
+                vec![$($crate::param::Param {
+                    field: stringify!($field),
+                    kind: $kind,
+                    default: <$type as $crate::param::Field>::value($default),
+                    otherwise: concat!($($otherwise)?),
+                    says: concat!($($says),+).trim_ascii(),
+                    source: concat!($($source)?),
+                },)*]
+            }
+
+            fn read(values: &dyn $crate::param::Values) -> $name {
+                $name {
+                    $($field: values.value(stringify!($field))
+                        .and_then($crate::param::Field::of)
+                        .unwrap_or($default),)*
+                    $($($constant: $value,)*)?
+                }
+            }
+        }
+    };
+}
+
+/// Declares an enum whose variants are the words of a parameter; the first is its `Default`.
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $($(#[$note:meta])* $variant:ident = $word:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$note])* $variant,)*
+        }
+
+        impl $name {
+            /// Every variant's word.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+
+            /// Its word.
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+        }
+
+        impl $crate::param::Field for $name {
+            fn value(self) -> Option<$crate::param::Value> {
+                Some($crate::param::Value::Word(self.word()))
+            }
+
+            fn of(value: $crate::param::Value) -> Option<$name> {
+                match value {
+                    $($crate::param::Value::Word($word) => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}

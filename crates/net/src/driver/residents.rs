@@ -1,0 +1,289 @@
+//! Machines at nodes: middles on the way of datagrams, apps on top of connections.
+
+use tollway_law::Time;
+use tollway_proto::app::{self, Connections, MessagePort};
+use tollway_proto::encoding::acp;
+use tollway_proto::transport::Connection;
+use tollway_proto::transport::stream::{Incoming, Outgoing};
+use tollway_proto::{Encoding, Flags, Gate, NodeMachine, Packet, Passed, SackRanges};
+
+use super::{CARRIED, CROSS, Driver, Endpoint, MACHINE, Next};
+use crate::error::Error;
+
+/// A machine, and where what it sends goes.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    pub(crate) machine: NodeMachine,
+    armed: Time,
+    /// A middle's, by gate.
+    outlets: Vec<Option<Outlet>>,
+    /// An app's, by port: the end of a flow there.
+    ports: Vec<u32>,
+}
+
+/// The label of datagrams that leave, and the first link of their way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlet {
+    pub(crate) label: u32,
+    pub(crate) first: u32,
+}
+
+/// A gate that datagrams come in by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    machine: u32,
+    gate: Gate,
+    /// Their way from there; nowhere if their route ends.
+    then: Next,
+}
+
+/// What an end has that an app owns.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    machine: u32,
+    port: MessagePort,
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl Hosted {
+    /// Writes the payload of a packet that the connection has just built.
+    pub(super) fn write(&mut self, packet: &Packet, header: u16, out: &mut [u8]) {
+        let (front, back) = self.outgoing.payload(packet, header).unwrap_or_default();
+        let (start, rest) = out.split_at_mut(front.len().min(out.len()));
+        start.copy_from_slice(&front[..start.len()]);
+        rest.iter_mut().zip(back).for_each(|(to, byte)| *to = *byte);
+    }
+
+    /// The connection has handled a packet; `before` is what it had expected and had room for.
+    pub(super) fn note(&mut self, packet: &Packet, before: (u32, u32), machine: &Connection, payload: &[u8]) {
+        self.incoming.insert(packet, before.0, machine.expected(), before.1, payload);
+        self.outgoing.acknowledge(machine.una());
+    }
+}
+
+impl Driver {
+    pub(crate) fn add(&mut self, machine: NodeMachine) -> u32 {
+        self.residents.push(Resident { machine, armed: Time::NEVER, outlets: Vec::new(), ports: Vec::new() });
+        let at = self.residents.len() - 1;
+        self.arm_resident(at);
+        at as u32
+    }
+
+    /// A gate of a machine, and where datagrams go on from there; nowhere if their route ends.
+    pub(crate) fn add_opening(&mut self, machine: u32, gate: Gate, then: Next) -> Next {
+        self.openings.push(Opening { machine, gate, then });
+        Next::Gate(self.openings.len() as u32 - 1)
+    }
+
+    pub(crate) fn set_outlet(&mut self, machine: u32, gate: Gate, outlet: Outlet) {
+        let outlets = &mut self.residents[machine as usize].outlets;
+        outlets.resize(outlets.len().max(gate.0 as usize + 1), None);
+        outlets[gate.0 as usize] = Some(outlet);
+    }
+
+    /// Gives an end to an app; answers the app's port.
+    pub(crate) fn attach(&mut self, end: u32, machine: u32) -> MessagePort {
+        let ports = &mut self.residents[machine as usize].ports;
+        let port = MessagePort(ports.len() as u32);
+        ports.push(end);
+        let (outgoing, incoming) = (Outgoing::new(), Incoming::new());
+        self.ends[end as usize].hosted = Some(Box::new(Hosted { machine, port, outgoing, incoming }));
+        port
+    }
+
+    /// Works on a machine, then sends what it has to send.
+    pub(crate) fn with_machine<R>(
+        &mut self,
+        at: u32,
+        now: Time,
+        work: impl FnOnce(&mut NodeMachine) -> R,
+    ) -> Result<R, Error> {
+        let answer = work(&mut self.residents[at as usize].machine);
+        self.send_resident(at as usize, now, &[])?;
+        Ok(answer)
+    }
+
+    fn arm_resident(&mut self, at: usize) {
+        let Resident { machine, armed, .. } = &mut self.residents[at];
+        let due = machine.poll_timeout();
+        if due < *armed {
+            *armed = due;
+            self.set_timer(due, at, MACHINE);
+        }
+    }
+
+    /// A machine's timer, due at `due`.
+    pub(super) fn tick_resident(&mut self, at: usize, due: Time, now: Time) -> Result<(), Error> {
+        let Resident { machine, armed, ports, .. } = &mut self.residents[at];
+        if *armed != due {
+            return Ok(());
+        }
+        *armed = Time::NEVER;
+        if machine.poll_timeout() <= now {
+            self.timeouts.note(now.saturating_sub(due), 1);
+            match machine {
+                NodeMachine::Middle(middle) => middle.handle_timeout(now),
+                NodeMachine::App(app) => {
+                    let mut lent = Lent { ends: &mut self.ends, ports, used: Vec::new() };
+                    app.handle_timeout(now, &mut lent);
+                    let used = lent.used;
+                    used.into_iter().try_for_each(|end| self.pump(end as usize, now))?;
+                }
+            }
+        }
+        self.send_resident(at, now, &[])
+    }
+
+    /// Sends what a machine has to send, and notes its timer. New datagrams of a middle have the payload of `datagram`.
+    fn send_resident(&mut self, at: usize, now: Time, datagram: &[u8]) -> Result<(), Error> {
+        if matches!(self.residents[at].machine, NodeMachine::App(_)) {
+            return self.serve_ports(at, now, None);
+        }
+        loop {
+            let Resident { machine: NodeMachine::Middle(middle), outlets, .. } = &mut self.residents[at]
+            else {
+                return Ok(());
+            };
+            let mut out = Packet::default();
+            let Some(gate) = middle.poll_transmit(now, &mut out, &mut self.sack) else { break };
+            let sack = std::mem::take(&mut self.sack);
+            let Some(Outlet { label, first }) = outlets.get(gate.0 as usize).copied().flatten() else {
+                continue;
+            };
+            out.flow = label;
+            let len = usize::from(out.size).saturating_sub(acp::OVERHEAD);
+            let handle = self.buffers.alloc(out, len);
+            let bytes = self.buffers.bytes_mut(handle);
+            let tail = if out.flags.has(Flags::DATA) { len.min(datagram.len()) } else { 0 };
+            bytes[..len - tail].fill(0);
+            bytes[len - tail..].copy_from_slice(&datagram[datagram.len() - tail..]);
+            if acp::encode(&out, &sack, bytes).is_err() {
+                self.buffers.free(handle);
+                return Err(Error::NoRoom { size: out.size, need: acp::OVERHEAD + acp::LEN });
+            }
+            self.counters.created += 1;
+            self.begin(first, now, handle);
+        }
+        self.arm_resident(at);
+        Ok(())
+    }
+
+    /// A datagram has come to a gate of a middle, which decides where it goes from there: its header is rewritten where it lies.
+    pub(super) fn cross(
+        &mut self,
+        opening: u32,
+        now: Time,
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
+    ) -> Result<(), Error> {
+        let Ok(acp::Decoded { mut packet, mut sack, .. }) = acp::decode(datagram) else {
+            self.counters.senseless += 1;
+            return Ok(());
+        };
+        let Opening { machine: at, gate, then } = self.openings[opening as usize];
+        let (label, toll, size) = (packet.flow, packet.toll, packet.size);
+        let crosses = label & CROSS != 0;
+        // Data, and what kernels send, lie right behind the ranges.
+        let room =
+            |data: bool, came: usize| if data || label & CARRIED != 0 { came } else { SackRanges::MAX };
+        let room = room(packet.flags.has(Flags::DATA), sack.as_slice().len());
+        let own = self.buffers.own(label);
+        packet.flow = if crosses { label ^ CROSS } else { (own & !CARRIED) >> 1 };
+        let Resident { machine: NodeMachine::Middle(middle), outlets, .. } = &mut self.residents[at as usize]
+        else {
+            unreachable!("an app has no gates")
+        };
+        let passed = middle.pass(now, gate, &mut packet, &mut sack);
+        let outlet = match passed {
+            Passed::By(gate) if !crosses => outlets.get(gate.0 as usize).copied().flatten(),
+            _ => None,
+        };
+        (packet.flow, packet.size) = (outlet.map_or(label, |outlet| outlet.label), size);
+        let encoding = self.buffers.encoding_of(own);
+        if packet.toll != toll && encoding != Encoding::Acp && !crosses {
+            encoding.quantise_sender(&mut packet.toll, u32::from(size));
+        }
+        // It was decoded: there is a header.
+        let _ = acp::rewrite(datagram, &packet, &sack, room);
+        match (passed, outlet) {
+            (Passed::Onward, _) if then != Next::Nowhere => self.go_on(then, packet, now, datagram, place)?,
+            (_, Some(Outlet { first, .. })) => {
+                let handle = self.hold(packet, datagram, place);
+                self.begin(first, now, handle);
+            }
+            _ => self.counters.absorbed += 1,
+        }
+        self.send_resident(at as usize, now, datagram)
+    }
+
+    /// What passes between an end that an app owns and the app, then what the app has for its other ends.
+    pub(super) fn serve(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        self.exchange(at, now)?;
+        let Some(hosted) = &self.ends[at].hosted else { return Ok(()) };
+        self.serve_ports(hosted.machine as usize, now, Some(at))
+    }
+
+    /// Serves the ports that an app names; `but` is the end that its caller settles.
+    fn serve_ports(&mut self, app: usize, now: Time, but: Option<usize>) -> Result<(), Error> {
+        loop {
+            let Resident { machine: NodeMachine::App(machine), ports, .. } = &mut self.residents[app] else {
+                return Ok(());
+            };
+            let Some(port) = machine.poll_port() else { break };
+            let Some(&at) = ports.get(port.0 as usize) else { continue };
+            self.exchange(at as usize, now)?;
+            if but != Some(at as usize) {
+                self.settle(at as usize, now)?;
+            }
+        }
+        self.arm_resident(app);
+        Ok(())
+    }
+
+    /// Hands an app what has come at an end of its own, takes what the app has to send there, and sends it.
+    fn exchange(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        loop {
+            let Endpoint { machine: Some(connection), hosted: Some(hosted), live: true, .. } =
+                &mut self.ends[at]
+            else {
+                return Ok(());
+            };
+            let Hosted { machine, port, outgoing, incoming } = &mut **hosted;
+            let NodeMachine::App(app) = &mut self.residents[*machine as usize].machine else {
+                return Ok(());
+            };
+            app::deliver(&mut **app, now, *port, connection, |bytes| {
+                let mut body = vec![0; bytes as usize];
+                incoming.read(&mut body);
+                body.into()
+            });
+            let mut more =
+                app::refill(&mut **app, now, *port, connection, |message| outgoing.write(&message));
+            while self.send_one(at, now, false, |_| true)? {
+                more = true;
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// An app's connections, for the time of a call.
+struct Lent<'a> {
+    ends: &'a mut [Endpoint],
+    ports: &'a [u32],
+    /// The ends that were lent.
+    used: Vec<u32>,
+}
+
+impl Connections for Lent<'_> {
+    fn connection(&mut self, port: MessagePort) -> Option<&mut Connection> {
+        let end = *self.ports.get(port.0 as usize)?;
+        if !self.used.contains(&end) {
+            self.used.push(end);
+        }
+        self.ends[end as usize].machine.as_mut()
+    }
+}

@@ -1,0 +1,142 @@
+//! Machines at a network's nodes: middles and apps.
+
+use tollway_proto::app::MessagePort;
+use tollway_proto::{Gate, NodeMachine};
+
+use super::{Network, Place};
+use crate::driver::{Entry, Next, Outlet, TREE};
+use crate::error::Error;
+
+/// What is at the end of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteEnd {
+    /// The machine of the flow that answers.
+    Server,
+    /// The machine of the flow that opens.
+    Client,
+    /// A gate of a middle.
+    Middle(u32, Gate),
+}
+
+impl Network {
+    /// Adds a machine at a node; answers its number.
+    pub fn add(&mut self, node: u32, machine: NodeMachine) -> u32 {
+        let driver = self.nodes[node as usize].driver;
+        let at = self.drivers[driver].add(machine);
+        self.machines.push(Place { driver, at });
+        self.machines.len() as u32 - 1
+    }
+
+    /// Has a middle see what comes off `link`, which leads to its node, by `gate`: on every route laid from now on. Of several middles
+    /// there, the first added sees a packet first. Nodes that are namespaces have no middles on the way.
+    pub fn pass_by(&mut self, link: u32, machine: u32, gate: Gate) {
+        self.passes.push((link, machine, gate));
+    }
+
+    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`, in a network of one thread, or of one node. Of one node,
+    /// what comes there is seen as it comes in.
+    pub fn watch(&mut self, link: u32, machine: u32, gate: Gate) {
+        let (hop, Place { driver, at: machine }) =
+            (self.links[link as usize], self.machines[machine as usize]);
+        let to = self.specs[link as usize].1;
+        match &mut self.part {
+            Some(_) if driver != 0 => {}
+            Some(part) if hop.driver != 0 => {
+                let here = self.nodes[to as usize];
+                if here.driver == 0 {
+                    let from = part.at[self.specs[link as usize].0 as usize];
+                    let pace = self.drivers[hop.driver].links[hop.at as usize].link.pace();
+                    let entry = self.drivers[0].add_entry(here.at, from, Entry { machine, gate, pace });
+                    part.entries.push((link, entry));
+                }
+            }
+            _ => {
+                assert!(hop.driver == driver, "what a machine sees of wires is one thread's");
+                self.drivers[driver].links[hop.at as usize].watch = Some((machine, gate));
+            }
+        }
+    }
+
+    /// Something about a link may have changed: what is known of it here where its datagrams come in.
+    pub(super) fn tell_entry(&mut self, link: u32) {
+        let entries = self.part.iter().flat_map(|part| &part.entries);
+        let Some(&(_, entry)) = { entries }.find(|entry| entry.0 == link) else { return };
+        let Place { driver, at } = self.links[link as usize];
+        self.drivers[0].entries[entry as usize].pace = self.drivers[driver].links[at as usize].link.pace();
+    }
+
+    /// Where packets go that a middle sends by `gate`: on `route`, from its node to `end`, as packets of `flow`. Data in them are what
+    /// the client of the flow `of` sends.
+    ///
+    /// # Errors
+    /// [`Error::Loop`] if the route passes a node twice.
+    pub fn set_outlet(
+        &mut self,
+        machine: u32,
+        gate: Gate,
+        (route, end): (&[u32], RouteEnd),
+        flow: u32,
+        of: u32,
+    ) -> Result<(), Error> {
+        let label = TREE | self.stretches;
+        self.stretches += 1;
+        self.drivers.iter_mut().for_each(|driver| driver.buffers.add_stretch(flow << 1));
+        let next = self.at_end(flow, end);
+        self.lead(label, route, next)?;
+        if end == RouteEnd::Server {
+            self.end_mut(flow, 1).hears = of << 1;
+        }
+        let (Place { driver, at }, first) = (self.machines[machine as usize], self.links[route[0] as usize]);
+        self.drivers[driver].set_outlet(at, gate, Outlet { label, first: first.at });
+        Ok(())
+    }
+
+    /// Gives the client of a flow, or its server, to an app at the same node; answers the app's port. What it sends are real bytes. The
+    /// flow has not opened yet, and its end asks no shaper.
+    pub fn attach(&mut self, flow: u32, client: bool, machine: u32) -> MessagePort {
+        let which = usize::from(!client);
+        let (end, machine) = (self.flows[flow as usize][which], self.machines[machine as usize]);
+        assert!(end.driver == machine.driver, "an app is for flows that end at its node");
+        self.end_mut(flow, 1 - which).hears_app = true;
+        self.drivers[end.driver].attach(end.at, machine.at)
+    }
+
+    /// A machine; `None` if its node is another process's.
+    pub fn machine(&self, machine: u32) -> Option<&NodeMachine> {
+        let place = self.machines[machine as usize];
+        self.is_here(place).then(|| &self.drivers[place.driver].residents[place.at as usize].machine)
+    }
+
+    /// Works on a machine at the present instant; what it has to send leaves with the next run.
+    ///
+    /// # Errors
+    /// As [`run_until`](Network::run_until).
+    pub fn with_machine<R>(
+        &mut self,
+        machine: u32,
+        work: impl FnOnce(&mut NodeMachine) -> R,
+    ) -> Result<R, Error> {
+        let Place { driver, at } = self.machines[machine as usize];
+        self.drivers[driver].with_machine(at, self.now, work)
+    }
+
+    /// What a node does with packets of a flow that have come to an end of their way.
+    pub(super) fn at_end(&mut self, flow: u32, end: RouteEnd) -> Next {
+        match end {
+            RouteEnd::Client => Next::End(self.flows[flow as usize][0].at),
+            RouteEnd::Server => Next::End(self.flows[flow as usize][1].at),
+            RouteEnd::Middle(machine, gate) => self.opening(machine, gate, Next::Nowhere),
+        }
+    }
+
+    fn opening(&mut self, machine: u32, gate: Gate, then: Next) -> Next {
+        let Place { driver, at } = self.machines[machine as usize];
+        self.drivers[driver].add_opening(at, gate, then)
+    }
+
+    /// What a node does with packets that come over `link` and go on to `next`.
+    pub(super) fn after(&mut self, link: u32, next: Next) -> Next {
+        let passes: Vec<_> = self.passes.iter().rev().filter(|pass| pass.0 == link).copied().collect();
+        passes.into_iter().fold(next, |next, (_, machine, gate)| self.opening(machine, gate, next))
+    }
+}

@@ -1,0 +1,107 @@
+//! Apps: machines at a node that own the connections which end there.
+//!
+//! An [`App`] reads and writes whole messages. A message is a frame of the transport: ACP delivers it once, in order, and
+//! its first and last segments are marked. Between two apps its bytes are real in both engines: on real packets they cross
+//! the wire as payload, in the simulator each connection hands them over in a queue of its own.
+//!
+//! [`deliver`] and [`refill`] are the engine's side: what passes between an app and one of its connections.
+
+mod caller;
+mod echo;
+
+pub use caller::Caller;
+pub use echo::Echo;
+
+use std::any::Any;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use tollway_law::Time;
+
+use crate::transport::{Connection, Event};
+
+/// A sans-I/O machine on top of connections that end at its node, each at one of its *ports*.
+///
+/// The engine calls [`handle_message`](App::handle_message) and [`handle_event`](App::handle_event) for what a connection
+/// delivers, [`poll_message`](App::poll_message) whenever a connection has sent some of what it holds, and after each call
+/// asks [`poll_port`](App::poll_port) and [`poll_timeout`](App::poll_timeout). Randomness is a seeded generator handed to
+/// the constructor.
+pub trait App: Any + Debug + Send {
+    /// A message has arrived whole, after all before it. What comes from a sender that is no app has the right length, and
+    /// no meaning.
+    fn handle_message(&mut self, now: Time, port: MessagePort, message: Bytes);
+
+    /// The connection at `port` reports anything but a frame.
+    fn handle_event(&mut self, _now: Time, _port: MessagePort, _event: Event) {}
+
+    /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left yet. An app keeps its
+    /// queues short, and the last decision its own, by returning `None` while that is enough.
+    fn poll_message(&mut self, now: Time, port: MessagePort, unsent: u64) -> Option<Bytes>;
+
+    /// A port that may have a message since the last call that the engine did not make for that port. The engine then calls
+    /// [`poll_message`](App::poll_message).
+    fn poll_port(&mut self) -> Option<MessagePort> {
+        None
+    }
+
+    /// Whether no message will ever follow at `port`: its connection closes this direction.
+    fn is_finished(&self, _port: MessagePort) -> bool {
+        false
+    }
+
+    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their round trips, laws and
+    /// counters.
+    fn handle_timeout(&mut self, _now: Time, _connections: &mut dyn Connections) {}
+
+    /// When `handle_timeout` is due; [`Time::NEVER`] if the app waits for messages only.
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+/// A place at an app where one connection ends, by number in the order in which they were attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessagePort(pub u32);
+
+/// An app's connections, by port.
+pub trait Connections {
+    /// The connection that ends at `port`; `None` for a port that does not exist.
+    fn connection(&mut self, port: MessagePort) -> Option<&mut Connection>;
+}
+
+/// Hands an app what its connection at `port` has delivered; `read` returns the bytes of the next frame, of this length.
+pub fn deliver(
+    app: &mut dyn App,
+    now: Time,
+    port: MessagePort,
+    connection: &mut Connection,
+    mut read: impl FnMut(u64) -> Bytes,
+) {
+    while let Some(event) = connection.poll_event() {
+        match event {
+            Event::FrameDelivered { bytes, .. } => app.handle_message(now, port, read(bytes)),
+            event => app.handle_event(now, port, event),
+        }
+    }
+}
+
+/// Takes what an app has to send at `port`, each message shown to `write`; returns whether there was any, or an end.
+pub fn refill(
+    app: &mut dyn App,
+    now: Time,
+    port: MessagePort,
+    connection: &mut Connection,
+    mut write: impl FnMut(Bytes),
+) -> bool {
+    let mut changed = false;
+    while let Some(message) = app.poll_message(now, port, connection.unsent()) {
+        connection.write_frame(message.len() as u64);
+        write(message);
+        changed = true;
+    }
+    if !connection.is_closing() && app.is_finished(port) {
+        connection.finish();
+        changed = true;
+    }
+    changed
+}

@@ -1,0 +1,240 @@
+//! Framing: where one message of a byte stream ends and the next begins.
+//!
+//! A [`Framer`] is fed the bytes that follow the last frame, as far as they have come, and finds the frame's end. It keeps
+//! its place between calls, so that a frame that drips in byte by byte costs no more than one that comes at once.
+//!
+//! | framing | a frame is |
+//! |---|---|
+//! | [`Framing::Length`] | a header with a length field of 2 or 4 bytes, and what it counts |
+//! | [`Framing::Delimited`] | bytes up to and including a delimiter: lines (LF), GELF (NUL) |
+//! | [`Framing::OctetCounting`] | a decimal length, a space, and so many bytes (RFC 6587 § 3.4.1) |
+//! | [`Framing::Resp`] | one value of RESP 2 or 3, with all that it holds |
+
+mod key;
+mod resp;
+#[cfg(test)]
+mod tests;
+
+pub use key::Key;
+
+use std::fmt;
+use std::str::FromStr;
+
+use resp::Scan;
+
+/// How a byte stream is cut into frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// A length field.
+    Length(LengthPrefix),
+    /// A last byte that occurs nowhere else.
+    Delimited(u8),
+    /// `MSG-LEN SP MSG` (RFC 6587 § 3.4.1).
+    OctetCounting,
+    /// The Redis serialization protocol, versions 2 and 3.
+    Resp,
+}
+
+/// A length field and what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthPrefix {
+    /// Bytes of the field: 2 or 4.
+    pub width: u8,
+    /// The least significant byte comes first.
+    pub little_endian: bool,
+    /// The field counts the whole frame: what comes before it, and itself.
+    pub inclusive: bool,
+    /// Bytes before the field.
+    pub offset: u8,
+    /// Bytes after the field that it does not count, such as a header of ISO 8583.
+    pub uncounted: u8,
+}
+
+/// A stream that cannot be cut any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A frame longer than the limit was announced, or has come without an end.
+    #[error("a frame of {len} bytes or more is above the limit of {most}")]
+    TooLong {
+        /// Bytes, as announced or as come so far.
+        len: u64,
+        /// The limit, bytes.
+        most: usize,
+    },
+    /// The bytes are not of this framing.
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+/// Finds the ends of frames in one direction of one stream.
+#[derive(Clone, Debug)]
+pub struct Framer {
+    framing: Framing,
+    most: usize,
+    /// Bytes of the present frame without a delimiter.
+    searched: usize,
+    scan: Scan,
+}
+
+impl Framer {
+    /// A framer at the start of a stream, whose frames have `most` bytes at most.
+    pub fn new(framing: Framing, most: usize) -> Framer {
+        Framer { framing, most, searched: 0, scan: Scan::default() }
+    }
+
+    /// Returns the length of the frame at the start of `bytes`, or `None` while its end has not come. `bytes` begins where the
+    /// last frame ended, and from call to call only grows.
+    ///
+    /// # Errors
+    /// The stream is not of this framing, or the frame is too long. The stream cannot be used any further.
+    #[inline]
+    pub fn next(&mut self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+        match self.framing {
+            Framing::Length(prefix) => prefix.len(bytes, self.most),
+            Framing::Delimited(end) => self.delimited(end, bytes),
+            Framing::OctetCounting => octet_counted(bytes, self.most),
+            Framing::Resp => self.scan.end(bytes, self.most),
+        }
+    }
+
+    fn delimited(&mut self, end: u8, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+        let fresh = bytes.get(self.searched..).unwrap_or_default();
+        let most = self.most;
+        let Some(at) = memchr::memchr(end, fresh) else {
+            self.searched = bytes.len();
+            return within(bytes.len(), most).map(|_| None);
+        };
+        let len = self.searched + at + 1;
+        self.searched = 0;
+        within(len, most).map(Some)
+    }
+}
+
+impl LengthPrefix {
+    /// A field of `width` bytes in network order that counts what follows it.
+    pub const fn new(width: u8) -> LengthPrefix {
+        LengthPrefix { width, little_endian: false, inclusive: false, offset: 0, uncounted: 0 }
+    }
+
+    /// Bytes up to the end of the field.
+    fn header(&self) -> usize {
+        usize::from(self.offset) + usize::from(self.width)
+    }
+
+    #[inline]
+    fn len(&self, bytes: &[u8], most: usize) -> Result<Option<usize>, FrameError> {
+        let Some(field) = bytes.get(usize::from(self.offset)..self.header()) else { return Ok(None) };
+        let counted = match (field, self.little_endian) {
+            (&[a, b], false) => u64::from(u16::from_be_bytes([a, b])),
+            (&[a, b], true) => u64::from(u16::from_le_bytes([a, b])),
+            (&[a, b, c, d], false) => u64::from(u32::from_be_bytes([a, b, c, d])),
+            (&[a, b, c, d], true) => u64::from(u32::from_le_bytes([a, b, c, d])),
+            _ => return Err(FrameError::Malformed("a length field has 2 or 4 bytes")),
+        };
+        let header = self.header() as u64;
+        let len = counted + u64::from(self.uncounted) + if self.inclusive { 0 } else { header };
+        if len < header {
+            return Err(FrameError::Malformed("a length that counts its own field is less than that field"));
+        }
+        if len > most as u64 {
+            return Err(FrameError::TooLong { len, most });
+        }
+        Ok((bytes.len() as u64 >= len).then_some(len as usize))
+    }
+}
+
+/// RFC 6587 § 3.4.1: `MSG-LEN = NONZERO-DIGIT *DIGIT`.
+fn octet_counted(bytes: &[u8], most: usize) -> Result<Option<usize>, FrameError> {
+    let mut counted = 0u64;
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b'0' if at == 0 => return Err(FrameError::Malformed("a message's length begins with 0")),
+            b'0'..=b'9' => counted = counted * 10 + u64::from(byte - b'0'),
+            b' ' if at > 0 => {
+                let len = counted + at as u64 + 1;
+                if len > most as u64 {
+                    return Err(FrameError::TooLong { len, most });
+                }
+                return Ok((bytes.len() as u64 >= len).then_some(len as usize));
+            }
+            _ => return Err(FrameError::Malformed("a message does not begin with its length and a space")),
+        }
+        if counted > most as u64 {
+            return Err(FrameError::TooLong { len: counted, most });
+        }
+    }
+    Ok(None)
+}
+
+fn within(len: usize, most: usize) -> Result<usize, FrameError> {
+    if len > most { Err(FrameError::TooLong { len: len as u64, most }) } else { Ok(len) }
+}
+
+/// `u16`, `u32le,inclusive,offset=2,uncounted=5`, `lines`, `nul`, `octet-counting`, `resp`.
+impl FromStr for Framing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Framing, String> {
+        let mut words = text.split(',').map(str::trim);
+        let kind = words.next().unwrap_or_default();
+        let mut prefix = match kind {
+            "u16" | "u16le" => LengthPrefix::new(2),
+            "u32" | "u32le" => LengthPrefix::new(4),
+            other => {
+                let framing = match other {
+                    "lines" => Framing::Delimited(b'\n'),
+                    "nul" => Framing::Delimited(0),
+                    "octet-counting" => Framing::OctetCounting,
+                    "resp" => Framing::Resp,
+                    _ => return Err(format!("`{other}` is no framing: {KINDS}")),
+                };
+                return match words.next() {
+                    None => Ok(framing),
+                    Some(word) => Err(format!("`{other}` takes no `{word}`")),
+                };
+            }
+        };
+        prefix.little_endian = kind.ends_with("le");
+        for word in words {
+            let number = |value: &str| {
+                value.parse().map_err(|_| format!("`{word}`: a number of bytes from 0 to 255 is meant"))
+            };
+            match word.split_once('=') {
+                None if word == "inclusive" => prefix.inclusive = true,
+                Some(("offset", value)) => prefix.offset = number(value)?,
+                Some(("uncounted", value)) => prefix.uncounted = number(value)?,
+                _ => {
+                    return Err(format!(
+                        "`{word}`: `inclusive`, `offset=N` and `uncounted=N` are understood"
+                    ));
+                }
+            }
+        }
+        Ok(Framing::Length(prefix))
+    }
+}
+
+impl fmt::Display for Framing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self {
+            Framing::Delimited(b'\n') => return f.write_str("lines"),
+            Framing::Delimited(0) => return f.write_str("nul"),
+            Framing::Delimited(byte) => return write!(f, "delimited by {byte}"),
+            Framing::OctetCounting => return f.write_str("octet-counting"),
+            Framing::Resp => return f.write_str("resp"),
+            Framing::Length(prefix) => prefix,
+        };
+        write!(f, "u{}{}", 8 * prefix.width, if prefix.little_endian { "le" } else { "" })?;
+        if prefix.inclusive {
+            f.write_str(",inclusive")?;
+        }
+        for (name, value) in [("offset", prefix.offset), ("uncounted", prefix.uncounted)] {
+            if value > 0 {
+                write!(f, ",{name}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const KINDS: &str = "`u16`, `u16le`, `u32`, `u32le`, `lines`, `nul`, `octet-counting` and `resp` are";

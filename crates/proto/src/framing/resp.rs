@@ -1,0 +1,101 @@
+//! The ends of RESP values.
+//!
+//! What a value holds is read by `redis-protocol`, which wants all of it, from its start, each time, and recurses without a bound. So
+//! the end is found here first: in one pass however the bytes come, without recursion, to a limited depth.
+
+use super::FrameError;
+
+/// A scan of one value, resumed at the element where the bytes ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scan {
+    /// Where the present element begins, and how far its header has no end.
+    at: usize,
+    searched: usize,
+    depth: usize,
+    /// Elements still to come, for each aggregate that is open.
+    open: [u64; DEPTH],
+}
+
+impl Scan {
+    pub(super) fn end(&mut self, bytes: &[u8], most: usize) -> Result<Option<usize>, FrameError> {
+        loop {
+            let from = self.at.max(self.searched);
+            let Some(line_end) = memchr::memchr(b'\n', bytes.get(from..).unwrap_or_default()) else {
+                self.searched = bytes.len();
+                return super::within(bytes.len(), most).map(|_| None);
+            };
+            let next = from + line_end + 1;
+            let Some((&kind, line)) = bytes[self.at..next].split_first() else { return Ok(None) };
+            let Some(line) = line.strip_suffix(b"\r\n") else {
+                return Err(FrameError::Malformed("a line of RESP does not end with CR LF"));
+            };
+            let mut end = next as u64;
+            let children = match kind {
+                b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => 0,
+                b'$' | b'!' | b'=' => {
+                    if let Some(len) = length(line)? {
+                        end = end.saturating_add(len).saturating_add(2);
+                    }
+                    0
+                }
+                b'*' | b'~' | b'>' => length(line)?.unwrap_or(0),
+                b'%' => length(line)?.unwrap_or(0).saturating_mul(2),
+                // An attribute precedes the value that it is about.
+                b'|' => length(line)?.unwrap_or(0).saturating_mul(2).saturating_add(1),
+                _ => {
+                    return Err(FrameError::Malformed(
+                        "no value of RESP begins so; inline commands are not taken",
+                    ));
+                }
+            };
+            // The shortest element has three bytes.
+            let least = end.saturating_add(children.saturating_mul(3));
+            if least > most as u64 {
+                return Err(FrameError::TooLong { len: least, most });
+            }
+            if end > bytes.len() as u64 {
+                return Ok(None);
+            }
+            self.at = end as usize;
+            if children > 0 {
+                let Some(slot) = self.open.get_mut(self.depth) else {
+                    return Err(FrameError::Malformed("values of RESP are nested too deeply"));
+                };
+                *slot = children;
+                self.depth += 1;
+            } else if self.is_last() {
+                let len = self.at;
+                *self = Scan::default();
+                return Ok(Some(len));
+            }
+        }
+    }
+
+    /// Counts an element that has ended, and the aggregates that end with it. Returns whether the outermost has.
+    fn is_last(&mut self) -> bool {
+        while self.depth > 0 {
+            let left = &mut self.open[self.depth - 1];
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            self.depth -= 1;
+        }
+        true
+    }
+}
+
+/// A length, or `None` for a null (`-1`).
+fn length(digits: &[u8]) -> Result<Option<u64>, FrameError> {
+    const WRONG: FrameError = FrameError::Malformed("a length in RESP is no number");
+    if digits == b"-1" {
+        return Ok(None);
+    }
+    if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(WRONG);
+    }
+    Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
+}
+
+/// How deep aggregates may lie in each other.
+const DEPTH: usize = 16;

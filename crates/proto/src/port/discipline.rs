@@ -1,0 +1,162 @@
+//! Queue disciplines: which packet of a port leaves next, and the list of those there are.
+
+use tollway_law::link::LinkLaw;
+use tollway_law::{Rate, Time};
+
+use super::classes::{ClassQueues, Waits};
+use super::dual::DualQueue;
+use super::fifo::FifoQueue;
+use super::flows::FlowQueues;
+use super::sfq::Sfq;
+use super::{Limit, Offered, Pool};
+
+/// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
+///
+/// The law sees each arriving packet before it is known whether there is room, and each departing one while it still counts as
+/// queued.
+pub trait Discipline<L: LinkLaw, H: Copy> {
+    /// Packets queued.
+    fn packets(&self) -> u32;
+
+    /// Bytes queued.
+    fn bytes(&self) -> u64;
+
+    /// Takes in a packet that arrives. Queued packets that make room for it go to `dropped`.
+    fn enqueue<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        handle: H,
+        pool: &mut P,
+        law: &mut L,
+        limit: Limit,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Offered;
+
+    /// Takes out the next packet, its toll written, and answers whether the law marked it just now; `None` if none is left. Packets that
+    /// the law drops on departure go to `dropped`.
+    fn dequeue<P: Pool<Handle = H>>(
+        &mut self,
+        now: Time,
+        pool: &mut P,
+        law: &mut L,
+        dropped: &mut impl FnMut(&mut P, H),
+    ) -> Option<(H, bool)>;
+
+    /// Every packet, queue by queue, each queue in order.
+    fn queued(&self) -> Box<dyn Iterator<Item = H> + '_>;
+
+    /// The capacity of the link changes, for laws that the discipline keeps beside the port's.
+    fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
+
+    /// How long packets waited, by queue; empty for a discipline that does not count it.
+    fn waits(&self) -> &[Waits] {
+        &[]
+    }
+}
+
+/// Lists the disciplines beside FIFO: the enum of all, its dispatch and its conversions.
+macro_rules! disciplines {
+    ($($(#[$doc:meta])* $name:ident($queue:ty)),* $(,)?) => {
+        /// Every queue discipline; the default is FIFO.
+        ///
+        /// All others stand in a box: in a large network few ports need one.
+        #[derive(Clone, Debug)]
+        pub enum AnyQueue<L, H> {
+            /// First in, first out.
+            Fifo(FifoQueue<H>),
+            $($(#[$doc])* $name(Box<$queue>),)*
+        }
+
+        $(impl<L, H> From<$queue> for AnyQueue<L, H> {
+            fn from(queue: $queue) -> AnyQueue<L, H> {
+                AnyQueue::$name(Box::new(queue))
+            }
+        })*
+
+        impl<L: LinkLaw + Clone, H: Copy + Default> Discipline<L, H> for AnyQueue<L, H> {
+            #[inline]
+            fn packets(&self) -> u32 {
+                match self {
+                    AnyQueue::Fifo(queue) => Discipline::<L, H>::packets(queue),
+                    $(AnyQueue::$name(queue) => Discipline::<L, H>::packets(&**queue),)*
+                }
+            }
+
+            #[inline]
+            fn bytes(&self) -> u64 {
+                match self {
+                    AnyQueue::Fifo(queue) => Discipline::<L, H>::bytes(queue),
+                    $(AnyQueue::$name(queue) => Discipline::<L, H>::bytes(&**queue),)*
+                }
+            }
+
+            #[inline]
+            fn enqueue<P: Pool<Handle = H>>(
+                &mut self,
+                now: Time,
+                handle: H,
+                pool: &mut P,
+                law: &mut L,
+                limit: Limit,
+                dropped: &mut impl FnMut(&mut P, H),
+            ) -> Offered {
+                match self {
+                    AnyQueue::Fifo(queue) => queue.enqueue(now, handle, pool, law, limit, dropped),
+                    $(AnyQueue::$name(queue) => queue.enqueue(now, handle, pool, law, limit, dropped),)*
+                }
+            }
+
+            #[inline]
+            fn dequeue<P: Pool<Handle = H>>(
+                &mut self,
+                now: Time,
+                pool: &mut P,
+                law: &mut L,
+                dropped: &mut impl FnMut(&mut P, H),
+            ) -> Option<(H, bool)> {
+                match self {
+                    AnyQueue::Fifo(queue) => queue.dequeue(now, pool, law, dropped),
+                    $(AnyQueue::$name(queue) => queue.dequeue(now, pool, law, dropped),)*
+                }
+            }
+
+            fn queued(&self) -> Box<dyn Iterator<Item = H> + '_> {
+                match self {
+                    AnyQueue::Fifo(queue) => Discipline::<L, H>::queued(queue),
+                    $(AnyQueue::$name(queue) => Discipline::<L, H>::queued(&**queue),)*
+                }
+            }
+
+            fn set_capacity(&mut self, now: Time, capacity: Rate) {
+                match self {
+                    AnyQueue::Fifo(_) => {}
+                    $(AnyQueue::$name(queue) => Discipline::<L, H>::set_capacity(&mut **queue, now, capacity),)*
+                }
+            }
+
+            fn waits(&self) -> &[Waits] {
+                match self {
+                    AnyQueue::Fifo(_) => &[],
+                    $(AnyQueue::$name(queue) => Discipline::<L, H>::waits(&**queue),)*
+                }
+            }
+        }
+    };
+}
+
+disciplines! {
+    /// One queue for each flow, or for several, each under a copy of the port's law.
+    ByFlow(FlowQueues<L, H>),
+    /// One queue for each flow, or for several, all under the port's law.
+    Sfq(Sfq<H>),
+    /// One queue for L4S and one for classic traffic, coupled.
+    Dual(DualQueue<H>),
+    /// One queue for each class of traffic, by weight, all under the port's law.
+    ByClass(ClassQueues<H>),
+}
+
+impl<L, H: Copy + Default> Default for AnyQueue<L, H> {
+    fn default() -> AnyQueue<L, H> {
+        AnyQueue::Fifo(FifoQueue::default())
+    }
+}

@@ -1,0 +1,77 @@
+//! Machines that a file places at nodes.
+
+use tollway_proto::NodeMachine;
+use tollway_proto::app::{Caller, Echo};
+use tollway_proto::middle::Counter;
+
+use super::*;
+
+/// A machine at a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// `m`, or `m.3` for that of the third member of a group.
+    pub name: String,
+    /// Where it is.
+    pub node: NodeId,
+    /// What it is.
+    pub kind: &'static MachineKind,
+    /// With the kind `caller`: messages on each connection, and bytes of each.
+    pub messages: (u64, u64),
+    /// The ends that an app owns, in the order of its ports: the flow, and whether it is its client.
+    pub ends: Vec<(FlowId, bool)>,
+}
+
+/// A kind of machine that a file can place.
+#[derive(Debug)]
+pub struct MachineKind {
+    /// Its name in files.
+    pub word: &'static str,
+    /// Whether it owns connections; otherwise it sees what passes its node.
+    pub is_app: bool,
+    /// Makes one.
+    pub build: fn(&Machine) -> NodeMachine,
+    /// What it has counted, by name.
+    pub counts: fn(&NodeMachine) -> Vec<(&'static str, u64)>,
+}
+
+impl PartialEq for MachineKind {
+    fn eq(&self, other: &MachineKind) -> bool {
+        self.word == other.word
+    }
+}
+
+impl MachineKind {
+    /// The kind of a word.
+    pub fn of(word: &str) -> Option<&'static MachineKind> {
+        MACHINES.iter().find(|kind| kind.word == word)
+    }
+}
+
+/// Every kind of machine that a file can place.
+pub static MACHINES: [MachineKind; 3] = [
+    MachineKind {
+        word: "counter",
+        is_app: false,
+        build: |_| NodeMachine::middle(Counter::default()),
+        counts: |machine| {
+            let counter = machine.get::<Counter>();
+            counter
+                .map_or(Vec::new(), |counter| vec![("packets", counter.packets), ("frames", counter.frames)])
+        },
+    },
+    MachineKind {
+        word: "caller",
+        is_app: true,
+        build: |machine| NodeMachine::app(Caller::new(machine.messages.0, machine.messages.1 as usize)),
+        counts: |machine| {
+            let caller = machine.get::<Caller>();
+            caller.map_or(Vec::new(), |caller| vec![("answered", caller.answered), ("wrong", caller.wrong)])
+        },
+    },
+    MachineKind {
+        word: "echo",
+        is_app: true,
+        build: |_| NodeMachine::app(Echo::default()),
+        counts: |machine| machine.get::<Echo>().map_or(Vec::new(), |echo| vec![("echoed", echo.echoed)]),
+    },
+];

@@ -1,0 +1,93 @@
+//! Round trips of flows, sampled once a measuring interval, and the part of them that packets wait in queues.
+//!
+//! A sample is the round trip that the interval's last acknowledgement measured. It costs nothing per packet.
+
+use tollway_law::{Rate, Time};
+
+use crate::plan::{Flow, LinkId, Plan};
+use crate::tables::{Delays, Spread};
+
+/// The round trips sampled of one direction of a flow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples(Vec<u32>);
+
+impl Samples {
+    /// Adds a round trip.
+    pub(super) fn note(&mut self, rtt: Time) {
+        self.0.push(u32::try_from(rtt.0 / UNIT).unwrap_or(u32::MAX));
+    }
+
+    /// The mean and percentiles of the samples, and of what exceeds `unloaded` in them; `None` if there are no samples.
+    pub(super) fn delays(mut self, unloaded: Time) -> Option<Delays> {
+        self.0.sort_unstable();
+        let excess: Vec<Time> = self.0.iter().map(|&rtt| time(rtt).saturating_sub(unloaded)).collect();
+        let rtts: Vec<Time> = self.0.iter().copied().map(time).collect();
+        Some(Delays { rtt: spread(&rtts)?, queueing: spread(&excess)? })
+    }
+}
+
+fn time(units: u32) -> Time {
+    Time(u64::from(units) * UNIT)
+}
+
+/// Of times in order.
+fn spread(sorted: &[Time]) -> Option<Spread> {
+    let last = sorted.len().checked_sub(1)?;
+    let sum: u64 = sorted.iter().map(|time| time.0).sum();
+    // The nearest rank: the least sample that a share `p` of all do not exceed.
+    let percentile = |p: usize| sorted[(sorted.len() * p).div_ceil(100).saturating_sub(1).min(last)];
+    Some(Spread {
+        mean_ms: sum as f64 / sorted.len() as f64 / 1e6,
+        p50_ms: percentile(50).as_millis_f64(),
+        p95_ms: percentile(95).as_millis_f64(),
+        p99_ms: percentile(99).as_millis_f64(),
+    })
+}
+
+/// The round trip of a full packet and its acknowledgement over empty queues, as the file has links at first.
+pub(super) fn unloaded_rtt(plan: &Plan, flow: &Flow, forward: bool) -> Time {
+    let transport = &plan.transports[flow.transport.0 as usize];
+    let (data, back) = match forward {
+        true => (&flow.path.route, &flow.path.back),
+        false => (&flow.path.back, &flow.path.route),
+    };
+    // A replayed trace has no rate: what a packet waits for its opportunity counts as queueing.
+    let over = |links: &[LinkId], bytes: u16| {
+        let links = links.iter().map(|link| &plan.links[link.0 as usize]).filter(|link| link.trace.is_none());
+        links.fold(Time::ZERO, |sum, link| {
+            sum + sent_in(link.rate, u64::from(bytes) + u64::from(link.overhead))
+        })
+    };
+    flow.path.base_rtt + over(data, transport.packet_size) + over(back, transport.ack_size)
+}
+
+fn sent_in(rate: Rate, bytes: u64) -> Time {
+    if rate > Rate::ZERO { rate.time_for(bytes) } else { Time::ZERO }
+}
+
+/// Whether so many lanes are sampled in a run of so many intervals: no more samples are kept than fit 32 MB.
+pub(super) fn fit(lanes: usize, intervals: u64) -> bool {
+    (lanes as u64).saturating_mul(intervals) <= 8_000_000
+}
+
+/// Nanoseconds of a sample's unit, that of the stamps that round trips come from.
+const UNIT: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_samples_and_queueing_is_what_exceeds_the_unloaded_round_trip() {
+        let mut samples = Samples::default();
+        assert_eq!(samples.clone().delays(Time::ZERO), None);
+        // 50 ms, then 51 to 150 ms.
+        (50..=150).rev().for_each(|ms| samples.note(Time::from_millis(ms)));
+        let delays = samples.delays(Time::from_millis(60)).unwrap();
+        let expected = Spread { mean_ms: 100.0, p50_ms: 100.0, p95_ms: 145.0, p99_ms: 149.0 };
+        assert_eq!(delays.rtt, expected);
+        assert_eq!((delays.queueing.p50_ms, delays.queueing.p99_ms), (40.0, 89.0));
+        // Ten samples are below it.
+        assert!((delays.queueing.mean_ms - (40.0 + 55.0 / 101.0)).abs() < 1e-9, "{delays:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Machines that a file places: what they count, and what is refused.
+
+use tollway_scenario::file::Scenario;
+use tollway_scenario::run::DigestMode;
+
+use crate::{finish, parse};
+
+const FILE: &str = include_str!("../../../../scenarios/machines.toml");
+
+#[test]
+fn messages_come_back_past_a_counter() {
+    for sets in [&[][..], &["flow.ask.law=newreno", "link.*.law=drop-tail"]] {
+        let scenario = parse(FILE, sets);
+        let finished = finish(&scenario.variants()[0].plan, DigestMode::Packets);
+        let number = |path: &str| finished.result.systems.get(path).unwrap();
+        assert_eq!(
+            (
+                number("machines.caller.answered"),
+                number("machines.caller.wrong"),
+                number("machines.echo.echoed")
+            ),
+            (200.0, 0.0, 200.0)
+        );
+        assert_eq!(number("machines.count.frames"), 400.0, "of 200 messages there, and 200 back");
+        // 20 kB are fourteen packets each way.
+        assert!(number("machines.count.packets") >= 200.0 * 28.0, "{}", number("machines.count.packets"));
+        let again = finish(&scenario.variants()[0].plan, DigestMode::Packets);
+        assert_eq!(finished.run.digest, again.run.digest);
+    }
+}
+
+#[test]
+fn a_counter_changes_no_packet_s_way() {
+    let with = parse(FILE, &[]);
+    let mut without = with.variants()[0].plan.clone();
+    without.machines.retain(|machine| machine.kind.is_app);
+    let digest = |plan| finish(plan, DigestMode::Packets).run.digest;
+    assert_eq!(digest(&with.variants()[0].plan), digest(&without));
+}
+
+#[test]
+fn messages_come_back_over_a_link_that_loses_some() {
+    let scenario = parse(FILE, &["link.bottleneck.loss=0.02", "machine.caller.messages=50"]);
+    let finished = finish(&scenario.variants()[0].plan, DigestMode::Packets);
+    let number = |path: &str| finished.result.systems.get(path).unwrap();
+    assert_eq!((number("machines.caller.answered"), number("machines.caller.wrong")), (50.0, 0.0));
+}
+
+#[test]
+fn what_no_app_can_own_is_refused() {
+    for (set, says) in [
+        (&["machine.echo.flows=asks"][..], "there is no flow `asks`"),
+        (&["machine.echo.node=router"], "neither begins nor ends at this node"),
+        (&["machine.echo.node=client"], "another app's already"),
+        (&["machine.count.flows=ask"], "owns no flows"),
+        (&["machine.count.kind=echo"], "here are none"),
+        (&["machine.echo.kind=reply"], "reply"),
+        (&["flow.ask.both-ways=false"], "apps at both ends"),
+        (&["flow.ask.size=1 MB"], "the app's to say"),
+        (&["flow.ask.law=newreno", "flow.ask.transport=kernel"], "the kernel's TCP"),
+        (
+            &[
+                "flow.other.from=client",
+                "flow.other.to=server",
+                "flow.other.law=newreno",
+                "flow.other.both-ways=true",
+                "machine.caller.flows=*",
+            ],
+            "at one end only",
+        ),
+        (&["aggregate.a.rate=1 Mbps", "flow.ask.law=newreno"], "under a policy"),
+    ] {
+        let Err(error) = Scenario::parse("machines.toml", FILE, set) else { panic!("{set:?} is taken") };
+        let mistakes = format!("{:?}", error.mistakes());
+        assert!(mistakes.contains(says), "{set:?}: {mistakes}");
+    }
+}

@@ -1,0 +1,104 @@
+use miette::Diagnostic;
+
+use super::*;
+
+const GOOD: &str = r#"
+listen = "127.0.0.1:5000"
+frames = "u16"
+[member.a]
+address = "127.0.0.1:6001"
+"#;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse("switch.toml", text, None)
+}
+
+#[test]
+fn what_is_left_out_has_defaults_that_suit_the_framing() {
+    let config = parse(GOOD).unwrap();
+    assert_eq!((config.policy, config.rules.answers), (Policy::LeastLoaded, Answers::Any));
+    assert_eq!(config.limits, Limits::default());
+    let config = parse(&GOOD.replace("u16", "resp")).unwrap();
+    assert_eq!((config.policy, config.rules.answers), (Policy::ByKey, Answers::InOrder));
+    let config = parse(&GOOD.replace("u16", "octet-counting")).unwrap();
+    assert_eq!(config.rules.answers, Answers::None);
+    // A larger frame takes larger buffers with it.
+    let config = parse(&format!("{GOOD}[limits]\nframe = \"16 MiB\"\n")).unwrap();
+    assert_eq!((config.limits.session_buffer, config.limits.member_buffer), (16 << 20, 16 << 20));
+}
+
+#[test]
+fn words_say_the_same_as_a_file() {
+    let words = Words {
+        listen: vec![":5000".into()],
+        frames: Some("lines".into()),
+        policy: Some("round-robin".into()),
+        to: vec!["127.0.0.1:6001".into(), "127.0.0.1:6002".into()],
+        ..Words::default()
+    };
+    let config = Config::from_words(&words).unwrap();
+    assert_eq!(config.listen, ["0.0.0.0:5000".parse().unwrap()]);
+    assert_eq!(config.members.len(), 2);
+    assert_eq!(config.members[1].name, "127.0.0.1:6002");
+    let error = Config::from_words(&Words { frames: Some("line".into()), ..words }).unwrap_err();
+    assert!(error.to_string().contains("`line` is no framing"), "{error}");
+}
+
+#[test]
+fn every_mistake_names_its_place_and_a_remedy() {
+    for (from, to, message, help) in [
+        ("u16", "u8", "`u8` is no framing", Some("framing")),
+        ("127.0.0.1:5000", "nowhere", "`nowhere` is no address", Some(":5000")),
+        ("127.0.0.1:6001", "127.0.0.1", "no address of a member", Some("10.0.0.1:5000")),
+        ("[member.a]", "colour = 1\n[member.a]", "unknown field `colour`", None),
+        ("[member.a]", "policy = \"by-key\"\n[member.a]", "where a frame's key is", Some("field=3")),
+        ("[member.a]", "policy = \"best\"\n[member.a]", "`best` is no policy", Some("round-robin")),
+        ("[member.a]", "answers = \"some\"\n[member.a]", "no order of answers", Some("any")),
+        ("[member.a]", "retry = \"always\"\n[member.a]", "`always` is no retry", Some("never")),
+        ("[member.a]", "[client.x]\nweight = 0\n[member.a]", "weight", Some("2.0")),
+        (
+            "[member.a]",
+            "[client.x]\nfrom = \"here\"\n[member.a]",
+            "`here` is no address or network",
+            Some("/16"),
+        ),
+        ("[member.a]", "[limits]\nframe = \"1 B\"\n[member.a]", "out of range", Some("16 B")),
+        (
+            "[member.a]",
+            "[tls]\ncertificate = \"no.pem\"\nkey = \"no.pem\"\n[member.a]",
+            "no certificate in",
+            Some("PEM"),
+        ),
+        ("[member.a]", "[upstream]\nname = \"x\"\n[member.a]", "authority to trust", Some("ca =")),
+        ("[member.a]\naddress = \"127.0.0.1:6001\"", "", "no member", Some("[member.a]")),
+    ] {
+        let text = GOOD.replace(from, to);
+        let error = parse(&text).expect_err(&text);
+        assert!(error.to_string().contains(message), "{text}: {error}");
+        assert_eq!(error.labels().unwrap().count(), 1);
+        if let Some(part) = help {
+            let help = error.help().expect("a remedy").to_string();
+            assert!(help.contains(part), "{help}");
+        }
+    }
+}
+
+#[test]
+fn a_watched_file_is_read_again_and_a_wrong_one_is_said() {
+    let path = std::env::temp_dir().join(format!("tollway-switch-{}.toml", std::process::id()));
+    std::fs::write(&path, GOOD).unwrap();
+    let (mut watched, first) = Watched::open(&path).unwrap();
+    assert!(watched.poll().is_none());
+    let mut next = || loop {
+        if let Some(news) = watched.poll() {
+            break news;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    std::fs::write(&path, GOOD.replace("u16", "u99")).unwrap();
+    assert!(next().is_err());
+    std::fs::write(&path, GOOD.replace("u16", "lines")).unwrap();
+    assert_ne!(next().unwrap().version, first.version);
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(next(), Err(ConfigError::Unreadable { .. })));
+}

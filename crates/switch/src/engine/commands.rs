@@ -1,0 +1,112 @@
+//! Redis' commands in a session: answered here, sent to their member, or to all.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollway_proto::dispatch::Tag;
+use tollway_proto::route::{ByKey, Item, Policy, Route};
+
+use super::core::Core;
+use super::session::{End, Session};
+use crate::redis::{self, Command, Setup};
+
+/// A Redis session's set-up, for members that are connected to later.
+#[derive(Default)]
+pub(super) struct Redis {
+    pub(super) setup: BTreeMap<Setup, Vec<u8>>,
+    pending: VecDeque<Pending>,
+}
+
+/// A command of set-up that is not answered yet.
+struct Pending {
+    seq: u64,
+    kind: Setup,
+    frame: Vec<u8>,
+    before: Option<Vec<u8>>,
+}
+
+impl Session {
+    /// Decides what becomes of the command at `at`.
+    pub(super) fn take_command(
+        &mut self,
+        core: &mut Core,
+        bytes: &[u8],
+        at: usize,
+        len: usize,
+    ) -> Result<(), End> {
+        let frame = &bytes[at..at + len];
+        let spread = core.config.policy == Policy::ByKey;
+        let command = redis::read(frame, |key| {
+            let item = Item { key: core.hash.of(key), ..Item::default() };
+            if spread { ByKey.pick(&item, &core.candidates) } else { None }
+        });
+        let key = match command {
+            Command::Keyed(key) => core.hash.of(key),
+            Command::Anywhere => self.scrambled,
+            Command::Refused(why) => {
+                self.answer_here(core, &redis::error(&why));
+                return Ok(());
+            }
+            Command::Quit => {
+                self.answer_here(core, b"+OK\r\n");
+                self.ended = true;
+                return Ok(());
+            }
+            Command::Setup(kind) => {
+                self.send_planned(core, bytes)?;
+                return self.set_up(core, kind, frame);
+            }
+        };
+        self.plan(core, Item { session: self.scrambled, key, size: len as u32 }, frame, at);
+        Ok(())
+    }
+
+    /// Sends a command that sets the connection up to every member that is connected; the first one's answer is the client's.
+    fn set_up(&mut self, core: &mut Core, kind: Setup, frame: &[u8]) -> Result<(), End> {
+        let open: Vec<usize> = (0..self.lanes.len()).filter(|&at| self.lanes[at].is_some()).collect();
+        let item = Item { session: self.scrambled, key: self.scrambled, size: frame.len() as u32 };
+        let first = open.first().copied().or_else(|| self.route.pick(&item, &core.candidates));
+        let seq = self.dispatch.number(Tag::Setup);
+        if let Some(redis) = &mut self.redis {
+            let before = redis.setup.insert(kind, frame.to_vec());
+            redis.pending.push_back(Pending { seq, kind, frame: frame.to_vec(), before });
+        }
+        let Some(first) = first else {
+            self.park(core, seq, Tag::Setup, frame.to_vec());
+            return Ok(());
+        };
+        for &other in open.iter().skip(1) {
+            self.dispatch.submit(other, Tag::Own, frame, 0);
+            self.flush_lane(core, other)?;
+        }
+        self.place_at(core, first, seq, Tag::Setup, frame)
+    }
+
+    /// Looks at the answer to a command of set-up: one that was refused does not hold, and a user who was let in is a client.
+    pub(super) fn is_set_up(&mut self, core: &mut Core, seq: u64, answer: &[u8]) {
+        let Some(redis) = &mut self.redis else { return };
+        let Some(at) = redis.pending.iter().position(|pending| pending.seq == seq) else { return };
+        let Some(pending) = redis.pending.remove(at) else { return };
+        if answer.first() != Some(&b'-') {
+            let user = redis::user(&pending.frame);
+            self.becomes(core, user.as_deref(), None);
+        } else if redis.setup.get(&pending.kind) == Some(&pending.frame) {
+            match pending.before {
+                Some(before) => redis.setup.insert(pending.kind, before),
+                None => redis.setup.remove(&pending.kind),
+            };
+        }
+    }
+
+    /// Answers a frame without a member.
+    fn answer_here(&mut self, core: &mut Core, answer: &[u8]) {
+        core.counters.answered_here += 1;
+        let seq = self.dispatch.submit_answered();
+        self.answer_for(seq, answer);
+    }
+
+    pub(super) fn forget_setup(&mut self, seq: u64) {
+        if let Some(redis) = &mut self.redis {
+            redis.pending.retain(|pending| pending.seq != seq);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What all sessions of an engine share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use mio::Registry;
+use mio::net::TcpStream;
+use tollway_law::Time;
+use tollway_net::Clock;
+use tollway_proto::dispatch::{Cluster, MemberConfig};
+use tollway_proto::route::{Candidate, Hash};
+
+use crate::config::{ClientSpec, Config, MemberSpec};
+
+/// Members, clients and counters.
+pub(super) struct Core {
+    pub(super) config: Arc<Config>,
+    pub(super) registry: Registry,
+    pub(super) clock: Clock,
+    /// The time of the event that is being handled.
+    pub(super) now: Time,
+    pub(super) hash: Hash,
+    pub(super) cluster: Cluster,
+    pub(super) members: Vec<Member>,
+    /// As routing modules see the members, in the same order.
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) clients: Vec<Option<Client>>,
+    pub(super) by_name: HashMap<String, u32>,
+    pub(super) counters: Counters,
+    /// Sessions that have something to do at once.
+    pub(super) again: Vec<usize>,
+    /// Sessions that wait for a kernel's acknowledgements.
+    pub(super) unacknowledged: Vec<usize>,
+    /// Members at which room may have come up.
+    pub(super) drained: Vec<usize>,
+    /// For each member, the frames of the bytes at hand.
+    pub(super) plans: Vec<Vec<Planned>>,
+    pub(super) planned: Vec<usize>,
+}
+
+/// A frame in the bytes at hand, and its number in its session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    pub(super) seq: u64,
+    pub(super) at: u32,
+    pub(super) len: u32,
+}
+
+impl Planned {
+    pub(super) fn of<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        &bytes[self.at as usize..(self.at + self.len) as usize]
+    }
+}
+
+/// A member of the cluster, as the engine knows it.
+pub(super) struct Member {
+    pub(super) spec: MemberSpec,
+    /// It is in the configuration in force.
+    pub(super) listed: bool,
+    /// An operator drains it.
+    pub(super) drained: bool,
+    pub(super) health: Health,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    pub(super) probe: Option<TcpStream>,
+    pub(super) lanes: usize,
+    pub(super) counts: MemberCounts,
+    pub(super) last_failure: Option<String>,
+}
+
+/// Whether a member takes connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Up,
+    /// It is tried again at this time.
+    Down(Time),
+    /// It is being tried since then.
+    Tried(Time),
+}
+
+/// What is counted of a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemberCounts {
+    pub(super) bytes: u64,
+    pub(super) answers: u64,
+    pub(super) retried: u64,
+    pub(super) unanswered: u64,
+    pub(super) perhaps_lost: u64,
+    pub(super) unrequested: u64,
+    pub(super) failures: u64,
+}
+
+/// A client with at least one session.
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) weight: f64,
+    pub(super) sessions: usize,
+    pub(super) frames: u64,
+    pub(super) bytes: u64,
+}
+
+/// What is counted of the whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) accepted: u64,
+    pub(super) refused: u64,
+    pub(super) frames: u64,
+    pub(super) bytes: u64,
+    pub(super) answers: u64,
+    pub(super) answer_bytes: u64,
+    /// Frames that the switch answered by itself.
+    pub(super) answered_here: u64,
+    /// Frames of which only a part came.
+    pub(super) torn: u64,
+    /// Frames that were accepted and not carried to a member before their session ended.
+    pub(super) abandoned: u64,
+    /// Sessions that ended, by reason.
+    pub(super) ends: BTreeMap<&'static str, u64>,
+}
+
+impl Core {
+    pub(super) fn new(config: Arc<Config>, registry: Registry, key: [u8; 16]) -> Core {
+        let mut core = Core {
+            registry,
+            clock: Clock::starting_at(Time::ZERO),
+            now: Time::ZERO,
+            hash: Hash::new(key),
+            cluster: Cluster::new(),
+            members: Vec::new(),
+            candidates: Vec::new(),
+            clients: Vec::new(),
+            by_name: HashMap::new(),
+            counters: Counters::default(),
+            again: Vec::new(),
+            unacknowledged: Vec::new(),
+            drained: Vec::new(),
+            plans: Vec::new(),
+            planned: Vec::new(),
+            config: Arc::clone(&config),
+        };
+        core.install(config);
+        core
+    }
+
+    /// Puts another configuration in force. Members keep their numbers, known by their names.
+    pub(super) fn install(&mut self, config: Arc<Config>) {
+        self.members.iter_mut().for_each(|member| member.listed = false);
+        for spec in &config.members {
+            match self.members.iter_mut().find(|member| member.spec.name == spec.name) {
+                Some(member) => {
+                    if member.spec.address != spec.address {
+                        (member.health, member.failures) = (Health::Up, 0);
+                    }
+                    (member.spec, member.listed) = (spec.clone(), true);
+                }
+                None => self.add(spec.clone(), &config),
+            }
+        }
+        self.config = config;
+        for at in 0..self.clients.len() {
+            let Some(client) = &self.clients[at] else { continue };
+            let weight = self.config.clients.iter().find(|spec| spec.name == client.name);
+            let weight = weight.map_or(1.0, |spec| spec.weight);
+            self.cluster.set_weight(at as u32, weight);
+            if let Some(client) = &mut self.clients[at] {
+                client.weight = weight;
+            }
+        }
+        (0..self.members.len()).for_each(|at| self.refresh(at));
+    }
+
+    fn add(&mut self, spec: MemberSpec, config: &Config) {
+        let limits = &config.limits;
+        let member =
+            MemberConfig { buffer: limits.member_buffer, segment: (limits.frame as u64).min(SEGMENT) };
+        self.cluster.add_member(self.now, member);
+        let name = self.hash.of(spec.name.as_bytes());
+        self.candidates.push(Candidate { name, window: limits.member_buffer, ..Candidate::default() });
+        self.plans.push(Vec::new());
+        self.members.push(Member {
+            spec,
+            listed: true,
+            drained: false,
+            health: Health::Up,
+            failures: 0,
+            probe: None,
+            lanes: 0,
+            counts: MemberCounts::default(),
+            last_failure: None,
+        });
+    }
+
+    /// Brings a candidate up to date with its member.
+    pub(super) fn refresh(&mut self, at: usize) {
+        let member = &self.members[at];
+        let takes = member.listed && !member.drained && !member.spec.drain;
+        self.candidates[at].up = takes && member.health == Health::Up;
+    }
+
+    pub(super) fn set_health(&mut self, at: usize, health: Health) {
+        self.members[at].health = health;
+        self.refresh(at);
+    }
+
+    /// Records that a member could not be connected to, or has hung.
+    pub(super) fn is_down(&mut self, at: usize, why: String) {
+        let now = self.now;
+        let member = &mut self.members[at];
+        member.counts.failures += 1;
+        member.last_failure = Some(why);
+        if member.health == Health::Up {
+            let pause = Time::from_millis(FIRST_PAUSE << member.failures.min(6));
+            member.failures += 1;
+            self.set_health(at, Health::Down(now + pause));
+        }
+    }
+
+    /// Records bytes that a member has done with.
+    pub(super) fn on_drained(&mut self, at: usize, client: u32, bytes: u64, response: Option<Time>) {
+        if bytes == 0 {
+            return;
+        }
+        self.cluster.on_drained(self.now, at, client, bytes, response);
+        self.candidates[at].outstanding = self.candidates[at].outstanding.saturating_sub(bytes);
+        self.candidates[at].window = self.cluster.window(at).window();
+        if !self.drained.contains(&at) {
+            self.drained.push(at);
+        }
+    }
+
+    /// Who is at this address, with this user or certificate: a name, and its weight.
+    pub(super) fn identify(
+        &self,
+        address: IpAddr,
+        user: Option<&str>,
+        certified: Option<&str>,
+    ) -> (String, f64) {
+        let matches = |spec: &ClientSpec| {
+            let given = spec.user.is_some() || spec.tls_name.is_some() || !spec.from.is_empty();
+            given
+                && spec.user.as_deref().is_none_or(|name| Some(name) == user)
+                && spec.tls_name.as_deref().is_none_or(|name| Some(name) == certified)
+                && (spec.from.is_empty() || spec.from.iter().any(|network| network.score(address).is_some()))
+        };
+        if let Some(spec) = self.config.clients.iter().find(|spec| matches(spec)) {
+            return (spec.name.clone(), spec.weight);
+        }
+        let name = match (certified, user) {
+            (Some(name), _) => format!("tls:{name}"),
+            (None, Some(name)) => format!("user:{name}"),
+            (None, None) => address.to_canonical().to_string(),
+        };
+        (name, 1.0)
+    }
+
+    /// Counts a session as this client's. Returns the client, or `None` if it has too many.
+    pub(super) fn enter(&mut self, (name, weight): (String, f64)) -> Option<u32> {
+        let known = self.by_name.get(&name).copied();
+        let at = known.unwrap_or_else(|| {
+            let at = self.cluster.add_client(weight);
+            if self.clients.len() <= at as usize {
+                self.clients.resize_with(at as usize + 1, || None);
+            }
+            let client = Client { name: name.clone(), weight, sessions: 0, frames: 0, bytes: 0 };
+            self.clients[at as usize] = Some(client);
+            self.by_name.insert(name, at);
+            at
+        });
+        let client = self.clients[at as usize].as_mut()?;
+        if client.sessions >= self.config.limits.sessions_per_client {
+            return None;
+        }
+        client.sessions += 1;
+        Some(at)
+    }
+
+    /// Counts a session as this client's no longer.
+    pub(super) fn leave(&mut self, at: u32) {
+        let Some(client) = self.clients[at as usize].as_mut() else { return };
+        client.sessions -= 1;
+        if client.sessions == 0 {
+            self.by_name.remove(&client.name);
+            self.clients[at as usize] = None;
+            self.cluster.remove_client(at);
+        }
+    }
+
+    pub(super) fn client(&mut self, at: u32) -> Option<&mut Client> {
+        self.clients.get_mut(at as usize)?.as_mut()
+    }
+
+    pub(super) fn member_address(&self, at: usize) -> SocketAddr {
+        self.members[at].spec.address
+    }
+}
+
+/// How long a member that failed is left alone, milliseconds; twice as long after each further failure, up to 64 times.
+const FIRST_PAUSE: u64 = 250;
+/// The least window of a member, bytes, where frames may be longer.
+const SEGMENT: u64 = 16 << 10;

@@ -1,0 +1,565 @@
+//! A session's connection to one member.
+
+use std::io::{self, IoSlice};
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use ppp::v2::{Addresses, Builder, Command, Protocol, Version};
+use tollway_law::Time;
+use tollway_proto::dispatch::{Answers, Queue, Tag};
+use tollway_proto::framing::Framer;
+
+use super::core::{Core, Health, Planned};
+use super::held::{Held, HeldQueue};
+use super::session::{End, MOVED, Session};
+use super::{Ready, token};
+use crate::config::SCRATCH;
+use crate::redis;
+use crate::stream::{Got, Stream};
+
+/// The connection.
+pub(super) struct Lane {
+    pub(super) stream: Stream,
+    /// It is connected.
+    open: bool,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    closed: bool,
+    framer: Framer,
+    pub(super) partial: Queue,
+    /// What is written before any frame.
+    preface: Queue,
+    /// When it was begun, or something was last answered or acknowledged, or nothing was outstanding.
+    progress: Time,
+    /// A frame whose answer is timed: the bytes that are done with it, and when it was written.
+    timed: Option<(u64, Time)>,
+    /// Bytes of frames that are done.
+    done: u64,
+    /// The largest window that the member has offered.
+    window: u64,
+    /// It is in the cluster's list of those that wait for room.
+    pub(super) waiting: bool,
+    /// Its client takes no answers: what is outstanding is not the member's fault, and no part of its window.
+    suspended: bool,
+}
+
+impl Lane {
+    /// Whether frames can be written.
+    pub(super) fn is_ready(&self) -> bool {
+        self.open && self.writable && self.preface.is_empty() && !self.waiting && !self.suspended
+    }
+
+    /// Writes frames that begin within `room` bytes, as many as the kernel takes. Returns how many bytes that were.
+    pub(super) fn write_frames(&mut self, bytes: &[u8], plan: &[Planned], room: u64) -> io::Result<usize> {
+        let (mut at, mut written, mut begun) = (0, 0, 0);
+        while at < plan.len() && begun < room {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let (mut used, mut asked) = (0, 0);
+            while let Some(planned) = plan.get(at)
+                && used < SLICES
+                && begun < room
+            {
+                slices[used] = IoSlice::new(planned.of(bytes));
+                used += 1;
+                at += 1;
+                asked += planned.len as usize;
+                begun += u64::from(planned.len);
+            }
+            let len = self.stream.write(&slices[..used])?;
+            written += len;
+            if len < asked {
+                self.writable = false;
+                break;
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Why a connection to a member ended.
+enum Broken {
+    Closed,
+    Error(String),
+    /// It sent something that is no answer.
+    Unrequested,
+}
+
+impl Session {
+    /// Connects to a member, if the session is not connected to it yet.
+    pub(super) fn open_lane(&mut self, core: &mut Core, member: usize) {
+        if self.lanes.get(member).is_some_and(Option::is_some) {
+            return;
+        }
+        if self.lanes.len() <= member {
+            self.lanes.resize_with(member + 1, || None);
+            self.held.resize_with(member + 1, HeldQueue::default);
+        }
+        let opened = connect(core, self.id, member);
+        let stream = match opened {
+            Ok(stream) => stream,
+            Err(error) => {
+                // Its frames wait at it until the next look, and are then given to others.
+                core.is_down(member, error.to_string());
+                core.again.push(self.id);
+                return;
+            }
+        };
+        let mut lane = Lane {
+            stream,
+            open: false,
+            readable: false,
+            writable: false,
+            closed: false,
+            framer: Framer::new(core.config.framing, core.config.limits.frame),
+            partial: Queue::default(),
+            preface: Queue::default(),
+            progress: core.now,
+            timed: None,
+            done: 0,
+            window: 0,
+            waiting: false,
+            suspended: false,
+        };
+        if core.config.upstream.proxy {
+            let addresses: Addresses = (self.peer, self.local).into();
+            let header = Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses);
+            lane.preface.push(&header.build().unwrap_or_default());
+        }
+        core.members[member].lanes += 1;
+        self.lanes[member] = Some(Box::new(lane));
+        let setup: Vec<Vec<u8>> = self.redis.iter().flat_map(|redis| redis.setup.values().cloned()).collect();
+        // Frames that were given to this member already wait; those of set-up come first.
+        let before = self.dispatch.fail(member);
+        for frame in &setup {
+            core.candidates[member].outstanding += frame.len() as u64;
+            self.dispatch.submit(member, Tag::Own, frame, 0);
+        }
+        for orphan in before {
+            if let Some(frame) = orphan.frame {
+                self.dispatch.carry(member, orphan.seq, orphan.tag, &frame, 0);
+            }
+        }
+    }
+
+    /// What the kernel says of the connection to a member.
+    pub(super) fn on_lane(
+        &mut self,
+        core: &mut Core,
+        member: usize,
+        ready: Ready,
+        scratch: &mut [u8],
+    ) -> Result<(), End> {
+        let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
+        lane.closed |= ready.closed;
+        lane.readable |= ready.readable || ready.closed;
+        if ready.writable {
+            if !lane.open {
+                match lane.stream.socket().take_error() {
+                    Ok(None) if lane.stream.socket().peer_addr().is_ok() => lane.open = true,
+                    Ok(Some(error)) | Err(error) => return self.lane_failed(core, member, error.to_string()),
+                    Ok(None) => return Ok(()),
+                }
+                let _ = lane.stream.socket().set_nodelay(true);
+                lane.progress = core.now;
+            }
+            lane.writable = true;
+            self.flush_lane(core, member)?;
+        }
+        self.pump_lane(core, member, scratch)
+    }
+
+    /// Writes what waits for a member, as far as its window and the kernel let it.
+    pub(super) fn flush_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
+        loop {
+            let (now, client, id) = (core.now, self.client, self.id as u64);
+            let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
+            if !lane.open || !lane.writable || lane.waiting || lane.suspended {
+                return Ok(());
+            }
+            let from_preface = !lane.preface.is_empty();
+            let room = core.cluster.room(now, member, client);
+            let bytes =
+                if from_preface { lane.preface.as_slice() } else { self.dispatch.sendable(member, room) };
+            if bytes.is_empty() {
+                let waiting = self.dispatch.waiting(member) as u64;
+                if waiting > 0 {
+                    lane.waiting = true;
+                    core.cluster.wait(member, client, id, waiting);
+                } else {
+                    match lane.stream.flush() {
+                        Ok(all) => lane.writable = all,
+                        Err(error) => return self.lane_failed(core, member, error.to_string()),
+                    }
+                }
+                break;
+            }
+            match lane.stream.write(&[IoSlice::new(bytes)]) {
+                Ok(len) => {
+                    lane.writable = len == bytes.len();
+                    if from_preface {
+                        lane.preface.consume(len);
+                    } else {
+                        self.dispatch.wrote(member, len);
+                        self.sent(core, member, len as u64);
+                    }
+                }
+                Err(error) => return self.lane_failed(core, member, error.to_string()),
+            }
+        }
+        if core.config.rules.answers == Answers::None {
+            self.settle(core, member);
+        }
+        Ok(())
+    }
+
+    /// Records bytes written to a member.
+    pub(super) fn sent(&mut self, core: &mut Core, member: usize, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        core.cluster.on_sent(core.now, member, self.client, bytes);
+        core.members[member].counts.bytes += bytes;
+        if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
+            let outstanding = self.dispatch.outstanding(member);
+            if outstanding <= bytes {
+                lane.progress = core.now;
+            }
+            if lane.timed.is_none() {
+                lane.timed = Some((lane.done + outstanding, core.now));
+            }
+        }
+    }
+
+    /// Asks the kernel which frames the member's has acknowledged.
+    pub(super) fn settle(&mut self, core: &mut Core, member: usize) {
+        let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
+        let written = self.dispatch.written(member);
+        let left = lane.stream.unacknowledged();
+        let done = self.dispatch.acknowledged(member, written.saturating_sub(left));
+        self.drained(core, member, done);
+        self.poll_acknowledgements(core, self.dispatch.outstanding(member));
+    }
+
+    /// Has the kernel asked again soon, if frames are left that it has not said to be done.
+    pub(super) fn poll_acknowledgements(&mut self, core: &mut Core, outstanding: u64) {
+        if outstanding > 0 && !self.polls_acks {
+            self.polls_acks = true;
+            core.unacknowledged.push(self.id);
+        }
+    }
+
+    /// Records bytes of frames that a member has done with.
+    pub(super) fn drained(&mut self, core: &mut Core, member: usize, bytes: u64) {
+        let mut response = None;
+        if bytes > 0
+            && let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut)
+        {
+            lane.progress = core.now;
+            lane.done += bytes;
+            if let Some((at, since)) = lane.timed
+                && lane.done >= at
+            {
+                response = Some(core.now.saturating_sub(since));
+                lane.timed = None;
+            }
+        }
+        core.on_drained(member, self.client, bytes, response);
+    }
+
+    /// Whether answers of this member wait to be read, and may be.
+    pub(super) fn may_read(&self, core: &Core, member: usize) -> bool {
+        let most = core.config.limits.session_buffer;
+        let readable = self.lanes.get(member).and_then(Option::as_ref).is_some_and(|lane| lane.readable);
+        let room =
+            self.out.len() <= most && (self.held_bytes <= most || self.dispatch.head() == Some(member));
+        readable && (room || core.config.rules.answers == Answers::None)
+    }
+
+    /// Reads answers of a member while it has some and there is room.
+    pub(super) fn pump_lane(
+        &mut self,
+        core: &mut Core,
+        member: usize,
+        scratch: &mut [u8],
+    ) -> Result<(), End> {
+        for _ in 0..ROUNDS {
+            if !self.may_read(core, member) {
+                self.suspend(core, member, true);
+                return Ok(());
+            }
+            self.suspend(core, member, false);
+            let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
+            let kept = lane.partial.len();
+            let in_place = kept > MOVED;
+            let from = if in_place { 0 } else { kept };
+            scratch[..from].copy_from_slice(&lane.partial.as_slice()[..from]);
+            let len = match lane.stream.read(&mut scratch[from..from + SCRATCH]) {
+                Ok(Got::Bytes { len, drained }) => {
+                    lane.readable = !drained || lane.closed;
+                    len
+                }
+                Ok(Got::Nothing) => {
+                    lane.readable = false;
+                    return Ok(());
+                }
+                Ok(Got::End) => return self.lane_ended(core, member, Broken::Closed),
+                Err(error) => return self.lane_ended(core, member, Broken::Error(error.to_string())),
+            };
+            if core.config.rules.answers == Answers::None {
+                core.members[member].counts.unrequested += 1;
+                continue;
+            }
+            let merged = if in_place {
+                lane.partial.push(&scratch[..len]);
+                let mut whole = std::mem::take(&mut lane.partial);
+                let merged = self.merge(core, member, whole.as_slice());
+                merged.map(|used| {
+                    whole.consume(used);
+                    if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
+                        lane.partial = whole;
+                    }
+                })
+            } else {
+                let whole = &scratch[..from + len];
+                let merged = self.merge(core, member, whole);
+                merged.map(|used| {
+                    if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
+                        lane.partial.consume(usize::MAX);
+                        lane.partial.push(&whole[used..]);
+                    }
+                })
+            };
+            if let Err(broken) = merged {
+                return self.lane_ended(core, member, broken);
+            }
+        }
+        core.again.push(self.id);
+        Ok(())
+    }
+
+    /// Leaves answers of a member unread, or takes them again.
+    fn suspend(&mut self, core: &mut Core, member: usize, suspended: bool) {
+        let outstanding = self.dispatch.outstanding(member);
+        let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
+        // It does not hang: nothing is read.
+        lane.progress = core.now;
+        if suspended == lane.suspended || !lane.readable {
+            return;
+        }
+        lane.suspended = suspended;
+        if suspended {
+            core.cluster.on_lost(core.now, member, self.client, outstanding);
+            core.drained.push(member);
+        } else {
+            core.cluster.on_sent(core.now, member, self.client, outstanding);
+        }
+    }
+
+    /// Bytes outstanding at a member that are part of its window.
+    pub(super) fn charged(&self, member: usize) -> u64 {
+        let lane = self.lanes.get(member).and_then(Option::as_ref);
+        if lane.is_some_and(|lane| lane.suspended) { 0 } else { self.dispatch.outstanding(member) }
+    }
+
+    /// Takes the answers in `bytes`. Returns how many bytes they were.
+    fn merge(&mut self, core: &mut Core, member: usize, bytes: &[u8]) -> Result<usize, Broken> {
+        let in_order = core.config.rules.answers == Answers::InOrder;
+        // Answers that lie side by side, and are the next that the client gets.
+        let (mut run, mut at) = (0..0, 0);
+        let (mut done, mut answers) = (0, 0);
+        let broken = loop {
+            let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { break None };
+            let len = match lane.framer.next(&bytes[at..]) {
+                Ok(Some(len)) => len,
+                Ok(None) => break None,
+                Err(error) => break Some(Broken::Error(error.to_string())),
+            };
+            let Ok(answer) = self.dispatch.answer(member) else {
+                break Some(Broken::Unrequested);
+            };
+            let this = at..at + len;
+            at = this.end;
+            done += u64::from(answer.len);
+            if answer.tag == Tag::Own {
+                continue;
+            }
+            answers += 1;
+            if answer.tag == Tag::Setup {
+                // The drained bytes are still the old client's.
+                self.drained(core, member, std::mem::take(&mut done));
+                self.is_set_up(core, answer.seq, &bytes[this.clone()]);
+            }
+            if !in_order || self.dispatch.is_next(answer.seq) {
+                if run.end != this.start {
+                    self.out.push(&bytes[run]);
+                    run = this.start..this.start;
+                }
+                run.end = this.end;
+                if in_order {
+                    self.dispatch.place(answer.seq, Held::DIRECT);
+                    self.dispatch.deliver();
+                    while let Some(held) = self.dispatch.deliver() {
+                        self.out.push(&bytes[std::mem::replace(&mut run, at..at)]);
+                        self.deliver_one(held);
+                    }
+                }
+            } else {
+                let held = self.held[member].push(member as u32, &bytes[this.clone()]);
+                self.held_bytes += len;
+                self.dispatch.place(answer.seq, held);
+            }
+        };
+        self.drained(core, member, done);
+        core.counters.answers += answers;
+        core.counters.answer_bytes += at as u64;
+        core.members[member].counts.answers += answers;
+        core.members[member].failures = 0;
+        self.write_run(core, &bytes[run]);
+        broken.map_or(Ok(at), Err)
+    }
+
+    /// Writes answers to the client, from where they are if nothing waits before them.
+    fn write_run(&mut self, core: &mut Core, run: &[u8]) {
+        let mut rest = run;
+        if self.out.is_empty() && self.writable && !self.gone && !run.is_empty() {
+            match self.stream.write(&[IoSlice::new(run)]) {
+                Ok(len) => {
+                    self.writable = len == run.len();
+                    rest = &run[len..];
+                    self.last = core.now;
+                }
+                Err(_) => self.is_gone(),
+            }
+        }
+        self.out.push(rest);
+        self.flush_out(core);
+    }
+
+    fn lane_ended(&mut self, core: &mut Core, member: usize, broken: Broken) -> Result<(), End> {
+        let why = match broken {
+            Broken::Closed => "it closed the connection".to_owned(),
+            Broken::Error(error) => error,
+            Broken::Unrequested => {
+                core.members[member].counts.unrequested += 1;
+                "it answered what was not asked".to_owned()
+            }
+        };
+        self.lane_failed(core, member, why)
+    }
+
+    /// Ends the connection to a member, and sends what it had to others, as far as that is allowed.
+    pub(super) fn lane_failed(&mut self, core: &mut Core, member: usize, why: String) -> Result<(), End> {
+        let charged = self.charged(member);
+        let lane = self.lanes.get_mut(member).and_then(Option::take);
+        let outstanding = self.dispatch.outstanding(member);
+        if let Some(lane) = &lane {
+            core.members[member].lanes -= 1;
+            if !lane.open {
+                core.is_down(member, format!("it cannot be connected to: {why}"));
+            } else if outstanding > 0 {
+                core.members[member].last_failure = Some(why);
+            }
+            if lane.waiting {
+                core.cluster.forget(member, self.client, self.id as u64);
+            }
+            if core.config.rules.answers == Answers::None && lane.open && !self.is_over() {
+                // Linux offers half of a receive buffer, and may double it meanwhile.
+                let window = lane.window.max(LEAST_WINDOW) * 2;
+                core.members[member].counts.perhaps_lost += self.dispatch.perhaps_lost(member, window);
+            }
+        }
+        core.cluster.on_lost(core.now, member, self.client, charged);
+        let waiting = self.dispatch.waiting(member) as u64;
+        let at = &mut core.candidates[member].outstanding;
+        *at = at.saturating_sub(outstanding + waiting);
+        if !core.drained.contains(&member) {
+            core.drained.push(member);
+        }
+        let mut told = false;
+        for orphan in self.dispatch.fail(member) {
+            match orphan.frame {
+                Some(frame) => {
+                    core.members[member].counts.retried += 1;
+                    self.reroute(core, orphan.seq, orphan.tag, &frame)?;
+                }
+                None => {
+                    core.members[member].counts.unanswered += 1;
+                    self.forget_setup(orphan.seq);
+                    if self.redis.is_some() {
+                        let what =
+                            "the server failed before it answered; the command may have been carried out";
+                        self.answer_for(orphan.seq, &redis::error(what));
+                    } else {
+                        told = true;
+                    }
+                }
+            }
+        }
+        if told && !self.gone { Err(End::Unanswered) } else { Ok(()) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended && self.dispatch.open() == 0
+    }
+
+    /// Ends connections to members that are hung, or no longer needed.
+    pub(super) fn sweep_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
+        let (now, limits) = (core.now, core.config.limits);
+        let Some(lane) = self.lanes[member].as_mut() else {
+            // A connection that could not even be begun.
+            return match self.dispatch.at(member) {
+                0 => Ok(()),
+                _ => self.lane_failed(core, member, "it cannot be connected to".into()),
+            };
+        };
+        let since = now.saturating_sub(lane.progress);
+        if !lane.open {
+            return match since > limits.connect_time {
+                true => self.lane_failed(core, member, "it takes no connection in time".into()),
+                false => Ok(()),
+            };
+        }
+        if core.config.rules.answers == Answers::None
+            && let window = lane.stream.offered_window()
+        {
+            lane.window = lane.window.max(window);
+        }
+        if self.dispatch.at(member) == 0 {
+            lane.progress = now;
+            if !core.candidates[member].up && core.members[member].health == Health::Up {
+                // It is drained: what it had is done.
+                if let Some(mut lane) = self.lanes[member].take() {
+                    lane.stream.finish();
+                    core.members[member].lanes -= 1;
+                    let _ = self.dispatch.fail(member);
+                }
+            }
+            return Ok(());
+        }
+        let paused = self.lanes[member].as_ref().is_some_and(|lane| lane.readable);
+        if self.dispatch.outstanding(member) > 0 && since > limits.answer_time && !paused {
+            let why = format!("it left frames without an answer for {}", limits.answer_time);
+            core.is_down(member, why.clone());
+            return self.lane_failed(core, member, why);
+        }
+        Ok(())
+    }
+}
+
+fn connect(core: &Core, id: usize, member: usize) -> io::Result<Stream> {
+    let address = core.member_address(member);
+    let mut socket = TcpStream::connect(address)?;
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    core.registry.register(&mut socket, Token(token(id, member + 1)), interest)?;
+    let Some((config, name)) = &core.config.upstream.tls else { return Ok(Stream::plain(socket)) };
+    let name = name.clone().unwrap_or_else(|| address.ip().into());
+    let connection = rustls::ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
+    Ok(Stream::tls(socket, connection.into()))
+}
+
+/// Frames that are written at once.
+const SLICES: usize = 128;
+/// Reads in a row from one connection.
+const ROUNDS: usize = 4;
+/// Bytes that a receiver is taken to have had room for, where the kernel has not said.
+const LEAST_WINDOW: u64 = 64 << 10;

@@ -1,0 +1,414 @@
+//! The event loop: all sockets on one thread, none of which it ever waits for.
+//!
+//! Bytes are read into one buffer that all connections share, cut into frames there, and written to members from there. What could not be
+//! written, or may be needed again, is copied to its session; so a session that nothing is wrong with holds next to no memory.
+
+mod commands;
+mod core;
+mod held;
+mod lane;
+mod session;
+mod snapshot;
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use slab::Slab;
+use tollway_law::Time;
+
+use self::core::{Core, Health};
+use self::session::{End, MOVED, Session};
+use crate::agent::{Command, Mailbox};
+use crate::config::{Config, SCRATCH};
+use crate::stream::Stream;
+
+/// A switch's sockets and what they have under way.
+pub struct Engine {
+    poll: Poll,
+    core: Core,
+    listeners: Slab<Listener>,
+    sessions: Slab<Box<Session>>,
+    scratch: Vec<u8>,
+    mailbox: Arc<Mailbox>,
+    sessions_ever: u64,
+    swept: Time,
+    ending: Option<Time>,
+}
+
+/// What the kernel says of a connection, once for each change.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    readable: bool,
+    writable: bool,
+    /// The other end sends no more: after what has come, a read finds the end.
+    closed: bool,
+}
+
+struct Listener {
+    socket: TcpListener,
+    wanted: SocketAddr,
+    address: SocketAddr,
+    readable: bool,
+}
+
+impl Engine {
+    /// Listens. `key` is the secret of the keyed hash: switches that are to send a key to the same member have the same.
+    ///
+    /// # Errors
+    /// An address is taken, or not this machine's.
+    pub fn open(config: Arc<Config>, mailbox: Arc<Mailbox>, key: [u8; 16]) -> io::Result<Engine> {
+        let poll = Poll::new()?;
+        mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
+        let core = Core::new(Arc::clone(&config), poll.registry().try_clone()?, key);
+        let scratch = vec![0; SCRATCH + MOVED];
+        let mut engine = Engine {
+            poll,
+            core,
+            listeners: Slab::new(),
+            sessions: Slab::new(),
+            scratch,
+            mailbox,
+            sessions_ever: 0,
+            swept: Time::ZERO,
+            ending: None,
+        };
+        engine.listen(&config)?;
+        Ok(engine)
+    }
+
+    /// Where clients connect.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|(_, listener)| listener.address).collect()
+    }
+
+    /// Opens listeners that are new.
+    fn listen(&mut self, config: &Config) -> io::Result<()> {
+        for &wanted in &config.listen {
+            if self.listeners.iter().any(|(_, listener)| listener.is(wanted)) {
+                continue;
+            }
+            let mut socket = TcpListener::bind(wanted).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen at {wanted}: {error}"))
+            })?;
+            let address = socket.local_addr()?;
+            let entry = self.listeners.vacant_entry();
+            self.poll.registry().register(&mut socket, Token(entry.key()), Interest::READABLE)?;
+            entry.insert(Listener { socket, wanted, address, readable: true });
+        }
+        Ok(())
+    }
+
+    /// Serves until it is asked to end and nothing is left, or has run out of grace.
+    ///
+    /// # Errors
+    /// The kernel cannot be waited for.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        while !self.is_over() {
+            match self.poll.poll(&mut events, Some(self.patience())) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for event in &events {
+                let ready = Ready {
+                    readable: event.is_readable() || event.is_error(),
+                    writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+                    closed: event.is_read_closed(),
+                };
+                match event.token().0 {
+                    WAKER => {}
+                    at if at < BASE => self.may_accept(at),
+                    at => self.on_session((at - BASE) / STRIDE, (at - BASE) % STRIDE, ready),
+                }
+                self.wake_waiting();
+            }
+            self.accept();
+            self.obey();
+            for id in std::mem::take(&mut self.core.again) {
+                self.go_on(id);
+            }
+            self.acknowledge();
+            self.sweep();
+            self.wake_waiting();
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.ending.is_some_and(|_| self.sessions.is_empty())
+    }
+
+    /// How long nothing has to be done without an event.
+    fn patience(&self) -> Duration {
+        if !self.core.again.is_empty() || self.listeners.iter().any(|(_, listener)| listener.readable) {
+            Duration::ZERO
+        } else if !self.core.unacknowledged.is_empty() {
+            ACKNOWLEDGED
+        } else {
+            SWEEP
+        }
+    }
+
+    fn tick(&mut self) {
+        self.core.now = self.core.clock.now();
+    }
+
+    fn may_accept(&mut self, at: usize) {
+        if let Some(listener) = self.listeners.get_mut(at) {
+            listener.readable = true;
+        }
+    }
+
+    /// Takes new connections, a few at a time.
+    fn accept(&mut self) {
+        self.tick();
+        let ids: Vec<usize> = self.listeners.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            for _ in 0..ACCEPTS {
+                let Some(listener) = self.listeners.get_mut(id).filter(|listener| listener.readable) else {
+                    break;
+                };
+                match listener.socket.accept() {
+                    Ok((socket, peer)) => self.welcome(socket, peer),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // Without descriptors for more: those that come wait in the kernel until the next sweep.
+                    Err(_) => listener.readable = false,
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: TcpStream, peer: SocketAddr) {
+        let core = &mut self.core;
+        core.counters.accepted += 1;
+        let refused = |core: &mut Core, socket: TcpStream| {
+            core.counters.refused += 1;
+            let mut stream = Stream::plain(socket);
+            stream.break_off();
+        };
+        if self.sessions.len() >= core.config.limits.sessions || self.ending.is_some() {
+            return refused(core, socket);
+        }
+        let identity = core.identify(peer.ip().to_canonical(), None, None);
+        let Some(client) = core.enter(identity) else { return refused(core, socket) };
+        let local = socket.local_addr().unwrap_or(peer);
+        let _ = socket.set_nodelay(true);
+        let mut stream = match &core.config.tls {
+            None => Stream::plain(socket),
+            Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
+                Ok(connection) => Stream::tls(socket, connection.into()),
+                Err(_) => {
+                    core.leave(client);
+                    return refused(core, socket);
+                }
+            },
+        };
+        let entry = self.sessions.vacant_entry();
+        let id = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if core.registry.register(stream.socket(), Token(token(id, 0)), interest).is_err() {
+            core.leave(client);
+            core.counters.refused += 1;
+            return;
+        }
+        self.sessions_ever += 1;
+        entry.insert(Box::new(Session::new(core, id, self.sessions_ever, stream, (peer, local), client)));
+        core.again.push(id);
+    }
+
+    fn on_session(&mut self, id: usize, slot: usize, ready: Ready) {
+        self.tick();
+        let Engine { core, sessions, scratch, .. } = self;
+        let Some(session) = sessions.get_mut(id) else { return };
+        let done = match slot {
+            0 => {
+                session.is_ready(core, ready);
+                session.pump(core, scratch)
+            }
+            slot => session.on_lane(core, slot - 1, ready, scratch),
+        };
+        let done = done.and_then(|()| session.after(core));
+        self.finish(id, done);
+    }
+
+    /// Does what a session left for later.
+    fn go_on(&mut self, id: usize) {
+        self.tick();
+        let Engine { core, sessions, scratch, .. } = self;
+        let Some(session) = sessions.get_mut(id) else { return };
+        let mut done = session.pump(core, scratch);
+        for member in 0..session.lanes.len() {
+            done = done.and_then(|()| session.flush_lane(core, member));
+            done = done.and_then(|()| session.pump_lane(core, member, scratch));
+        }
+        let done = done.and_then(|()| session.after(core));
+        self.finish(id, done);
+    }
+
+    /// Lets sessions send that waited for room at a member.
+    fn wake_waiting(&mut self) {
+        while let Some(member) = self.core.drained.pop() {
+            while let Some(id) = self.core.cluster.wake(self.core.now, member) {
+                let id = id as usize;
+                let Some(session) = self.sessions.get_mut(id) else { continue };
+                if let Some(lane) = session.lanes.get_mut(member).and_then(Option::as_mut) {
+                    lane.waiting = false;
+                }
+                let done =
+                    session.flush_lane(&mut self.core, member).and_then(|()| session.after(&mut self.core));
+                self.finish(id, done);
+            }
+        }
+    }
+
+    /// Asks the kernel about frames that it had not said to be acknowledged.
+    fn acknowledge(&mut self) {
+        let asked = std::mem::take(&mut self.core.unacknowledged);
+        if asked.is_empty() {
+            return;
+        }
+        self.tick();
+        for id in asked {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            session.polls_acks = false;
+            for member in 0..session.lanes.len() {
+                session.settle(&mut self.core, member);
+            }
+            let done = session.after(&mut self.core);
+            self.finish(id, done);
+        }
+    }
+
+    /// Ends a session, if that is what came of an event.
+    fn finish(&mut self, id: usize, done: Result<(), End>) {
+        let Err(end) = done else { return };
+        let Some(mut session) = self.sessions.try_remove(id) else { return };
+        let core = &mut self.core;
+        *core.counters.ends.entry(end.word()).or_default() += 1;
+        if end != End::Done {
+            core.counters.abandoned += session.dispatch.open();
+        }
+        session.dismiss(core, end == End::Done);
+        core.leave(session.client);
+    }
+
+    /// Looks at everything that takes time: members that are down, frames that drip, members that hang.
+    fn sweep(&mut self) {
+        self.tick();
+        if self.core.now < self.swept + SWEEP_EVERY {
+            return;
+        }
+        self.swept = self.core.now;
+        self.listeners.iter_mut().for_each(|(_, listener)| listener.readable = true);
+        let up = self.try_members();
+        let ids: Vec<usize> = self.sessions.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let unparked = if up { session.unpark(&mut self.core) } else { Ok(()) };
+            let done = unparked.and_then(|()| session.sweep(&mut self.core));
+            self.finish(id, done);
+        }
+        if self.ending.is_some_and(|until| self.core.now > until) {
+            for id in self.sessions.iter().map(|(id, _)| id).collect::<Vec<_>>() {
+                self.finish(id, Err(End::Closing));
+            }
+        }
+        let drained: Vec<usize> = (0..self.core.members.len()).collect();
+        self.core.drained = drained;
+    }
+
+    /// Tries members that are down. Returns whether one is up that frames may wait for.
+    fn try_members(&mut self) -> bool {
+        let core = &mut self.core;
+        for at in 0..core.members.len() {
+            match core.members[at].health {
+                Health::Up => {}
+                Health::Down(until) if core.now >= until && core.members[at].listed => {
+                    core.members[at].probe = TcpStream::connect(core.member_address(at)).ok();
+                    core.set_health(at, Health::Tried(core.now));
+                }
+                Health::Down(_) => {}
+                Health::Tried(since) => {
+                    let probe = core.members[at].probe.as_ref();
+                    let connected = probe.is_some_and(|probe| {
+                        probe.take_error().is_ok_and(|error| error.is_none()) && probe.peer_addr().is_ok()
+                    });
+                    let refused = probe.is_none_or(|probe| !matches!(probe.take_error(), Ok(None)));
+                    if connected {
+                        core.members[at].probe = None;
+                        core.set_health(at, Health::Up);
+                    } else if refused || core.now > since + core.config.limits.connect_time {
+                        core.members[at].probe = None;
+                        core.set_health(at, Health::Up);
+                        core.is_down(at, "it takes no connection".into());
+                    }
+                }
+            }
+        }
+        core.candidates.iter().any(|candidate| candidate.up)
+    }
+
+    /// Does what came from other threads.
+    fn obey(&mut self) {
+        for command in self.mailbox.take() {
+            match command {
+                Command::Install(config, reply) => {
+                    let done = self.listen(&config).map(|()| {
+                        self.listeners.retain(|_, listener| config.listen.iter().any(|&at| listener.is(at)));
+                        self.core.install(config);
+                    });
+                    let _ = reply.send(done.map_err(|error| error.to_string()));
+                }
+                Command::Drain(name, drain, reply) => {
+                    let at =
+                        self.core.members.iter().position(|member| member.spec.name == name && member.listed);
+                    if let Some(at) = at {
+                        self.core.members[at].drained = drain;
+                        self.core.refresh(at);
+                    }
+                    let names = || self.core.members.iter().map(|member| member.spec.name.clone()).collect();
+                    let _ = reply.send(at.map(|_| ()).ok_or_else(names));
+                }
+                Command::Status(reply) => {
+                    let _ = reply.send(self.snapshot());
+                }
+                Command::End => {
+                    self.tick();
+                    self.ending = Some(self.core.now + self.core.config.limits.grace);
+                    self.listeners.clear();
+                    for (id, session) in &mut self.sessions {
+                        session.is_ending();
+                        self.core.again.push(id);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// Whether it is what a configuration means by `address`.
+    fn is(&self, address: SocketAddr) -> bool {
+        address == self.wanted || address == self.address
+    }
+}
+
+/// The number of a session's connection: its client's, or the one to a member (counted from 1).
+fn token(session: usize, slot: usize) -> usize {
+    BASE + session * STRIDE + slot
+}
+
+/// Numbers below are listeners'; then so many for each session.
+const BASE: usize = 1024;
+const STRIDE: usize = 256;
+const WAKER: usize = BASE - 1;
+/// Connections that are taken in a row.
+const ACCEPTS: usize = 64;
+/// How often what takes time is looked at; how long the loop sleeps at most; and while a kernel's acknowledgement is waited for.
+const SWEEP_EVERY: Time = Time::from_millis(50);
+const SWEEP: Duration = Duration::from_millis(50);
+const ACKNOWLEDGED: Duration = Duration::from_millis(5);

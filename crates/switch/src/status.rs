@@ -1,0 +1,271 @@
+//! How a switch stands: for people, for programs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tollway_report::text::{Align, TextTable};
+
+/// A switch at one instant. Counters are since it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// Seconds since it began.
+    pub time_s: f64,
+    /// The version of the configuration in force.
+    pub version: String,
+    /// Where the configuration comes from.
+    pub source: String,
+    /// Why a newer one is not in force.
+    pub trouble: Option<String>,
+    /// Where clients connect.
+    pub listen: Vec<String>,
+    /// The framing.
+    pub frames_are: String,
+    /// The routing module.
+    pub policy: &'static str,
+    /// Sessions that are open.
+    pub sessions: usize,
+    /// Bytes that sessions hold.
+    pub memory: u64,
+    /// Processor time of the event loop, seconds.
+    pub cpu_s: f64,
+    /// Connections that came.
+    pub accepted: u64,
+    /// Of them closed at once, since there were too many.
+    pub refused: u64,
+    /// Frames from clients.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Answers from members.
+    pub answers: u64,
+    /// Their bytes.
+    pub answer_bytes: u64,
+    /// Frames that the switch answered by itself.
+    pub answered_here: u64,
+    /// Frames of which only the beginning came.
+    pub torn: u64,
+    /// Frames that were taken and not done when their session broke.
+    pub abandoned: u64,
+    /// Sessions that ended, by reason.
+    pub ends: BTreeMap<&'static str, u64>,
+    /// The cluster.
+    pub members: Vec<MemberStatus>,
+    /// Clients that have sessions, those with the most bytes first.
+    pub clients: Vec<ClientStatus>,
+}
+
+/// A member of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// `up`, `down`, `draining` or `removed`.
+    pub state: &'static str,
+    /// Connections to it.
+    pub connections: usize,
+    /// Bytes of frames written to it.
+    pub bytes: u64,
+    /// Answers from it.
+    pub answers: u64,
+    /// Bytes of frames that it has and has not answered.
+    pub outstanding: u64,
+    /// The most that it may have, bytes.
+    pub window: u64,
+    /// Its mean response time.
+    pub response_ms: Option<f64>,
+    /// Sessions that wait for room in its window.
+    pub waiting: usize,
+    /// How often it could not be connected to, or hung.
+    pub failures: u64,
+    /// Frames that were sent to others in its place.
+    pub retried: u64,
+    /// Frames that it was sent and did not answer, and that were sent to no other: their clients were told.
+    pub unanswered: u64,
+    /// One-way frames that it had acknowledged and may not have carried out when it failed: an upper bound.
+    pub perhaps_lost: u64,
+    /// Answers to no frame.
+    pub unrequested: u64,
+    /// Why it failed last.
+    pub last_failure: Option<String>,
+}
+
+/// A client and its sessions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientStatus {
+    /// Its name in the configuration, or how it is known otherwise.
+    pub name: String,
+    /// What it counts for.
+    pub weight: f64,
+    /// Its sessions.
+    pub sessions: usize,
+    /// Frames from it.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that it has outstanding at members.
+    pub outstanding: u64,
+}
+
+impl Status {
+    /// The tables, in `width` columns where names allow, with no more than `most` clients.
+    pub fn to_text(&self, width: usize, most: usize) -> String {
+        serde_json::to_value(self).ok().and_then(|value| text(&value, width, most)).unwrap_or_default()
+    }
+}
+
+/// The tables of what another process has written as JSON; `None` if that is something else.
+pub fn told(json: &str, width: usize, most: usize) -> Option<String> {
+    text(&serde_json::from_str(json).ok()?, width, most)
+}
+
+fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String> {
+    let word = |key: &str| status[key].as_str();
+    let count = |key: &str| status[key].as_u64();
+    let listen: Vec<_> = status["listen"].as_array()?.iter().filter_map(|at| at.as_str()).collect();
+    let mut text = format!(
+        "Configuration {} from {}: `{}` at {}, {}.\n",
+        word("version")?,
+        word("source")?,
+        word("frames_are")?,
+        listen.join(", "),
+        word("policy")?,
+    );
+    if let Some(trouble) = word("trouble") {
+        text += &format!("Nothing newer is in force: {trouble}\n");
+    }
+    text += "\n";
+    let right = Align::Right;
+    let mut table = TextTable::new(&[
+        ("member", Align::Left),
+        ("state", Align::Left),
+        ("connections", right),
+        ("MB", right),
+        ("answers", right),
+        ("outstanding kB", right),
+        ("window kB", right),
+        ("response ms", right),
+        ("failures", right),
+        ("unanswered", right),
+        ("perhaps lost", right),
+    ]);
+    let number = |value: &serde_json::Value, scale: f64, digits: usize| {
+        value.as_f64().map_or_else(|| "–".to_owned(), |value| format!("{:.digits$}", value / scale))
+    };
+    for member in status["members"].as_array()? {
+        table.row([
+            member["name"].as_str()?.to_owned(),
+            member["state"].as_str()?.to_owned(),
+            member["connections"].to_string(),
+            number(&member["bytes"], 1e6, 1),
+            member["answers"].to_string(),
+            number(&member["outstanding"], 1e3, 1),
+            number(&member["window"], 1e3, 1),
+            number(&member["response_ms"], 1.0, 2),
+            member["failures"].to_string(),
+            member["unanswered"].to_string(),
+            member["perhaps_lost"].to_string(),
+        ]);
+    }
+    text += &table.print(width);
+    let clients = status["clients"].as_array()?;
+    if !clients.is_empty() {
+        let mut table = TextTable::new(&[
+            ("client", Align::Left),
+            ("weight", right),
+            ("sessions", right),
+            ("frames", right),
+            ("MB", right),
+            ("outstanding kB", right),
+        ]);
+        for client in clients.iter().take(most) {
+            table.row([
+                client["name"].as_str()?.to_owned(),
+                number(&client["weight"], 1.0, 1),
+                client["sessions"].to_string(),
+                client["frames"].to_string(),
+                number(&client["bytes"], 1e6, 1),
+                number(&client["outstanding"], 1e3, 1),
+            ]);
+        }
+        text += &format!("\n{}", table.print(width));
+        if clients.len() > most {
+            text += &format!("… and {} more (`--json` has them all)\n", clients.len() - most);
+        }
+    }
+    text += &format!(
+        "\n{} sessions hold {:.1} kB; {} frames came and {} answers went back.\n",
+        count("sessions")?,
+        status["memory"].as_f64()? / 1e3,
+        count("frames")?,
+        count("answers")? + count("answered_here")?,
+    );
+    for (key, what) in [
+        ("refused", "connections were refused: too many sessions"),
+        ("torn", "frames came only in part before their clients ended"),
+        ("abandoned", "frames were not done when their sessions broke"),
+    ] {
+        if let Some(count) = count(key).filter(|&count| count > 0) {
+            text += &format!("{count} {what}.\n");
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn status() -> Status {
+        Status {
+            version: "7".into(),
+            source: "switch.toml".into(),
+            trouble: Some("`u8` is no framing".into()),
+            listen: vec!["0.0.0.0:5000".into()],
+            frames_are: "u16".into(),
+            policy: "by-key",
+            sessions: 2,
+            frames: 1000,
+            bytes: 4_500_000,
+            answers: 990,
+            torn: 3,
+            ends: [("done", 4)].into(),
+            members: vec![MemberStatus {
+                name: "a".into(),
+                state: "up",
+                bytes: 4_500_000,
+                response_ms: Some(0.25),
+                perhaps_lost: 17,
+                ..MemberStatus::default()
+            }],
+            clients: vec![
+                ClientStatus { name: "10.0.0.1".into(), weight: 1.0, ..ClientStatus::default() },
+                ClientStatus { name: "user:b".into(), weight: 2.5, ..ClientStatus::default() },
+            ],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn what_a_switch_tells_reads_the_same_here_and_there() {
+        let text = status().to_text(160, 1);
+        for part in [
+            "Configuration 7 from switch.toml: `u16` at 0.0.0.0:5000, by-key",
+            "Nothing newer is in force: `u8`",
+            "0.25",
+            "17",
+            "10.0.0.1",
+            "1 more",
+            "3 frames came only in part",
+        ] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+        assert!(!text.contains("user:b"));
+        let json = serde_json::to_string(&status()).unwrap();
+        assert_eq!(told(&json, 160, 1), Some(text));
+        for other in ["", "{}", "[]", "{\"version\": 7}"] {
+            assert_eq!(told(other, 140, 1), None);
+        }
+    }
+}
