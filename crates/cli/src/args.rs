@@ -237,7 +237,6 @@ pub(crate) enum Command {
     Shape(Shape),
     #[cfg(target_os = "linux")]
     Overlay(Overlay),
-    #[cfg(target_os = "linux")]
     Switch(Switch),
     /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]

@@ -47,7 +47,6 @@ fn main() -> ExitCode {
         Command::Shape(shape) => shape::shape(shape),
         #[cfg(target_os = "linux")]
         Command::Overlay(overlay) => overlay::overlay(overlay),
-        #[cfg(target_os = "linux")]
         Command::Switch(switch) => switch::switch(switch),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),

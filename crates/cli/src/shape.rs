@@ -539,13 +539,13 @@ pub(crate) mod screen {
     use std::io::stderr;
     use std::time::Duration;
 
-    use ratatui::{Frame, Terminal};
     use ratatui::backend::CrosstermBackend;
     use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
     use ratatui::crossterm::execute;
     use ratatui::crossterm::terminal::{
         EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
     };
+    use ratatui::{Frame, Terminal};
 
     use crate::fail::Failure;
     use crate::outlet::Outlet;

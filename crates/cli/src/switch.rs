@@ -190,9 +190,11 @@ impl Audience {
     fn open(args: &Switch, teller: &Teller) -> Result<Audience, Failure> {
         let _ = teller;
         Ok(Audience {
-            json: args.json.then(crate::shape::open_json).transpose().map_err(|error| {
-                Failure::run(miette!("cannot write to standard output: {error}"))
-            })?,
+            json: args
+                .json
+                .then(crate::shape::open_json)
+                .transpose()
+                .map_err(|error| Failure::run(miette!("cannot write to standard output: {error}")))?,
             next: Instant::now(),
             #[cfg(feature = "metrics")]
             _metrics: match args.metrics {

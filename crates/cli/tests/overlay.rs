@@ -59,7 +59,7 @@ impl Drop for Site {
     }
 }
 
-fn until(what: &str, is: impl Fn() -> bool) {
+fn until(what: &str, mut is: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if is() {
             return;

@@ -114,7 +114,8 @@ fn the_chapters_ten_minutes_with_redis_are_as_it_says() {
         }
         // What is started in the background is to listen before the next command.
         if line.ends_with('&') {
-            script += "for i in $(seq 500); do redis-cli -p 7000 PING >/dev/null 2>&1 && break; sleep 0.02; done\n";
+            script +=
+                "for i in $(seq 500); do redis-cli -p 7000 PING >/dev/null 2>&1 && break; sleep 0.02; done\n";
         }
     }
     for (at, port) in ports.iter().enumerate() {
@@ -126,12 +127,8 @@ fn the_chapters_ten_minutes_with_redis_are_as_it_says() {
     script += "kill %1; wait %1\n";
     let tollway = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
     let path = format!("{}:{}", tollway.display(), std::env::var("PATH").unwrap());
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env("PATH", path)
-        .current_dir(&folder)
-        .output()
-        .unwrap();
+    let output =
+        Command::new("bash").args(["-c", &script]).env("PATH", path).current_dir(&folder).output().unwrap();
     for port in &ports[1..] {
         let _ = Command::new("redis-cli").args(["-p", &port.to_string(), "SHUTDOWN", "NOSAVE"]).output();
     }
@@ -247,7 +244,10 @@ fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     assert!(get(&view, "/").contains("<title>tollway switch</title>"));
     assert!(get(&view, "/data").contains("\"version\":\"third\""));
     // Another at the same place is refused; SIGTERM ends the first one well.
-    let output = run_in(&folder, &["switch", "--listen", "127.0.0.1:0", "--frames", "lines", "--to", "127.0.0.1:1", "--socket", at]);
+    let output = run_in(
+        &folder,
+        &["switch", "--listen", "127.0.0.1:0", "--frames", "lines", "--to", "127.0.0.1:1", "--socket", at],
+    );
     assert_eq!(output.status.code(), Some(2));
     drop((client, answers));
     let pid = switch.child.id().to_string();

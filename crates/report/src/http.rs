@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`, `POST`.
+    /// `GET`, or another.
     pub method: String,
     /// Up to its `?`.
     pub path: String,

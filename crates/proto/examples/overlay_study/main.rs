@@ -75,15 +75,45 @@ struct Change {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Goal {
-    Rate { rate: String, mbps: f64, percent: f64 },
-    Least { rate: String, #[serde(rename = "at-least")] at_least: f64 },
-    Pair { pair: (String, String), mbps: f64, percent: f64 },
-    Sum { sum: f64, least: f64 },
-    Spread { spread: String, percent: f64 },
-    Equal { equal: (String, String), from: Time, to: Time, percent: f64 },
-    Order { order: (String, String) },
-    QueueOver { #[serde(rename = "queue-over")] queue_over: String },
-    Queue { queue: usize },
+    Rate {
+        rate: String,
+        mbps: f64,
+        percent: f64,
+    },
+    Least {
+        rate: String,
+        #[serde(rename = "at-least")]
+        at_least: f64,
+    },
+    Pair {
+        pair: (String, String),
+        mbps: f64,
+        percent: f64,
+    },
+    Sum {
+        sum: f64,
+        least: f64,
+    },
+    Spread {
+        spread: String,
+        percent: f64,
+    },
+    Equal {
+        equal: (String, String),
+        from: Time,
+        to: Time,
+        percent: f64,
+    },
+    Order {
+        order: (String, String),
+    },
+    QueueOver {
+        #[serde(rename = "queue-over")]
+        queue_over: String,
+    },
+    Queue {
+        queue: usize,
+    },
 }
 
 #[derive(Default, Deserialize)]
@@ -178,7 +208,12 @@ impl Scenario {
         names.sort();
         names.dedup();
         let node = |name: &String| names.binary_search(&name).map_err(|_| format!("there is no node {name}"));
-        let config = Config { cost: setting.cost, purse: setting.purse, announce: setting.announce, ..Config::default() };
+        let config = Config {
+            cost: setting.cost,
+            purse: setting.purse,
+            announce: setting.announce,
+            ..Config::default()
+        };
         let mut net = Net::new(names.len(), config, seed);
         net.keep_log = false;
         let mut links = BTreeMap::new();
@@ -201,7 +236,8 @@ impl Scenario {
             // On a link a message has 1000 bytes.
             let size = 1000 - 45 - to.len() as u32;
             for _ in 0..senders.count {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
                 let at = SETTLED + senders.start + Time::from_secs_f64(spread * unit);
                 let tenant = TenantConfig { benefit: senders.benefit, ..TenantConfig::default() };
@@ -278,7 +314,8 @@ impl Run {
             Goal::Spread { spread, percent } => {
                 let senders = &self.groups[spread];
                 let mean = self.mean(spread) / senders.len() as f64;
-                let off = |&sender: &usize| (self.rate(&[sender], self.warmup, self.seconds) / mean - 1.0).abs();
+                let off =
+                    |&sender: &usize| (self.rate(&[sender], self.warmup, self.seconds) / mean - 1.0).abs();
                 let off = 100.0 * senders.iter().map(off).fold(0.0, f64::max);
                 (off <= *percent, off / percent, format!("{spread} each ±{off:.1} %"))
             }

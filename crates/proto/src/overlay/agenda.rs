@@ -70,7 +70,10 @@ mod tests {
         agenda.by(1, Time(10));
         agenda.set(3, Time(10));
         assert_eq!(agenda.next(), Time(10));
-        assert_eq!([agenda.pop(Time(20)), agenda.pop(Time(20)), agenda.pop(Time(20))], [Some(1), Some(3), Some(2)]);
+        assert_eq!(
+            [agenda.pop(Time(20)), agenda.pop(Time(20)), agenda.pop(Time(20))],
+            [Some(1), Some(3), Some(2)]
+        );
         agenda.set(4, Time::NEVER);
         assert!(agenda.pop(Time::NEVER).is_none() && !agenda.has(4));
     }

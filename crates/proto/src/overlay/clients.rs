@@ -152,7 +152,9 @@ impl<B: Body> Daemon<B> {
         let mut left = waiting.unwrap_or_default();
         let mut still = VecDeque::new();
         while let Some(id) = left.pop_front() {
-            let Some(wish) = self.clients.get_mut(&id).and_then(|client| client.wish.take()) else { continue };
+            let Some(wish) = self.clients.get_mut(&id).and_then(|client| client.wish.take()) else {
+                continue;
+            };
             let attempt = self.attempt(now, id, &wish, &wish.hops);
             if attempt == Some(Attempt::Bought) {
                 self.events.push_back(Event::Bought(id));

@@ -11,7 +11,9 @@ use tollway_law::{Rate, Time};
 use super::agenda::Agenda;
 use super::bits::Bits;
 use super::clients::{Client, Tenant};
-use super::frame::{Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Receipt, ReceiptKind};
+use super::frame::{
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Receipt, ReceiptKind,
+};
 use super::groups::{Change, Groups};
 use super::port::Port;
 use super::receive::{Due, Inbound};
@@ -229,7 +231,9 @@ impl<B: Body> Daemon<B> {
             Frame::States(states) => states.into_iter().for_each(|state| self.stated(now, port, state)),
             Frame::Groups(update) => self.grouped(port, &update),
             Frame::Receipts(receipts) => receipts.into_iter().for_each(|r| self.route_receipt(now, r)),
-            Frame::Holdings(holdings) => holdings.into_iter().for_each(|holding| self.told(now, Some(port), holding)),
+            Frame::Holdings(holdings) => {
+                holdings.into_iter().for_each(|holding| self.told(now, Some(port), holding))
+            }
             Frame::Data(data) => self.arrived(now, data),
         }
         self.finish(now);
@@ -301,7 +305,9 @@ impl<B: Body> Daemon<B> {
 
     /// Sends a message to a set; to those of it that were out of reach for longer than patience, it does not.
     pub fn send(&mut self, now: Time, set: SetId, body: B) {
-        let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else { return };
+        let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else {
+            return;
+        };
         let data = self.outbound.send(&destinations, body);
         for &to in destinations.as_slice() {
             if !self.agenda.has(Timer::Probe(to)) {
@@ -446,13 +452,14 @@ impl<B: Body> Daemon<B> {
             Some(LinkCost { peer, weight: port.config.weight, cost, lot })
         });
         let congested = self.hops.iter().filter(|(_, hop)| hop.price > 0.0);
-        let hops = congested.map(|(&key, hop)| HopCost {
-            key,
-            cost: hop.price as f32,
-            lot: hop.cost.lot() as f32,
-        });
-        let state =
-            LinkState { origin: self.me, number: self.number, links: links.collect(), hops: hops.take(MOST_HOPS).collect() };
+        let hops =
+            congested.map(|(&key, hop)| HopCost { key, cost: hop.price as f32, lot: hop.cost.lot() as f32 });
+        let state = LinkState {
+            origin: self.me,
+            number: self.number,
+            links: links.collect(),
+            hops: hops.take(MOST_HOPS).collect(),
+        };
         self.database.put(Arc::new(state));
     }
 
@@ -524,7 +531,8 @@ impl<B: Body> Daemon<B> {
         self.routes = Routes::compute(self.me.daemon, &self.database);
         self.reach += 1;
         self.branches.clear();
-        let up: BTreeSet<DaemonId> = self.routes.reachable().filter(|&daemon| daemon != self.me.daemon).collect();
+        let up: BTreeSet<DaemonId> =
+            self.routes.reachable().filter(|&daemon| daemon != self.me.daemon).collect();
         let came: Vec<DaemonId> = up.difference(&self.up).copied().collect();
         let went: Vec<DaemonId> = self.up.difference(&up).copied().collect();
         self.up = up;
@@ -618,7 +626,9 @@ impl<B: Body> Daemon<B> {
                 port.hello = true;
                 awake.push(id);
             }
-            if now.saturating_sub(port.heard) >= self.most * SILENCE && !std::mem::replace(&mut port.silent, true) {
+            if now.saturating_sub(port.heard) >= self.most * SILENCE
+                && !std::mem::replace(&mut port.silent, true)
+            {
                 self.events.push_back(Event::Silent(id));
             }
         }
@@ -729,7 +739,9 @@ impl<B: Body> Daemon<B> {
             }
             self.wake(id);
         } else if receipt.kind == ReceiptKind::Stable {
-            if let Some(inbound) = self.inbounds.get_mut(&receipt.origin).filter(|_| receipt.receiver == self.me) {
+            if let Some(inbound) =
+                self.inbounds.get_mut(&receipt.origin).filter(|_| receipt.receiver == self.me)
+            {
                 inbound.settle(receipt.seq);
             }
         } else if receipt.origin == self.me {

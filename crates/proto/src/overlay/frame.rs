@@ -213,7 +213,10 @@ impl<B: Body> Frame<B> {
             + match self {
                 Frame::Hello(_) => INCARNATION,
                 Frame::States(states) => {
-                    2 + states.iter().map(|s| INCARNATION + 12 + 14 * s.links.len() + 16 * s.hops.len()).sum::<usize>()
+                    2 + states
+                        .iter()
+                        .map(|s| INCARNATION + 12 + 14 * s.links.len() + 16 * s.hops.len())
+                        .sum::<usize>()
                 }
                 Frame::Groups(update) => {
                     INCARNATION + 13 + update.changes.iter().map(|(group, _)| 3 + group.len()).sum::<usize>()
@@ -228,8 +231,12 @@ impl<B: Body> Frame<B> {
 impl<B: Body> Data<B> {
     /// Bytes on a link.
     pub(super) fn size(&self) -> usize {
-        let reach = |&previous: &u64| varint_len(if previous == 0 { 0 } else { self.seq.saturating_sub(previous) });
-        HEADER - 8 + 8 * self.to.words().len() + self.previous.iter().map(reach).sum::<usize>() + self.body.size()
+        let reach =
+            |&previous: &u64| varint_len(if previous == 0 { 0 } else { self.seq.saturating_sub(previous) });
+        HEADER - 8
+            + 8 * self.to.words().len()
+            + self.previous.iter().map(reach).sum::<usize>()
+            + self.body.size()
     }
 }
 

@@ -47,7 +47,8 @@ impl<B: Body> Daemon<B> {
 
     /// Drops chains to daemons that have started again, and begins to recover what their former starts have sent.
     pub(super) fn starts_changed(&mut self, now: Time) {
-        let current = |to: &Incarnation| self.database.incarnation(to.daemon).is_none_or(|known| known <= *to);
+        let current =
+            |to: &Incarnation| self.database.incarnation(to.daemon).is_none_or(|known| known <= *to);
         let gone: Vec<Incarnation> = self.outbound.destinations().filter(|to| !current(to)).collect();
         for to in gone {
             self.drop_destination(to);

@@ -97,7 +97,14 @@ impl<B: Body> Outbound<B> {
 
     /// A destination has all messages up to `seq`; with `gap` it lacks some between that and what came later. Resends are at
     /// least `pause` apart.
-    pub(super) fn ack(&mut self, now: Time, from: Incarnation, seq: u64, gap: bool, pause: Time) -> Option<Acked> {
+    pub(super) fn ack(
+        &mut self,
+        now: Time,
+        from: Incarnation,
+        seq: u64,
+        gap: bool,
+        pause: Time,
+    ) -> Option<Acked> {
         let chain = self.chains.get_mut(&from)?;
         let progress = seq > chain.acked;
         chain.acked = chain.acked.max(seq.min(chain.last));
@@ -127,7 +134,11 @@ impl<B: Body> Outbound<B> {
         }
         let stable = self.base - 1;
         let untold = self.chains.iter_mut().filter(|(_, chain)| chain.told < chain.last);
-        untold.map(|(&destination, chain)| (destination, std::mem::replace(&mut chain.told, stable).max(stable))).collect()
+        untold
+            .map(|(&destination, chain)| {
+                (destination, std::mem::replace(&mut chain.told, stable).max(stable))
+            })
+            .collect()
     }
 
     /// The oldest message that a destination has not acknowledged, to be sent again.
@@ -190,7 +201,13 @@ impl<B: Body> Outbound<B> {
 }
 
 /// One destination needs one message no longer.
-fn release<B: Body>(kept: &mut VecDeque<Option<Kept<B>>>, base: u64, bytes: &mut u64, seq: u64, daemon: DaemonId) {
+fn release<B: Body>(
+    kept: &mut VecDeque<Option<Kept<B>>>,
+    base: u64,
+    bytes: &mut u64,
+    seq: u64,
+    daemon: DaemonId,
+) {
     let Some(slot) = usize::try_from(seq - base).ok().and_then(|at| kept.get_mut(at)) else { return };
     let Some(message) = slot else { return };
     if let Some(index) = message.data.set.index_of(daemon) {

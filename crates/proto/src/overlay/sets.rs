@@ -84,7 +84,8 @@ impl<B: Body> Daemon<B> {
             set.routed = routed;
             set.priced = (u64::MAX, 0);
             let alive = |&daemon: &DaemonId| -> Option<Incarnation> {
-                let kept = self.up.contains(&daemon) || self.lost.get(&daemon).is_some_and(|lost| !lost.expired);
+                let kept =
+                    self.up.contains(&daemon) || self.lost.get(&daemon).is_some_and(|lost| !lost.expired);
                 self.database.incarnation(daemon).filter(|_| kept)
             };
             let destinations = Destinations::new(set.daemons.iter().filter_map(alive).collect());
@@ -109,7 +110,9 @@ impl<B: Body> Daemon<B> {
             for &(from, to) in &set.links {
                 let (cost, lot) = if from == me {
                     // Its own links' prices a daemon need not wait for.
-                    let Some(port) = self.by_peer.get(&to).and_then(|port| self.ports.get(port)) else { continue };
+                    let Some(port) = self.by_peer.get(&to).and_then(|port| self.ports.get(port)) else {
+                        continue;
+                    };
                     (port.price, port.cost.lot())
                 } else {
                     let Some(link) = self.database.link(from, to) else { continue };
@@ -124,7 +127,8 @@ impl<B: Body> Daemon<B> {
         if !hops.is_empty() && (self.database.has_hops() || !self.hops.is_empty()) {
             let daemons = set.daemons.clone();
             for key in hops {
-                let own = self.hops.get(key).filter(|hop| hop.price > 0.0).map(|hop| (hop.price, hop.cost.lot()));
+                let own =
+                    self.hops.get(key).filter(|hop| hop.price > 0.0).map(|hop| (hop.price, hop.cost.lot()));
                 let others = daemons.iter().filter_map(|&daemon| self.database.hop(daemon, *key));
                 for (cost, lot) in own.into_iter().chain(others) {
                     quote = Quote::add(quote, cost, lot);

@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn a_link_that_one_end_states_is_none() {
         let mut database = database(&[(0, 1, 1), (1, 2, 1)]);
-        let state = LinkState { links: Vec::new(), number: 2, ..(**database.get(DaemonId(2)).unwrap()).clone() };
+        let state =
+            LinkState { links: Vec::new(), number: 2, ..(**database.get(DaemonId(2)).unwrap()).clone() };
         database.put(Arc::new(state));
         assert!(!Routes::compute(DaemonId(0), &database).reaches(DaemonId(2)));
     }

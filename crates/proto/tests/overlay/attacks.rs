@@ -85,7 +85,9 @@ fn a_made_up_daemon_is_no_way_to_anywhere() {
     let (sent, net) = sent_after(Some(state(7, 1, 1, 0.0, 1000.0, &[1])));
     let usual = sent_after(None).0;
     assert!(sent.abs_diff(usual) < usual / 20, "{sent} and {usual}");
-    assert!(!net.events.iter().any(|(_, event)| matches!(event, Event::Reachable { daemon: DaemonId(7), .. })));
+    assert!(
+        !net.events.iter().any(|(_, event)| matches!(event, Event::Reachable { daemon: DaemonId(7), .. }))
+    );
     // And it is forgotten in the end.
     let mut net = net;
     net.run(Time::from_secs(200));
@@ -100,7 +102,10 @@ fn a_peer_that_breaks_the_protocol_is_refused_by_name() {
     let config = LinkConfig { peer: DaemonId(5), weight: 1, rate: tollway_law::Rate::from_mbps(1.0) };
     let port = daemon.open(net.now, config);
     let hello = |daemon, epoch| Frame::Hello(Incarnation { daemon: DaemonId(daemon), epoch: Epoch(epoch) });
-    assert_eq!(daemon.handle_message(net.now, port, Frame::Receipts(Vec::new())), Err(ProtocolError::NoHello));
+    assert_eq!(
+        daemon.handle_message(net.now, port, Frame::Receipts(Vec::new())),
+        Err(ProtocolError::NoHello)
+    );
     let stranger = ProtocolError::Stranger { expected: DaemonId(5), found: DaemonId(6) };
     assert_eq!(daemon.handle_message(net.now, port, hello(6, 1)), Err(stranger));
     assert!(stranger.to_string().contains("number 6, not 5"));
@@ -116,6 +121,7 @@ fn a_silent_peer_is_told_of_once() {
     // The peer is paused: its link carries nothing more from it.
     net.links[1].rate = tollway_law::Rate::from_bytes_per_sec(1e-3);
     net.run(Time::from_secs(60));
-    let silent = net.events.iter().filter(|(node, event)| *node == 0 && matches!(event, Event::Silent(_))).count();
+    let silent =
+        net.events.iter().filter(|(node, event)| *node == 0 && matches!(event, Event::Silent(_))).count();
     assert_eq!(silent, 1);
 }

@@ -98,7 +98,8 @@ impl Trial {
     fn check_complete(&self) {
         let logs: Vec<_> = (0..self.starts.len()).map(|node| self.delivered(node)).collect();
         for (sender, record) in self.senders.iter().enumerate() {
-            let survivors: Vec<usize> = record.to.iter().filter(|&&to| self.lives(to)).map(|to| to.0).collect();
+            let survivors: Vec<usize> =
+                record.to.iter().filter(|&&to| self.lives(to)).map(|to| to.0).collect();
             let of = |node: usize| logs[node].get(&(sender as u32)).cloned().unwrap_or_default();
             if self.lives(record.origin) {
                 let sent: Vec<u32> = (0..self.net.senders[sender].sent).collect();
@@ -108,7 +109,12 @@ impl Trial {
             } else {
                 let distinct: BTreeSet<Vec<u32>> = survivors.iter().map(|&node| of(node)).collect();
                 let lens: Vec<_> = survivors.iter().map(|&node| (node, of(node).len())).collect();
-                assert!(distinct.len() <= 1, "seed {}: sender {sender} of {:?}: {lens:?}", self.seed, record.origin);
+                assert!(
+                    distinct.len() <= 1,
+                    "seed {}: sender {sender} of {:?}: {lens:?}",
+                    self.seed,
+                    record.origin
+                );
                 let prefix = |numbers: &Vec<u32>| numbers.iter().copied().eq(0..numbers.len() as u32);
                 assert!(distinct.iter().all(prefix), "seed {}: sender {sender}: {distinct:?}", self.seed);
             }
@@ -159,7 +165,8 @@ fn links_that_fail_lose_nothing() {
         trial.run_for(Time::from_secs(120));
         trial.check_order();
         trial.check_complete();
-        let retained: u64 = trial.net.daemons.iter().flatten().map(|d| d.snapshot().retained + d.snapshot().held).sum();
+        let retained: u64 =
+            trial.net.daemons.iter().flatten().map(|d| d.snapshot().retained + d.snapshot().held).sum();
         assert_eq!(retained, 0, "seed {seed}");
     }
 }
@@ -231,7 +238,8 @@ fn partitions_merge() {
             } else {
                 trial.check_complete();
             }
-            let kept: u64 = trial.net.daemons.iter().flatten().map(|d| d.snapshot().retained + d.snapshot().held).sum();
+            let kept: u64 =
+                trial.net.daemons.iter().flatten().map(|d| d.snapshot().retained + d.snapshot().held).sum();
             assert_eq!(kept, 0, "seed {seed}");
         }
     }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use tollway_law::{Rate, Time};
 use tollway_proto::overlay::{
-    Body, ClientId, Config, Daemon, DaemonId, Delivery, Epoch, Event, Frame, LinkConfig, PortId, Purchase, SetId,
-    TenantConfig,
+    Body, ClientId, Config, Daemon, DaemonId, Delivery, Epoch, Event, Frame, LinkConfig, PortId, Purchase,
+    SetId, TenantConfig,
 };
 
 /// A message without bytes.
@@ -193,7 +193,15 @@ impl Net {
     }
 
     /// Adds a sender with a tenant of its own, which starts at an instant.
-    pub fn sender(&mut self, at: Time, node: usize, to: &[usize], size: u32, most: u32, tenant: TenantConfig) -> u32 {
+    pub fn sender(
+        &mut self,
+        at: Time,
+        node: usize,
+        to: &[usize],
+        size: u32,
+        most: u32,
+        tenant: TenantConfig,
+    ) -> u32 {
         let ids: Vec<DaemonId> = to.iter().map(|&node| DaemonId(node as u32)).collect();
         let daemon = self.daemons[node].as_mut().expect("the daemon lives");
         let tenant = daemon.add_tenant(at, tenant);
@@ -225,7 +233,11 @@ impl Net {
     }
 
     /// Hands a frame to a daemon as if its peer on the link had sent it.
-    pub fn inject(&mut self, link: usize, frame: Frame<Message>) -> Result<(), tollway_proto::overlay::ProtocolError> {
+    pub fn inject(
+        &mut self,
+        link: usize,
+        frame: Frame<Message>,
+    ) -> Result<(), tollway_proto::overlay::ProtocolError> {
         let to = self.links[link].to;
         let port = self.links[link ^ 1].port.expect("the link is up");
         let daemon = self.daemons[to].as_mut().expect("the daemon lives");
@@ -281,7 +293,8 @@ impl Net {
             let Some(daemon) = &mut self.daemons[node] else { return };
             daemon.send(self.now, set, Message { sender: sender as u32, number: sent, size });
             self.senders[sender].sent += 1;
-            if sent + 1 >= most || daemon.buy(self.now, client, set, &[], size as usize) == Purchase::Waiting {
+            if sent + 1 >= most || daemon.buy(self.now, client, set, &[], size as usize) == Purchase::Waiting
+            {
                 return;
             }
         }
@@ -324,7 +337,8 @@ impl Net {
     }
 
     fn transmit(&mut self, link: usize) {
-        let Link { from, rate, delay, port: Some(port), busy: false, generation, .. } = self.links[link] else {
+        let Link { from, rate, delay, port: Some(port), busy: false, generation, .. } = self.links[link]
+        else {
             return;
         };
         let Some(daemon) = &mut self.daemons[from] else { return };

@@ -88,7 +88,8 @@ fn weights_and_benefits_move_rates() {
 fn a_slow_receiver_stops_those_who_send_to_it() {
     let mut net = row(2, Config::default(), 8);
     let key = 77;
-    let sets: Vec<_> = net.daemons.iter_mut().map(|d| d.as_mut().unwrap().set(&[DaemonId(0), DaemonId(1)])).collect();
+    let sets: Vec<_> =
+        net.daemons.iter_mut().map(|d| d.as_mut().unwrap().set(&[DaemonId(0), DaemonId(1)])).collect();
     let clients: Vec<_> = (0..2)
         .map(|node| {
             let daemon = net.daemons[node].as_mut().unwrap();
@@ -105,8 +106,16 @@ fn a_slow_receiver_stops_those_who_send_to_it() {
     }
     for node in 0..2 {
         let daemon = net.daemons[node].as_mut().unwrap();
-        assert_eq!(daemon.buy(net.now, clients[node][0], sets[node], &[key], 100), Purchase::Waiting, "{node}");
-        assert_eq!(daemon.buy(net.now, clients[node][1], sets[node], &[key + 1], 100), Purchase::Bought, "{node}");
+        assert_eq!(
+            daemon.buy(net.now, clients[node][0], sets[node], &[key], 100),
+            Purchase::Waiting,
+            "{node}"
+        );
+        assert_eq!(
+            daemon.buy(net.now, clients[node][1], sets[node], &[key + 1], 100),
+            Purchase::Bought,
+            "{node}"
+        );
     }
     // It drains at last.
     net.events.clear();

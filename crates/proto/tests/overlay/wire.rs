@@ -11,14 +11,18 @@ use tollway_proto::overlay::wire::{Decoder, Encoder, WireError};
 use tollway_proto::overlay::{Bits, DaemonId, Epoch, Frame, Incarnation};
 
 fn incarnation() -> impl Strategy<Value = Incarnation> {
-    (any::<u32>(), any::<u64>()).prop_map(|(daemon, epoch)| Incarnation { daemon: DaemonId(daemon), epoch: Epoch(epoch) })
+    (any::<u32>(), any::<u64>())
+        .prop_map(|(daemon, epoch)| Incarnation { daemon: DaemonId(daemon), epoch: Epoch(epoch) })
 }
 
 fn state() -> impl Strategy<Value = Arc<LinkState>> {
     let link = (any::<u32>(), any::<u16>(), 0.0f32..1e4, 1.0f32..1e6);
-    let link = link.prop_map(|(peer, weight, cost, lot)| LinkCost { peer: DaemonId(peer), weight, cost, lot });
-    let hop = (any::<u64>(), 0.0f32..1e4, 1.0f32..1e6).prop_map(|(key, cost, lot)| HopCost { key, cost, lot });
-    let parts = (incarnation(), any::<u64>(), prop::collection::vec(link, 0..5), prop::collection::vec(hop, 0..3));
+    let link =
+        link.prop_map(|(peer, weight, cost, lot)| LinkCost { peer: DaemonId(peer), weight, cost, lot });
+    let hop =
+        (any::<u64>(), 0.0f32..1e4, 1.0f32..1e6).prop_map(|(key, cost, lot)| HopCost { key, cost, lot });
+    let parts =
+        (incarnation(), any::<u64>(), prop::collection::vec(link, 0..5), prop::collection::vec(hop, 0..3));
     parts.prop_map(|(origin, number, links, hops)| Arc::new(LinkState { origin, number, links, hops }))
 }
 
@@ -40,9 +44,13 @@ fn frame() -> impl Strategy<Value = Frame<Vec<u8>>> {
     let kind = prop::sample::select(vec![ReceiptKind::Ack, ReceiptKind::Gap, ReceiptKind::Stable]);
     let receipt = (kind, incarnation(), incarnation(), any::<u64>())
         .prop_map(|(kind, origin, receiver, seq)| Receipt { kind, origin, receiver, seq });
-    let holding = (incarnation(), incarnation(), any::<u64>())
-        .prop_map(|(holder, origin, seq)| Holding { holder, origin, seq });
-    let change = (prop::collection::vec(any::<u8>(), 0..20), any::<bool>()).prop_map(|(g, joined)| (g.into(), joined));
+    let holding = (incarnation(), incarnation(), any::<u64>()).prop_map(|(holder, origin, seq)| Holding {
+        holder,
+        origin,
+        seq,
+    });
+    let change =
+        (prop::collection::vec(any::<u8>(), 0..20), any::<bool>()).prop_map(|(g, joined)| (g.into(), joined));
     let groups = (incarnation(), any::<u64>(), any::<bool>(), prop::collection::vec(change, 0..5));
     prop_oneof![
         incarnation().prop_map(Frame::Hello),
