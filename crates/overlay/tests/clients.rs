@@ -69,7 +69,7 @@ fn the_go_client_works_as_with_nats() {
         return;
     };
     let site = Running::start(&folder("go"), SITE);
-    let at = site.address.to_string();
+    let at = format!("nats://{}", site.address);
     let run = |words: &[&str]| {
         let mut command = Command::new(&nats);
         command.args(["--server", &at, "--timeout", "60s"]).args(words).stdin(Stdio::null());

@@ -227,7 +227,7 @@ impl Signals {
     }
 
     /// Sleeps for `span`; answers whether somebody wants this process to end, and then at once.
-    pub(crate) fn sleep(&self, span: Duration) -> bool {
+    pub fn sleep(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         loop {
             match self.take(until.saturating_duration_since(Instant::now())) {
