@@ -62,7 +62,7 @@ pub(crate) struct Driver {
     pub(crate) ends: Vec<Endpoint>,
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
-    /// Where datagrams come in over a watched link.
+    /// Watched links of other processes.
     pub(crate) entries: Vec<Entry>,
     media: Vec<Medium>,
     pub(crate) residents: Vec<Resident>,

@@ -1,10 +1,11 @@
 //! Apps: machines at a node that own the connections which end there.
 //!
-//! An [`App`] reads and writes whole messages. A message is a frame of the transport: ACP delivers it once, in order, and
-//! its first and last segments are marked. Between two apps its bytes are real in both engines: on real packets they cross
-//! the wire as payload, in the simulator each connection hands them over in a queue of its own.
+//! An [`App`] reads and writes whole messages. A message is a frame of the transport: ACP delivers
+//! it once, in order, and marks its first and last segments. Between two apps its bytes are real in
+//! both engines: payload on real packets, in the simulator a queue beside each connection.
 //!
-//! [`deliver`] and [`refill`] are the engine's side: what passes between an app and one of its connections.
+//! [`deliver`] and [`refill`] are the engine's side: they move messages between an app and a
+//! connection.
 
 mod caller;
 mod echo;
@@ -22,35 +23,37 @@ use crate::transport::{Connection, Event};
 
 /// A sans-I/O machine on top of connections that end at its node, each at one of its *ports*.
 ///
-/// The engine calls [`handle_message`](App::handle_message) and [`handle_event`](App::handle_event) for what a connection
-/// delivers, [`poll_message`](App::poll_message) whenever a connection has sent some of what it holds, and after each call
-/// asks [`poll_port`](App::poll_port) and [`poll_timeout`](App::poll_timeout). Randomness is a seeded generator handed to
-/// the constructor.
+/// The engine calls [`handle_message`](App::handle_message) and
+/// [`handle_event`](App::handle_event) for deliveries, and [`poll_message`](App::poll_message)
+/// whenever a connection has sent some of its data. After each call it asks
+/// [`poll_port`](App::poll_port) and [`poll_timeout`](App::poll_timeout). Randomness is a seeded
+/// generator handed to the constructor.
 pub trait App: Any + Debug + Send {
-    /// A message has arrived whole, after all before it. What comes from a sender that is no app has the right length, and
-    /// no meaning.
+    /// A message has arrived whole, after all before it. From a sender that is no app it has the
+    /// right length, and no meaning.
     fn handle_message(&mut self, now: Time, port: MessagePort, message: Bytes);
 
     /// The connection at `port` reports anything but a frame.
     fn handle_event(&mut self, _now: Time, _port: MessagePort, _event: Event) {}
 
-    /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left yet. An app keeps its
-    /// queues short, and the last decision its own, by returning `None` while that is enough.
+    /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left
+    /// yet. An app that returns `None` while this is enough keeps the queue, and the choice of the
+    /// next message, on its own side.
     fn poll_message(&mut self, now: Time, port: MessagePort, unsent: u64) -> Option<Bytes>;
 
-    /// A port that may have a message since the last call that the engine did not make for that port. The engine then calls
-    /// [`poll_message`](App::poll_message).
+    /// A port with a message that the engine does not expect: the last call was for another port, or
+    /// for a timer. The engine then calls [`poll_message`](App::poll_message).
     fn poll_port(&mut self) -> Option<MessagePort> {
         None
     }
 
-    /// Whether no message will ever follow at `port`: its connection closes this direction.
+    /// Returns true once no message will follow at `port`: its connection closes this direction.
     fn is_finished(&self, _port: MessagePort) -> bool {
         false
     }
 
-    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their round trips, laws and
-    /// counters.
+    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their
+    /// round trips, laws and counters.
     fn handle_timeout(&mut self, _now: Time, _connections: &mut dyn Connections) {}
 
     /// When `handle_timeout` is due; [`Time::NEVER`] if the app waits for messages only.
@@ -59,7 +62,7 @@ pub trait App: Any + Debug + Send {
     }
 }
 
-/// A place at an app where one connection ends, by number in the order in which they were attached.
+/// The place at an app where one connection ends, numbered in the order of attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessagePort(pub u32);
 
@@ -69,7 +72,8 @@ pub trait Connections {
     fn connection(&mut self, port: MessagePort) -> Option<&mut Connection>;
 }
 
-/// Hands an app what its connection at `port` has delivered; `read` returns the bytes of the next frame, of this length.
+/// Hands an app the deliveries of its connection at `port`; `read` returns the bytes of the next
+/// frame, of this length.
 pub fn deliver(
     app: &mut dyn App,
     now: Time,
@@ -85,7 +89,8 @@ pub fn deliver(
     }
 }
 
-/// Takes what an app has to send at `port`, each message shown to `write`; returns whether there was any, or an end.
+/// Moves an app's messages at `port` to its connection, and shows each to `write`. Returns whether
+/// there was any, or the app closed the port.
 pub fn refill(
     app: &mut dyn App,
     now: Time,
