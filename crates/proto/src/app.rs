@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use tollway_law::Time;
 
-use crate::transport::{Connection, Event};
+use crate::transport::{Connection, Event, State};
 
 /// A sans-I/O machine on top of connections that end at its node, each at one of its *ports*.
 ///
@@ -98,15 +98,59 @@ pub fn refill(
     connection: &mut Connection,
     mut write: impl FnMut(Bytes),
 ) -> bool {
+    if connection.is_closing() || connection.state() == State::Reset {
+        return false;
+    }
     let mut changed = false;
     while let Some(message) = app.poll_message(now, port, connection.unsent()) {
         connection.write_frame(message.len() as u64);
         write(message);
         changed = true;
     }
-    if !connection.is_closing() && app.is_finished(port) {
+    if app.is_finished(port) {
         connection.finish();
         changed = true;
     }
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollway_law::sender::NewRenoConfig;
+
+    use super::*;
+    use crate::transport::Config;
+
+    /// Has a message for whoever asks while little waits.
+    #[derive(Debug, Default)]
+    struct Endless(u64);
+
+    impl App for Endless {
+        fn handle_message(&mut self, _: Time, _: MessagePort, _: Bytes) {}
+
+        fn poll_message(&mut self, _: Time, _: MessagePort, unsent: u64) -> Option<Bytes> {
+            self.0 = self.0.max(unsent);
+            (unsent < 3000).then(|| vec![0; 1000].into())
+        }
+    }
+
+    #[test]
+    fn a_connection_holds_as_much_as_its_app_lets_it() {
+        let config = Arc::new(Config { handshake: false, ..Config::default() });
+        let mut connection = Connection::client(&config, NewRenoConfig::default().build().into(), 0);
+        let (mut app, now) = (Endless::default(), Time::ZERO);
+        let mut bytes = 0;
+        let mut refill = |app: &mut Endless, connection: &mut Connection| {
+            refill(app, now, MessagePort(0), connection, |message| bytes += message.len())
+        };
+        assert!(refill(&mut app, &mut connection));
+        assert_eq!((connection.unsent(), app.0), (3000, 3000));
+        assert!(!refill(&mut app, &mut connection), "nothing has left");
+        // After its end nothing is asked for.
+        connection.stop();
+        assert!(!refill(&mut app, &mut connection));
+        assert_eq!((bytes, connection.unsent()), (3000, 0));
+    }
 }
