@@ -38,7 +38,7 @@ impl Driver {
                 (packet.toll, packet.flags) = (known.toll, known.flags);
                 (packet, sack)
             });
-            let Some(middle) = self.residents[machine as usize].machine.as_middle() else { return None };
+            let middle = self.residents[machine as usize].machine.as_middle()?;
             match &mut seen {
                 Ok((packet, _)) => middle.on_wire(at, gate, wire, packet),
                 Err(_) => middle.on_wire(at, gate, wire, &mut Packet::default()),
