@@ -21,7 +21,9 @@ fn messages_come_back_past_a_counter() {
             ),
             (200.0, 0.0, 200.0)
         );
-        assert_eq!(number("machines.count.frames"), 400.0, "of 200 messages there, and 200 back");
+        // Of 200 messages there and 200 back; one whose last segment got lost before the counter comes as a repair.
+        let frames = number("machines.count.frames");
+        assert!((390.0..=400.0).contains(&frames), "{frames}");
         // 20 kB are fourteen packets each way.
         assert!(number("machines.count.packets") >= 200.0 * 28.0, "{}", number("machines.count.packets"));
         let again = finish(&scenario.variants()[0].plan, DigestMode::Packets);
