@@ -452,7 +452,8 @@ fn a_meter_at_a_node_finds_who_cheats_at_another() {
 
 #[test]
 fn each_process_has_the_machines_of_its_node() {
-    let apps = r#"both-ways = true
+    let apps = r#"law = "newreno"
+    both-ways = true
     [machine.count]
     node = "r"
     kind = "counter"
@@ -467,7 +468,7 @@ fn each_process_has_the_machines_of_its_node() {
     kind = "echo"
     flows = "f"
     "#;
-    let text = THREE.replace("size = \"5 MB\"", apps);
+    let text = THREE.replace("law = \"xcp\"\n    size = \"5 MB\"", apps).replace("    law = \"xcp\"\n", "");
     let Some(nodes) = Nodes::of("machines", &text) else { return };
     let (b, r) = (nodes.start("b"), nodes.start("r"));
     let a = nodes.start("a");

@@ -22,7 +22,7 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Encoding, Gate, Medium, Packet, SackRanges};
+use tollway_proto::{Encoding, Gate, Medium, SackRanges};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
@@ -62,7 +62,7 @@ pub(crate) struct Driver {
     pub(crate) ends: Vec<Endpoint>,
     pub(crate) sources: Vec<cross::Source>,
     pub(crate) sinks: Vec<cross::Sink>,
-    /// Where datagrams come in over a watched link.
+    /// Watched links of other processes.
     pub(crate) entries: Vec<Entry>,
     media: Vec<Medium>,
     pub(crate) residents: Vec<Resident>,
@@ -512,58 +512,6 @@ impl Driver {
         self.leaving = leaving;
         self.arm_link(link);
         Ok(())
-    }
-
-    /// A datagram has come to a node; `place` says in which chunk it may stay.
-    pub(crate) fn accept(
-        &mut self,
-        node: usize,
-        now: Time,
-        datagram: &mut [u8],
-        place: Option<(u32, usize)>,
-    ) -> Result<(), Error> {
-        let Ok(mut packet) = acp::load_packet(datagram) else {
-            self.counters.senseless += 1;
-            return Ok(());
-        };
-        if packet.flow & CARRIED != 0 {
-            packet.size = packet.size.saturating_sub(CARRIER);
-        }
-        self.go_on(self.nodes[node].next(packet.flow), packet, now, datagram, place)
-    }
-
-    /// A datagram goes where its node says.
-    fn go_on(
-        &mut self,
-        next: Next,
-        packet: Packet,
-        now: Time,
-        datagram: &mut [u8],
-        place: Option<(u32, usize)>,
-    ) -> Result<(), Error> {
-        match next {
-            Next::Nowhere => self.counters.senseless += 1,
-            Next::End(end) => return self.deliver(end as usize, now, datagram),
-            Next::Sink(sink) => self.absorb(sink as usize, &packet),
-            Next::Gate(opening) => return self.cross(opening, now, datagram, place),
-            Next::Link(link) => {
-                let handle = self.hold(packet, datagram, place);
-                self.offer(link, now, handle);
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps a datagram that goes on.
-    fn hold(&mut self, packet: Packet, datagram: &[u8], place: Option<(u32, usize)>) -> u32 {
-        match place {
-            Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
-            None => {
-                let handle = self.buffers.alloc(packet, datagram.len());
-                self.buffers.bytes_mut(handle).copy_from_slice(datagram);
-                handle
-            }
-        }
     }
 
     /// A packet made here begins its way over the link `first`: at once, or through the node's own kernel.

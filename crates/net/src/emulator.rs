@@ -107,7 +107,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// What a packet of `size` bytes meets on the wire.
+    /// The times of a packet of `size` bytes on the wire.
     pub(crate) fn wire(self, size: u16) -> Wire {
         let bytes = u64::from(size) + u64::from(self.overhead);
         Wire { time: Time((bytes * self.ns_per_byte) >> FRACTION_BITS), delay: self.delay }
@@ -173,7 +173,7 @@ impl Link {
         lost
     }
 
-    /// What a packet of `size` bytes meets on the wire.
+    /// The times of a packet of `size` bytes on the wire.
     pub(crate) fn wire(&self, size: u16) -> Wire {
         self.pace().wire(size)
     }

@@ -62,7 +62,7 @@ impl Middle for Narrow {
     }
 }
 
-/// What came of it, at the next node.
+/// Checks the acknowledgements at the next node.
 #[derive(Debug, Default)]
 struct Look {
     wide: u64,
@@ -142,7 +142,7 @@ fn a_middle_rewrites_what_passes_and_holds_some_of_it_back() {
         assert!(narrow.seen > 200 && narrow.ranges > 0, "{narrow:?}");
         assert_eq!((end.wide, end.ranges, end.marked), (0, 0, narrow.sent), "{narrow:?}");
         assert_eq!(narrow.sent, narrow.seen / 3);
-        // What left by a gate did not come to the machine behind.
+        // Packets that left by a gate did not come to the machine behind.
         assert_eq!(machine(behind).get::<Look>().unwrap().marked, 0);
     }
 }

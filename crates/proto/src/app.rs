@@ -1,10 +1,11 @@
 //! Apps: machines at a node that own the connections which end there.
 //!
-//! An [`App`] reads and writes whole messages. A message is a frame of the transport: ACP delivers it once, in order, and
-//! its first and last segments are marked. Between two apps its bytes are real in both engines: on real packets they cross
-//! the wire as payload, in the simulator each connection hands them over in a queue of its own.
+//! An [`App`] reads and writes whole messages. A message is a frame of the transport: ACP delivers
+//! it once, in order, and marks its first and last segments. Between two apps its bytes are real in
+//! both engines: payload on real packets, in the simulator a queue beside each connection.
 //!
-//! [`deliver`] and [`refill`] are the engine's side: what passes between an app and one of its connections.
+//! [`deliver`] and [`refill`] are the engine's side: they move messages between an app and a
+//! connection.
 
 mod caller;
 mod echo;
@@ -18,39 +19,41 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use tollway_law::Time;
 
-use crate::transport::{Connection, Event};
+use crate::transport::{Connection, Event, State};
 
 /// A sans-I/O machine on top of connections that end at its node, each at one of its *ports*.
 ///
-/// The engine calls [`handle_message`](App::handle_message) and [`handle_event`](App::handle_event) for what a connection
-/// delivers, [`poll_message`](App::poll_message) whenever a connection has sent some of what it holds, and after each call
-/// asks [`poll_port`](App::poll_port) and [`poll_timeout`](App::poll_timeout). Randomness is a seeded generator handed to
-/// the constructor.
+/// The engine calls [`handle_message`](App::handle_message) and
+/// [`handle_event`](App::handle_event) for deliveries, and [`poll_message`](App::poll_message)
+/// whenever a connection has sent some of its data. After each call it asks
+/// [`poll_port`](App::poll_port) and [`poll_timeout`](App::poll_timeout). Randomness is a seeded
+/// generator handed to the constructor.
 pub trait App: Any + Debug + Send {
-    /// A message has arrived whole, after all before it. What comes from a sender that is no app has the right length, and
-    /// no meaning.
+    /// A message has arrived whole, after all before it. From a sender that is no app it has the
+    /// right length, and no meaning.
     fn handle_message(&mut self, now: Time, port: MessagePort, message: Bytes);
 
     /// The connection at `port` reports anything but a frame.
     fn handle_event(&mut self, _now: Time, _port: MessagePort, _event: Event) {}
 
-    /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left yet. An app keeps its
-    /// queues short, and the last decision its own, by returning `None` while that is enough.
+    /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left
+    /// yet. An app that returns `None` while this is enough keeps the queue, and the choice of the
+    /// next message, on its own side.
     fn poll_message(&mut self, now: Time, port: MessagePort, unsent: u64) -> Option<Bytes>;
 
-    /// A port that may have a message since the last call that the engine did not make for that port. The engine then calls
-    /// [`poll_message`](App::poll_message).
+    /// A port with a message that the engine does not expect: the last call was for another port, or
+    /// for a timer. The engine then calls [`poll_message`](App::poll_message).
     fn poll_port(&mut self) -> Option<MessagePort> {
         None
     }
 
-    /// Whether no message will ever follow at `port`: its connection closes this direction.
+    /// Returns true once no message will follow at `port`: its connection closes this direction.
     fn is_finished(&self, _port: MessagePort) -> bool {
         false
     }
 
-    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their round trips, laws and
-    /// counters.
+    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their
+    /// round trips, laws and counters.
     fn handle_timeout(&mut self, _now: Time, _connections: &mut dyn Connections) {}
 
     /// When `handle_timeout` is due; [`Time::NEVER`] if the app waits for messages only.
@@ -59,7 +62,7 @@ pub trait App: Any + Debug + Send {
     }
 }
 
-/// A place at an app where one connection ends, by number in the order in which they were attached.
+/// The place at an app where one connection ends, numbered in the order of attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessagePort(pub u32);
 
@@ -69,7 +72,8 @@ pub trait Connections {
     fn connection(&mut self, port: MessagePort) -> Option<&mut Connection>;
 }
 
-/// Hands an app what its connection at `port` has delivered; `read` returns the bytes of the next frame, of this length.
+/// Hands an app the deliveries of its connection at `port`; `read` returns the bytes of the next
+/// frame, of this length.
 pub fn deliver(
     app: &mut dyn App,
     now: Time,
@@ -85,7 +89,8 @@ pub fn deliver(
     }
 }
 
-/// Takes what an app has to send at `port`, each message shown to `write`; returns whether there was any, or an end.
+/// Moves an app's messages at `port` to its connection, and shows each to `write`. Returns whether
+/// there was any, or the app closed the port.
 pub fn refill(
     app: &mut dyn App,
     now: Time,
@@ -93,15 +98,59 @@ pub fn refill(
     connection: &mut Connection,
     mut write: impl FnMut(Bytes),
 ) -> bool {
+    if connection.is_closing() || connection.state() == State::Reset {
+        return false;
+    }
     let mut changed = false;
     while let Some(message) = app.poll_message(now, port, connection.unsent()) {
         connection.write_frame(message.len() as u64);
         write(message);
         changed = true;
     }
-    if !connection.is_closing() && app.is_finished(port) {
+    if app.is_finished(port) {
         connection.finish();
         changed = true;
     }
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollway_law::sender::NewRenoConfig;
+
+    use super::*;
+    use crate::transport::Config;
+
+    /// Has a message for whoever asks while little waits.
+    #[derive(Debug, Default)]
+    struct Endless(u64);
+
+    impl App for Endless {
+        fn handle_message(&mut self, _: Time, _: MessagePort, _: Bytes) {}
+
+        fn poll_message(&mut self, _: Time, _: MessagePort, unsent: u64) -> Option<Bytes> {
+            self.0 = self.0.max(unsent);
+            (unsent < 3000).then(|| vec![0; 1000].into())
+        }
+    }
+
+    #[test]
+    fn a_connection_holds_as_much_as_its_app_lets_it() {
+        let config = Arc::new(Config { handshake: false, ..Config::default() });
+        let mut connection = Connection::client(&config, NewRenoConfig::default().build().into(), 0);
+        let (mut app, now) = (Endless::default(), Time::ZERO);
+        let mut bytes = 0;
+        let mut refill = |app: &mut Endless, connection: &mut Connection| {
+            refill(app, now, MessagePort(0), connection, |message| bytes += message.len())
+        };
+        assert!(refill(&mut app, &mut connection));
+        assert_eq!((connection.unsent(), app.0), (3000, 3000));
+        assert!(!refill(&mut app, &mut connection), "nothing has left");
+        // After its end nothing is asked for.
+        connection.stop();
+        assert!(!refill(&mut app, &mut connection));
+        assert_eq!((bytes, connection.unsent()), (3000, 0));
+    }
 }

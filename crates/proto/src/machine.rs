@@ -7,7 +7,7 @@ use tollway_law::Time;
 use crate::transport::Connection;
 use crate::{App, Middle, Packet, SackRanges};
 
-/// A machine at a node, by value: what an engine adds. Endpoints, the third kind, come in pairs as flows.
+/// A machine at a node, by value, as an engine adds it. Endpoints, the third kind, come in pairs.
 #[derive(Debug)]
 pub enum NodeMachine {
     /// On the way of packets.

@@ -1,4 +1,4 @@
-//! Meters, and borders between domains, at the ends of links: one middle that watches their wires.
+//! Meters, and borders between domains: one middle that watches the wires of their links.
 
 use tollway_law::link::Exchange;
 use tollway_law::meter::{
@@ -125,7 +125,7 @@ impl Meters {
         }
     }
 
-    /// What is made of money at a post.
+    /// The exchange rate at a post.
     pub fn border(&self, post: u32) -> Option<&Exchange> {
         match &self.posts[post as usize].work {
             Work::Border(exchange) => Some(exchange),
@@ -175,7 +175,7 @@ impl Meters {
         Gate(post * 2 + 1)
     }
 
-    /// A packet's last bit comes off the wire at a post; it may be damaged and no packet any more.
+    /// A packet's last bit comes off the wire at a post; the packet may be damaged.
     fn note_wire(&mut self, now: Time, post: u32, of: Wire) {
         let Post { wire, last, busy_since, .. } = &mut self.posts[post as usize];
         *wire = of;
@@ -341,7 +341,7 @@ impl Middle for Meters {
         Passed::Onward
     }
 
-    /// A meter stands where the wire back begins, and doesn't see what is lost on it.
+    /// A meter stands where the wire back begins: it sees packets that get lost there.
     fn on_wire(&mut self, now: Time, gate: Gate, wire: Wire, packet: &mut Packet) {
         if gate.0.is_multiple_of(2) {
             self.note_wire(now, gate.0 / 2, wire);

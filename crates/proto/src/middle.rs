@@ -1,11 +1,11 @@
-//! Middles: machines at a node on the way of packets.
+//! Middles: machines at a node that packets pass.
 //!
-//! A router's ports forward packets unchanged. A [`Middle`] rewrites, splits or merges them: the engine shows it each packet
-//! at one of its *gates*, in place. Like every machine here it has no clock and no socket; randomness is a seeded generator
-//! handed to its constructor.
+//! A router's ports forward packets unchanged. A [`Middle`] rewrites, splits or merges them: the
+//! engine shows it each packet in place, at one of its *gates*. Like every machine here it has no
+//! clock and no socket; randomness is a seeded generator handed to its constructor.
 //!
-//! A gate is either at the end of a route, or on the way: where a packet leaves the wire of a link that leads to the
-//! middle's node. What such a machine observes, its own methods tell: an engine lends it back by its type.
+//! A gate ends a route, or lies on the way of routes: at the far end of a link to the middle's node.
+//! A machine reports its observations by methods of its own: an engine lends it back by its type.
 
 mod counter;
 mod tree;
@@ -22,27 +22,33 @@ use crate::{Packet, SackRanges};
 
 /// A sans-I/O machine between the ends of a path.
 ///
-/// The engine calls [`pass`](Middle::pass) for a packet or [`handle_timeout`](Middle::handle_timeout), then
-/// [`poll_transmit`](Middle::poll_transmit) until it returns `None`, then [`poll_timeout`](Middle::poll_timeout). Timers are
-/// lazy: `handle_timeout` may come early, and then has no effect.
+/// The engine calls [`pass`](Middle::pass) for a packet or
+/// [`handle_timeout`](Middle::handle_timeout), then [`poll_transmit`](Middle::poll_transmit) until
+/// it returns `None`, then [`poll_timeout`](Middle::poll_timeout). Timers are lazy: `handle_timeout`
+/// may come early, and then has no effect.
 pub trait Middle: Any + Debug + Send {
-    /// A packet came in by `gate`. The machine may rewrite every field but `size`, `flow`, `sack`, `cursor` and `entered`, and
-    /// the SACK ranges; a packet goes on without [`Flags::SACK`](crate::Flags::SACK) exactly if `sack` is empty.
+    /// A packet came in by `gate`. The machine may rewrite the SACK ranges, and every field but
+    /// `size`, `flow`, `sack`, `cursor` and `entered`. The engine sets
+    /// [`Flags::SACK`](crate::Flags::SACK) if there are ranges, and clears it otherwise.
     ///
-    /// On real packets a data packet has room for as many ranges as it came with: further ones, the oldest, are cut off.
+    /// On real packets a data packet has room for as many ranges as it came with: the oldest of more
+    /// are cut off.
     fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed;
 
-    /// A packet comes off the wire of a link that the machine [watches](Wire), lost there or not; what is not lost comes to
-    /// [`pass`](Middle::pass) at once. Only the toll may be rewritten.
+    /// A packet comes off the wire of a link that the machine [watches](Wire), lost there or not. One
+    /// that is not lost comes to [`pass`](Middle::pass) at once. Only the toll may be rewritten.
     fn on_wire(&mut self, _now: Time, _gate: Gate, _wire: Wire, _packet: &mut Packet) {}
 
-    /// From now on a flow, perhaps another one than before, has the number `flow`; a full packet of it has `segment` bytes.
+    /// A new flow has the number `flow`, which may have been another's; its full packets have
+    /// `segment` bytes.
     fn on_flow(&mut self, _flow: u32, _segment: u32) {}
 
-    /// Builds a new packet in `out`, a recycled slot, and its SACK ranges in `sack`, which comes empty; returns the gate by
-    /// which it leaves. The machine writes every field but `flow` and `cursor`.
+    /// Builds a new packet in `out`, a recycled slot, and its SACK ranges in `sack`, which comes
+    /// empty; returns the gate by which it leaves. The machine writes every field but `flow` and
+    /// `cursor`.
     ///
-    /// On real packets, what is built right after [`pass`](Middle::pass) has the payload of the packet that passed.
+    /// On real packets, data built right after [`pass`](Middle::pass) have the payload of the packet
+    /// that passed.
     fn poll_transmit(&mut self, _now: Time, _out: &mut Packet, _sack: &mut SackRanges) -> Option<Gate> {
         None
     }
@@ -56,14 +62,14 @@ pub trait Middle: Any + Debug + Send {
     }
 }
 
-/// Where packets enter and leave a middle, in the middle's own numbering.
+/// A place where packets enter and leave a middle, in the middle's own numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gate(pub u32);
 
-/// What a machine that watches a link's wire knows of a packet there.
+/// A packet's times on a link whose wire a machine watches.
 ///
-/// Such a machine stands at the link's far end, or at its near end and sees what leaves there; in both cases at the instant of arrival. At this gate
-/// it rewrites tolls alone, sees SACK ranges without effect on the packet's, and what it does not let pass the link counts as dropped by a meter.
+/// A machine that watches a wire sees packets at the instant of their arrival at the far end. There
+/// it may rewrite tolls alone, and packets that it does not let pass count as dropped by a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wire {
     /// Transmission time of the packet.
@@ -72,7 +78,7 @@ pub struct Wire {
     pub delay: Time,
 }
 
-/// What a middle decides on a packet that it was shown.
+/// A middle's decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
     /// The packet continues on its own route. At a gate that ends a route, it is absorbed.

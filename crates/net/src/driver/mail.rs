@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tollway_law::Time;
-use tollway_proto::Flags;
 use tollway_proto::encoding::acp;
+use tollway_proto::{Flags, Packet};
 
-use super::{Driver, Out};
+use super::{CARRIED, CARRIER, Driver, Next, Out};
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::hosts::frame;
@@ -163,6 +163,58 @@ impl Driver {
         }
         failed?;
         Ok(count == crate::socket::BATCH)
+    }
+
+    /// A datagram has come to a node; `place` says in which chunk it may stay.
+    pub(crate) fn accept(
+        &mut self,
+        node: usize,
+        now: Time,
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
+    ) -> Result<(), Error> {
+        let Ok(mut packet) = acp::load_packet(datagram) else {
+            self.counters.senseless += 1;
+            return Ok(());
+        };
+        if packet.flow & CARRIED != 0 {
+            packet.size = packet.size.saturating_sub(CARRIER);
+        }
+        self.go_on(self.nodes[node].next(packet.flow), packet, now, datagram, place)
+    }
+
+    /// A datagram goes where its node says.
+    pub(super) fn go_on(
+        &mut self,
+        next: Next,
+        packet: Packet,
+        now: Time,
+        datagram: &mut [u8],
+        place: Option<(u32, usize)>,
+    ) -> Result<(), Error> {
+        match next {
+            Next::Nowhere => self.counters.senseless += 1,
+            Next::End(end) => return self.deliver(end as usize, now, datagram),
+            Next::Sink(sink) => self.absorb(sink as usize, &packet),
+            Next::Gate(opening) => return self.cross(opening, now, datagram, place),
+            Next::Link(link) => {
+                let handle = self.hold(packet, datagram, place);
+                self.offer(link, now, handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a datagram that goes on.
+    pub(super) fn hold(&mut self, packet: Packet, datagram: &[u8], place: Option<(u32, usize)>) -> u32 {
+        match place {
+            Some((chunk, start)) => self.buffers.share(packet, chunk, start, datagram.len()),
+            None => {
+                let handle = self.buffers.alloc(packet, datagram.len());
+                self.buffers.bytes_mut(handle).copy_from_slice(datagram);
+                handle
+            }
+        }
     }
 
     /// Counts what still waits in sockets, and how much of it came from whom: the run is over.

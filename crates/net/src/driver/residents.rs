@@ -1,4 +1,4 @@
-//! Machines at nodes: middles on the way of datagrams, apps on top of connections.
+//! Machines at nodes: middles that datagrams pass, apps on top of connections.
 
 use tollway_law::Time;
 use tollway_proto::app::{self, Connections, MessagePort};
@@ -10,14 +10,14 @@ use tollway_proto::{Encoding, Flags, Gate, NodeMachine, Packet, Passed, SackRang
 use super::{CARRIED, CROSS, Driver, Endpoint, MACHINE, Next};
 use crate::error::Error;
 
-/// A machine, and where what it sends goes.
+/// A machine and its connections with the network.
 #[derive(Debug)]
 pub(crate) struct Resident {
     pub(crate) machine: NodeMachine,
     armed: Time,
-    /// A middle's, by gate.
+    /// The ways out of a middle, by gate.
     outlets: Vec<Option<Outlet>>,
-    /// An app's, by port: the end of a flow there.
+    /// The ends that an app owns, by port.
     ports: Vec<u32>,
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct Outlet {
 pub(super) struct Opening {
     machine: u32,
     gate: Gate,
-    /// Their way from there; nowhere if their route ends.
+    /// The next step of their route; nowhere if it ends here.
     then: Next,
 }
 
-/// What an end has that an app owns.
+/// The app of an end, and the bytes that pass between them.
 #[derive(Debug)]
 pub(crate) struct Hosted {
     machine: u32,
@@ -55,7 +55,8 @@ impl Hosted {
         rest.iter_mut().zip(back).for_each(|(to, byte)| *to = *byte);
     }
 
-    /// The connection has handled a packet; `before` is what it had expected and had room for.
+    /// Takes in the payload of a packet that the connection has handled; `before` is the segment that
+    /// it had expected, and its window.
     pub(super) fn note(&mut self, packet: &Packet, before: (u32, u32), machine: &Connection, payload: &[u8]) {
         self.incoming.insert(packet, before.0, machine.expected(), before.1, payload);
         self.outgoing.acknowledge(machine.una());
@@ -70,7 +71,7 @@ impl Driver {
         at as u32
     }
 
-    /// A gate of a machine, and where datagrams go on from there; nowhere if their route ends.
+    /// A gate of a machine, and the next step of a route; nowhere if the route ends here.
     pub(crate) fn add_opening(&mut self, machine: u32, gate: Gate, then: Next) -> Next {
         self.openings.push(Opening { machine, gate, then });
         Next::Gate(self.openings.len() as u32 - 1)
@@ -135,7 +136,8 @@ impl Driver {
         self.send_resident(at, now, &[])
     }
 
-    /// Sends what a machine has to send, and notes its timer. New datagrams of a middle have the payload of `datagram`.
+    /// Sends a machine's packets, and notes its timer. New data of a middle have the payload of
+    /// `datagram`.
     fn send_resident(&mut self, at: usize, now: Time, datagram: &[u8]) -> Result<(), Error> {
         if matches!(self.residents[at].machine, NodeMachine::App(_)) {
             return self.serve_ports(at, now, None);
@@ -169,7 +171,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A datagram has come to a gate of a middle, which decides where it goes from there: its header is rewritten where it lies.
+    /// A datagram has come to a gate of a middle. Its header is rewritten in place.
     pub(super) fn cross(
         &mut self,
         opening: u32,
@@ -184,7 +186,7 @@ impl Driver {
         let Opening { machine: at, gate, then } = self.openings[opening as usize];
         let (label, toll, size) = (packet.flow, packet.toll, packet.size);
         let crosses = label & CROSS != 0;
-        // Data, and what kernels send, lie right behind the ranges.
+        // Payload, and kernels' packets, lie right behind the ranges.
         let room =
             |data: bool, came: usize| if data || label & CARRIED != 0 { came } else { SackRanges::MAX };
         let room = room(packet.flags.has(Flags::DATA), sack.as_slice().len());
@@ -217,14 +219,14 @@ impl Driver {
         self.send_resident(at as usize, now, datagram)
     }
 
-    /// What passes between an end that an app owns and the app, then what the app has for its other ends.
+    /// Exchanges messages between an app and one of its ends, then serves the app's other ports.
     pub(super) fn serve(&mut self, at: usize, now: Time) -> Result<(), Error> {
         self.exchange(at, now)?;
         let Some(hosted) = &self.ends[at].hosted else { return Ok(()) };
         self.serve_ports(hosted.machine as usize, now, Some(at))
     }
 
-    /// Serves the ports that an app names; `but` is the end that its caller settles.
+    /// Serves the ports that an app names; the caller settles the end `but`.
     fn serve_ports(&mut self, app: usize, now: Time, but: Option<usize>) -> Result<(), Error> {
         loop {
             let Resident { machine: NodeMachine::App(machine), ports, .. } = &mut self.residents[app] else {
@@ -241,7 +243,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Hands an app what has come at an end of its own, takes what the app has to send there, and sends it.
+    /// Hands an app the deliveries at one of its ends, takes its messages for it, and sends them.
     fn exchange(&mut self, at: usize, now: Time) -> Result<(), Error> {
         loop {
             let Endpoint { machine: Some(connection), hosted: Some(hosted), live: true, .. } =

@@ -10,7 +10,7 @@ use super::{CARRIED, Driver};
 use crate::emulator::Pace;
 use crate::error::Error;
 
-/// Where datagrams come in over a watched link of another process's.
+/// A watched link of another process, by which datagrams come in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) machine: u32,
@@ -28,7 +28,7 @@ impl Driver {
             let hop = &mut self.links[link].link;
             let (at, handle) = hop.come_off(now, &mut self.buffers)?;
             let wire = hop.wire(self.buffers.get(handle).size);
-            // What routers don't look at may be wrong; then it is the receiver's to throw away.
+            // A datagram that does not decode goes on: its receiver throws it away.
             let decoded = acp::decode(self.datagram(handle));
             let own = self.buffers.own_label(handle);
             let mut seen = decoded.map(|acp::Decoded { mut packet, sack, .. }| {
@@ -38,7 +38,7 @@ impl Driver {
                 (packet.toll, packet.flags) = (known.toll, known.flags);
                 (packet, sack)
             });
-            let Some(middle) = self.residents[machine as usize].machine.as_middle() else { return None };
+            let middle = self.residents[machine as usize].machine.as_middle()?;
             match &mut seen {
                 Ok((packet, _)) => middle.on_wire(at, gate, wire, packet),
                 Err(_) => middle.on_wire(at, gate, wire, &mut Packet::default()),

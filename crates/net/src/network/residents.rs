@@ -7,7 +7,7 @@ use super::{Network, Place};
 use crate::driver::{Entry, Next, Outlet, TREE};
 use crate::error::Error;
 
-/// What is at the end of a route.
+/// The end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteEnd {
     /// The machine of the flow that answers.
@@ -27,14 +27,15 @@ impl Network {
         self.machines.len() as u32 - 1
     }
 
-    /// Has a middle see what comes off `link`, which leads to its node, by `gate`: on every route laid from now on. Of several middles
-    /// there, the first added sees a packet first. Nodes that are namespaces have no middles on the way.
+    /// Leads every route laid from now on that crosses `link` through a middle at its far end, by
+    /// `gate`. Several middles there see a packet in the order of these calls. Nodes that are
+    /// namespaces have no middles on ordinary routes.
     pub fn pass_by(&mut self, link: u32, machine: u32, gate: Gate) {
         self.passes.push((link, machine, gate));
     }
 
-    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`, in a network of one thread, or of one node. Of one node,
-    /// what comes there is seen as it comes in.
+    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`, in a network of one
+    /// thread, or of one node. There it sees packets as they come in.
     pub fn watch(&mut self, link: u32, machine: u32, gate: Gate) {
         let (hop, Place { driver, at: machine }) =
             (self.links[link as usize], self.machines[machine as usize]);
@@ -57,7 +58,7 @@ impl Network {
         }
     }
 
-    /// Something about a link may have changed: what is known of it here where its datagrams come in.
+    /// Notes the present pace of a watched link of another process.
     pub(super) fn tell_entry(&mut self, link: u32) {
         let entries = self.part.iter().flat_map(|part| &part.entries);
         let Some(&(_, entry)) = { entries }.find(|entry| entry.0 == link) else { return };
@@ -65,8 +66,8 @@ impl Network {
         self.drivers[0].entries[entry as usize].pace = self.drivers[driver].links[at as usize].link.pace();
     }
 
-    /// Where packets go that a middle sends by `gate`: on `route`, from its node to `end`, as packets of `flow`. Data in them are what
-    /// the client of the flow `of` sends.
+    /// Leads a middle's `gate` out: to `route`, from its node to `end`, as packets of `flow`, whose
+    /// data the client of the flow `of` sends.
     ///
     /// # Errors
     /// [`Error::Loop`] if the route passes a node twice.
@@ -91,8 +92,8 @@ impl Network {
         Ok(())
     }
 
-    /// Gives the client of a flow, or its server, to an app at the same node; answers the app's port. What it sends are real bytes. The
-    /// flow has not opened yet, and its end asks no shaper.
+    /// Gives the client of a flow that has not opened yet, or its server, to an app at its node;
+    /// returns the app's port. The end sends real bytes, and must not ask a shaper.
     pub fn attach(&mut self, flow: u32, client: bool, machine: u32) -> MessagePort {
         let which = usize::from(!client);
         let (end, machine) = (self.flows[flow as usize][which], self.machines[machine as usize]);
@@ -120,7 +121,7 @@ impl Network {
         self.drivers[driver].with_machine(at, self.now, work)
     }
 
-    /// What a node does with packets of a flow that have come to an end of their way.
+    /// The last step of a flow's packets.
     pub(super) fn at_end(&mut self, flow: u32, end: RouteEnd) -> Next {
         match end {
             RouteEnd::Client => Next::End(self.flows[flow as usize][0].at),
@@ -134,7 +135,7 @@ impl Network {
         self.drivers[driver].add_opening(at, gate, then)
     }
 
-    /// What a node does with packets that come over `link` and go on to `next`.
+    /// The step after `link` on a route that goes on with `next`.
     pub(super) fn after(&mut self, link: u32, next: Next) -> Next {
         let passes: Vec<_> = self.passes.iter().rev().filter(|pass| pass.0 == link).copied().collect();
         passes.into_iter().fold(next, |next, (_, machine, gate)| self.opening(machine, gate, next))

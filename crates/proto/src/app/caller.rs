@@ -5,7 +5,7 @@ use tollway_law::Time;
 
 use super::{App, MessagePort};
 
-/// Sends messages on each of its ports, checks that each comes back as it was sent, then closes the port.
+/// Sends messages on each of its ports, checks that each comes back unchanged, then closes the port.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     messages: u64,
@@ -32,7 +32,7 @@ impl Caller {
         &mut self.ports[at]
     }
 
-    /// No two messages that are in flight together are alike, nor is any part of one a part of the next.
+    /// The bytes of a message, which differ from those of the messages before and after.
     fn content(&self, port: MessagePort, number: u64) -> Bytes {
         let first = number.wrapping_mul(167).wrapping_add(u64::from(port.0).wrapping_mul(59));
         (first..).take(self.size).map(|byte| (byte ^ (byte >> 8)) as u8).collect()

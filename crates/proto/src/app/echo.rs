@@ -8,7 +8,7 @@ use tollway_law::Time;
 use super::{App, MessagePort};
 use crate::transport::Event;
 
-/// Returns each message on the port it came by, in order, and closes what its peer has closed.
+/// Returns each message on its port, in order; closes a port once its peer has.
 #[derive(Clone, Debug, Default)]
 pub struct Echo {
     /// Messages returned.

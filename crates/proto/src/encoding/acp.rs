@@ -151,8 +151,8 @@ pub fn store(datagram: &mut [u8], toll: &Toll) -> Result<(), AcpError> {
     Ok(())
 }
 
-/// Writes a header over that of a datagram, in place: the payload stays where it is. Of the ranges as many are written as there is
-/// `room` for, the most recent ones.
+/// Writes a header over that of a datagram, in place: the payload stays. There is `room` for so many
+/// ranges; the oldest of more are left out.
 ///
 /// # Errors
 /// [`AcpError`] if this is no ACP header; nothing is then written.

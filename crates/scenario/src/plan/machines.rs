@@ -11,9 +11,9 @@ use super::*;
 pub struct Machine {
     /// `m`, or `m.3` for that of the third member of a group.
     pub name: String,
-    /// Where it is.
+    /// Its node.
     pub node: NodeId,
-    /// What it is.
+    /// Its kind.
     pub kind: &'static MachineKind,
     /// With the kind `caller`: messages on each connection, and bytes of each.
     pub messages: (u64, u64),
@@ -26,11 +26,11 @@ pub struct Machine {
 pub struct MachineKind {
     /// Its name in files.
     pub word: &'static str,
-    /// Whether it owns connections; otherwise it sees what passes its node.
+    /// An app, which owns connections; otherwise a middle.
     pub is_app: bool,
     /// Makes one.
     pub build: fn(&Machine) -> NodeMachine,
-    /// What it has counted, by name.
+    /// Its counters, by name.
     pub counts: fn(&NodeMachine) -> Vec<(&'static str, u64)>,
 }
 

@@ -9,7 +9,7 @@ const FILE: &str = include_str!("../../../../scenarios/machines.toml");
 
 #[test]
 fn messages_come_back_past_a_counter() {
-    for sets in [&[][..], &["flow.ask.law=newreno", "link.*.law=drop-tail"]] {
+    for sets in [&[][..], &["flow.ask.law=newreno", "link.*.law=drop-tail", "link.*.limit=unlimited"]] {
         let scenario = parse(FILE, sets);
         let finished = finish(&scenario.variants()[0].plan, DigestMode::Packets);
         let number = |path: &str| finished.result.systems.get(path).unwrap();
@@ -21,7 +21,9 @@ fn messages_come_back_past_a_counter() {
             ),
             (200.0, 0.0, 200.0)
         );
-        assert_eq!(number("machines.count.frames"), 400.0, "of 200 messages there, and 200 back");
+        // Of 200 messages there and 200 back; one whose last segment got lost before the counter comes as a repair.
+        let frames = number("machines.count.frames");
+        assert!((390.0..=400.0).contains(&frames), "{frames}");
         // 20 kB are fourteen packets each way.
         assert!(number("machines.count.packets") >= 200.0 * 28.0, "{}", number("machines.count.packets"));
         let again = finish(&scenario.variants()[0].plan, DigestMode::Packets);
@@ -58,20 +60,25 @@ fn what_no_app_can_own_is_refused() {
         (&["flow.ask.both-ways=false"], "apps at both ends"),
         (&["flow.ask.size=1 MB"], "the app's to say"),
         (&["flow.ask.law=newreno", "flow.ask.transport=kernel"], "the kernel's TCP"),
-        (
-            &[
-                "flow.other.from=client",
-                "flow.other.to=server",
-                "flow.other.law=newreno",
-                "flow.other.both-ways=true",
-                "machine.caller.flows=*",
-            ],
-            "at one end only",
-        ),
-        (&["aggregate.a.rate=1 Mbps", "flow.ask.law=newreno"], "under a policy"),
     ] {
         let Err(error) = Scenario::parse("machines.toml", FILE, set) else { panic!("{set:?} is taken") };
         let mistakes = format!("{:?}", error.mistakes());
         assert!(mistakes.contains(says), "{set:?}: {mistakes}");
+    }
+}
+
+#[test]
+fn what_else_an_owned_flow_lacks_or_has_is_refused() {
+    let other = "[flow.other]\nfrom = \"client\"\nto = \"server\"\nlaw = \"newreno\"\nboth-ways = true\n";
+    let one = FILE.replace("flows = \"ask\"\nmessages", "flows = \"*\"\nmessages") + other;
+    let policy = FILE.replace("law = \"xcp\"", "law = \"newreno\"");
+    let policy = policy
+        .replace("newreno\"\nlimit", "drop-tail\"\nlimit")
+        .replace("newreno\"\nsymmetric", "drop-tail\"\nsymmetric")
+        + "[aggregate.a]\nrate = \"1 Mbps\"\n";
+    for (text, says) in [(one, "`other` has an app at one end only"), (policy, "`ask` is under a policy")] {
+        let Err(error) = Scenario::parse::<&str>("machines.toml", &text, &[]) else { panic!("{says}") };
+        let mistakes = format!("{:?}", error.mistakes());
+        assert!(mistakes.contains(says), "{mistakes}");
     }
 }

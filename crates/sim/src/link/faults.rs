@@ -1,10 +1,10 @@
-//! What goes wrong on a link, and the meter at its far end.
+//! The faults of a link, and the machine that watches its wire.
 
 use tollway_proto::{Faults, Gate};
 
 use crate::network::MachineId;
 
-/// The faults of a link, and the meter at its far end.
+/// The faults of a link, and the machine that watches its wire.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) watch: Option<(MachineId, Gate)>,

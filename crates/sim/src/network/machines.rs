@@ -1,4 +1,4 @@
-//! Machines at nodes: middles on the way of packets, apps on top of connections.
+//! Machines at nodes: middles that packets pass, apps on top of connections.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ use tollway_proto::{Gate, NodeMachine, Passed, Wire};
 
 use super::*;
 
-/// A machine, and where what it sends goes.
+/// A machine and its connections with the network.
 #[derive(Debug)]
 pub(super) struct Resident {
     machine: NodeMachine,
     /// Its pending event, as the scheduler has it.
     armed: Time,
-    /// A middle's, by gate.
-    outlets: Vec<Outlet>,
-    /// An app's, by port: the end of a flow there.
+    /// The ways out of a middle, by gate.
+    outlets: Vec<Option<Outlet>>,
+    /// The ends that an app owns, by port.
     ports: Vec<usize>,
 }
 
@@ -28,7 +28,7 @@ struct Outlet {
     flow: u32,
 }
 
-/// Where packets enter a middle.
+/// A gate by which packets enter a middle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     machine: MachineId,
@@ -54,8 +54,8 @@ impl<M: Machine> Network<M> {
         MachineId(self.machines.len() as u32 - 1)
     }
 
-    /// Has a middle see what comes off `link`, by `gate`, on every route added from now on. Of several middles there, the first added
-    /// sees a packet first.
+    /// Leads every route added from now on that crosses `link` through a middle, by `gate`, at the
+    /// link's far end. Several middles there see a packet in the order of these calls.
     pub fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
         self.openings.push(Opening { machine, gate, ends: false });
         self.passes.push((link, GATES + self.openings.len() as u32 - 1));
@@ -66,14 +66,14 @@ impl<M: Machine> Network<M> {
         self.faults(link).watch = Some((machine, gate));
     }
 
-    /// Tells middles of a flow.
+    /// Announces a flow to middles.
     pub(super) fn announce(&mut self, flow: FlowId, segment: u32) {
         let middles = self.machines.iter_mut().filter_map(|resident| resident.machine.as_middle());
         middles.for_each(|middle| middle.on_flow(flow.0, segment));
     }
 
-    /// Whether a packet that comes off the wire of link `id` goes no further: by random loss, or because a middle that watches it
-    /// drops it.
+    /// Returns true if a packet that comes off the wire of link `id` ends there: lost at random, or
+    /// dropped by a middle that watches the wire.
     #[inline(never)]
     pub(super) fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
         let link = &mut self.links[id as usize];
@@ -108,16 +108,16 @@ impl<M: Machine> Network<M> {
         GATES + self.openings.len() as u32 - 1
     }
 
-    /// Where packets go that a middle sends by `gate`: on `route`, which has a link at least, as packets of `flow`.
+    /// Leads a middle's `gate` out: to `route`, which has a link at least, as packets of `flow`.
     pub fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: RouteId, flow: FlowId) {
         assert!(self.routes[route.0 as usize] < GATES, "an outlet's route begins with a link");
-        let outlet = Outlet { route: route.0, flow: flow.0 };
         let outlets = &mut self.machines[machine.0 as usize].outlets;
-        outlets.resize(outlets.len().max(gate.0 as usize + 1), outlet);
-        outlets[gate.0 as usize] = outlet;
+        outlets.resize(outlets.len().max(gate.0 as usize + 1), None);
+        outlets[gate.0 as usize] = Some(Outlet { route: route.0, flow: flow.0 });
     }
 
-    /// Gives an end of a flow that has not opened yet to an app; returns the app's port. The end asks no shaper.
+    /// Gives an end of a flow that has not opened yet to an app; returns the app's port. The end must
+    /// not ask a shaper.
     pub fn attach(&mut self, flow: FlowId, end: End, machine: MachineId) -> MessagePort {
         let at = flow.0 as usize * 2 + usize::from(end == End::Server);
         assert!(self.endpoints[at].machine.connection().is_some(), "an app owns connections");
@@ -202,7 +202,7 @@ impl<M: Machine> Network<M> {
         let rewritten = packet.toll != toll;
         let (flow, size) = (packet.flow, packet.size);
         let outlet = match passed {
-            Passed::By(gate) if !plain => outlets.get(gate.0 as usize).copied(),
+            Passed::By(gate) if !plain => outlets.get(gate.0 as usize).copied().flatten(),
             _ => None,
         };
         self.slab.set_sack(slot, came, &sack);
@@ -249,7 +249,9 @@ impl<M: Machine> Network<M> {
             let out = self.slab.draft();
             let Some(gate) = middle.poll_transmit(self.now, out, &mut self.sack_scratch) else { break };
             let sack = std::mem::take(&mut self.sack_scratch);
-            let Some(&Outlet { route, flow }) = outlets.get(gate.0 as usize) else { continue };
+            let Some(Outlet { route, flow }) = outlets.get(gate.0 as usize).copied().flatten() else {
+                continue;
+            };
             (out.flow, out.cursor) = (flow, route);
             self.endpoints[flow as usize * 2].balance += 1;
             let (first, size) = (self.routes[route as usize], out.size);
@@ -260,14 +262,14 @@ impl<M: Machine> Network<M> {
         self.arm_machine(id);
     }
 
-    /// What passes between an end that an app owns and the app, then what the app has for its other ends.
+    /// Exchanges messages between an app and one of its ends, then serves the app's other ports.
     pub(super) fn serve(&mut self, at: usize) {
         self.exchange(at);
         let Hosted { machine, .. } = self.hosted[(self.endpoints[at].gate - HOSTED) as usize];
         self.serve_ports(machine, Some(at));
     }
 
-    /// Serves the ports that an app names; `but` is the end that its caller settles.
+    /// Serves the ports that an app names; the caller settles the end `but`.
     fn serve_ports(&mut self, id: MachineId, but: Option<usize>) {
         loop {
             let Resident { machine: NodeMachine::App(app), ports, .. } = &mut self.machines[id.0 as usize]
@@ -284,7 +286,7 @@ impl<M: Machine> Network<M> {
         self.arm_machine(id);
     }
 
-    /// Hands an app what has come at an end of its own, takes what the app has to send there, and sends it.
+    /// Hands an app the deliveries at one of its ends, takes its messages for it, and sends them.
     fn exchange(&mut self, at: usize) {
         let now = self.now;
         let index = (self.endpoints[at].gate - HOSTED) as usize;
@@ -316,18 +318,18 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Whether an app owns this end.
+    /// Returns true if an app owns this end.
     pub(super) fn is_hosted(&self, at: usize) -> bool {
         is_hosted(self.endpoints[at].gate)
     }
 }
 
-/// Whether what stands for an end's gate is the app that owns it.
+/// Returns true if the number of a gate stands for an app.
 pub(super) fn is_hosted(gate: u32) -> bool {
     (HOSTED..OPEN).contains(&gate)
 }
 
-/// Gates of shapers are below, from here on ends that apps own.
+/// Numbers of shapers' gates are below; from here on they stand for ends that apps own.
 const HOSTED: u32 = 1 << 31;
 
 /// An app's connections, for the time of a call.

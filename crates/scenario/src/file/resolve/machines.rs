@@ -90,7 +90,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Whether the flows that apps own have an app at each end, and no policy.
+    /// Checks that flows which apps own have an app at each end, and no policy.
     pub(super) fn owned(&mut self) {
         let machines: Vec<_> = self.top.named("machine", &keys::MACHINE).collect();
         for (i, flow) in self.plan.flows.iter().enumerate().filter(|(_, flow)| flow.data == Data::Messages) {
