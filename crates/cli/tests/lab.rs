@@ -446,7 +446,7 @@ law = "newreno"
     assert_eq!(run["runs"][0]["deviation"]["aimed"], false);
     let text = succeeds(&dir, &["run", "s.toml", "--set", "duration=20s"]);
     assert!(text.contains("xcp: steady state (") && text.contains("% from XCP's equilibrium (f."), "{text}");
-    assert!(text.contains("which its laws do not aim at"), "{text}");
+    assert!(text.contains("for comparison: its laws aim at something else"), "{text}");
     let sized = succeeds(&dir, &["run", "s.toml", "--set", "flow.f.size=1MB"]);
     assert!(sized.contains("no distance from theory: flows end when their data do"), "{sized}");
     assert!(

@@ -123,7 +123,9 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
         columns.push(("queued ms", "queueing_mean_ms", millis));
         columns.push(("95 %", "queueing_p95_ms", millis));
         columns.push(("99 %", "queueing_p99_ms", millis));
-        notes.push("RTT: mean of samples, one an interval; queued: mean and percentiles of what they exceed an empty path's by");
+        notes.push(
+            "RTT: mean of one sample an interval; queued: RTT less an empty path's, mean and percentiles",
+        );
     }
     columns.push(("Mb/s", "rate_mbps", rate));
     notes.push("Mb/s: what arrived, headers included");
