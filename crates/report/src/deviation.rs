@@ -371,7 +371,10 @@ mod tests {
         // Senders that do not listen to it aim at nothing: by weight, of the whole link, as a measure only.
         let found = judge(&of("newreno"), &[("one", 5.0), ("two", 15.0)]).unwrap();
         assert!(!found.aimed && found.flows.iter().all(|flow| flow.deviation.abs() < 1e-9), "{found:?}");
-        assert!(found.to_string().ends_with("mean 0.0 %; for comparison: its laws aim at something else"), "{found}");
+        assert!(
+            found.to_string().ends_with("mean 0.0 %; for comparison: its laws aim at something else"),
+            "{found}"
+        );
     }
 
     #[test]
