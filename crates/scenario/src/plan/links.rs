@@ -131,7 +131,7 @@ impl LinkLaw {
             _ => &[],
         };
         let laws = self.one().into_iter().chain(classes.iter().map(|(law, _)| &**law));
-        laws.map(|law| law.check(at).map_err(|misfit| (law.word(), misfit))).collect()
+        laws.try_for_each(|law| law.check(at).map_err(|misfit| (law.word(), misfit)))
     }
 }
 
