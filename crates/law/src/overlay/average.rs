@@ -1,10 +1,11 @@
-//! What a link's price is made of: the mean backlog between two updates, and the rate at which the link drains.
+//! Mean backlog of a link between two updates, and the rate at which the link drains.
 
 use crate::{Rate, Time};
 
 /// The mean backlog of a queue over the time since the last sample, smoothed over `window` samples.
 ///
-/// The message in service does not count (§ IV-B.1: "x is the average number of messages in the buffer").
+/// The message in service does not count (§ IV-B.1: "x is the average number of messages in the
+/// buffer").
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
     /// Weight of a new sample: 1 / window. None: the level at the sample.
@@ -18,7 +19,8 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// An empty queue. `window` is in samples: 0 takes the level at the sample, 1 the mean since the last one.
+    /// An empty queue. `window` is in samples: 0 takes the level at the sample, 1 the mean since
+    /// the last one.
     pub fn new(window: f64, now: Time) -> Backlog {
         let weight = (window > 0.0).then(|| 1.0 / window.max(1.0));
         Backlog { weight, level: 0.0, area: 0.0, since: now, started: now, mean: 0.0 }
@@ -58,14 +60,14 @@ impl Backlog {
 
 /// The rate at which a link takes what is queued for it.
 ///
-/// An interval in which the queue never ran empty moves the estimate an eighth of the way. One that ended sooner shows a lower
-/// bound only, and raises the estimate if it took more.
+/// An interval in which the queue never ran empty moves the estimate an eighth of the way. One that
+/// ended sooner shows a lower bound only, and raises the estimate if it took more.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     rate: f64,
     taken: u64,
     started: Time,
-    /// Whether the queue has held something ever since the last sample.
+    /// True if the queue has not been empty since the last sample.
     busy: bool,
 }
 

@@ -1,10 +1,11 @@
-//! What a message is worth to its sender (§ IV-A, "Model of the user", and § IV-B.2).
+//! The worth of a message to its sender (§ IV-A, "Model of the user", and § IV-B.2).
 
 use serde::{Deserialize, Serialize};
 
 use crate::Time;
 
-/// The benefit of a message. A sender pays a message's cost divided by its benefit, as one with so much more salary would.
+/// The benefit of a message. A sender pays a message's cost divided by its benefit, as one with so
+/// much more salary would.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Benefit {
@@ -13,12 +14,14 @@ pub enum Benefit {
     Messages,
     /// One unit a receiving daemon: senders to wide groups have an advantage.
     Receivers,
-    /// The square root of the sender's rate is its utility, so that the benefit falls with it: no sender starves.
+    /// The square root of the sender's rate is its utility, so that the benefit falls with it: no
+    /// sender starves.
     Concave,
 }
 
 impl Benefit {
-    /// The benefit of a message to `receivers` daemons, from a sender whose rate is the part `share` of its narrowest link's.
+    /// The benefit of a message to `receivers` daemons, from a sender whose rate is the part
+    /// `share` of its narrowest link's.
     ///
     /// At least 1. A concave benefit is share^(−½), at most 16.
     pub fn of(self, receivers: usize, share: f64) -> f64 {

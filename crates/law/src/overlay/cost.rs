@@ -6,31 +6,34 @@ use crate::{Rate, Time};
 
 /// The constants of [`Cost`].
 ///
-/// Out-of-range values are pulled into range: the limit to 0.01 … 10⁶, the prohibitive cost to 0.01 … 10⁶, the base to
-/// 1.000001 … 10⁶. The window is read by [`Backlog`](super::Backlog).
+/// Out-of-range values are pulled into range: the limit to 0.01 … 10⁶, the prohibitive cost to 0.01
+/// … 10⁶, the base to 1.000001 … 10⁶. The window is read by [`Backlog`](super::Backlog).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostConfig {
-    /// M, the soft limit of a link's backlog, in update intervals at the link's rate. 8: 100 packets of 1000 bytes at 2 Mb/s.
+    /// M, the soft limit of a link's backlog, in update intervals at the link's rate. 8: 100
+    /// packets of 1000 bytes at 2 Mb/s.
     pub limit: f64,
     /// S, the cost at the soft limit, in dollars a lot. 20 (§ VI).
     pub prohibitive: f64,
     /// The base of the exponent. e (§ IV-B.1); 20 is the theory's.
     pub base: f64,
-    /// Smoothing of the backlog, in update intervals. 1: the mean over the last interval. 0: the backlog at the update.
+    /// Smoothing of the backlog, in update intervals. 0: the backlog at the update. 1: the mean over
+    /// the last interval. The paper leaves it open; the parameter study chose 0.
     pub window: f64,
 }
 
 impl Default for CostConfig {
     fn default() -> CostConfig {
-        CostConfig { limit: 8.0, prohibitive: 20.0, base: std::f64::consts::E, window: 1.0 }
+        CostConfig { limit: 8.0, prohibitive: 20.0, base: std::f64::consts::E, window: 0.0 }
     }
 }
 
 /// The price of one link: C(x) = S · (B^(x/M) − 1) / (B − 1) dollars for a lot of M / 100 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    limit: f64,
+    /// M in update intervals, and in bytes.
+    intervals: f64,
     prohibitive: f64,
     log_base: f64,
     scale: f64,
@@ -44,7 +47,7 @@ impl Cost {
         let positive = |x: f64, least: f64| if x > least { x.min(1e6) } else { least };
         let base = positive(config.base, 1.000001);
         let mut cost = Cost {
-            limit: positive(config.limit, 0.01),
+            intervals: positive(config.limit, 0.01),
             prohibitive: positive(config.prohibitive, 0.01),
             log_base: libm::log(base),
             scale: 1.0 / (base - 1.0),
@@ -58,7 +61,7 @@ impl Cost {
     /// Scales the soft limit to another rate, at least 1 kb/s.
     pub fn set_rate(&mut self, rate: Rate) {
         let rate = rate.bytes_per_sec().max(Rate::SLOWEST_WIRE.bytes_per_sec());
-        self.soft = (self.limit * self.update * rate).max(100.0);
+        self.soft = (self.intervals * self.update * rate).max(100.0);
     }
 
     /// M, the soft limit, in bytes.
@@ -71,7 +74,8 @@ impl Cost {
         self.soft * 0.01
     }
 
-    /// The cost, in dollars a lot, of a mean backlog in bytes. It grows beyond S above the soft limit, up to 1000 · S.
+    /// The cost, in dollars a lot, of a mean backlog in bytes. It grows beyond S above the soft
+    /// limit, up to 1000 · S.
     pub fn price(&self, backlog: f64) -> f64 {
         let exponent = (backlog.max(0.0) / self.soft * self.log_base).min(700.0);
         (self.prohibitive * libm::expm1(exponent) * self.scale).min(1000.0 * self.prohibitive)

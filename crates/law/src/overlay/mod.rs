@@ -1,8 +1,9 @@
 //! Laws of the cost-benefit overlay: prices of overlay links, and the salaries that pay them.
 //!
-//! The text followed is "Global Flow Control for Wide Area Overlay Networks: A Cost-Benefit Approach" (OPENARCH 2002), "the
-//! paper". Its constants are those of a 2 Mb/s link and 1000-byte packets. Here every one of them scales with the link and with
-//! the shortest update interval T_min:
+//! The text followed is "Global Flow Control for Wide Area Overlay Networks: A Cost-Benefit
+//! Approach" (OPENARCH 2002), "the paper". Its constants are those of a 2 Mb/s link and 1000-byte
+//! packets. Here every one of them scales with the link and with the shortest update interval
+//! T_min:
 //!
 //! - a link's soft limit is M = 8 · T_min · rate, 100 packets at 2 Mb/s and T_min = 50 ms;
 //! - the price of a link is that of a **lot** of M / 100 bytes, one packet at 2 Mb/s;
