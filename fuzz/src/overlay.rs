@@ -1,4 +1,5 @@
-//! Frames between daemons of the overlay: no bytes may panic, what is read is what is written, and no frame upsets a daemon.
+//! Frames between daemons of the overlay: no bytes may panic, what is read is what is written, and
+//! no frame upsets a daemon.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use tollway_law::{Rate, Time};
 use tollway_proto::overlay::wire::{Decoder, Encoder};
 use tollway_proto::overlay::{Config, Daemon, DaemonId, Epoch, Frame, Incarnation, LinkConfig, TenantConfig};
 
-/// A connection's bytes, given to a daemon that expects daemon 1 at the other end and has a message for daemons 1 and 2.
+/// A connection's bytes, given to a daemon that expects daemon 1 at the other end and has a message
+/// for daemons 1 and 2.
 pub fn overlay(data: &[u8]) {
     let mut now = Time::from_secs(1);
     let mut daemon: Daemon<Arc<[u8]>> = Daemon::new(now, Config::default(), 1);

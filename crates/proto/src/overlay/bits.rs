@@ -43,12 +43,12 @@ impl Bits {
         had
     }
 
-    /// Whether the bit is there.
+    /// True if the bit is set.
     pub fn contains(&self, index: usize) -> bool {
         self.words().get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    /// Whether no bit is there.
+    /// True if no bit is set.
     pub fn is_empty(&self) -> bool {
         self.words().iter().all(|&word| word == 0)
     }

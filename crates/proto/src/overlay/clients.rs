@@ -17,7 +17,7 @@ pub(super) struct Tenant {
     pub(super) purse: Purse,
     /// Clients with a purchase that waits, the longest first.
     pub(super) waiting: VecDeque<ClientId>,
-    /// What is left of a lot that was drawn, in bytes, and for which set.
+    /// The rest of a drawn lot, in bytes, and its destination set.
     lot: Option<(SetId, f64)>,
     pub(super) bought: u64,
 }
@@ -38,7 +38,8 @@ struct Wish {
 }
 
 impl<B: Body> Daemon<B> {
-    /// Adds a tenant, with an empty purse. Its first salary comes at a random instant of the first period.
+    /// Adds a tenant, with an empty purse. Its first salary comes at a random instant of the first
+    /// period.
     pub fn add_tenant(&mut self, now: Time, config: TenantConfig) -> TenantId {
         let id = TenantId(self.next_tenant);
         self.next_tenant += 1;
@@ -64,7 +65,8 @@ impl<B: Body> Daemon<B> {
         self.clients.retain(|_, client| client.tenant != tenant);
     }
 
-    /// Adds a sender that spends from a tenant's purse. A client of an unknown tenant waits for ever.
+    /// Adds a sender that spends from a tenant's purse. A client of an unknown tenant waits for
+    /// ever.
     pub fn add_client(&mut self, now: Time, tenant: TenantId) -> ClientId {
         let id = ClientId(self.next_client);
         self.next_client += 1;
@@ -81,9 +83,10 @@ impl<B: Body> Daemon<B> {
         }
     }
 
-    /// Buys the right to send a message of `bytes` to a set (§ IV-B.2); the daemon's own header is paid too. `hops` are the keys of receivers' connections behind the
-    /// set's daemons and this one ([`last_hop`](Daemon::last_hop)). A message that passes no link and no congested connection is
-    /// free.
+    /// Buys the right to send a message of `bytes` to a set (§ IV-B.2); the daemon's own header is
+    /// paid too. `hops` are the keys of receivers' connections behind the set's daemons and this
+    /// one ([`last_hop`](Daemon::last_hop)). A message that passes no link and no congested
+    /// connection is free.
     ///
     /// A client has one purchase at a time: while one waits, another replaces it.
     pub fn buy(&mut self, now: Time, client: ClientId, set: SetId, hops: &[u64], bytes: usize) -> Purchase {

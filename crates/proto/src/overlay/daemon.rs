@@ -11,22 +11,22 @@ use tollway_law::{Rate, Time};
 use super::agenda::Agenda;
 use super::bits::Bits;
 use super::clients::{Client, Tenant};
-use super::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Receipt, ReceiptKind,
-};
-use super::groups::{Change, Groups};
+use super::frame::{Data, Destinations, LinkCost, Receipt, ReceiptKind};
+use super::groups::Groups;
+use super::links::SILENCE;
 use super::port::Port;
 use super::receive::{Due, Inbound};
 use super::retain::Outbound;
 use super::sets::Sets;
-use super::state::{Database, News};
+use super::state::Database;
 use super::tree::Routes;
 use super::{
     Body, ClientId, Config, DaemonId, Delivery, Event, Frame, Incarnation, LinkConfig, PortId, PortStatus,
     ProtocolError, SetId, Snapshot, TenantId, TenantStatus,
 };
 
-/// A daemon of the overlay (§ III and § IV): it buys messages for its clients, multicasts them, and forwards others'.
+/// A daemon of the overlay (§ III and § IV): it buys messages for its clients, multicasts them, and
+/// forwards others'.
 ///
 /// `now` must not decrease between calls.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ pub struct Daemon<B> {
     pub(super) purse: PurseConfig,
     /// T_min and T_max.
     pub(super) update: Time,
-    most: Time,
+    pub(super) most: Time,
     /// Seconds that a lot takes on its link.
     pub(super) lot_interval: f64,
     pub(super) random: Pcg64Mcg,
     pub(super) database: Database,
     pub(super) routes: Routes,
-    routed: u64,
-    routed_at: Option<Time>,
+    pub(super) routed: u64,
+    pub(super) routed_at: Option<Time>,
     /// Grows when a daemon comes into reach or goes out of it, or a path changes.
     pub(super) reach: u64,
     /// Grows when a price of this daemon's changes.
@@ -54,18 +54,18 @@ pub struct Daemon<B> {
     pub(super) groups: Groups,
     pub(super) ports: BTreeMap<PortId, Port<B>>,
     pub(super) by_peer: BTreeMap<DaemonId, PortId>,
-    next_port: u32,
-    announcer: Announcer,
-    number: u64,
+    pub(super) next_port: u32,
+    pub(super) announcer: Announcer,
+    pub(super) number: u64,
     /// A change of links that has not been announced.
-    news: bool,
+    pub(super) news: bool,
     pub(super) sets: Sets,
     pub(super) tenants: BTreeMap<TenantId, Tenant>,
     pub(super) next_tenant: u32,
     pub(super) clients: BTreeMap<ClientId, Client>,
     pub(super) next_client: u32,
     /// Waiting clients are to try again before this call ends.
-    retry: bool,
+    pub(super) retry: bool,
     pub(super) outbound: Outbound<B>,
     pub(super) inbounds: BTreeMap<Incarnation, Inbound<B>>,
     pub(super) holdings: BTreeMap<Incarnation, BTreeMap<Incarnation, u64>>,
@@ -74,14 +74,14 @@ pub struct Daemon<B> {
     pub(super) events: VecDeque<Event>,
     pub(super) deliveries: VecDeque<Delivery<B>>,
     /// For each destination set in use, which of its bits go over which port.
-    branches: HashMap<usize, (Arc<Destinations>, Vec<(PortId, Bits)>)>,
+    pub(super) branches: HashMap<usize, (Arc<Destinations>, Vec<(PortId, Bits)>)>,
     pub(super) counters: Counters,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
-    refused: u64,
-    strayed: u64,
+    pub(super) refused: u64,
+    pub(super) strayed: u64,
     pub(super) resent: u64,
     pub(super) expired: u64,
 }
@@ -97,17 +97,17 @@ pub(super) struct Lost {
 /// Connections to receivers that share a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastHop {
-    backlog: Backlog,
-    drain: Drain,
+    pub(super) backlog: Backlog,
+    pub(super) drain: Drain,
     pub(super) cost: Cost,
     pub(super) price: f64,
-    announced: f64,
-    queued: u64,
-    taken: u64,
-    sampled: Time,
+    pub(super) announced: f64,
+    pub(super) queued: u64,
+    pub(super) taken: u64,
+    pub(super) sampled: Time,
 }
 
-/// What the daemon waits for.
+/// Timers of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// Trees are to be computed anew.
@@ -190,7 +190,8 @@ impl<B: Body> Daemon<B> {
         self.me
     }
 
-    /// A connection to another daemon stands. It carries nothing but greetings until the peer has answered.
+    /// A connection to another daemon stands. It carries nothing but greetings until the peer has
+    /// answered.
     pub fn open(&mut self, now: Time, link: LinkConfig) -> PortId {
         let id = PortId(self.next_port);
         self.next_port += 1;
@@ -200,7 +201,8 @@ impl<B: Body> Daemon<B> {
         id
     }
 
-    /// A connection has failed or ended. What waited for it is dropped; origins send it again on another way.
+    /// A connection has failed or ended. What waited for it is dropped; origins send it again on
+    /// another way.
     pub fn close(&mut self, now: Time, port: PortId) {
         let Some(gone) = self.ports.remove(&port) else { return };
         if let Some(peer) = gone.peer
@@ -240,8 +242,8 @@ impl<B: Body> Daemon<B> {
         Ok(())
     }
 
-    /// The next frame for a port. To be asked for only while the port's connection has little unsent, so that messages wait
-    /// here, where their backlog has a price.
+    /// The next frame for a port. To be asked for only while the port's connection has little
+    /// unsent, so that messages wait here, where their backlog has a price.
     pub fn poll_message(&mut self, now: Time, port: PortId) -> Option<Frame<B>> {
         self.ports.get_mut(&port)?.poll(now, self.me, &self.database)
     }
@@ -262,7 +264,7 @@ impl<B: Body> Daemon<B> {
                 Timer::Redraw(tenant) => self.again(now, tenant),
                 Timer::Ack(origin) => self.acknowledge(now, origin, false),
                 Timer::Probe(to) => self.probe(now, to),
-                Timer::Expire(daemon) => self.expire(now, daemon),
+                Timer::Expire(daemon) => self.expire(daemon),
                 Timer::Recover(origin) => self.recover(now, origin),
                 Timer::Forget(daemon) => self.forget(now, daemon),
             }
@@ -280,7 +282,8 @@ impl<B: Body> Daemon<B> {
         self.deliveries.pop_front()
     }
 
-    /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`]. Joins are counted.
+    /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`]. Joins are
+    /// counted.
     pub fn join(&mut self, group: &[u8]) -> bool {
         if group.len() > MAX_GROUP {
             return false;
@@ -303,7 +306,8 @@ impl<B: Body> Daemon<B> {
         self.groups.members(group)
     }
 
-    /// Sends a message to a set; to those of it that were out of reach for longer than patience, it does not.
+    /// Sends a message to a set; to those of it that were out of reach for longer than patience, it
+    /// does not.
     pub fn send(&mut self, now: Time, set: SetId, body: B) {
         let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else {
             return;
@@ -317,10 +321,12 @@ impl<B: Body> Daemon<B> {
         self.forward(now, data);
     }
 
-    /// Tells how much waits for connections to receivers: `queued` bytes at `now`, `taken` bytes that they took since ever.
+    /// Tells how much waits for connections to receivers: `queued` bytes at `now`, `taken` bytes
+    /// that they took since ever.
     ///
-    /// To be called about every 2 ms while something waits, and when nothing does any more. The price holds for this daemon's
-    /// clients at once, and is announced to others as links' costs are. All connections with one `key` are one.
+    /// To be called about every 2 ms while something waits, and when nothing does any more. The
+    /// price holds for this daemon's clients at once, and is announced to others as links' costs
+    /// are. All connections with one `key` are one.
     pub fn last_hop(&mut self, now: Time, key: u64, queued: u64, taken: u64) {
         let fresh = || LastHop {
             backlog: Backlog::new(self.config.cost.window, now),
@@ -346,6 +352,17 @@ impl<B: Body> Daemon<B> {
         }
         self.ticking(now);
         self.finish(now);
+    }
+
+    /// Daemons reachable now, ascending; this one is not among them.
+    pub fn reachable(&self) -> impl Iterator<Item = DaemonId> + '_ {
+        self.up.iter().copied()
+    }
+
+    /// All links known, as their daemons announce them: the daemon a link leaves, and its state.
+    pub fn links(&self) -> impl Iterator<Item = (DaemonId, &LinkCost)> {
+        let states = self.database.daemons().filter_map(|daemon| self.database.get(daemon));
+        states.flat_map(|state| state.links.iter().map(|link| (state.origin.daemon, link)))
     }
 
     /// The backlog of a port, in bytes and messages.
@@ -396,7 +413,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// Tells that an idle port has something to send.
-    fn wake(&mut self, id: PortId) {
+    pub(super) fn wake(&mut self, id: PortId) {
         if let Some(port) = self.ports.get_mut(&id)
             && std::mem::take(&mut port.idle)
         {
@@ -404,238 +421,10 @@ impl<B: Body> Daemon<B> {
         }
     }
 
-    /// Ports whose peer has answered, without one of them.
-    fn others(&self, without: Option<PortId>) -> Vec<PortId> {
+    /// Ports whose peer has answered, except one.
+    pub(super) fn others(&self, without: Option<PortId>) -> Vec<PortId> {
         let up = self.ports.iter().filter(|(id, port)| port.peer.is_some() && Some(**id) != without);
         up.map(|(&id, _)| id).collect()
-    }
-
-    fn greeted(&mut self, now: Time, id: PortId, peer: Incarnation) -> Result<(), ProtocolError> {
-        let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
-        if let Some(known) = port.peer {
-            return if known == peer { Ok(()) } else { Err(ProtocolError::Restarted) };
-        }
-        if peer.daemon != port.config.peer || peer.daemon == self.me.daemon {
-            return Err(ProtocolError::Stranger { expected: port.config.peer, found: peer.daemon });
-        }
-        port.peer = Some(peer);
-        for origin in self.database.daemons() {
-            port.push_state(origin);
-        }
-        for update in self.groups.whole() {
-            port.push_groups(update);
-        }
-        for (&origin, holders) in &self.holdings {
-            for (&holder, &seq) in holders {
-                port.push_holding(Holding { holder, origin, seq });
-            }
-        }
-        self.by_peer.insert(peer.daemon, id);
-        self.wake(id);
-        self.links_changed(now);
-        Ok(())
-    }
-
-    /// Own links have come or gone: routes follow at once, the others hear of it as soon as T_min allows.
-    fn links_changed(&mut self, now: Time) {
-        self.restate();
-        self.news = true;
-        self.agenda.set(Timer::Tick, now);
-        self.route_soon(now);
-    }
-
-    /// Puts this daemon's links and prices into the database.
-    fn restate(&mut self) {
-        let links = self.by_peer.iter().filter_map(|(&peer, id)| {
-            let port = self.ports.get(id)?;
-            let (cost, lot) = (port.price as f32, port.cost.lot() as f32);
-            Some(LinkCost { peer, weight: port.config.weight, cost, lot })
-        });
-        let congested = self.hops.iter().filter(|(_, hop)| hop.price > 0.0);
-        let hops =
-            congested.map(|(&key, hop)| HopCost { key, cost: hop.price as f32, lot: hop.cost.lot() as f32 });
-        let state = LinkState {
-            origin: self.me,
-            number: self.number,
-            links: links.collect(),
-            hops: hops.take(MOST_HOPS).collect(),
-        };
-        self.database.put(Arc::new(state));
-    }
-
-    /// Computes trees now, or T_min after the last time.
-    pub(super) fn route_soon(&mut self, now: Time) {
-        let at = self.routed_at.map_or(now, |at| at.saturating_add(self.update).max(now));
-        self.agenda.by(Timer::Routes, at);
-    }
-
-    fn stated(&mut self, now: Time, from: PortId, state: Arc<LinkState>) {
-        let most = 1000.0 * self.config.cost.prohibitive.max(1.0) * 1.001;
-        if !state.is_sound(most) || state.number > MOST_STATES {
-            self.counters.refused += 1;
-            return;
-        }
-        let origin = state.origin;
-        if origin.daemon == self.me.daemon {
-            if origin.epoch > self.me.epoch {
-                self.counters.refused += 1;
-                self.events.push_back(Event::Duplicate(origin.daemon));
-            } else if origin.epoch == self.me.epoch && state.number > self.number {
-                // Somebody else's word about these links: the truth gets a later number.
-                self.counters.refused += 1;
-                self.number = state.number;
-                self.links_changed(now);
-            }
-            return;
-        }
-        match self.database.accept(state) {
-            News::Old => return,
-            News::Costs => self.retry = true,
-            News::Topology => self.route_soon(now),
-        }
-        for port in self.others(Some(from)) {
-            if let Some(port) = self.ports.get_mut(&port) {
-                port.push_state(origin.daemon);
-            }
-            self.wake(port);
-        }
-    }
-
-    fn grouped(&mut self, from: PortId, update: &Arc<GroupUpdate>) {
-        let Some(changes) = self.groups.accept(update) else { return };
-        self.tell_groups(changes);
-        self.flood_groups(Some(from), update);
-    }
-
-    pub(super) fn tell_groups(&mut self, changes: Vec<Change>) {
-        let event = |(daemon, group, joined)| Event::Member { daemon, group, joined };
-        self.events.extend(changes.into_iter().map(event));
-    }
-
-    fn flood_groups(&mut self, without: Option<PortId>, update: &Arc<GroupUpdate>) {
-        for id in self.others(without) {
-            if let Some(port) = self.ports.get_mut(&id) {
-                port.push_groups(update.clone());
-            }
-            self.wake(id);
-        }
-    }
-
-    /// Computes all trees, and finds who has come into reach or gone out of it.
-    fn route(&mut self, now: Time) {
-        self.routed_at = Some(now);
-        if self.routed == self.database.topology() {
-            return;
-        }
-        self.routed = self.database.topology();
-        self.routes = Routes::compute(self.me.daemon, &self.database);
-        self.reach += 1;
-        self.branches.clear();
-        let up: BTreeSet<DaemonId> =
-            self.routes.reachable().filter(|&daemon| daemon != self.me.daemon).collect();
-        let came: Vec<DaemonId> = up.difference(&self.up).copied().collect();
-        let went: Vec<DaemonId> = self.up.difference(&up).copied().collect();
-        self.up = up;
-        for daemon in came {
-            self.lost.remove(&daemon);
-            self.agenda.clear(Timer::Expire(daemon));
-            self.agenda.clear(Timer::Forget(daemon));
-            self.events.push_back(Event::Reachable { daemon, up: true });
-        }
-        for &daemon in &went {
-            self.events.push_back(Event::Reachable { daemon, up: false });
-        }
-        // Of a state that came after its daemon was lost nobody else takes care.
-        let known = self.database.daemons().filter(|daemon| *daemon != self.me.daemon);
-        let out: Vec<DaemonId> =
-            known.filter(|daemon| !self.up.contains(daemon) && !self.lost.contains_key(daemon)).collect();
-        for daemon in out {
-            self.lost.insert(daemon, Lost { since: now, expired: false });
-            self.agenda.set(Timer::Expire(daemon), now.saturating_add(self.config.patience));
-            self.agenda.set(Timer::Forget(daemon), now.saturating_add(self.config.patience * FORGET));
-        }
-        self.starts_changed(now);
-        let soon = now.saturating_add(self.update * SETTLE);
-        for to in self.outbound.behind().collect::<Vec<_>>() {
-            self.agenda.by(Timer::Probe(to), soon);
-        }
-        self.retry = true;
-    }
-
-    /// Samples all prices, and announces them if that is due.
-    fn tick(&mut self, now: Time) {
-        let mut significant = self.news;
-        let (mut costly, mut calm) = (false, true);
-        for port in self.ports.values_mut() {
-            let before = port.price;
-            port.sample(now);
-            self.retry |= port.price < before;
-            self.prices += u64::from(port.price != before);
-            significant |= self.announcer.significant(port.announced, port.price);
-            costly |= port.price > 0.0;
-            calm &= port.calm();
-        }
-        for hop in self.hops.values_mut() {
-            hop.sample(now);
-            significant |= self.announcer.significant(hop.announced, hop.price);
-            costly |= hop.price > 0.0;
-        }
-        if self.announcer.due(now, significant, costly) {
-            self.announce(now);
-            // What is said is over; a hop that is not congested is not spoken of.
-            self.hops.retain(|_, hop| hop.queued > 0 || hop.price > 0.0);
-        }
-        if !calm || self.news || !self.hops.is_empty() {
-            self.agenda.set(Timer::Tick, now.saturating_add(self.update));
-        }
-    }
-
-    fn announce(&mut self, now: Time) {
-        self.number += 1;
-        self.restate();
-        self.announcer.announced(now);
-        self.news = false;
-        for port in self.ports.values_mut() {
-            port.announced = port.price;
-        }
-        for hop in self.hops.values_mut() {
-            hop.announced = hop.price;
-        }
-        for id in self.others(None) {
-            if let Some(port) = self.ports.get_mut(&id) {
-                port.push_state(self.me.daemon);
-            }
-            self.wake(id);
-        }
-    }
-
-    /// Begins update intervals, which idle daemons do without.
-    fn ticking(&mut self, now: Time) {
-        if !self.agenda.has(Timer::Tick) {
-            for port in self.ports.values_mut() {
-                port.restart(now);
-            }
-            self.agenda.set(Timer::Tick, now.saturating_add(self.update));
-        }
-    }
-
-    fn hello(&mut self, now: Time) {
-        let mut awake = Vec::new();
-        for (&id, port) in &mut self.ports {
-            if !std::mem::take(&mut port.spoke) {
-                port.hello = true;
-                awake.push(id);
-            }
-            if now.saturating_sub(port.heard) >= self.most * SILENCE
-                && !std::mem::replace(&mut port.silent, true)
-            {
-                self.events.push_back(Event::Silent(id));
-            }
-        }
-        for id in awake {
-            self.wake(id);
-        }
-        self.agenda.set(Timer::Hello, now.saturating_add(self.most));
     }
 
     /// A message has come: it is for this daemon, for others behind it, or both.
@@ -672,7 +461,7 @@ impl<B: Body> Daemon<B> {
         self.deliveries.extend(bodies.into_iter().map(|body| Delivery { origin: origin.daemon, body }));
     }
 
-    fn acknowledge(&mut self, now: Time, origin: Incarnation, gap: bool) {
+    pub(super) fn acknowledge(&mut self, now: Time, origin: Incarnation, gap: bool) {
         let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
         let seq = inbound.acknowledge();
         // While copies are kept, the origin is asked whether they still have to be.
@@ -767,7 +556,7 @@ impl<B: Body> Daemon<B> {
         self.most
     }
 
-    /// Ports whose peer has answered, without one of them, are given something and woken.
+    /// Queues control on every port whose peer has answered, except one.
     pub(super) fn flood(&mut self, without: Option<PortId>, give: impl Fn(&mut Port<B>)) {
         for id in self.others(without) {
             if let Some(port) = self.ports.get_mut(&id) {
@@ -778,30 +567,11 @@ impl<B: Body> Daemon<B> {
     }
 }
 
-impl LastHop {
-    fn sample(&mut self, now: Time) {
-        let rate = self.drain.sample(now, self.queued).bytes_per_sec();
-        self.cost.set_rate(Rate::from_bytes_per_sec(rate.clamp(LEAST_HOP, MOST_HOP)));
-        self.price = self.cost.price(self.backlog.sample(now));
-        self.sampled = now;
-    }
-}
-
 /// Bytes of the longest name of a group.
 pub const MAX_GROUP: usize = 4096;
 
-/// Congested connections to receivers that a daemon speaks of at most.
-const MOST_HOPS: usize = 4096;
-
 /// The time between two samples of connections to receivers.
 const HOP_SAMPLE: Time = Time::from_millis(2);
-
-/// Rates, in bytes/s, that a connection to a receiver counts as, so that its soft limit is 40 kB to 4 MB at T_min = 50 ms.
-const LEAST_HOP: f64 = 1e5;
-const MOST_HOP: f64 = 1e7;
-
-/// T_max's without a word after which a port is silent.
-const SILENCE: u64 = 4;
 
 /// T_max's without an acknowledgement after which a destination is asked.
 pub(super) const PROBE: u64 = 2;
@@ -809,11 +579,5 @@ pub(super) const PROBE: u64 = 2;
 /// T_min's that links get to settle after a change, and gaps to close.
 pub(super) const SETTLE: u64 = 4;
 
-/// Patiences after which a daemon out of reach is forgotten.
-const FORGET: u64 = 10;
-
 /// Destination sets whose branches are remembered.
 const BRANCHES: usize = 4096;
-
-/// Link states that one incarnation can state.
-const MOST_STATES: u64 = 1 << 60;

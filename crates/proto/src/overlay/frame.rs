@@ -1,4 +1,4 @@
-//! What daemons say to each other.
+//! Messages between daemons.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub enum Frame<B> {
     Groups(Arc<GroupUpdate>),
     /// Acknowledgements and their confirmation, each on its way to one daemon.
     Receipts(Vec<Receipt>),
-    /// What survivors hold of a dead daemon's messages. Flooded.
+    /// Progress of survivors in a dead daemon's messages. Flooded.
     Holdings(Vec<Holding>),
     /// A message to a set of daemons.
     Data(Data<B>),
@@ -60,7 +60,8 @@ pub struct HopCost {
 }
 
 impl LinkState {
-    /// Whether all numbers are finite and in range: costs from 0 to `most`, lots from 1 byte on, peers ascending.
+    /// True if all numbers are finite and in range: costs from 0 to `most`, lots from 1 byte on,
+    /// peers ascending.
     pub fn is_sound(&self, most: f64) -> bool {
         let sound = |cost: f32, lot: f32| {
             (0.0..=most).contains(&f64::from(cost)) && (1.0..=1e12).contains(&f64::from(lot))
@@ -88,7 +89,7 @@ pub struct GroupUpdate {
 /// A report about the messages of one daemon to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// What it tells.
+    /// Its meaning.
     pub kind: ReceiptKind,
     /// The daemon whose messages are counted.
     pub origin: Incarnation,
@@ -98,7 +99,7 @@ pub struct Receipt {
     pub seq: u64,
 }
 
-/// What a [`Receipt`] tells. Acknowledgements go to the origin, confirmations to the receiver.
+/// The meaning of a [`Receipt`]. Acknowledgements go to the origin, confirmations to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReceiptKind {
     /// They are delivered.
@@ -119,7 +120,7 @@ impl Receipt {
     }
 }
 
-/// How many of a dead daemon's messages a survivor has delivered.
+/// The progress of a survivor in a dead daemon's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The survivor.
@@ -147,7 +148,7 @@ impl Destinations {
         &self.0
     }
 
-    /// Where a daemon stands.
+    /// The index of a daemon.
     pub fn index_of(&self, daemon: DaemonId) -> Option<usize> {
         self.0.binary_search_by_key(&daemon, |incarnation| incarnation.daemon).ok()
     }
@@ -168,7 +169,8 @@ pub struct Data<B> {
     pub resent: bool,
     /// All its destinations.
     pub set: Arc<Destinations>,
-    /// For each destination the number of the origin's message to it before this one, 0 for the first.
+    /// For each destination the number of the origin's message to it before this one, 0 for the
+    /// first.
     pub previous: Arc<[u64]>,
     /// The destinations that this copy is for.
     pub to: Bits,

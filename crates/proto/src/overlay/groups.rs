@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::frame::GroupUpdate;
 use super::{DaemonId, Incarnation};
 
-/// Who belongs to which group.
+/// Groups by daemon.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
     me: Incarnation,
@@ -58,7 +58,8 @@ impl Groups {
         GroupUpdate { origin: self.me, number: self.number, whole: false, changes: vec![(group, joined)] }
     }
 
-    /// Takes what another daemon floods, if it follows what is known; the changes are those that differ.
+    /// Takes what another daemon floods, if it follows what is known; the changes are those that
+    /// differ.
     pub(super) fn accept(&mut self, update: &GroupUpdate) -> Option<Vec<Change>> {
         let daemon = update.origin.daemon;
         if daemon == self.me.daemon {

@@ -1,7 +1,8 @@
 //! The cost-benefit overlay: a daemon that multicasts messages over priced links, sans I/O.
 //!
-//! The text followed is "Global Flow Control for Wide Area Overlay Networks" (OPENARCH 2002), "the paper"; the arithmetic is in
-//! [`tollway_law::overlay`]. A [`Daemon`] stands on **ports**, one for each reliable, ordered connection to another daemon:
+//! The text followed is "Global Flow Control for Wide Area Overlay Networks" (OPENARCH 2002), "the
+//! paper"; the arithmetic is in [`tollway_law::overlay`]. A [`Daemon`] stands on **ports**, one for
+//! each reliable, ordered connection to another daemon:
 //!
 //! ```text
 //! handle_message(now, port, frame)      poll_message(now, port) -> Option<Frame>
@@ -9,21 +10,24 @@
 //! buy(now, client, set, …), send(…)     poll_event(), poll_delivery()
 //! ```
 //!
-//! Its queue is the priced queue: a carrier asks for the next frame only while its connection has little unsent.
+//! Its queue is the priced queue: a carrier asks for the next frame only while its connection has
+//! little unsent.
 //!
 //! # Delivery
 //!
-//! What a daemon has accepted reaches every destination that stays reachable, once, in the order in which that daemon accepted
-//! it. Each message names for each destination the one before it, so that a receiver knows what it lacks; the origin keeps
-//! messages until all destinations have acknowledged them. Survivors give each other what they have of a dead daemon's messages,
-//! and then skip what nobody has.
+//! What a daemon has accepted reaches every destination that stays reachable, once, in the order in
+//! which that daemon accepted it. Each message names for each destination the one before it, so
+//! that a receiver knows what it lacks; the origin keeps messages until all destinations have
+//! acknowledged them. Survivors give each other what they have of a dead daemon's messages, and
+//! then skip the messages that no survivor has.
 //!
 //! A destination that is unreachable for [`Config::patience`] has its messages dropped.
 //!
 //! # Trust
 //!
-//! Daemons are one trust domain. A frame that contradicts the protocol ends the connection that brought it; a link state with
-//! numbers that are not finite or out of range is ignored and counted.
+//! Daemons are one trust domain. A frame that contradicts the protocol ends the connection that
+//! brought it; a link state with numbers that are not finite or out of range is ignored and
+//! counted.
 
 mod agenda;
 pub mod bits;
@@ -31,6 +35,7 @@ mod clients;
 mod daemon;
 pub mod frame;
 mod groups;
+mod links;
 mod port;
 mod receive;
 mod recover;
@@ -122,7 +127,8 @@ pub struct Config {
     pub purse: PurseConfig,
     /// Announcements.
     pub announce: AnnounceConfig,
-    /// The time for which an unreachable destination's messages are kept, and senders may have to wait for it. 10 s.
+    /// The time for which an unreachable destination's messages are kept, and senders may have to
+    /// wait for it. 10 s.
     pub patience: Time,
     /// Bytes kept until all destinations have acknowledged them; beyond, senders wait. 64 MB.
     pub retain: Bytes,
@@ -158,7 +164,7 @@ pub struct LinkConfig {
 pub struct TenantConfig {
     /// Its salary as a multiple of the others'. 1.
     pub weight: f64,
-    /// What its messages are worth.
+    /// The worth of its messages.
     pub benefit: Benefit,
 }
 
@@ -173,11 +179,12 @@ impl Default for TenantConfig {
 pub enum Purchase {
     /// Paid: [`Daemon::send`] may follow.
     Bought,
-    /// Too dear now. [`Event::Bought`] follows when it has been paid; the client is not to be read until then.
+    /// Too dear now. [`Event::Bought`] follows when it has been paid; the client is not to be read
+    /// until then.
     Waiting,
 }
 
-/// What a daemon tells its owner.
+/// A daemon's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The port has something to send; it had nothing before.
@@ -190,14 +197,14 @@ pub enum Event {
         daemon: DaemonId,
         /// The group.
         group: Arc<[u8]>,
-        /// Whether it is a member now.
+        /// True if it is a member now.
         joined: bool,
     },
     /// A daemon has become reachable, or unreachable.
     Reachable {
         /// The daemon.
         daemon: DaemonId,
-        /// Whether it is reachable now.
+        /// True if it is reachable now.
         up: bool,
     },
     /// Nothing came on the port for 4 T_max: its connection is to be closed.
@@ -267,7 +274,7 @@ pub struct PortStatus {
     pub port: PortId,
     /// The daemon at the other end.
     pub peer: DaemonId,
-    /// Whether it has answered.
+    /// True if it has answered.
     pub up: bool,
     /// Bytes of data that wait.
     pub queued: u64,

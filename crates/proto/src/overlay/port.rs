@@ -17,10 +17,10 @@ pub(super) struct Port<B> {
     /// The peer, once it has answered.
     pub(super) peer: Option<Incarnation>,
     pub(super) heard: Time,
-    /// Whether anything was polled since the last sign of life was due.
+    /// True if a frame was polled since the last sign of life was due.
     pub(super) spoke: bool,
     pub(super) silent: bool,
-    /// Whether the last poll found nothing.
+    /// True if the last poll found no frame.
     pub(super) idle: bool,
     pub(super) hello: bool,
     /// Origins whose states the peer lacks.
@@ -81,7 +81,8 @@ impl<B: Body> Port<B> {
         self.groups.push_back(update);
     }
 
-    /// Of two reports the later replaces the earlier, but one that lacks something stays so until it is sent.
+    /// Of two reports the later replaces the earlier, but one that lacks something stays so until
+    /// it is sent.
     pub(super) fn push_receipt(&mut self, receipt: Receipt) {
         let stable = receipt.kind == ReceiptKind::Stable;
         let waiting = self.receipts.entry((receipt.origin, receipt.receiver, stable)).or_insert(receipt);
@@ -160,7 +161,7 @@ impl<B: Body> Port<B> {
         self.price = self.cost.price(self.backlog.sample(now));
     }
 
-    /// Whether nothing is left to sample.
+    /// True if the next sample would change nothing.
     pub(super) fn calm(&self) -> bool {
         self.queued == 0 && self.price == 0.0 && self.announced == 0.0
     }

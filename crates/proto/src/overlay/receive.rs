@@ -1,4 +1,5 @@
-//! One origin's messages at a destination: their order, and what survivors owe each other when the origin is gone.
+//! One origin's messages at a destination: their order, and what survivors owe each other when the
+//! origin is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,10 +9,11 @@ use super::bits::Bits;
 use super::frame::Data;
 use super::{Body, DaemonId, Incarnation};
 
-/// What has come from one start of one daemon.
+/// Messages from one start of one daemon.
 #[derive(Clone, Debug)]
 pub(super) struct Inbound<B> {
-    /// The last message delivered: all before it that were meant for this daemon are delivered or given up.
+    /// The last message delivered: all before it that were meant for this daemon are delivered or
+    /// given up.
     last: u64,
     /// Messages that came before one that they follow.
     held: BTreeMap<u64, Data<B>>,
@@ -24,7 +26,7 @@ pub(super) struct Inbound<B> {
     pub(super) stage: Stage,
 }
 
-/// How far the recovery of a dead daemon's messages is.
+/// Stages of the recovery of a dead daemon's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The daemon lives, as far as is known.
@@ -34,7 +36,7 @@ pub(super) enum Stage {
     Told,
     /// Survivors have sent each other what they hold.
     Sent,
-    /// What nobody holds is skipped.
+    /// Messages that no survivor holds are skipped.
     Skipped,
 }
 
@@ -76,8 +78,8 @@ impl<B: Body> Inbound<B> {
         self.bytes
     }
 
-    /// Takes a message for `me`, and appends what is to be delivered. Gaps are told at most every `pause`. Not more than `most`
-    /// bytes are held; what is over is sent again.
+    /// Takes a message for `me`, and appends the messages due for delivery. Gaps are told at most
+    /// every `pause`. Not more than `most` bytes are held; what is over is sent again.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -111,7 +113,7 @@ impl<B: Body> Inbound<B> {
         }
     }
 
-    /// Whether every message to `me` before this one is delivered.
+    /// True if every message to `me` before this one is delivered.
     fn follows(&self, me: DaemonId, data: &Data<B>) -> bool {
         let previous = data.set.index_of(me).and_then(|index| data.previous.get(index));
         previous.is_some_and(|&previous| previous <= self.last)
@@ -143,13 +145,13 @@ impl<B: Body> Inbound<B> {
         }
     }
 
-    /// What an acknowledgement says: the last message.
+    /// The number that an acknowledgement carries: that of the last message.
     pub(super) fn acknowledge(&mut self) -> u64 {
         self.unacked = (0, 0);
         self.last
     }
 
-    /// Whether messages are held because others lack.
+    /// True if messages are held because earlier ones are missing.
     pub(super) fn lacks(&self) -> bool {
         !self.held.is_empty()
     }
@@ -161,7 +163,7 @@ impl<B: Body> Inbound<B> {
         }
     }
 
-    /// Whether copies are kept.
+    /// True if copies are kept.
     pub(super) fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
@@ -171,9 +173,11 @@ impl<B: Body> Inbound<B> {
         self.settle(u64::MAX);
     }
 
-    /// The copies that other survivors lack and that `me` is to send: the least daemon that holds a message does.
+    /// The copies that other survivors lack and that `me` is to send: the least daemon that holds a
+    /// message does.
     ///
-    /// `holdings` are the last messages that survivors have delivered; `alive` tells whether a daemon is reachable.
+    /// `holdings` are the last messages that survivors have delivered; `alive` tells whether a
+    /// daemon is reachable.
     pub(super) fn owed(
         &self,
         me: Incarnation,

@@ -1,4 +1,4 @@
-//! What keeps delivery whole when links and daemons fail: acknowledgements, probes, and the messages of the dead.
+//! Recovery when links and daemons fail: acknowledgements, probes, messages of dead daemons.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,8 @@ impl<B: Body> Daemon<B> {
         }
     }
 
-    /// A destination has not told anything for long: its oldest message goes again, and is acknowledged at once.
+    /// A destination has not told anything for long: its oldest message goes again, and is
+    /// acknowledged at once.
     pub(super) fn probe(&mut self, now: Time, to: Incarnation) {
         let Some(copy) = self.outbound.probe(to) else { return };
         let probes = self.outbound.chain(to).map_or(0, |chain| chain.probes);
@@ -45,7 +46,8 @@ impl<B: Body> Daemon<B> {
         self.agenda.set(Timer::Probe(to), now.saturating_add(wait));
     }
 
-    /// Drops chains to daemons that have started again, and begins to recover what their former starts have sent.
+    /// Drops chains to daemons that have started again, and begins to recover what their former
+    /// starts have sent.
     pub(super) fn starts_changed(&mut self, now: Time) {
         let current =
             |to: &Incarnation| self.database.incarnation(to.daemon).is_none_or(|known| known <= *to);
@@ -56,7 +58,7 @@ impl<B: Body> Daemon<B> {
         let origins: Vec<Incarnation> = self.inbounds.keys().copied().collect();
         for origin in origins {
             self.expect_recovery(now, origin);
-            // Who was to send what others lack may be gone, or what it sent.
+            // The daemon that was to send the missing messages may have failed, or its link.
             if self.inbounds.get(&origin).is_some_and(|inbound| inbound.stage == Stage::Sent) {
                 self.share(now, origin);
                 self.agenda.set(Timer::Recover(origin), now.saturating_add(self.most() * 2));
@@ -71,8 +73,8 @@ impl<B: Body> Daemon<B> {
         self.retry_soon();
     }
 
-    /// A daemon is out of reach for as long as patience lasts: nobody waits for it any more.
-    pub(super) fn expire(&mut self, _now: Time, daemon: DaemonId) {
+    /// Patience with an unreachable daemon ends: its messages are dropped.
+    pub(super) fn expire(&mut self, daemon: DaemonId) {
         let Some(lost) = self.lost.get_mut(&daemon) else { return };
         lost.expired = true;
         self.reach += 1;
@@ -95,8 +97,8 @@ impl<B: Body> Daemon<B> {
         self.route_soon(now);
     }
 
-    /// When an origin is given up, if it is out of reach: at once if it has started again, else after twice the patience, when
-    /// it has given up this daemon too.
+    /// When an origin is given up, if it is out of reach: at once if it has started again, else
+    /// after twice the patience, when it has given up this daemon too.
     fn dead_at(&self, now: Time, origin: Incarnation) -> Option<Time> {
         let known = self.database.incarnation(origin.daemon);
         if known.is_some_and(|known| known.epoch > origin.epoch) {
@@ -105,13 +107,14 @@ impl<B: Body> Daemon<B> {
         self.lost.get(&origin.daemon).map(|lost| lost.since.saturating_add(self.config.patience * 2))
     }
 
-    /// Plans the recovery of an origin's messages if it is out of reach; ends it if the origin is back.
+    /// Plans the recovery of an origin's messages if it is out of reach; ends it if the origin is
+    /// back.
     pub(super) fn expect_recovery(&mut self, now: Time, origin: Incarnation) {
         let dead = self.dead_at(now, origin);
         let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
         match dead {
             Some(at) if inbound.stage == Stage::None => self.agenda.by(Timer::Recover(origin), at.max(now)),
-            // Late copies of a message that was skipped over: what they wait for nobody has either.
+            // Late copies: no survivor has the messages before them either.
             Some(_) if inbound.stage == Stage::Skipped && inbound.lacks() => {
                 inbound.stage = Stage::Sent;
                 self.agenda.set(Timer::Recover(origin), now);
@@ -125,7 +128,8 @@ impl<B: Body> Daemon<B> {
         }
     }
 
-    /// A stage of the recovery: survivors tell what they hold, then send what others lack, then skip what nobody has.
+    /// A stage of the recovery: survivors tell what they hold, then send what others lack, then
+    /// skip what none has.
     pub(super) fn recover(&mut self, now: Time, origin: Incarnation) {
         let dead = self.dead_at(now, origin).is_some();
         let wait = self.most();
@@ -138,7 +142,8 @@ impl<B: Body> Daemon<B> {
             Stage::Told => (Stage::Sent, wait * 2),
             Stage::Sent => (Stage::Skipped, self.config.patience),
             Stage::Skipped => {
-                // A former start is over for good; one that may come back is still known by its last message.
+                // A former start is over for good; one that may come back is still known by its
+                // last message.
                 if self.database.incarnation(origin.daemon).is_some_and(|known| known.epoch > origin.epoch) {
                     self.inbounds.remove(&origin);
                 }

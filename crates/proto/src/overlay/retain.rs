@@ -42,7 +42,7 @@ pub(super) struct Chain {
     resent_at: Option<Time>,
 }
 
-/// What follows an acknowledgement.
+/// Consequences of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acked {
     /// The rest of the destination's messages is to be sent again.
@@ -95,8 +95,8 @@ impl<B: Body> Outbound<B> {
         data
     }
 
-    /// A destination has all messages up to `seq`; with `gap` it lacks some between that and what came later. Resends are at
-    /// least `pause` apart.
+    /// A destination has all messages up to `seq`; with `gap` it lacks some between that and what
+    /// came later. Resends are at least `pause` apart.
     pub(super) fn ack(
         &mut self,
         now: Time,

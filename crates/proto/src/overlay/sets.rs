@@ -45,7 +45,8 @@ impl Quote {
 }
 
 impl<B: Body> Daemon<B> {
-    /// A handle of a set of destinations; this daemon does not count. The same daemons have the same handle.
+    /// A handle of a set of destinations; this daemon does not count. The same daemons have the
+    /// same handle.
     pub fn set(&mut self, daemons: &[DaemonId]) -> SetId {
         let mut daemons: Vec<DaemonId> = daemons.iter().copied().filter(|&id| id != self.me.daemon).collect();
         daemons.sort_unstable();
@@ -69,14 +70,15 @@ impl<B: Body> Daemon<B> {
         id
     }
 
-    /// Drops a set. Messages to it are sent to nobody from then on.
+    /// Drops a set. Messages to it have no destination from then on.
     pub fn release(&mut self, set: SetId) {
         if let Some(set) = self.sets.sets.remove(&set) {
             self.sets.by_content.remove(&set.daemons);
         }
     }
 
-    /// The destinations of a set that are reachable, or were until less than [`Config::patience`](super::Config::patience) ago.
+    /// The destinations of a set that are reachable, or were until less than
+    /// [`Config::patience`](super::Config::patience) ago.
     pub(super) fn destinations(&mut self, id: SetId) -> Option<Arc<Destinations>> {
         let routed = self.reach;
         let set = self.sets.sets.get_mut(&id)?;
@@ -97,8 +99,8 @@ impl<B: Body> Daemon<B> {
         Some(set.destinations.clone())
     }
 
-    /// What a lot costs on the way to a set and over congested connections to receivers; nothing if no link is passed and none
-    /// of those is congested.
+    /// What a lot costs on the way to a set and over congested connections to receivers; nothing if
+    /// no link is passed and none of those is congested.
     pub(super) fn quote(&mut self, id: SetId, hops: &[u64]) -> Option<Quote> {
         self.destinations(id)?;
         let version = (self.prices, self.database.costs());
@@ -135,7 +137,8 @@ impl<B: Body> Daemon<B> {
                 }
             }
         }
-        // What passes no link is known at once to be too much, and needs no fee between two updates.
+        // What passes no link is known at once to be too much, and needs no fee between two
+        // updates.
         quote.map(|quote| Quote { price: quote.price + fee, ..quote })
     }
 

@@ -1,4 +1,5 @@
-//! The newest link state of every daemon (§ IV-B.1: "multicasting a cost update message to all the other daemons").
+//! The newest link state of every daemon (§ IV-B.1: "multicasting a cost update message to all the
+//! other daemons").
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

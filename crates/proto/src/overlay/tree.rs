@@ -1,4 +1,5 @@
-//! Shortest-path trees (§ III: "Routing in Spread is based on shortest-path multicast trees rooted at each daemon").
+//! Shortest-path trees (§ III: "Routing in Spread is based on shortest-path multicast trees rooted
+//! at each daemon").
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,8 +9,9 @@ use super::state::Database;
 
 /// The shortest paths from one daemon to all others.
 ///
-/// Each link's length has a tail made of its ends' names. So no two paths are of one length, every part of a shortest path is
-/// the shortest between its ends, and all daemons that know the same links agree on every tree.
+/// Each link's length has a tail made of its ends' names. So no two paths are of one length, every
+/// part of a shortest path is the shortest between its ends, and all daemons that know the same
+/// links agree on every tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
     /// Reachable daemons, ascending, with the daemon before each and the first on the way to each.

@@ -4,8 +4,8 @@
 //! length of what follows (4)  kind (1)  header  content (data only)
 //! ```
 //!
-//! Numbers are big-endian. A destination set is defined by the first message to it on a connection, and has a number from then
-//! on: an [`Encoder`] and a [`Decoder`] belong to one connection.
+//! Numbers are big-endian. A destination set is defined by the first message to it on a connection,
+//! and has a number from then on: an [`Encoder`] and a [`Decoder`] belong to one connection.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -54,7 +54,8 @@ impl Encoder {
         Encoder::default()
     }
 
-    /// Appends a frame. The content of data is left to the caller, who appends exactly [`Body::size`] bytes.
+    /// Appends a frame. The content of data is left to the caller, who appends exactly
+    /// [`Body::size`] bytes.
     pub fn encode<B: Body>(&mut self, frame: &Frame<B>, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend([0; 4]);
@@ -157,7 +158,8 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// The first frame in `bytes`, and its length, if all of it is there. Data's content is a range of `bytes`.
+    /// The first frame in `bytes`, and its length, if all of it is there. Data's content is a range
+    /// of `bytes`.
     ///
     /// # Errors
     /// [`WireError`] if there can be no frame; the decoder is of no use from then on.

@@ -18,7 +18,8 @@ fn state(daemon: u32, epoch: u64, number: u64, cost: f32, lot: f32, peers: &[u32
     Frame::States(vec![Arc::new(LinkState { origin, number, links, hops: Vec::new() })])
 }
 
-/// What a sender at the first of three daemons sends in ten seconds after `frame` came from the second.
+/// Messages that the first of three daemons sends in ten seconds after `frame` came from the
+/// second.
 fn sent_after(frame: Option<Frame<Message>>) -> (u32, Net) {
     let mut net = row(3, Config::default(), 3);
     net.sender(net.now, 0, &[2], 900, u32::MAX, TenantConfig::default());

@@ -1,4 +1,4 @@
-//! What survivors deliver when links and daemons fail (`ovl.delivery`).
+//! Delivery by survivors when links and daemons fail (`ovl.delivery`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tollway_proto::overlay::{Config, TenantConfig};
 use crate::net::Net;
 use crate::{Random, row};
 
-/// What a test knows beside the network.
+/// The network, and the test's record of it.
 struct Trial {
     net: Net,
     random: Random,
@@ -94,7 +94,8 @@ impl Trial {
         }
     }
 
-    /// What survivors accepted has reached all survivors; the dead's messages have reached all survivors alike.
+    /// Messages accepted by survivors have reached all survivors; the dead's messages have reached
+    /// all survivors alike.
     fn check_complete(&self) {
         let logs: Vec<_> = (0..self.starts.len()).map(|node| self.delivered(node)).collect();
         for (sender, record) in self.senders.iter().enumerate() {
@@ -139,6 +140,22 @@ fn without_faults_all_is_delivered_once_and_in_order() {
         let snapshot = daemon.snapshot();
         assert_eq!((snapshot.retained, snapshot.held, snapshot.resent), (0, 0, 0));
     }
+}
+
+#[test]
+fn a_second_connection_takes_over_from_the_first() {
+    let mut net = row(2, Config::default(), 3);
+    net.sender(net.now, 0, &[1], 900, 2000, TenantConfig::default());
+    net.run(Time::from_secs(3));
+    net.link(0, 1, Rate::from_mbps(2.0), Time::from_millis(10));
+    net.run(Time::from_secs(4));
+    net.cut(0);
+    net.run(Time::from_secs(5));
+    net.raise(0);
+    net.run(Time::from_secs(6));
+    net.cut(2);
+    net.run(Time::from_secs(40));
+    assert!(net.log[1].iter().map(|delivery| delivery.body.number).eq(0..2000));
 }
 
 /// Links are cut and flap; every pair is together again within patience.
@@ -200,7 +217,8 @@ fn survivors_deliver_alike_what_the_dead_have_sent() {
     }
 }
 
-/// Partitions shorter than patience lose nothing; longer ones lose only what was for the other side, and nothing stays kept.
+/// Partitions shorter than patience lose nothing; longer ones lose only what was for the other
+/// side, and nothing stays kept.
 #[test]
 fn partitions_merge() {
     for seed in 200..220 {
@@ -245,7 +263,8 @@ fn partitions_merge() {
     }
 }
 
-/// A sender to a daemon that is gone for good waits for it no longer than patience, whatever is kept.
+/// A sender to a daemon that is gone for good waits for it no longer than patience, whatever is
+/// kept.
 #[test]
 fn nobody_waits_for_the_dead_longer_than_patience() {
     let config = Config { retain: tollway_law::Bytes(100_000), ..Config::default() };

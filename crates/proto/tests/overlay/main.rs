@@ -1,4 +1,5 @@
-//! The overlay's daemons over links in memory: delivery under faults, attacks, prices, and frames as bytes.
+//! The overlay's daemons over links in memory: delivery under faults, attacks, prices, and frames
+//! as bytes.
 
 mod attacks;
 mod corpus;

@@ -72,8 +72,10 @@ pub struct Net {
     pub log: Vec<Vec<Delivery<Message>>>,
     pub keep_log: bool,
     pub delivered: u64,
-    /// Whether purchases of clients that are no sender's are kept as events.
+    /// Keeps purchases of clients that are no sender's as events.
     pub keep_bought: bool,
+    /// The rate that daemons take a new link for, as a multiple of its own.
+    pub guess: f64,
     pub events: Vec<(usize, Event)>,
     ports: BTreeMap<(usize, PortId), usize>,
     /// The timer each daemon is scheduled for.
@@ -96,6 +98,7 @@ impl Net {
             keep_log: true,
             delivered: 0,
             keep_bought: false,
+            guess: 1.0,
             events: Vec::new(),
             ports: BTreeMap::new(),
             timers: vec![Time::NEVER; nodes],
@@ -164,6 +167,7 @@ impl Net {
         }
         for half in [link, link ^ 1] {
             let Link { from, to, rate, .. } = self.links[half];
+            let rate = Rate::from_bytes_per_sec(rate.bytes_per_sec() * self.guess);
             let config = LinkConfig { peer: DaemonId(to as u32), weight: 1, rate };
             if let Some(daemon) = &mut self.daemons[from] {
                 let port = daemon.open(self.now, config);
@@ -192,7 +196,7 @@ impl Net {
         self.pump(self.links[link].to);
     }
 
-    /// Adds a sender with a tenant of its own, which starts at an instant.
+    /// Adds a sender, with a new tenant, that starts at an instant.
     pub fn sender(
         &mut self,
         at: Time,
@@ -227,7 +231,7 @@ impl Net {
         self.now = until;
     }
 
-    /// Whether a daemon runs.
+    /// True if a daemon runs.
     pub fn alive(&self, node: usize) -> bool {
         self.daemons[node].is_some()
     }
@@ -254,6 +258,8 @@ impl Net {
 
     fn step(&mut self, step: Step) {
         match step {
+            // One that an earlier timer has taken the place of is over.
+            Step::Timeout(node) if self.timers[node] != self.now => {}
             Step::Timeout(node) => {
                 self.timers[node] = Time::NEVER;
                 if let Some(daemon) = &mut self.daemons[node] {
@@ -331,7 +337,7 @@ impl Net {
         let Some(daemon) = &self.daemons[node] else { return };
         let at = daemon.poll_timeout();
         if at < self.timers[node] {
-            self.timers[node] = at;
+            self.timers[node] = at.max(self.now);
             self.schedule(at.max(self.now), Step::Timeout(node));
         }
     }

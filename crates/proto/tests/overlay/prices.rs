@@ -35,6 +35,22 @@ fn a_link_is_full_and_its_queue_is_short_at_every_rate() {
 }
 
 #[test]
+fn a_rate_that_was_guessed_wrong_is_found() {
+    for guess in [0.02, 10.0] {
+        let mut net = Net::new(2, Config::default(), 5);
+        net.guess = guess;
+        net.link(0, 1, Rate::from_mbps(20.0), Time::from_millis(10));
+        net.run(Time::from_secs(2));
+        for _ in 0..10 {
+            net.sender(net.now, 0, &[1], 950, u32::MAX, TenantConfig::default());
+        }
+        let sum: f64 = rates(&mut net, 20, 30).iter().sum();
+        let seen = net.daemons[0].as_ref().unwrap().snapshot().ports[0].rate.mbps();
+        assert!(sum > 18.5 && (18.0..22.0).contains(&seen), "{guess}: {sum} and {seen}");
+    }
+}
+
+#[test]
 fn a_message_that_uses_more_congested_links_yields() {
     let mut net = row(4, Config::default(), 2);
     for (from, to) in [(0, 3), (0, 1), (1, 2), (2, 3)] {
@@ -83,7 +99,8 @@ fn weights_and_benefits_move_rates() {
     assert!(rates_of[0] > 0.1, "{rates_of:?}");
 }
 
-/// A receiver's connection that does not drain stops the senders to its group, here and at other daemons, and no others.
+/// A receiver's connection that does not drain stops the senders to its group, here and at other
+/// daemons, and no others.
 #[test]
 fn a_slow_receiver_stops_those_who_send_to_it() {
     let mut net = row(2, Config::default(), 8);
