@@ -1,11 +1,12 @@
-//! The parameter study of the cost-benefit overlay: the daemon over links of fixed rate, in the paper's scenarios, under each
-//! setting of what the paper leaves open.
+//! The parameter study of the cost-benefit overlay: the daemon over links of fixed rate, in the
+//! paper's scenarios, under each setting of what the paper leaves open.
 //!
 //! ```text
 //! cargo run --release -p tollway-proto --example overlay_study -- [--seeds 1,2,3] [--settings a,b] [--scenarios c,d] [FILE]
 //! ```
 //!
-//! Prints a table in Markdown: for each scenario and setting the worst seed of every goal, and how many goals are met.
+//! Prints a table in Markdown: for each scenario and setting the worst seed of every goal, and how
+//! many goals are met.
 
 #[path = "../../tests/overlay/net.rs"]
 mod net;
@@ -124,7 +125,8 @@ struct Setting {
     announce: AnnounceConfig,
 }
 
-/// What a run shows: bytes of each sender by second, and the longest queue by second of each link watched.
+/// A run's figures: bytes of each sender by second, and the longest queue by second of each link
+/// watched.
 struct Run {
     sent: Vec<Vec<u64>>,
     groups: BTreeMap<String, Vec<usize>>,
@@ -273,7 +275,7 @@ impl Scenario {
     }
 }
 
-/// What daemons have to find each other before senders start.
+/// The time for daemons to find each other before senders start.
 const SETTLED: Time = Time::from_secs(2);
 
 impl Run {
@@ -292,7 +294,7 @@ impl Run {
         self.queues.iter().flat_map(|queue| &queue[self.warmup..]).copied().max().unwrap_or(0)
     }
 
-    /// Whether a goal is met, how far from it the run is, and the figure.
+    /// The verdict on a goal: met or not, distance in parts of the tolerance, and the figure.
     fn judge(&self, goal: &Goal, payload: f64, other: impl Fn(&str) -> Option<usize>) -> (bool, f64, String) {
         let near = |rate: f64, mbps: f64, percent: f64, name: &str| {
             let off = 100.0 * (rate / mbps - 1.0);
