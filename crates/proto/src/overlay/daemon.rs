@@ -74,9 +74,12 @@ pub struct Daemon<B> {
     pub(super) events: VecDeque<Event>,
     pub(super) deliveries: VecDeque<Delivery<B>>,
     /// For each destination set in use, which of its bits go over which port.
-    pub(super) branches: HashMap<usize, (Arc<Destinations>, Vec<(PortId, Bits)>)>,
+    pub(super) branches: HashMap<usize, (Arc<Destinations>, Branches)>,
     pub(super) counters: Counters,
 }
+
+/// Ports, and the destinations behind each.
+type Branches = Vec<(PortId, Bits)>;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
@@ -503,8 +506,8 @@ impl<B: Body> Daemon<B> {
     }
 
     /// The destinations behind each port.
-    fn branch(&self, set: &Destinations) -> Vec<(PortId, Bits)> {
-        let mut branches: Vec<(PortId, Bits)> = Vec::new();
+    fn branch(&self, set: &Destinations) -> Branches {
+        let mut branches = Branches::new();
         for (index, destination) in set.as_slice().iter().enumerate() {
             let next = self.routes.next_hop(destination.daemon).and_then(|next| self.by_peer.get(&next));
             let Some(&port) = next.filter(|_| destination.daemon != self.me.daemon) else { continue };

@@ -140,8 +140,9 @@ impl<B: Body> Inbound<B> {
 
     /// Every destination has the messages up to `stable`: their copies go.
     pub(super) fn settle(&mut self, stable: u64) {
-        while let Some(copy) = self.copies.pop_front_if(|copy| copy.seq <= stable) {
+        while let Some(copy) = self.copies.front().filter(|copy| copy.seq <= stable) {
             self.bytes -= copy.body.size() as u64;
+            self.copies.pop_front();
         }
     }
 

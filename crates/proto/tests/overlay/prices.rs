@@ -121,18 +121,10 @@ fn a_slow_receiver_stops_those_who_send_to_it() {
         net.daemons[1].as_mut().unwrap().last_hop(now, key, 1_000_000, 0);
         net.pump(1);
     }
-    for node in 0..2 {
+    for (node, own) in clients.iter().enumerate() {
         let daemon = net.daemons[node].as_mut().unwrap();
-        assert_eq!(
-            daemon.buy(net.now, clients[node][0], sets[node], &[key], 100),
-            Purchase::Waiting,
-            "{node}"
-        );
-        assert_eq!(
-            daemon.buy(net.now, clients[node][1], sets[node], &[key + 1], 100),
-            Purchase::Bought,
-            "{node}"
-        );
+        assert_eq!(daemon.buy(net.now, own[0], sets[node], &[key], 100), Purchase::Waiting, "{node}");
+        assert_eq!(daemon.buy(net.now, own[1], sets[node], &[key + 1], 100), Purchase::Bought, "{node}");
     }
     // It drains at last.
     net.events.clear();
@@ -140,8 +132,8 @@ fn a_slow_receiver_stops_those_who_send_to_it() {
     net.daemons[1].as_mut().unwrap().last_hop(net.now, key, 0, 1_000_000);
     net.pump(1);
     net.run(net.now + Time::from_secs(1));
-    for node in 0..2 {
-        assert!(net.events.contains(&(node, Event::Bought(clients[node][0]))), "{node}: {:?}", net.events);
+    for (node, own) in clients.iter().enumerate() {
+        assert!(net.events.contains(&(node, Event::Bought(own[0]))), "{node}: {:?}", net.events);
     }
 }
 
