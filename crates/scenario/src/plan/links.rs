@@ -130,7 +130,7 @@ impl LinkLaw {
             LinkLaw::ByClass(laws) => laws.as_slice(),
             _ => &[],
         };
-        let laws = self.one().into_iter().chain(classes.iter().map(|(law, _)| &**law));
+        let mut laws = self.one().into_iter().chain(classes.iter().map(|(law, _)| &**law));
         laws.try_for_each(|law| law.check(at).map_err(|misfit| (law.word(), misfit)))
     }
 }
