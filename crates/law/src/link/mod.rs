@@ -46,8 +46,8 @@ use xcp::{Fixed128, Shift32};
 /// Every law that a scenario file may name. To add one: its file, and a line here.
 pub const LAWS: &[Entry<dyn LinkConfig>] = &[
     DropTail::ENTRY,
-    entry::<XcpConfig>(),
     entry::<RedConfig>(),
+    entry::<XcpConfig>(),
     entry::<CodelConfig>(),
     entry::<PieConfig>(),
     entry::<StepConfig>(),

@@ -97,11 +97,16 @@ fn what_a_link_can_not_be_is_said() {
                 "a link's end is a border or has a meter",
             ),
             (
-                &["link.bottleneck.xcp.shadow=fixed32", "link.bottleneck.xcp.arithmetic=fixed128"],
+                &[
+                    "link.bottleneck.law=xcp",
+                    "link.bottleneck.xcp.shadow=fixed32",
+                    "link.bottleneck.xcp.arithmetic=fixed128",
+                ],
                 "a shadow runs beside floats only",
             ),
             (
                 &[
+                    "link.bottleneck.reverse.law=xcp",
                     "link.bottleneck.reverse.xcp.shadow=fixed32",
                     "link.bottleneck.reverse.xcp.arithmetic=fixed32",
                 ],
