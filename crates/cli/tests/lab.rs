@@ -116,7 +116,7 @@ fn a_sweep_says_where_seeds_change_nothing() {
     let dir = folder("seeds");
     let sweep = |seeds: &str, set: &str| {
         let vary = ["--vary", "link.wire.delay=5ms,10 ms", "--set", set, "--out"];
-        let out = format!("{seeds}-{}.csv", set.len());
+        let out = format!("{seeds}-{}.csv", set.replace(['.', '=', ' '], "-"));
         let output =
             run_in(&dir, &[&["sweep", "s.toml", "--seeds", seeds], &vary[..], &[out.as_str()]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));

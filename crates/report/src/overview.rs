@@ -124,7 +124,7 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
         columns.push(("95 %", "queueing_p95_ms", millis));
         columns.push(("99 %", "queueing_p99_ms", millis));
         notes.push(
-            "RTT: mean of one sample an interval; queued: RTT less an empty path's, mean and percentiles",
+            "RTT: mean of a sample each 100 ms; queued: RTT less an empty path's, mean and percentiles",
         );
     }
     columns.push(("Mb/s", "rate_mbps", rate));

@@ -139,7 +139,16 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
     };
     let known = Exec::augment_args(clap::Command::new("exec"));
     let (mut at, mut network, mut options) = (0, false, Vec::new());
-    while let Some(word) = rest.get(at).filter(|word| word.starts_with('-') && *word != "--") {
+    while let Some(word) = rest.get(at).filter(|word| *word != "--") {
+        if !word.starts_with('-') {
+            if network || !word.ends_with(".toml") {
+                break;
+            }
+            network = true;
+            options.push(quoted(word));
+            at += 1;
+            continue;
+        }
         let name = word.split('=').next()?;
         let option = known.get_arguments().find(|option| {
             let long = option.get_long().is_some_and(|long| name.strip_prefix("--") == Some(long));
@@ -151,14 +160,7 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
         options.extend(rest[at..end].iter().map(|word| quoted(word)));
         at = end;
     }
-    let mut program = rest.get(at..)?;
-    if let [file, behind @ ..] = program
-        && !network
-        && file.ends_with(".toml")
-    {
-        (network, program) = (true, behind);
-        options.push(quoted(file));
-    }
+    let program = rest.get(at..)?;
     let (wrong, program) = match program {
         [dashes, program @ ..] if dashes == "--" && !network => ("no network is given", program),
         [dashes, ..] if dashes == "--" => return None,

@@ -171,7 +171,7 @@ mod tests {
             }
             prop_assert!(all.starts_with(&sent));
             if cut && steps.len() > 1 && out.is_empty() {
-                prop_assert!(sent.len() == 0 || ends.contains(&sent.len()), "{} of {ends:?}", sent.len());
+                prop_assert!(sent.is_empty() || ends.contains(&sent.len()), "{} of {ends:?}", sent.len());
             } else if !cut {
                 prop_assert_eq!(out.len(), all.len() - sent.len());
             }

@@ -331,7 +331,9 @@ fn group(tenant: &[u8], pattern: &[u8], queue: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// Tenant, pattern and queue group of a name.
-fn parts(group: &[u8]) -> Option<(&[u8], &[u8], Option<&[u8]>)> {
+type Parts<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
+
+fn parts(group: &[u8]) -> Option<Parts<'_>> {
     let mut parts = group.split(|&byte| byte == 0);
     let (tenant, pattern, queue) = (parts.next()?, parts.next()?, parts.next()?);
     let whole = parts.next().is_none() && crate::nats::subject::is_pattern(pattern);

@@ -242,7 +242,7 @@ fn senders_wait_for_a_slow_receiver_and_go_on_when_it_does() {
     // One that takes nothing is cut off, with the reason; who waited for it goes on.
     publish(&mut site, sender, 30, 100);
     for _ in 0..3 {
-        site.now = site.now + Time::from_secs(4);
+        site.now += Time::from_secs(4);
         site.broker.tick(site.now);
     }
     assert_eq!(site.broker.why(slow), Some("Slow Consumer"));
@@ -355,8 +355,8 @@ fn silent_clients_are_asked_and_closed() {
     let mut other = Site::new(stranger);
     let waits = other.broker.open(other.now, "test".into(), "h", 1);
     for _ in 0..2000 {
-        site.now = site.now + TICK;
-        other.now = other.now + TICK;
+        site.now += TICK;
+        other.now += TICK;
         site.broker.tick(site.now);
         other.broker.tick(other.now);
         if site.hears(alive).contains("PING") {

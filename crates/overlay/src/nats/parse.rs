@@ -266,6 +266,33 @@ fn number(digits: &[u8]) -> Result<u64, ParseError> {
 /// Bytes of the longest operation's word.
 const LONGEST: usize = 7;
 
+/// Parses any bytes: each operation lies within them, and no byte that comes later changes an
+/// earlier answer.
+pub fn read_anything(bytes: &[u8]) {
+    let limits = Limits { line: 64, body: 256 };
+    let mut at = 0;
+    while let Ok(parsed) = parse(&bytes[at..], &limits) {
+        let left = bytes.len() - at;
+        match parsed {
+            Parsed::Part(need) => {
+                assert!(left < need && need <= limits.line + limits.body + 2);
+                return;
+            }
+            Parsed::Op(op, len) => {
+                assert!(len > 0 && len <= left);
+                for cut in [0, len / 2, len - 1] {
+                    assert!(matches!(parse(&bytes[at..at + cut], &limits), Ok(Parsed::Part(_))), "{op:?}");
+                }
+                if let Op::Pub(publish) = op {
+                    assert!(publish.body().len() <= limits.body);
+                    assert!(publish.header.is_none_or(|header| header <= publish.body().len()));
+                }
+                at += len;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -356,33 +383,6 @@ mod tests {
             let Ok(Parsed::Op(Op::Pub(publish), len)) = parsed else { panic!("{parsed:?}") };
             prop_assert_eq!((publish.body(), len), (&body[..], bytes.len()));
             read_anything(&bytes);
-        }
-    }
-}
-
-/// Parses any bytes: each operation lies within them, and no byte that comes later changes an
-/// earlier answer.
-pub fn read_anything(bytes: &[u8]) {
-    let limits = Limits { line: 64, body: 256 };
-    let mut at = 0;
-    while let Ok(parsed) = parse(&bytes[at..], &limits) {
-        let left = bytes.len() - at;
-        match parsed {
-            Parsed::Part(need) => {
-                assert!(left < need && need <= limits.line + limits.body + 2);
-                return;
-            }
-            Parsed::Op(op, len) => {
-                assert!(len > 0 && len <= left);
-                for cut in [0, len / 2, len - 1] {
-                    assert!(matches!(parse(&bytes[at..at + cut], &limits), Ok(Parsed::Part(_))), "{op:?}");
-                }
-                if let Op::Pub(publish) = op {
-                    assert!(publish.body().len() <= limits.body);
-                    assert!(publish.header.is_none_or(|header| header <= publish.body().len()));
-                }
-                at += len;
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Round trips of flows, sampled once a measuring interval, and the part of them that packets wait in queues.
+//! Round trips of flows, sampled every 100 ms, and the part of them that packets wait in queues.
 //!
-//! A sample is the round trip that the interval's last acknowledgement measured. It costs nothing per packet.
+//! A sample is the round trip that the latest acknowledgement measured. It costs nothing per packet.
 
 use tollway_law::{Rate, Time};
 

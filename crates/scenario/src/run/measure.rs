@@ -22,8 +22,6 @@ pub(super) struct Meter {
     writer: TableWriter,
     digest: Digest,
     interval: Option<Time>,
-    /// The interval, or that of samples where there are no rows.
-    every: Time,
     next_row: Time,
     warmup: Time,
     warmed: bool,
@@ -41,8 +39,8 @@ pub(super) struct Meter {
     lanes_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
-    /// Whether round trips are sampled.
-    sampled: bool,
+    /// When round trips are sampled next.
+    next_sample: Time,
     /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
     sources_at_warmup: Vec<u64>,
 }
@@ -62,6 +60,8 @@ struct Lane {
     last: Counters,
     at_warmup: Counters,
     rtts: Samples,
+    /// Bytes received at the last sample.
+    heard: u64,
     /// When it was stopped: what comes later was on its way, and is part of no rate.
     at_stop: Option<Counters>,
 }
@@ -87,13 +87,6 @@ impl Lane {
         Counters::of(sender.stats(), receiver.stats())
     }
 
-    /// Adds the latest round trip of an interval in which something arrived.
-    fn sample(&mut self, now: Counters, latest: Time) {
-        if now.received > self.last.received && latest > Time::ZERO {
-            self.rtts.note(latest);
-        }
-    }
-
     /// Whether there was anything of it since `last`.
     fn lived(&self, last: Time, now: Time) -> bool {
         self.start < now && self.done.is_none_or(|done| done > last)
@@ -108,8 +101,6 @@ struct Reading {
     counters: Counters,
     cwnd: f64,
     srtt: Time,
-    /// The round trip measured last; smoothed where it is the kernel's.
-    latest: Time,
     pacing: Option<Rate>,
     in_flight: u32,
     spending: Option<f64>,
@@ -124,7 +115,6 @@ impl Reading {
             counters: Counters::outside(flow),
             cwnd: flow.cwnd,
             srtt: flow.srtt,
-            latest: flow.srtt,
             pacing: None,
             in_flight: flow.in_flight,
             spending: None,
@@ -140,7 +130,6 @@ impl Reading {
             counters: Counters::of(sender.stats(), receiver.stats()),
             cwnd: sender.cwnd(),
             srtt: sender.srtt(),
-            latest: sender.latest_rtt(),
             pacing: sender.pacing_rate(now),
             in_flight: sender.in_flight(),
             spending: fcp.map(Fcp::spending),
@@ -205,6 +194,7 @@ impl Meter {
                     last: Counters::default(),
                     at_warmup: Counters::default(),
                     rtts: Samples::default(),
+                    heard: 0,
                     at_stop: None,
                 });
             }
@@ -231,17 +221,14 @@ impl Meter {
         }
         let law =
             |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law).to_owned();
-        let every = plan.measure.interval.unwrap_or(SAMPLED_EVERY);
-        let sampled = delays::fit(lanes.len(), plan.duration.0 / every.0.max(1));
-        let reads = plan.measure.interval.is_some() || sampled;
+        let sampled = delays::fit(lanes.len(), plan.duration.0 / SAMPLED_EVERY.0);
         Ok(Meter {
             sources_at_warmup: vec![0; plan.cbrs.len()],
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),
             interval: plan.measure.interval,
-            next_row: if reads { every } else { Time::NEVER },
-            every,
-            sampled,
+            next_row: plan.measure.interval.unwrap_or(Time::NEVER),
+            next_sample: if sampled { SAMPLED_EVERY } else { Time::NEVER },
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
@@ -261,7 +248,7 @@ impl Meter {
     /// When something has to be read next.
     pub(super) fn next(&self) -> Time {
         let stop = self.stops.last().map_or(Time::NEVER, |stop| stop.0);
-        let read = self.next_row.min(stop);
+        let read = self.next_row.min(self.next_sample).min(stop);
         if self.warmed { read } else { read.min(self.warmup) }
     }
 
@@ -274,12 +261,13 @@ impl Meter {
     ) -> Result<(), RunError> {
         let now = built.network.now();
         if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
-            match self.interval {
-                Some(_) => self.rows(plan, built, now, watch)?,
-                None => self.sample(built, now),
-            }
+            self.rows(plan, built, now, watch)?;
             self.last = now;
-            self.next_row += self.every;
+            self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
+        }
+        if now >= self.next_sample {
+            self.sample(built, now);
+            self.next_sample += SAMPLED_EVERY;
         }
         while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
             let lane = &mut self.lanes[lane];
@@ -310,20 +298,19 @@ impl Meter {
         Ok(())
     }
 
-    /// Takes the samples of an interval that has no rows.
+    /// Samples the round trips of all flows that something arrived of since the last sample.
     fn sample<E: Engine>(&mut self, built: &Built<E>, now: Time) {
-        for lane in &mut self.lanes {
-            if !lane.lived(self.last, now) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
+            let received = lane.counters(built).received;
+            if received <= lane.heard {
                 continue;
             }
-            let (sender, _) = lane.ends(built);
+            lane.heard = received;
             let outside = built.network.outside(lane.flow, lane.forward);
-            let latest = outside.map_or(sender.latest_rtt(), |outside| outside.srtt);
-            let counters = lane.counters(built);
-            if self.last >= self.warmup {
-                lane.sample(counters, latest);
+            let latest = outside.map_or_else(|| lane.ends(built).0.latest_rtt(), |outside| outside.srtt);
+            if now > self.warmup && latest > Time::ZERO {
+                lane.rtts.note(latest);
             }
-            lane.last = counters;
         }
     }
 
@@ -354,9 +341,6 @@ impl Meter {
             for reading in &self.readings {
                 let lane = &mut lanes[reading.lane];
                 let counters = reading.counters;
-                if self.sampled && self.last >= self.warmup {
-                    lane.sample(counters, reading.latest);
-                }
                 let row = FlowRow {
                     time_s,
                     flow: &lane.name,
@@ -700,7 +684,7 @@ fn fcp(connection: &Connection) -> Option<&Fcp> {
     }
 }
 
-/// How often round trips are sampled where there are no interval tables.
+/// How often round trips are sampled, whatever the interval of rows: the summary does not depend on that.
 const SAMPLED_EVERY: Time = Time::from_millis(100);
 /// What the summary calls the law of a constant-rate source.
 const CONSTANT_RATE: &str = "constant-rate";

@@ -109,7 +109,7 @@ pub struct FlowSummary<'a> {
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Round trips and queueing delays, sampled at the end of each interval in which something arrived.
+    /// Round trips and queueing delays, sampled every 100 ms.
     pub delays: Option<Delays>,
     /// Packets of a constant-rate source that did not arrive; `None` of a flow, which sends them again.
     pub lost_packets: Option<u64>,

@@ -223,7 +223,7 @@ const SUMMARY: &[ColumnSpec] = &[
     maybe(count("timeouts", "retransmission timeouts; null likewise")),
     maybe(number(
         "rtt_mean_ms",
-        "mean round trip, sampled at the end of each interval after warm-up in which something arrived; null, as the next seven, without samples",
+        "mean round trip, sampled every 100 ms after warm-up if something arrived; null, as the next seven, without samples",
     )),
     maybe(number("rtt_p50_ms", "median of the same samples")),
     maybe(number("rtt_p95_ms", "their 95th percentile")),
