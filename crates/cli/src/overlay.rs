@@ -47,7 +47,7 @@ fn run(args: &Overlay) -> Result<ExitCode, Failure> {
     // Before any thread is started.
     let signals = Signals::hold();
     let options = Options { socket: args.socket.clone(), metrics: args.metrics, view: args.view };
-    agent::run(&args.config.clone().unwrap_or_default(), &options, &signals, |line| terminal::tell(line))?;
+    agent::run(&args.config.clone().unwrap_or_default(), &options, &signals, terminal::tell)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -64,11 +64,7 @@ pub(super) fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
 impl Outcome {
     /// Sums up a run, its bottleneck being the link `b`.
     pub(crate) fn of(variant: &str, finished: &Finished) -> Outcome {
-<<<<<<< ours
         let RunResult { summary, link_summary, systems, .. } = &finished.result;
-        let rates: Vec<f64> = numbers(summary, "rate_mbps").into_iter().flatten().collect();
-=======
-        let RunResult { summary, link_summary, extra, .. } = &finished.result;
         // Constant-rate sources take what they take.
         let laws = names(summary, "law");
         let of_flows = |column| {
@@ -78,7 +74,6 @@ impl Outcome {
                 .collect::<Vec<f64>>()
         };
         let rates = of_flows("rate_mbps");
->>>>>>> theirs
         let sum = |batches, column| numbers(batches, column).into_iter().flatten().sum::<f64>();
         let b = names(link_summary, "link").iter().position(|name| name == "b").expect("there is a link b");
         let of_b = |column| numbers(link_summary, column)[b].unwrap_or(f64::NAN);
