@@ -86,10 +86,10 @@ fn the_go_client_works_as_with_nats() {
         assert!(heard.contains(part), "no {part} in {heard}");
     }
     // A service, by its answer; the same client asks.
-    let before = subscriptions();
+    common::until("the listener has left", || subscriptions() == 0);
     let mut reply =
         run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    common::until("it serves", || subscriptions() > before);
+    common::until("it serves", || subscriptions() > 0);
     let asked = run(&["request", "go.service", "what"]).output().unwrap();
     assert!(String::from_utf8_lossy(&asked.stdout).contains("42"), "{asked:?}");
     reply.kill().unwrap();

@@ -257,7 +257,7 @@ limit = "1 BDP"
 [flow.f]
 from = "a"
 to = "b"
-law = "xcp"
+law = "newreno"
 start = "100 ms"
 stop = "1 s"
 [variant.near]

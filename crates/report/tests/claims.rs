@@ -305,8 +305,11 @@ fn a_missing_peer_skips_and_json_is_as_promised() {
     let report = verdicts(keys, &[two_flows()]);
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     let claim = serde_json::json!({"id": "a", "status": "skipped", "expected": "= 0",
-        "measured": "needs ns2, which is not installed", "source": "a paper"});
-    assert_eq!(json, serde_json::json!({"claims": [claim], "met": 0, "unmet": 0, "skipped": 1}));
+        "measured": "needs ns2, which is not installed", "source": "a paper", "reading": null, "neighbourhood": null});
+    assert_eq!(
+        json,
+        serde_json::json!({"claims": [claim], "met": 0, "fragile": 0, "unmet": 0, "skipped": 1})
+    );
 }
 
 #[test]

@@ -352,8 +352,9 @@ impl<'a> Bench<'a> {
                 if self.flows.is_empty() {
                     return Err("the run knows of no flow".into());
                 }
-                let until = self.m.until.map_or(f64::INFINITY, |t| t.nearest_secs());
-                let finished = all.filter(|f| !f.get("fct_s").is_nan() && f.get("finish_s") <= until).count();
+                let in_time =
+                    |f: &FlowInfo| self.m.until.is_none_or(|t| f.get("finish_s") <= t.nearest_secs());
+                let finished = all.filter(|f| !f.get("fct_s").is_nan() && in_time(f)).count();
                 Ok(vec![Sample { label: String::new(), value: finished as f64 }])
             }
             _ => {

@@ -254,9 +254,9 @@ fn a_bound_says_what_it_is_made_of() {
     run.systems.set("t", &[], "y", 2.0);
     let expected =
         |bound: &str| one(&format!("metric = \"table\"\nname = \"t.x\"\n{bound}"), &[run.clone()]).1;
-    assert_eq!(expected("at-least = { name = \"y\" }"), "≥ 2 (y)");
-    assert_eq!(expected("at-least = { name = \"y\", times = 3, plus = 0.5 }"), "≥ 6.5 (3 × y + 0.5)");
-    assert_eq!(expected("at-most = { name = \"y\", plus = -0.5 }"), "≤ 1.5 (y − 0.5)");
+    assert_eq!(expected("at-least = { name = \"t.y\" }"), "≥ 2 (t.y)");
+    assert_eq!(expected("at-least = { name = \"t.y\", times = 3, plus = 0.5 }"), "≥ 6.5 (3 × t.y + 0.5)");
+    assert_eq!(expected("at-most = { name = \"t.y\", plus = -0.5 }"), "≤ 1.5 (t.y − 0.5)");
     let drops = "metric = \"drops\"\nlink = \"b\"";
     assert_eq!(
         one(&format!("{drops}\nat-most = {{ metric = \"marks\" }}"), &[run.clone()]).1,

@@ -437,6 +437,14 @@ const NO_EFFECT: &[&str] = &[
     "reference",
     "live",
     "random",
+    "neighbourhood",
+    // The module `machines` tries them on a network of their own.
+    "machine",
+    "machine.node",
+    "machine.kind",
+    "machine.flows",
+    "machine.messages",
+    "machine.size",
     // `measuring_changes_no_packet`.
     "measure.interval",
     "measure.warmup",
