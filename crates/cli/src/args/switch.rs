@@ -17,7 +17,7 @@ Examples:
       Commands of each Redis connection go to the server that has their key.
   tollway switch --listen :601 --frames octet-counting --to 10.0.0.1:601,10.0.0.2:601
       A syslog sender's one connection is spread over two collectors.
-  tollway switch --listen :5000 --frames u16 --policy by-key --key 4..20 --to 10.0.0.1:50,10.0.0.2:50
+  tollway switch --listen :50 --frames u16 --policy by-key --key 4..20 --to 10.0.0.1:50,10.0.0.2:50
       Messages with a length of two bytes before them, by the bytes 4 to 19 of each.
   tollway switch check switch.toml
       Says that the file is right, what its limits take in memory, or what is wrong with it and where.

@@ -269,7 +269,7 @@ fn a_bound_says_what_it_is_made_of() {
         one(&format!("{keys}\nvariant = \"this\"\n{bound}"), &[this.clone(), other.clone()]).1
     };
     let x = "metric = \"table\"\nname = \"t.x\"";
-    assert_eq!(of_other(x, "at-least = { variant = \"other\", name = \"y\" }"), "≥ 2 (other's y)");
+    assert_eq!(of_other(x, "at-least = { variant = \"other\", name = \"t.y\" }"), "≥ 2 (other's t.y)");
     assert_eq!(
         of_other(drops, "at-most = { variant = \"other\", metric = \"marks\" }"),
         "≤ 0 (other's marks)"
