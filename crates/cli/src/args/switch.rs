@@ -20,7 +20,7 @@ Examples:
   tollway switch --listen :50 --frames u16 --policy by-key --key 4..20 --to 10.0.0.1:50,10.0.0.2:50
       Messages with a length of two bytes before them, by the bytes 4 to 19 of each.
   tollway switch check switch.toml
-      Says that the file is right, what its limits take in memory, or what is wrong with it and where.
+      Says that the file is right and what memory its limits take, or what is wrong and where.
   tollway switch --config switch.toml --watch
       Runs until `q`, Ctrl-C or SIGTERM; the file is watched: what is right is in force within 0.2 s,
       what is wrong is said and changes nothing.
