@@ -22,8 +22,8 @@ Examples:
   tollway switch check switch.toml
       Says that the file is right and what memory its limits take, or what is wrong and where.
   tollway switch --config switch.toml --watch
-      Runs until `q`, Ctrl-C or SIGTERM; the file is watched: what is right is in force within 0.2 s,
-      what is wrong is said and changes nothing.
+      Runs until `q`, Ctrl-C or SIGTERM. The file is watched: a right one is in force within 0.2 s,
+      a wrong one is reported and changes nothing.
   tollway switch drain a
       Member `a` gets no new frames; what it has is answered, then its connections are closed.
 
