@@ -1,5 +1,5 @@
 //! As much of HTTP as a browser or a scraper needs, for whoever may ask: one request a connection, and nobody who asks can have more of
-//! this process than a thread for [`PATIENCE`] and some kilobytes. Of more than [`MOST`] the one who came first gives way, so that who says
+//! this process than a thread for `PATIENCE` and some kilobytes. Of more than `MOST` the one who came first gives way, so that who says
 //! nothing keeps nobody else from asking.
 
 use std::fmt;

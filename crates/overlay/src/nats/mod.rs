@@ -5,7 +5,7 @@
 //! | [`parse`] | operations of a client, parsed in place |
 //! | [`subject`] | what a subject or a pattern may be |
 //! | [`trie`] | subscriptions by pattern |
-//! | [`write`] | the server's side of the protocol |
+//! | [`mod@write`] | the server's side of the protocol |
 
 pub mod parse;
 pub mod subject;

@@ -99,7 +99,9 @@ impl Judgements {
             }
             for at in verdict.neighbours.iter().filter(|_| line.of.is_some()) {
                 let then = if line.failed.contains(&at.at) { Status::Unmet } else { Status::Met };
-                if at.status != then {
+                // A neighbour that leaves the base's value as it is was not counted.
+                let same = at.measured == verdict.measured && holds(at.status) == holds(verdict.status);
+                if at.status != then && !same {
                     let (now, then) = (holds(at.status), holds(then));
                     differences
                         .push(format!("`{id}` {now} with {}: {}; as judged, it {then}", at.at, at.measured));
