@@ -23,7 +23,7 @@ use std::str::FromStr;
 pub struct Item {
     /// The session's number, scrambled by the same key as [`key`](Item::key).
     pub session: u64,
-    /// A keyed hash of the frame's key ([`Hash`]): its sender cannot choose it.
+    /// A keyed hash of the frame's key ([`struct@Hash`]): its sender cannot choose it.
     pub key: u64,
     /// Bytes.
     pub size: u32,
