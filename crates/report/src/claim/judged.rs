@@ -99,8 +99,9 @@ impl Judgements {
             }
             for at in verdict.neighbours.iter().filter(|_| line.of.is_some()) {
                 let then = if line.failed.contains(&at.at) { Status::Unmet } else { Status::Met };
-                // A neighbour that leaves the base's value as it is was not counted.
-                let same = at.measured == verdict.measured && holds(at.status) == holds(verdict.status);
+                // A neighbour that leaves a failing base's value as it is was not counted.
+                let unmet = line.status == Status::Unmet && at.status == Status::Unmet;
+                let same = unmet && at.measured == verdict.measured;
                 if at.status != then && !same {
                     let (now, then) = (holds(at.status), holds(then));
                     differences
