@@ -34,7 +34,7 @@ pub fn overlay(data: &[u8]) {
         assert_eq!(format!("{read:?}"), format!("{frame:?}"));
         let _ = daemon.handle_message(now, port, frame);
         let _ = daemon.buy(now, client, set, &[1], 100);
-        daemon.send(now, set, Arc::from(&b"content"[..]));
+        daemon.send(now, client, set, Arc::from(&b"content"[..]));
         while let Some(frame) = daemon.poll_message(now, port) {
             frame.size();
         }

@@ -1,5 +1,5 @@
 //! Random faults on three sites, in virtual time: links cut, sites killed, paused and started anew, receivers
-//! that are slow or stop, disks that refuse. Each seed is a run of a virtual minute; the first is 1, and
+//! that are slow or stop, disks that refuse. Each seed is a run of a virtual minute; the first are 79 and 1, and
 //! `TOLLWAY_SOAK_SECONDS` says for how long others follow. A failure names its seed.
 
 use std::collections::HashMap;
@@ -279,13 +279,14 @@ fn run(seed: u64) {
 fn faults_lose_nothing_and_hold_nobody_up_for_good() {
     let span = std::env::var("TOLLWAY_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     let end = Instant::now() + Duration::from_secs(span);
-    for seed in 1.. {
+    // 79: a daemon fails while messages that follow a lost one are held.
+    for seed in std::iter::once(79).chain(1..) {
         if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
             eprintln!("seed {seed}");
             std::panic::resume_unwind(panic);
         }
         if Instant::now() >= end {
-            println!("{seed} seeds");
+            println!("up to seed {seed}");
             break;
         }
     }

@@ -250,7 +250,7 @@ impl Broker {
             queues: bound.queues.iter().map(|(site, name)| (*site, &**name)).collect(),
             message: *message,
         };
-        sites.daemon.send(now, set, Content(envelope.encode().into()));
+        sites.daemon.send(now, buyer, set, Content(envelope.encode().into()));
         true
     }
 

@@ -309,13 +309,13 @@ impl<B: Body> Daemon<B> {
         self.groups.members(group)
     }
 
-    /// Sends a message to a set; to those of it that were out of reach for longer than patience, it
+    /// Sends a client's message to a set; to those of it that were out of reach for longer than patience, it
     /// does not.
-    pub fn send(&mut self, now: Time, set: SetId, body: B) {
+    pub fn send(&mut self, now: Time, by: ClientId, set: SetId, body: B) {
         let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else {
             return;
         };
-        let data = self.outbound.send(&destinations, body);
+        let data = self.outbound.send(by, &destinations, body);
         for &to in destinations.as_slice() {
             if !self.agenda.has(Timer::Probe(to)) {
                 self.agenda.set(Timer::Probe(to), now.saturating_add(self.most * PROBE));

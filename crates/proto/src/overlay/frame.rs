@@ -172,6 +172,9 @@ pub struct Data<B> {
     /// For each destination the number of the origin's message to it before this one, 0 for the
     /// first.
     pub previous: Arc<[u64]>,
+    /// For each destination the number of the same client's message to it before this one, 0 if it
+    /// has acknowledged all of those. `None`: the same as `previous`.
+    pub before: Option<Arc<[u64]>>,
     /// The destinations that this copy is for.
     pub to: Bits,
     /// Its content.
@@ -181,8 +184,16 @@ pub struct Data<B> {
 impl<B> Data<B> {
     /// The same message with another content.
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Data<C> {
-        let Data { origin, seq, stable, life, resent, set, previous, to, body } = self;
-        Data { origin, seq, stable, life, resent, set, previous, to, body: change(body) }
+        let Data { origin, seq, stable, life, resent, set, previous, before, to, body } = self;
+        Data { origin, seq, stable, life, resent, set, previous, before, to, body: change(body) }
+    }
+
+    /// The number of the origin's message to a destination before this one, and that of the same
+    /// client's.
+    pub(super) fn follows(&self, to: DaemonId) -> Option<(u64, u64)> {
+        let index = self.set.index_of(to)?;
+        let before = self.before.as_ref().unwrap_or(&self.previous);
+        Some((*self.previous.get(index)?, *before.get(index)?))
     }
 }
 
@@ -237,7 +248,7 @@ impl<B: Body> Data<B> {
             |&previous: &u64| varint_len(if previous == 0 { 0 } else { self.seq.saturating_sub(previous) });
         HEADER - 8
             + 8 * self.to.words().len()
-            + self.previous.iter().map(reach).sum::<usize>()
+            + self.previous.iter().chain(self.before.iter().flat_map(|b| b.iter())).map(reach).sum::<usize>()
             + self.body.size()
     }
 }

@@ -18,8 +18,9 @@
 //! What a daemon has accepted reaches every destination that stays reachable, once, in the order in
 //! which that daemon accepted it. Each message names for each destination the one before it, so
 //! that a receiver knows what it lacks; the origin keeps messages until all destinations have
-//! acknowledged them. Survivors give each other what they have of a dead daemon's messages, and
-//! then skip the messages that no survivor has.
+//! acknowledged them. Survivors give each other what they have of a dead daemon's messages. Where
+//! no survivor has a message, later ones of the same client are dropped: of each client survivors
+//! deliver the same prefix.
 //!
 //! A destination that is unreachable for [`Config::patience`] has its messages dropped.
 //!
@@ -263,7 +264,8 @@ pub struct Snapshot {
     pub strayed: u64,
     /// Messages sent again since the start.
     pub resent: u64,
-    /// Messages dropped since the start for destinations unreachable for too long.
+    /// Messages dropped since the start: for destinations unreachable for too long, or of a dead
+    /// daemon's client behind one that no survivor has.
     pub expired: u64,
 }
 

@@ -1,7 +1,7 @@
 //! One origin's messages at a destination: their order, and what survivors owe each other when the
 //! origin is gone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tollway_law::Time;
 
@@ -23,7 +23,9 @@ pub(super) struct Inbound<B> {
     /// Messages and bytes delivered since the last acknowledgement.
     unacked: (u32, u64),
     gap_at: Option<Time>,
-    pub(super) stage: Stage,
+    stage: Stage,
+    /// Since messages were given up: the last one before them, and those delivered after them.
+    given_up: Option<(u64, BTreeSet<u64>)>,
 }
 
 /// Stages of the recovery of a dead daemon's messages.
@@ -36,8 +38,8 @@ pub(super) enum Stage {
     Told,
     /// Survivors have sent each other what they hold.
     Sent,
-    /// Messages that no survivor holds are skipped.
-    Skipped,
+    /// Messages that no survivor holds are given up.
+    Ended,
 }
 
 /// When to acknowledge.
@@ -63,6 +65,7 @@ impl<B> Default for Inbound<B> {
             unacked: (0, 0),
             gap_at: None,
             stage: Stage::None,
+            given_up: None,
         }
     }
 }
@@ -113,10 +116,15 @@ impl<B: Body> Inbound<B> {
         }
     }
 
-    /// True if every message to `me` before this one is delivered.
+    /// True if every message to `me` before this one is delivered or given up, and every one of its
+    /// client is delivered.
     fn follows(&self, me: DaemonId, data: &Data<B>) -> bool {
-        let previous = data.set.index_of(me).and_then(|index| data.previous.get(index));
-        previous.is_some_and(|&previous| previous <= self.last)
+        data.follows(me).is_some_and(|(previous, before)| previous <= self.last && self.has(before))
+    }
+
+    /// True if a message up to the last one has been delivered.
+    fn has(&self, seq: u64) -> bool {
+        self.given_up.as_ref().is_none_or(|(last, after)| seq <= *last || after.contains(&seq))
     }
 
     /// Delivers the first held message.
@@ -130,6 +138,9 @@ impl<B: Body> Inbound<B> {
     fn deliver(&mut self, data: Data<B>, out: &mut VecDeque<B>) {
         let size = data.body.size() as u64;
         self.last = data.seq;
+        if let Some((_, after)) = &mut self.given_up {
+            after.insert(data.seq);
+        }
         self.unacked = (self.unacked.0 + 1, self.unacked.1 + size);
         out.push_back(data.body.clone());
         if data.set.as_slice().len() > 1 && data.seq > data.stable {
@@ -157,10 +168,34 @@ impl<B: Body> Inbound<B> {
         !self.held.is_empty()
     }
 
-    /// Delivers all that is held, whatever lacks between.
-    pub(super) fn skip(&mut self, out: &mut VecDeque<B>) {
-        while !self.held.is_empty() {
-            self.release(out);
+    /// Gives up what is missing: messages held are delivered, except those of clients of which an
+    /// earlier one is lost. Answers how many were dropped.
+    pub(super) fn give_up(&mut self, me: DaemonId, out: &mut VecDeque<B>) -> u64 {
+        if self.lacks() {
+            self.given_up.get_or_insert((self.last, BTreeSet::new()));
+        }
+        let mut dropped = 0;
+        while let Some((_, data)) = self.held.pop_first() {
+            self.bytes -= data.body.size() as u64;
+            if data.follows(me).is_some_and(|(_, before)| self.has(before)) {
+                self.deliver(data, out);
+            } else {
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Enters a stage of recovery. [`Stage::None`]: the origin is back, and begins anew with what
+    /// it has given up.
+    pub(super) fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        if stage == Stage::None {
+            self.given_up = None;
         }
     }
 

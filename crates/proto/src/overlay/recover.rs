@@ -6,7 +6,7 @@ use tollway_law::Time;
 
 use super::daemon::{PROBE, SETTLE, Timer};
 use super::frame::{Holding, Receipt, ReceiptKind};
-use super::receive::Stage;
+use super::receive::{Inbound, Stage};
 use super::{Body, Daemon, DaemonId, Incarnation, PortId};
 
 impl<B: Body> Daemon<B> {
@@ -59,7 +59,7 @@ impl<B: Body> Daemon<B> {
         for origin in origins {
             self.expect_recovery(now, origin);
             // The daemon that was to send the missing messages may have failed, or its link.
-            if self.inbounds.get(&origin).is_some_and(|inbound| inbound.stage == Stage::Sent) {
+            if self.inbounds.get(&origin).is_some_and(|inbound| inbound.stage() == Stage::Sent) {
                 self.share(now, origin);
                 self.agenda.set(Timer::Recover(origin), now.saturating_add(self.most() * 2));
             }
@@ -113,15 +113,15 @@ impl<B: Body> Daemon<B> {
         let dead = self.dead_at(now, origin);
         let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
         match dead {
-            Some(at) if inbound.stage == Stage::None => self.agenda.by(Timer::Recover(origin), at.max(now)),
+            Some(at) if inbound.stage() == Stage::None => self.agenda.by(Timer::Recover(origin), at.max(now)),
             // Late copies: no survivor has the messages before them either.
-            Some(_) if inbound.stage == Stage::Skipped && inbound.lacks() => {
-                inbound.stage = Stage::Sent;
+            Some(_) if inbound.stage() == Stage::Ended && inbound.lacks() => {
+                inbound.enter(Stage::Sent);
                 self.agenda.set(Timer::Recover(origin), now);
             }
             Some(_) => {}
             None => {
-                inbound.stage = Stage::None;
+                inbound.enter(Stage::None);
                 self.agenda.clear(Timer::Recover(origin));
                 self.holdings.remove(&origin);
             }
@@ -129,7 +129,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// A stage of the recovery: survivors tell what they hold, then send what others lack, then
-    /// skip what none has.
+    /// give up what none has.
     pub(super) fn recover(&mut self, now: Time, origin: Incarnation) {
         let dead = self.dead_at(now, origin).is_some();
         let wait = self.most();
@@ -137,11 +137,11 @@ impl<B: Body> Daemon<B> {
             self.holdings.remove(&origin);
             return;
         };
-        let (stage, next) = match inbound.stage {
+        let (stage, next) = match inbound.stage() {
             Stage::None => (Stage::Told, wait),
             Stage::Told => (Stage::Sent, wait * 2),
-            Stage::Sent => (Stage::Skipped, self.config.patience),
-            Stage::Skipped => {
+            Stage::Sent => (Stage::Ended, self.config.patience),
+            Stage::Ended => {
                 // A former start is over for good; one that may come back is still known by its
                 // last message.
                 if self.database.incarnation(origin.daemon).is_some_and(|known| known.epoch > origin.epoch) {
@@ -151,7 +151,7 @@ impl<B: Body> Daemon<B> {
                 return;
             }
         };
-        inbound.stage = stage;
+        inbound.enter(stage);
         match stage {
             Stage::Told => {
                 let holding = Holding { holder: self.me, origin, seq: inbound.last() };
@@ -160,7 +160,7 @@ impl<B: Body> Daemon<B> {
             Stage::Sent => self.share(now, origin),
             _ => {
                 let mut bodies = VecDeque::new();
-                inbound.skip(&mut bodies);
+                self.counters.expired += inbound.give_up(self.me.daemon, &mut bodies);
                 inbound.clear_copies();
                 self.deliver(origin, bodies);
             }
@@ -188,7 +188,7 @@ impl<B: Body> Daemon<B> {
         holders.insert(holding.holder, holding.seq);
         self.flood(from, |port| port.push_holding(holding));
         // Survivors go through the stages together, whenever each has noticed.
-        let stage = self.inbounds.get(&holding.origin).map(|inbound| inbound.stage);
+        let stage = self.inbounds.get(&holding.origin).map(Inbound::stage);
         let lost = self.dead_at(now, holding.origin).is_some();
         match stage {
             Some(Stage::None) if lost => self.agenda.by(Timer::Recover(holding.origin), now),

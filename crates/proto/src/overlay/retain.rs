@@ -7,7 +7,7 @@ use tollway_law::Time;
 
 use super::bits::Bits;
 use super::frame::{Data, Destinations};
-use super::{Body, DaemonId, Incarnation};
+use super::{Body, ClientId, DaemonId, Incarnation};
 
 /// Messages accepted here, and what each destination has of them.
 #[derive(Clone, Debug)]
@@ -35,7 +35,10 @@ pub(super) struct Chain {
     acked: u64,
     /// The stability that the destination knows of.
     told: u64,
-    outstanding: VecDeque<u64>,
+    outstanding: VecDeque<(u64, ClientId)>,
+    /// The client of the last message, and the last outstanding one of each client.
+    last_by: Option<ClientId>,
+    by_client: BTreeMap<ClientId, u64>,
     /// Fruitless probes since the last acknowledgement that brought something new.
     pub(super) probes: u32,
     probing: bool,
@@ -69,15 +72,21 @@ impl<B: Body> Outbound<B> {
         self.base - 1
     }
 
-    /// Numbers and keeps a message to some destinations.
-    pub(super) fn send(&mut self, set: &Arc<Destinations>, body: B) -> Data<B> {
+    /// Numbers and keeps a client's message to some destinations.
+    pub(super) fn send(&mut self, by: ClientId, set: &Arc<Destinations>, body: B) -> Data<B> {
         let seq = self.base + self.kept.len() as u64;
-        let previous = set.as_slice().iter().map(|&destination| {
+        let (mut previous, mut before) = (Vec::new(), Vec::new());
+        for &destination in set.as_slice() {
             let chain = self.chains.entry(destination).or_default();
-            chain.outstanding.push_back(seq);
-            std::mem::replace(&mut chain.last, seq)
-        });
-        let previous: Arc<[u64]> = previous.collect();
+            chain.outstanding.push_back((seq, by));
+            let last = std::mem::replace(&mut chain.last, seq);
+            let own = chain.by_client.insert(by, seq).unwrap_or(0);
+            let same = chain.last_by.replace(by) == Some(by);
+            previous.push(last);
+            before.push(if same { last } else { own });
+        }
+        let before = (before != previous).then(|| before.into());
+        let previous = previous.into();
         let all = Bits::all(set.as_slice().len());
         self.bytes += body.size() as u64;
         let data = Data {
@@ -88,6 +97,7 @@ impl<B: Body> Outbound<B> {
             resent: false,
             set: set.clone(),
             previous,
+            before,
             to: all.clone(),
             body,
         };
@@ -109,8 +119,11 @@ impl<B: Body> Outbound<B> {
         let progress = seq > chain.acked;
         chain.acked = chain.acked.max(seq.min(chain.last));
         let before = self.bytes;
-        while let Some(&first) = chain.outstanding.front().filter(|&&first| first <= seq) {
+        while let Some(&(first, by)) = chain.outstanding.front().filter(|&&(first, _)| first <= seq) {
             chain.outstanding.pop_front();
+            if chain.by_client.get(&by) == Some(&first) {
+                chain.by_client.remove(&by);
+            }
             release(&mut self.kept, self.base, &mut self.bytes, first, from.daemon);
         }
         let outstanding = !chain.outstanding.is_empty();
@@ -144,7 +157,7 @@ impl<B: Body> Outbound<B> {
     /// The oldest message that a destination has not acknowledged, to be sent again.
     pub(super) fn probe(&mut self, to: Incarnation) -> Option<Data<B>> {
         let chain = self.chains.get_mut(&to)?;
-        let first = *chain.outstanding.front()?;
+        let (first, _) = *chain.outstanding.front()?;
         chain.probing = true;
         chain.probes += 1;
         self.copy(first, to.daemon)
@@ -153,7 +166,7 @@ impl<B: Body> Outbound<B> {
     /// All messages that a destination has not acknowledged.
     pub(super) fn unacknowledged(&self, to: Incarnation) -> Vec<Data<B>> {
         let Some(chain) = self.chains.get(&to) else { return Vec::new() };
-        chain.outstanding.iter().filter_map(|&seq| self.copy(seq, to.daemon)).collect()
+        chain.outstanding.iter().filter_map(|&(seq, _)| self.copy(seq, to.daemon)).collect()
     }
 
     fn copy(&self, seq: u64, to: DaemonId) -> Option<Data<B>> {
@@ -166,7 +179,7 @@ impl<B: Body> Outbound<B> {
     /// Gives up on a destination; the number of messages that it lacks.
     pub(super) fn drop_chain(&mut self, to: Incarnation) -> usize {
         let Some(chain) = self.chains.remove(&to) else { return 0 };
-        for &seq in &chain.outstanding {
+        for &(seq, _) in &chain.outstanding {
             release(&mut self.kept, self.base, &mut self.bytes, seq, to.daemon);
         }
         self.trim();

@@ -111,7 +111,9 @@ impl Encoder {
         let key = Arc::as_ptr(&data.set).addr();
         let known = self.numbers.get(&key).copied();
         let number = known.unwrap_or_else(|| self.number(key, &data.set));
-        let flags = u8::from(data.resent) | if known.is_none() { DEFINES } else { 0 };
+        let flags = u8::from(data.resent)
+            | if known.is_none() { DEFINES } else { 0 }
+            | if data.before.is_some() { BEFORE } else { 0 };
         out.push(DATA);
         put_incarnation(out, data.origin);
         out.extend(data.seq.to_be_bytes());
@@ -125,8 +127,8 @@ impl Encoder {
         for word in data.to.words() {
             out.extend(word.to_be_bytes());
         }
-        for &previous in data.previous.iter() {
-            put_varint(out, if previous == 0 { 0 } else { data.seq.saturating_sub(previous) });
+        for &number in data.previous.iter().chain(data.before.iter().flat_map(|before| before.iter())) {
+            put_varint(out, if number == 0 { 0 } else { data.seq.saturating_sub(number) });
         }
     }
 
@@ -205,19 +207,15 @@ impl Decoder {
         }
         let set = self.sets.get(number).ok_or(WireError::Field("number of a destination set"))?.clone();
         let to = reader.bits(set.as_slice().len())?;
-        let mut previous = Vec::with_capacity(set.as_slice().len());
-        for _ in set.as_slice() {
-            let back = reader.varint()?;
-            let before = if back == 0 { Some(0) } else { seq.checked_sub(back).filter(|&before| before > 0) };
-            previous.push(before.ok_or(WireError::Field("message before"))?);
-        }
-        if seq == 0 || stable >= seq || flags & !(DEFINES | 1) != 0 {
+        let previous = reader.earlier(seq, set.as_slice().len())?;
+        let before =
+            if flags & BEFORE != 0 { Some(reader.earlier(seq, set.as_slice().len())?) } else { None };
+        if seq == 0 || stable >= seq || flags & !(DEFINES | BEFORE | 1) != 0 {
             return Err(WireError::Field("sequence number"));
         }
         let body = reader.at..reader.bytes.len();
         reader.at = body.end;
-        let previous = previous.into();
-        Ok(Data { origin, seq, stable, life, resent: flags & 1 != 0, set, previous, to, body })
+        Ok(Data { origin, seq, stable, life, resent: flags & 1 != 0, set, previous, before, to, body })
     }
 }
 
@@ -286,6 +284,15 @@ impl Reader<'_> {
 
     fn f32(&mut self) -> Result<f32, WireError> {
         self.array().map(f32::from_be_bytes)
+    }
+
+    /// Numbers of `count` messages before message `seq`, 0 for none.
+    fn earlier(&mut self, seq: u64, count: usize) -> Result<Arc<[u64]>, WireError> {
+        let one = |_| match self.varint()? {
+            0 => Ok(0),
+            back => seq.checked_sub(back).filter(|&n| n > 0).ok_or(WireError::Field("message before")),
+        };
+        (0..count).map(one).collect()
     }
 
     fn varint(&mut self) -> Result<u64, WireError> {
@@ -391,6 +398,8 @@ const DATA: u8 = 6;
 
 /// Flag of data that defines its destination set.
 const DEFINES: u8 = 2;
+/// Flag of data that lists the messages before of the same client.
+const BEFORE: u8 = 4;
 
 /// Destination sets that a connection numbers.
 const SETS: u16 = 1024;

@@ -297,7 +297,7 @@ impl Net {
         loop {
             let Sender { node, client, set, size, sent, most } = self.senders[sender];
             let Some(daemon) = &mut self.daemons[node] else { return };
-            daemon.send(self.now, set, Message { sender: sender as u32, number: sent, size });
+            daemon.send(self.now, client, set, Message { sender: sender as u32, number: sent, size });
             self.senders[sender].sent += 1;
             if sent + 1 >= most || daemon.buy(self.now, client, set, &[], size as usize) == Purchase::Waiting
             {

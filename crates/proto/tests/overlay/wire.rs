@@ -34,8 +34,10 @@ fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
             let len = set.as_slice().len();
             let mut to = Bits::none(len);
             (0..len).filter(|&index| dice >> (index % 64) & 1 == 1).for_each(|index| to.insert(index));
-            let previous = (0..len as u64).map(|index| dice.wrapping_mul(index + 1) % seq).collect();
-            Data { origin, seq, stable: stable % seq, life, resent, set, previous, to, body }
+            let numbers =
+                |dice: u64| (0..len as u64).map(|index| dice.wrapping_mul(index + 1) % seq).collect();
+            let (previous, before) = (numbers(dice), (stable % 2 == 0).then(|| numbers(stable)));
+            Data { origin, seq, stable: stable % seq, life, resent, set, previous, before, to, body }
         },
     )
 }
@@ -128,6 +130,7 @@ fn more_sets_than_numbers_take_the_oldest_numbers() {
             resent: false,
             set: Arc::new(set),
             previous: Arc::new([0]),
+            before: None,
             to: Bits::all(1),
             body: vec![7u8],
         })
