@@ -10,7 +10,7 @@ use tollway_proto::Change;
 #[cfg(target_os = "linux")]
 use tollway_scenario::exec;
 use tollway_scenario::file::{Scenario, fuzzing};
-use tollway_scenario::plan::{Arrivals, Data, Flow, Plan, SenderLaw, TransportId, What, Workload};
+use tollway_scenario::plan::{Arrivals, Flow, Plan, SenderLaw, TransportId, What, Workload};
 use tollway_scenario::run::{DigestMode, Finished, Options, RunError, run};
 use tollway_scenario::tables::{Outputs, Table};
 
@@ -163,12 +163,9 @@ fn shortened(plan: &Plan) -> Option<Plan> {
     let most = (30e6 / bytes).min(100e3 / cross).min(1e3 / arrivals);
     // XCP's window has no end where nobody answers.
     let law = |transport: TransportId| &plan.transports[transport.0 as usize].law;
-    let long_flow = |flow: &Flow| match flow.data {
-        Data::Endless | Data::Messages => {
-            (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer))
-        }
-        Data::Bytes(bytes) => bytes > 1_000_000,
-        Data::Frames { count, size } => count.saturating_mul(size) > 1_000_000,
+    let long_flow = |flow: &Flow| match flow.data.bytes() {
+        None => (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer)),
+        Some(bytes) => bytes > 1_000_000,
     };
     let xcp = |transport: TransportId| matches!(law(transport), SenderLaw::Xcp(_));
     let endless =
@@ -187,11 +184,9 @@ fn shortened(plan: &Plan) -> Option<Plan> {
         rto.max = rto.max.max(rto.min);
         rto.fixed = rto.fixed.map(|fixed| fixed.max(often));
     }
-    let frames =
-        plan.flows.iter().any(|flow| matches!(flow.data, Data::Frames { count, .. } if count > 10_000));
     let windows = plan.transports.iter().any(|transport| transport.initial_window > 1_000);
     let many = plan.links.len() > 64 || plan.flows.len() > 64;
-    (!frames && !windows && !many && !endless).then_some(plan)
+    (!windows && !many && !endless).then_some(plan)
 }
 
 /// No number in a table is wild.

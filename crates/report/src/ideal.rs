@@ -6,7 +6,7 @@ use tollway_law::Time;
 use tollway_law::budget::Background;
 use tollway_law::link::Pricing;
 use tollway_proto::Change;
-use tollway_scenario::plan::{self, Data, Event, FcpSender, Plan, SenderLaw, Strategy, What};
+use tollway_scenario::plan::{self, Event, FcpSender, Plan, SenderLaw, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -84,7 +84,7 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
         Some(Undefined::Multicast)
     } else if plan.classes.iter().any(|class| !matches!(class.pricing, Pricing::Standard | Pricing::Stable)) {
         Some(Undefined::Classes)
-    } else if plan.flows.iter().any(|flow| flow.data != Data::Endless) {
+    } else if plan.flows.iter().any(|flow| !flow.data.is_endless()) {
         Some(Undefined::Sized)
     } else {
         None

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use tollway_law::Time;
-use tollway_scenario::plan::{Cbr, Data, Plan, Transport};
+use tollway_scenario::plan::{Cbr, Plan, Transport};
 use tollway_scenario::run::arrivals;
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Job, completions};
@@ -72,11 +72,7 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let mut jobs = Vec::new();
     for flow in &plan.flows {
         let transport = &plan.transports[flow.transport.0 as usize];
-        let amount = match flow.data {
-            Data::Endless | Data::Messages => f64::INFINITY,
-            Data::Bytes(bytes) => bits(transport, bytes),
-            Data::Frames { count, size } => bits(transport, count.saturating_mul(size)),
-        };
+        let amount = flow.data.bytes().map_or(f64::INFINITY, |bytes| bits(transport, bytes));
         let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
         jobs.push(Job { at: flow.start.as_secs_f64(), amount, links });
     }

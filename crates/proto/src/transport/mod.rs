@@ -151,8 +151,13 @@ impl Connection {
 
     /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
     pub fn write_frame(&mut self, bytes: u64) {
+        self.write_frames(bytes, 1);
+    }
+
+    /// Queues `count` frames of `bytes` each; [`u64::MAX`] of them do not end before [`Connection::stop`].
+    pub fn write_frames(&mut self, bytes: u64, count: u64) {
         self.forget();
-        self.send.source.write_frame(bytes);
+        self.send.source.write_frames(bytes, count);
     }
 
     /// Queues `bytes` of a stream without frames.
@@ -526,7 +531,7 @@ impl Connection {
         self.send.law.window()
     }
 
-    /// Bytes written that have not been sent for the first time; [`u64::MAX`] of an unlimited stream.
+    /// Bytes written that have not been sent for the first time; [`u64::MAX`] of an unlimited stream or endless frames.
     pub fn unsent(&self) -> u64 {
         self.send.source.queued()
     }

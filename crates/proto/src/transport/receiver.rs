@@ -68,10 +68,40 @@ struct Earlier {
     marked: bool,
 }
 
-/// Frames delivered, oldest first.
+/// Frames delivered and not yet told of: runs of frames of one size, oldest first. An application that never asks costs one
+/// run while frames are alike.
 #[derive(Debug, Default)]
 struct Frames {
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<Run>,
+    /// Frames told of.
+    told: u64,
+}
+
+/// `count` frames of `bytes` each.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    bytes: u64,
+    count: u64,
+}
+
+impl Frames {
+    fn push(&mut self, bytes: u64) {
+        match self.waiting.back_mut() {
+            Some(run) if run.bytes == bytes => run.count += 1,
+            _ => self.waiting.push_back(Run { bytes, count: 1 }),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let run = self.waiting.front_mut()?;
+        let event = Event::FrameDelivered { index: self.told, bytes: run.bytes };
+        self.told += 1;
+        run.count -= 1;
+        if run.count == 0 {
+            self.waiting.pop_front();
+        }
+        Some(event)
+    }
 }
 
 impl Receiver {
@@ -236,10 +266,7 @@ impl Receiver {
             if slot.flags.has(Flags::LAST) {
                 self.in_frame = false;
                 self.framed = true;
-                self.frames.get_or_insert_default().waiting.push_back(Event::FrameDelivered {
-                    index: stats.frames_delivered,
-                    bytes: self.frame_bytes,
-                });
+                self.frames.get_or_insert_default().push(self.frame_bytes);
                 stats.frames_delivered += 1;
             }
         }
@@ -301,7 +328,7 @@ impl Receiver {
 
     /// The next frame delivered and not told of.
     pub(super) fn next_frame(&mut self) -> Option<Event> {
-        self.frames.as_mut().and_then(|frames| frames.waiting.pop_front())
+        self.frames.as_mut().and_then(|frames| frames.pop())
     }
 
     /// The delayed acknowledgement is due.

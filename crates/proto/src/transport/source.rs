@@ -32,8 +32,33 @@ struct Backlog {
 
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    Frame(u64),
+    /// `count` frames of `bytes` each; [`u64::MAX`] of them do not end.
+    Frames {
+        bytes: u64,
+        count: u64,
+    },
     Stream(u64),
+}
+
+impl Item {
+    /// Payload, bytes.
+    fn bytes(self) -> u64 {
+        match self {
+            Item::Frames { bytes, count } => bytes.saturating_mul(count),
+            Item::Stream(bytes) => bytes,
+        }
+    }
+
+    /// The same on the wire, in segments of at most `payload` bytes and a `header` each.
+    fn wire(self, payload: u16, header: u16) -> u64 {
+        let wire = |bytes: u64| {
+            bytes.saturating_add(bytes.div_ceil(u64::from(payload)).saturating_mul(u64::from(header)))
+        };
+        match self {
+            Item::Frames { bytes, count } => wire(bytes).saturating_mul(count),
+            Item::Stream(bytes) => wire(bytes),
+        }
+    }
 }
 
 /// One segment cut off the source.
@@ -60,8 +85,11 @@ impl Source {
         }
     }
 
-    pub(super) fn write_frame(&mut self, bytes: u64) {
-        self.push(Item::Frame(bytes));
+    /// `count` frames of `bytes` each; [`u64::MAX`] of them do not end.
+    pub(super) fn write_frames(&mut self, bytes: u64, count: u64) {
+        if count > 0 {
+            self.push(Item::Frames { bytes, count });
+        }
     }
 
     /// A stream goes on where the last left off, if no frame came between.
@@ -99,7 +127,13 @@ impl Source {
         self.active = true;
         self.first = true;
         (self.framed, self.left) = match item {
-            Item::Frame(bytes) => (true, bytes),
+            Item::Frames { bytes, count } => {
+                if count > 1 {
+                    let count = if count == u64::MAX { count } else { count - 1 };
+                    self.waiting.get_or_insert_default().items.push_front(Item::Frames { bytes, count });
+                }
+                (true, bytes)
+            }
             Item::Stream(bytes) => (false, bytes),
         };
     }
@@ -132,27 +166,22 @@ impl Source {
         if !self.finished {
             return u64::MAX;
         }
-        let wire = |bytes: u64| {
-            bytes.saturating_add(bytes.div_ceil(u64::from(payload)).saturating_mul(u64::from(header)))
-        };
-        let present = if self.active { wire(self.left) } else { 0 };
-        match &self.waiting {
-            None => present,
-            Some(backlog) => backlog.items.iter().fold(present, |sum, item| {
-                let (Item::Frame(bytes) | Item::Stream(bytes)) = *item;
-                sum.saturating_add(wire(bytes))
-            }),
-        }
+        self.sum(|item| item.wire(payload, header))
     }
 
     /// Bytes of payload not cut yet.
     pub(super) fn queued(&self) -> u64 {
-        let present = if self.active { self.left } else { 0 };
-        let waiting = self.waiting.iter().flat_map(|backlog| &backlog.items);
-        waiting.fold(present, |sum, item| {
-            let (Item::Frame(bytes) | Item::Stream(bytes)) = *item;
-            sum.saturating_add(bytes)
-        })
+        self.sum(Item::bytes)
+    }
+
+    /// What `of` makes of all that has not been cut.
+    #[inline]
+    fn sum(&self, of: impl Fn(Item) -> u64) -> u64 {
+        let present = if self.active { of(Item::Stream(self.left)) } else { 0 };
+        match &self.waiting {
+            None => present,
+            Some(backlog) => backlog.items.iter().fold(present, |sum, item| sum.saturating_add(of(*item))),
+        }
     }
 
     /// Whether the FIN has been cut.

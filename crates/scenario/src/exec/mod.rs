@@ -20,7 +20,7 @@ pub use tollway_net::{Error, Lateness, LinkStats};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;
-use crate::plan::{Data, Event, NodeId, Plan, SenderLaw, What};
+use crate::plan::{Event, NodeId, Plan, SenderLaw, What};
 use crate::run::{Unsupported, link_specs};
 
 /// The node at which a program runs, if links are all that is given.
@@ -89,7 +89,7 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
             SenderLaw::Dctcp => "dctcp",
             _ => return Err(unsupported("law", "use newreno, cubic, bbr or dctcp")),
         };
-        if flow.data != Data::Endless || flow.stop < Time::NEVER {
+        if !flow.data.is_endless() || flow.stop < Time::NEVER {
             return Err(unsupported("data", "let it send for as long as the run lasts"));
         }
         Ok(KernelFlow { from: flow.path.from.0, to: flow.path.to.0, start: flow.start, law: law.into() })

@@ -108,7 +108,7 @@ impl Plan {
         };
         let rows = |span: Time| span.0.div_ceil(interval.0);
         let links = self.shown_links().into_iter().filter(|shown| *shown).count() as u64;
-        let endless = self.flows.iter().filter(|flow| flow.data == Data::Endless);
+        let endless = self.flows.iter().filter(|flow| flow.data.is_endless());
         let flows = endless.map(|flow| rows(flow.stop.min(self.duration).saturating_sub(flow.start)));
         flows.fold(rows(self.duration).saturating_mul(links), u64::saturating_add)
     }

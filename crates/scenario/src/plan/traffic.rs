@@ -79,13 +79,29 @@ pub enum Data {
     Bytes(u64),
     /// Frames.
     Frames {
-        /// How many.
-        count: u64,
+        /// How many; `None` as many as go through.
+        count: Option<u64>,
         /// Payload of each, bytes.
         size: u64,
     },
     /// What apps at its ends write.
     Messages,
+}
+
+impl Data {
+    /// Payload in all, bytes; `None` if it has no end or is up to apps.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Data::Bytes(bytes) => Some(bytes),
+            Data::Frames { count, size } => count.map(|count| count.saturating_mul(size)),
+            Data::Endless | Data::Messages => None,
+        }
+    }
+
+    /// Whether the flow sends as much as goes through.
+    pub fn is_endless(self) -> bool {
+        matches!(self, Data::Endless | Data::Frames { count: None, .. })
+    }
 }
 
 /// Flows that come by chance: each arrival takes one of the paths, all equally likely.

@@ -232,10 +232,11 @@ impl<E: Engine> Built<E> {
                     sender.write_stream(bytes);
                     sender.finish();
                 }
-                Data::Frames { count, size } => {
-                    (0..count).for_each(|_| sender.write_frame(size));
+                Data::Frames { count: Some(count), size } => {
+                    sender.write_frames(size, count);
                     sender.finish();
                 }
+                Data::Frames { count: None, size } => sender.write_frames(size, u64::MAX),
             }
         }
         let (forward, back) = ends.route;
@@ -251,11 +252,7 @@ impl<E: Engine> Built<E> {
             class: transport.first_class(),
             kernel: transport.kernel.then(|| Kernels {
                 congestion: kernels_name(&transport.law).to_owned(),
-                bytes: match ends.data {
-                    Data::Endless | Data::Messages => None,
-                    Data::Bytes(bytes) => Some(bytes),
-                    Data::Frames { count, size } => Some(count.saturating_mul(size)),
-                },
+                bytes: ends.data.bytes(),
                 both_ways: transport.both_ways,
                 receive_buffer: Some(ends.receive_buffer.min(ends.send_buffer))
                     .filter(|&packets| packets < u32::MAX)

@@ -14,7 +14,7 @@ use super::digest::Digest;
 use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
-use crate::plan::{self, Data, Plan};
+use crate::plan::{self, Plan};
 use crate::tables::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
 /// Reads counters and writes rows.
@@ -502,18 +502,14 @@ impl Meter {
             let ideal_mbps = ideal_mbps.filter(|_| end == plan.duration);
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
-            let size = match flow.data {
-                Data::Endless | Data::Messages => None,
-                Data::Bytes(bytes) => Some(bytes),
-                Data::Frames { count, size } => Some(count.saturating_mul(size)),
-            };
+            let size = flow.data.bytes();
             self.writer.flow_summary(&FlowSummary {
                 flow: &lane.name,
                 law: sender_name(&plan.transports[flow.transport.0 as usize].law),
                 start_s: lane.start.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
-                    Data::Endless => None,
+                    data if data.is_endless() => None,
                     // One that was stopped on the way ended without completing.
                     _ if seen == Ends::Sender && lane.done > Some(lane.stop) => None,
                     _ if seen != Ends::Sender && counters.delivered < size.unwrap_or(0) => None,

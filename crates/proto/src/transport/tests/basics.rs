@@ -272,3 +272,37 @@ fn a_window_that_grows_by_feedback_keeps_what_is_no_whole_segment() {
     });
     assert_eq!(windows, [4, 5, 5, 6]);
 }
+
+#[test]
+fn endless_frames_leave_whole_until_they_are_stopped_and_hold_no_memory() {
+    let mut pair = Pair::new(&Config::default());
+    pair.open();
+    pair.client().write_frames(3000, u64::MAX);
+    assert_eq!(pair.client().unsent(), u64::MAX);
+    pair.drive(Time::from_secs(1));
+    pair.client().stop();
+    pair.client().write_frame(1);
+    assert!(pair.drive(Time::from_secs(10)));
+    let frames = pair.frames(SERVER);
+    let told = pair.server().stats().frames_delivered;
+    assert!(frames.len() > 100 && frames.iter().all(|&bytes| bytes == 3000), "{}", frames.len());
+    assert_eq!(told, frames.len() as u64);
+    // Three segments a frame, SYN and FIN; the last frame may have been cut short.
+    let sent = pair.client().stats().segments_sent - 2;
+    assert_eq!(sent / 3, told);
+}
+
+#[test]
+fn frames_written_together_are_those_written_one_by_one() {
+    let mut pair = Pair::new(&Config::default());
+    pair.open();
+    pair.client().write_frames(2000, 3);
+    pair.client().write_frames(0, 2);
+    pair.client().write_frames(5, 0);
+    pair.client().write_stream(10);
+    pair.client().write_frame(7);
+    assert_eq!(pair.client().unsent(), 3 * 2000 + 10 + 7);
+    pair.client().finish();
+    assert!(pair.drive(Time::from_secs(10)));
+    assert_eq!(pair.frames(SERVER), [2000, 2000, 2000, 0, 0, 7]);
+}

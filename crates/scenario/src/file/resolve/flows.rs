@@ -256,9 +256,9 @@ impl<'a> Resolver<'a> {
             let message = "a flow sends either `size` bytes or `frames`";
             self.mistakes.add(keys.key_at("frames"), message, "beside `size`").help("leave out one of them");
         }
-        match (size, frames.count("count"), frames.bytes("size")) {
-            (Some(size), _, _) => Data::Bytes(size),
-            (None, Some(count), Some(size)) => Data::Frames { count, size },
+        match (size, frames.bytes("size")) {
+            (Some(size), _) => Data::Bytes(size),
+            (None, Some(size)) => Data::Frames { count: frames.count("count"), size },
             _ => Data::Endless,
         }
     }
@@ -648,11 +648,7 @@ impl<'a> Resolver<'a> {
                     }
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
-                        let bytes = match flow.data {
-                            Data::Endless | Data::Messages => f64::INFINITY,
-                            Data::Bytes(bytes) => bytes as f64,
-                            Data::Frames { count, size } => count as f64 * size as f64,
-                        };
+                        let bytes = flow.data.bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
                         (&flow.name, &flow.path, flow.transport, bytes)
                     }
                     Target::Cbrs { .. } => break,

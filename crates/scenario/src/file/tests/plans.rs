@@ -119,6 +119,16 @@ fn the_manual_says_what_the_table_of_keys_says() {
     );
 }
 
+#[test]
+fn frames_end_after_their_count_or_not_at_all() {
+    let data = |frames: &str| plan(BASE, &[frames]).flows[0].data;
+    let size = 1000;
+    assert_eq!(data("flow.f.frames={count=3, size='1 kB'}"), Data::Frames { count: Some(3), size });
+    let endless = data("flow.f.frames={size='1 kB'}");
+    assert_eq!(endless, Data::Frames { count: None, size });
+    assert!(endless.is_endless() && endless.bytes().is_none());
+}
+
 /// The schema that the examples name in their first line, for editors.
 #[test]
 fn the_manual_has_the_schema_beside_the_examples() {

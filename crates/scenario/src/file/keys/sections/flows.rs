@@ -183,7 +183,7 @@ pub(crate) static FRAMES: Section = Section {
     header: "[flow.NAME.frames]",
     says: "What a framed flow sends.",
     parts: &[&[
-        key("count", Kind::Count { least: 1, most: 1 << 40 }, Must, "How many frames."),
+        key("count", Kind::Count { least: 1, most: 1 << 40 }, Else("endless"), "How many frames."),
         key("size", Kind::Bytes { least: 1, most: 1 << 40 }, Must, "Payload of each."),
     ]],
 };
