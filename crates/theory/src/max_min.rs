@@ -17,6 +17,7 @@ use crate::{Flow, Network, NetworkError, network};
 /// # Errors
 /// As [`Network::check`].
 pub fn max_min(network: &Network) -> Result<Vec<f64>, NetworkError> {
+    network.check()?;
     let mut filling = MaxMin::default();
     filling.rates(&network.capacities, &network.flows)?;
     Ok(filling.rates)
@@ -54,10 +55,9 @@ impl MaxMin {
     /// The rates of `flows`, one each, over links of `capacities`.
     ///
     /// # Errors
-    /// As [`Network::check`].
+    /// As [`Network::check`], of the flows and of the links that they cross.
     pub fn rates(&mut self, capacities: &[f64], flows: &[impl Borrow<Flow>]) -> Result<&[f64], NetworkError> {
-        network::check(capacities, flows)?;
-        self.lay_out(capacities, flows);
+        self.lay_out(capacities, flows)?;
         let MaxMin { links, rates, .. } = self;
         let mut left = flows.len();
         let mut stop = |f: usize, rate: f64, links: &mut [Filling]| {
@@ -74,7 +74,7 @@ impl MaxMin {
             }
             left > 0
         };
-        // `check` saw to it that each flow has a link or a demand, and each of those has its event.
+        // `lay_out` saw to it that each flow has a link or a demand, and each of those has its event.
         while let Some(Reverse((level, event))) = self.events.pop() {
             #[cfg(test)]
             (self.steps += 1);
@@ -101,14 +101,16 @@ impl MaxMin {
     }
 
     /// All flows rise, from nothing.
-    fn lay_out(&mut self, capacities: &[f64], flows: &[impl Borrow<Flow>]) {
+    fn lay_out(&mut self, capacities: &[f64], flows: &[impl Borrow<Flow>]) -> Result<(), NetworkError> {
         let MaxMin { links, crossed, .. } = self;
         crossed.drain(..).for_each(|l| links[l] = Filling::default());
         links.resize(capacities.len(), Filling::default());
-        for flow in flows.iter().map(Borrow::borrow) {
+        for (f, flow) in flows.iter().map(Borrow::borrow).enumerate() {
+            network::check_flow(capacities, f, flow)?;
             for &l in &flow.links {
                 let link = &mut links[l];
                 if link.rising == 0 {
+                    network::check_link(capacities, l)?;
                     link.free = capacities[l];
                     crossed.push(l);
                 }
@@ -139,6 +141,7 @@ impl MaxMin {
         let asks = flows.iter().map(Borrow::borrow).enumerate().filter(|(_, flow)| flow.demand.is_finite());
         events.extend(asks.map(|(f, flow)| Reverse((Level(flow.demand / flow.weight), Event::Satisfied(f)))));
         self.events = BinaryHeap::from(events);
+        Ok(())
     }
 }
 

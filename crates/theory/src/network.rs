@@ -1,7 +1,5 @@
 //! The common input: capacities and routes.
 
-use std::borrow::Borrow;
-
 /// Links and the flows over them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
@@ -46,30 +44,33 @@ impl Network {
     /// A capacity is negative or not finite, a weight not positive and finite, a demand negative or NaN, a route names a
     /// link that is not there, or a flow has neither a link nor a demand to bound it.
     pub fn check(&self) -> Result<(), NetworkError> {
-        check(&self.capacities, &self.flows)
+        (0..self.capacities.len()).try_for_each(|link| check_link(&self.capacities, link))?;
+        self.flows.iter().enumerate().try_for_each(|(flow, f)| check_flow(&self.capacities, flow, f))
     }
 }
 
-/// [`Network::check`] of flows that may stand elsewhere.
-pub(crate) fn check(capacities: &[f64], flows: &[impl Borrow<Flow>]) -> Result<(), NetworkError> {
-    for (link, &capacity) in capacities.iter().enumerate() {
-        if !(capacity >= 0.0 && capacity.is_finite()) {
-            return Err(NetworkError::Capacity { link, capacity });
-        }
+/// [`Network::check`] of one link.
+pub(crate) fn check_link(capacities: &[f64], link: usize) -> Result<(), NetworkError> {
+    let capacity = capacities[link];
+    if capacity >= 0.0 && capacity.is_finite() {
+        return Ok(());
     }
-    for (flow, f) in flows.iter().map(Borrow::borrow).enumerate() {
-        if let Some(&link) = f.links.iter().find(|&&l| l >= capacities.len()) {
-            return Err(NetworkError::NoSuchLink { flow, link, links: capacities.len() });
-        }
-        if !(f.weight > 0.0 && f.weight.is_finite()) {
-            return Err(NetworkError::Weight { flow, weight: f.weight });
-        }
-        if f.demand.is_nan() || f.demand < 0.0 {
-            return Err(NetworkError::Demand { flow, demand: f.demand });
-        }
-        if f.links.is_empty() && f.demand.is_infinite() {
-            return Err(NetworkError::Unbounded { flow });
-        }
+    Err(NetworkError::Capacity { link, capacity })
+}
+
+/// [`Network::check`] of one flow.
+pub(crate) fn check_flow(capacities: &[f64], flow: usize, f: &Flow) -> Result<(), NetworkError> {
+    if let Some(&link) = f.links.iter().find(|&&l| l >= capacities.len()) {
+        return Err(NetworkError::NoSuchLink { flow, link, links: capacities.len() });
+    }
+    if !(f.weight > 0.0 && f.weight.is_finite()) {
+        return Err(NetworkError::Weight { flow, weight: f.weight });
+    }
+    if f.demand.is_nan() || f.demand < 0.0 {
+        return Err(NetworkError::Demand { flow, demand: f.demand });
+    }
+    if f.links.is_empty() && f.demand.is_infinite() {
+        return Err(NetworkError::Unbounded { flow });
     }
     Ok(())
 }
