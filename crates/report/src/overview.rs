@@ -1,9 +1,9 @@
-//! The two tables that sum up a run: flows and links, variants side by side.
+//! The tables that sum up a run: flows, links and those of its systems, variants side by side.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tollway_scenario::tables::RunResult;
+use tollway_scenario::tables::{Keys, RunResult};
 
 use crate::data::{self, FlowInfo, natural};
 use crate::sizes::{SizeClass, quantile};
@@ -15,21 +15,26 @@ pub struct Overview {
     flows: Sheet,
     completions: Sheet,
     links: Sheet,
+    systems: Vec<Sheet>,
 }
 
 impl Overview {
     /// Sums up `runs`. More flows than a screen holds are given by group, as least, median and greatest; links that nothing
     /// happened on are left out.
     pub fn new(runs: &[RunResult]) -> Overview {
-        Overview { flows: flow_sheet(runs), completions: completion_sheet(runs), links: link_sheet(runs) }
+        Overview {
+            flows: flow_sheet(runs),
+            completions: completion_sheet(runs),
+            links: link_sheet(runs),
+            systems: system_sheets(runs),
+        }
     }
 
     /// As plain text at most `width` columns wide: variants stand side by side where they fit, and else beneath each other.
     pub fn to_text(&self, width: usize) -> String {
         let mut parts = Vec::new();
-        for sheet in
-            [&self.flows, &self.completions, &self.links].into_iter().filter(|sheet| !sheet.rows.is_empty())
-        {
+        let sheets = [&self.flows, &self.completions, &self.links].into_iter().chain(&self.systems);
+        for sheet in sheets.filter(|sheet| !sheet.rows.is_empty()) {
             let beside = sheet.beside();
             let table = if beside.natural_width() <= width { beside } else { sheet.beneath() };
             let mut text = table.print(width);
@@ -47,7 +52,8 @@ impl Overview {
         let mut html = String::new();
         let sheets =
             [("Flows", &self.flows), ("Completion times", &self.completions), ("Links", &self.links)];
-        for (name, sheet) in sheets {
+        let systems = self.systems.iter().map(|sheet| (sheet.of, sheet));
+        for (name, sheet) in sheets.into_iter().chain(systems) {
             if sheet.rows.is_empty() {
                 continue;
             }
@@ -259,6 +265,38 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
     }
 }
 
+/// The tables of systems, with the rows and columns that any of the runs has.
+fn system_sheets(runs: &[RunResult]) -> Vec<Sheet> {
+    // Rows and columns of each table, in the order of their names.
+    let mut found: BTreeMap<&'static str, (BTreeSet<&Keys>, BTreeSet<&'static str>)> = BTreeMap::new();
+    for (table, rows) in runs.iter().flat_map(|run| run.systems.tables()) {
+        let (keys, columns) = found.entry(table).or_default();
+        keys.extend(rows.keys());
+        columns.extend(rows.values().flat_map(|row| row.keys()));
+    }
+    let sheets = found.into_iter().map(|(of, (keys, columns))| {
+        let columns: Vec<&'static str> = columns.into_iter().collect();
+        let total = keys.len();
+        let row = |keys: &Keys| {
+            let name = keys.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" ");
+            let cells = |run: &RunResult| {
+                let row =
+                    run.systems.tables().find(|(table, _)| *table == of).and_then(|(_, rows)| rows.get(keys));
+                let cell = |column: &&'static str| {
+                    row.and_then(|row| row.get(column)).map_or(DASH.into(), |value| number(*value))
+                };
+                columns.iter().map(cell).collect()
+            };
+            (name, runs.iter().map(cells).collect())
+        };
+        let rows = keys.into_iter().take(MOST_FLOWS).map(row).collect();
+        let more = total.saturating_sub(MOST_FLOWS);
+        let notes = if more == 0 { Vec::new() } else { vec![format!("{more} more rows: with `--json`")] };
+        Sheet { of, variants: runs.iter().map(|r| r.variant.clone()).collect(), columns, rows, notes }
+    });
+    sheets.collect()
+}
+
 /// What stands over a column, its name in the result table, and how its cells are printed.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
@@ -371,6 +409,21 @@ fn packets(v: f64) -> String {
 
 fn whole(v: f64) -> String {
     format!("{v:.0}")
+}
+
+/// A count as it is, another number with four digits.
+fn number(v: f64) -> String {
+    if v.fract() == 0.0 || v.abs() >= 1000.0 {
+        return format!("{v:.0}");
+    }
+    let decimals = if v.abs() >= 100.0 {
+        1
+    } else if v.abs() >= 10.0 {
+        2
+    } else {
+        4
+    };
+    format!("{v:.decimals$}")
 }
 
 fn seconds(v: f64) -> String {

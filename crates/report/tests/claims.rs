@@ -362,6 +362,21 @@ fn the_overview_fits_and_groups() {
 }
 
 #[test]
+fn the_overview_has_the_tables_of_systems() {
+    let mut runs = [synthetic::Kind::Xcp, synthetic::Kind::Fifo].map(|k| synthetic::run(k, 2));
+    for hop in 0..20 {
+        runs[1].systems.set("hops", &[("hop", &format!("h{hop:02}"))], "price", 0.25);
+    }
+    runs[0].systems.set("hops", &[("hop", "h00")], "messages", 7.0);
+    let text = Overview::new(&runs).to_text(100);
+    let row: Vec<&str> =
+        text.lines().find(|line| line.starts_with("h00")).unwrap_or_default().split_whitespace().collect();
+    // Messages and price of either run.
+    assert_eq!(row, ["h00", "7", "–", "–", "0.2500"], "{text}");
+    assert!(text.contains("h11") && !text.contains("h12") && text.contains("8 more rows"), "{text}");
+}
+
+#[test]
 fn near_another_run_means_each_flow_near_its_namesake() {
     let rates = |variant: &str, first: f64, second: f64| {
         let mut w = TableWriter::new(&Outputs::memory()).unwrap();

@@ -31,7 +31,7 @@ pub use export::{EXPORTS, export};
 pub use result::{RunResult, Unwritten};
 pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread};
 pub use schema::{ColumnKind, ColumnSpec, Table};
-pub use systems::SystemTables;
+pub use systems::{Keys, SystemTables};
 pub use writer::{Outputs, TableWriter};
 
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub struct SystemTables(BTreeMap<&'static str, BTreeMap<Keys, Row>>);
 
 /// The columns that tell rows apart, and what each holds.
-type Keys = Vec<(&'static str, String)>;
+pub type Keys = Vec<(&'static str, String)>;
 /// Numbers by column.
 type Row = BTreeMap<&'static str, f64>;
 
@@ -41,6 +41,11 @@ impl SystemTables {
     fn cell(&mut self, table: &'static str, keys: &[(&'static str, &str)], column: &'static str) -> &mut f64 {
         let keys = keys.iter().map(|&(key, value)| (key, value.to_owned())).collect();
         self.0.entry(table).or_default().entry(keys).or_default().entry(column).or_default()
+    }
+
+    /// The tables: a name, and for each row its keys and its numbers by column.
+    pub fn tables(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Keys, Row>)> {
+        self.0.iter().map(|(table, rows)| (*table, rows))
     }
 
     /// Every number, with its path, in order of paths.
