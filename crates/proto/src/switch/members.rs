@@ -73,6 +73,12 @@ impl Member {
         (self.reset, self.greet) = (None, false);
     }
 
+    /// Returns true if a packet of the switch itself may be due to it.
+    pub(super) fn has_work(&self) -> bool {
+        let due = self.reset.is_some() || self.greet || self.from.owes;
+        due || self.health == Health::Opening || !self.to.nulls.is_empty()
+    }
+
     /// A packet leaves that wants an answer. Returns true if it is the first.
     pub(super) fn expect(&mut self, now: Time) -> bool {
         let (since, count) = self.silent.unwrap_or((now, 0));

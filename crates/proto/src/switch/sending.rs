@@ -15,7 +15,7 @@ impl Session {
         out: &mut Packet,
         sack: &mut SackRanges,
     ) -> Option<u32> {
-        if !self.work {
+        if !self.has_work() {
             return None;
         }
         *out = Packet { size: self.config.ack_size, sent: Stamp::at(now), ..Packet::default() };
@@ -28,7 +28,6 @@ impl Session {
         if self.build_for_peer(now, out, sack) {
             return Some(0);
         }
-        self.work = false;
         self.reschedule(now);
         None
     }

@@ -30,7 +30,6 @@ pub struct Session {
     pub(super) greeting: Option<Stamp>,
     /// When members that do not open are left out.
     pub(super) open_by: Time,
-    pub(super) work: bool,
     pub(super) alarm: Time,
 }
 
@@ -115,7 +114,6 @@ impl Session {
             reset: None,
             greeting: None,
             open_by: Time::NEVER,
-            work: false,
             alarm: Time::NEVER,
         }
     }
@@ -166,8 +164,10 @@ impl Session {
         self.config.initial_segment.wrapping_add(u32::from(self.config.handshake))
     }
 
+    /// Returns true if a packet of the switch itself may be due.
     pub(super) fn has_work(&self) -> bool {
-        self.work
+        let due = self.answer || self.greet || self.reset.is_some() || !self.outbound.nulls.is_empty();
+        due || self.members.iter().any(Member::has_work)
     }
 
     pub(super) fn alarm(&self) -> Time {
@@ -176,7 +176,6 @@ impl Session {
 
     /// A packet from the peer. Returns the side that it goes to.
     pub(super) fn on_peer(&mut self, now: Time, packet: &mut Packet, sack: &mut SackRanges) -> Option<u32> {
-        self.work = true;
         if packet.flags.has(Flags::RST) {
             self.on_peer_reset(packet);
             return None;
@@ -236,7 +235,6 @@ impl Session {
         packet: &mut Packet,
         sack: &mut SackRanges,
     ) -> Option<u32> {
-        self.work = true;
         let member = &mut self.members[k];
         if !packet.flags.has(Flags::SYN) && member.is_up() {
             member.on_heard(packet.sent);
@@ -367,7 +365,6 @@ impl Session {
         if now < self.alarm {
             return;
         }
-        self.work = true;
         for k in 0..self.members.len() {
             let member = &self.members[k];
             if member.is_up() && member.is_dead(now, self.config.patience) && self.stage == Stage::Open {
