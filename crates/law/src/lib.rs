@@ -15,6 +15,7 @@
 //! | [`budget`] | who of an owner's flows gets how much of its budget? |
 //! | [`choice`] | which class of traffic is a sender better off in? |
 //! | [`shares`] | how fast may each of many connections be paced? |
+//! | [`session`] | what becomes of tolls where one connection splits over many ends? |
 //! | [`overlay`] | what does a message cost on the overlay, and who can pay for it? |
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
 //! | [`param`] | which constants has a law, and in what ranges? |
@@ -32,6 +33,7 @@ pub mod param;
 pub mod price;
 pub mod receiver;
 pub mod sender;
+pub mod session;
 pub mod shares;
 pub mod time;
 pub mod toll;

@@ -23,6 +23,7 @@ pub mod port;
 pub mod route;
 pub mod shaper;
 pub mod stamp;
+pub mod switch;
 pub mod trace;
 pub mod transport;
 
@@ -41,4 +42,5 @@ pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
 pub use shaper::Shaper;
 pub use stamp::Stamp;
+pub use switch::Switch;
 pub use transport::Connection;

@@ -27,6 +27,7 @@ pub use codel::{Codel, CodelConfig};
 pub use config::{Descriptor, Failure, Gains, Limit, LinkConfig, Misfit, Placement, ThresholdUnit, entry};
 pub use custom::CustomLink;
 pub use dualpi2::{DualPi2, DualPi2Config};
+pub(crate) use fcp::turn;
 pub use fcp::{Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan, Pricing, Unpaid};
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};

@@ -7,7 +7,7 @@ use super::serial::{before, later};
 
 /// Segments received out of order, one piece of memory while they make few ranges and are all alike.
 #[derive(Debug)]
-pub(super) struct Early {
+pub(crate) struct Early {
     ranges: Ranges,
     /// A segment of each of the ranges that grew last, latest first.
     recent: [u32; SackRanges::MAX],
@@ -19,9 +19,9 @@ pub(super) struct Early {
 
 /// What has to be known of a segment when its turn comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct EarlySlot {
-    pub(super) payload: u16,
-    pub(super) flags: Flags,
+pub(crate) struct EarlySlot {
+    pub(crate) payload: u16,
+    pub(crate) flags: Flags,
 }
 
 /// Segments `[start, end)`, in order, none touching another: a few in place, all in `many` once there were more.
@@ -33,7 +33,7 @@ struct Ranges {
 }
 
 impl Early {
-    pub(super) fn new() -> Early {
+    pub(crate) fn new() -> Early {
         Early {
             ranges: Ranges { few: [(0, 0); FEW], len: 0, many: Vec::new() },
             recent: [0; SackRanges::MAX],
@@ -44,24 +44,24 @@ impl Early {
     }
 
     /// Whether nothing is left.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.as_slice().is_empty()
     }
 
     /// Whether `seq` has been [inserted](Early::insert).
-    pub(super) fn holds(&self, seq: u32) -> bool {
+    pub(crate) fn holds(&self, seq: u32) -> bool {
         self.ranges.as_slice().get(self.ranges.find(seq)).is_some_and(|range| !before(seq, range.0))
     }
 
     /// What is known of `seq`, which has been [inserted](Early::insert).
     #[inline]
-    pub(super) fn get(&self, seq: u32) -> EarlySlot {
+    pub(crate) fn get(&self, seq: u32) -> EarlySlot {
         if self.slots.capacity() == 0 { self.alike } else { self.slots.get(seq) }
     }
 
     /// Takes `seq` in; answers whether it is new. `next` is the first number that is missing.
     #[inline]
-    pub(super) fn insert(&mut self, seq: u32, slot: EarlySlot, next: u32) -> bool {
+    pub(crate) fn insert(&mut self, seq: u32, slot: EarlySlot, next: u32) -> bool {
         if self.grow_latest(seq, slot) {
             return true;
         }
@@ -175,7 +175,7 @@ impl Early {
 
     /// The end of the first range, if it begins at `next`; the range is then over.
     #[inline]
-    pub(super) fn take_first(&mut self, next: u32) -> Option<u32> {
+    pub(crate) fn take_first(&mut self, next: u32) -> Option<u32> {
         let &(start, end) = self.ranges.as_slice().first()?;
         (start == next).then(|| {
             self.ranges.remove(0);
@@ -183,9 +183,21 @@ impl Early {
         })
     }
 
+    /// Forgets all segments before `to`.
+    pub(crate) fn advance(&mut self, to: u32) {
+        while let Some(&(start, end)) = self.ranges.as_slice().first()
+            && before(start, to)
+        {
+            if before(to, end) {
+                return self.ranges.set(0, (to, end));
+            }
+            self.ranges.remove(0);
+        }
+    }
+
     /// The ranges that grew last, latest first, while there is room.
     #[inline]
-    pub(super) fn report(&self, sack: &mut SackRanges, most: usize) {
+    pub(crate) fn report(&self, sack: &mut SackRanges, most: usize) {
         let most = most.min(SackRanges::MAX);
         let ranges = self.ranges.as_slice();
         for &seq in self.recent.iter().take(usize::from(self.recents)) {

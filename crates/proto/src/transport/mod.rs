@@ -20,18 +20,18 @@
 
 mod config;
 mod delivery;
-mod early;
+pub(crate) mod early;
 mod inline;
 mod predict;
 mod rack;
 mod receiver;
 mod repair;
 mod respond;
-mod ring;
-mod rtt;
+pub(crate) mod ring;
+pub(crate) mod rtt;
 mod scoreboard;
 mod sender;
-mod serial;
+pub(crate) mod serial;
 mod source;
 mod stats;
 pub mod stream;

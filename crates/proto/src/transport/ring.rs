@@ -3,37 +3,37 @@
 /// Slots for a run of consecutive segment numbers: a segment's slot is its number modulo a power of two, so that
 /// the run moves on without anything being moved. Empty, it owns no memory.
 #[derive(Clone, Debug)]
-pub(super) struct Ring<T> {
+pub(crate) struct Ring<T> {
     slots: Box<[T]>,
 }
 
 impl<T: Copy + Default> Ring<T> {
-    pub(super) fn new() -> Ring<T> {
+    pub(crate) fn new() -> Ring<T> {
         Ring { slots: Box::default() }
     }
 
     /// How many consecutive segments have a slot.
     #[inline]
-    pub(super) fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         self.slots.len() as u32
     }
 
     /// The slot of `seq`. There must have been a [`Ring::reserve`] for it.
     #[inline]
-    pub(super) fn get(&self, seq: u32) -> T {
+    pub(crate) fn get(&self, seq: u32) -> T {
         self.slots[seq as usize & (self.slots.len() - 1)]
     }
 
     /// The slot of `seq`, to be changed. There must have been a [`Ring::reserve`] for it.
     #[inline]
-    pub(super) fn at(&mut self, seq: u32) -> &mut T {
+    pub(crate) fn at(&mut self, seq: u32) -> &mut T {
         let mask = self.slots.len() - 1;
         &mut self.slots[seq as usize & mask]
     }
 
     /// Makes sure that the `len` segments from `first` on have slots; what was in the run's slots stays theirs.
     #[inline]
-    pub(super) fn reserve(&mut self, first: u32, len: u32) {
+    pub(crate) fn reserve(&mut self, first: u32, len: u32) {
         if len > self.capacity() {
             self.grow(first, len);
         }

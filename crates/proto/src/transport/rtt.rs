@@ -6,15 +6,15 @@ use super::config::Rto;
 
 /// The estimator: integer nanoseconds with the fractional bits the gains 1/8 and 1/4 need.
 #[derive(Clone, Debug)]
-pub(super) struct Rtt {
+pub(crate) struct Rtt {
     /// 8 × SRTT, ns; 0 before the first sample.
     srtt8: u64,
     /// 4 × RTTVAR, ns.
     var4: u64,
     /// The least sample, [`Time::NEVER`] before the first.
-    pub(super) min: Time,
+    pub(crate) min: Time,
     /// The latest sample.
-    pub(super) latest: Time,
+    pub(crate) latest: Time,
     /// The timeout without backing off.
     base: Time,
     /// How often it was doubled.
@@ -22,19 +22,19 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    pub(super) fn new(rto: &Rto) -> Rtt {
+    pub(crate) fn new(rto: &Rto) -> Rtt {
         Rtt { srtt8: 0, var4: 0, min: Time::NEVER, latest: Time::ZERO, base: rto.initial, backoff: 0 }
     }
 
     /// SRTT, zero before the first sample.
     #[inline]
-    pub(super) fn srtt(&self) -> Time {
+    pub(crate) fn srtt(&self) -> Time {
         Time(self.srtt8 >> 3)
     }
 
     /// RFC 6298 § 2.
     #[inline]
-    pub(super) fn sample(&mut self, rtt: Time, rto: &Rto) {
+    pub(crate) fn sample(&mut self, rtt: Time, rto: &Rto) {
         let r = rtt.0;
         if self.srtt8 == 0 {
             self.srtt8 = r << 3;
@@ -52,7 +52,7 @@ impl Rtt {
 
     /// The retransmission timeout as it stands.
     #[inline]
-    pub(super) fn rto(&self, rto: &Rto) -> Time {
+    pub(crate) fn rto(&self, rto: &Rto) -> Time {
         if self.backoff == 0 {
             return self.base;
         }
@@ -60,7 +60,7 @@ impl Rtt {
     }
 
     /// The timer expired (RFC 6298 § 5.5).
-    pub(super) fn back_off(&mut self, rto: &Rto) {
+    pub(crate) fn back_off(&mut self, rto: &Rto) {
         if rto.backoff {
             self.backoff = (self.backoff + 1).min(MAX_DOUBLINGS);
         }
@@ -68,7 +68,7 @@ impl Rtt {
 
     /// Something new was acknowledged: timestamps make any sample good, so the doubling ends (RFC 6298 § 5.7).
     #[inline]
-    pub(super) fn progress(&mut self) {
+    pub(crate) fn progress(&mut self) {
         self.backoff = 0;
     }
 }

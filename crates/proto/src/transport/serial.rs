@@ -2,12 +2,12 @@
 
 /// Whether `a` comes before `b`.
 #[inline]
-pub(super) fn before(a: u32, b: u32) -> bool {
+pub(crate) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
 /// The later of the two.
 #[inline]
-pub(super) fn later(a: u32, b: u32) -> u32 {
+pub(crate) fn later(a: u32, b: u32) -> u32 {
     if before(a, b) { b } else { a }
 }

@@ -4,6 +4,7 @@ mod fixed_window;
 mod liars;
 mod machines;
 mod replay;
+mod sessions;
 mod ways;
 
 use fixed_window::FixedWindow;

@@ -105,7 +105,7 @@ impl Exchange {
 }
 
 /// A price in the other unit; the least one is the same in all.
-fn turn(price: f64, factor: f64) -> f64 {
+pub(crate) fn turn(price: f64, factor: f64) -> f64 {
     if price <= LEAST { price } else { Price::per_byte(price * factor).get() }
 }
 

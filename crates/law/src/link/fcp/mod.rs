@@ -33,6 +33,7 @@ use crate::toll::Content;
 use crate::{Aim, Kind, Price, Rate, Time, Toll, config, words};
 use classes::Classes;
 pub use classes::Pricing;
+pub(crate) use exchange::turn;
 pub use exchange::{Exchange, ExchangeRate};
 use history::History;
 use newton::Newton;

@@ -1,0 +1,266 @@
+//! XCP's transforms (§ IV), in Tollway's toll: throughput changes of a packet, bytes/s.
+
+use super::{Reading, ReceiveRatio, seconds, sends};
+use crate::{Time, Toll};
+
+/// One XCP flow split over members.
+///
+/// | | the paper | here |
+/// |---|---|---|
+/// | data | cwnd·β, fdbk·β, rtt | X/β, `due` and rtt unchanged: the same per packet |
+/// | acknowledgements | min fdbk_k/β_k | D = min A_k/β_k, A_k being member k's feedback not used yet |
+///
+/// A_k is bounded by what member k granted within a round trip, so that room which others left
+/// unused long ago grants nothing now.
+///
+/// **Floor.** A member's link that sees less than a packet a control interval grants nothing, so
+/// that a session under one segment a member would stay there. The sender's window is therefore
+/// kept at one segment for each member in use; with one it is not touched.
+#[derive(Clone, Debug)]
+pub struct XcpSplit {
+    reading: Reading,
+    members: Vec<Receiver>,
+    /// As the sender states them: round trip, s; window, segments; a packet, bytes.
+    rtt: f64,
+    window: f64,
+    size: f64,
+    /// When the round trip under way ends.
+    until: Time,
+    /// Reductions, and raises to the floor, that went to the sender in this round trip and the one
+    /// before: the window it states may not show them yet. Segments.
+    cut: [f64; 2],
+    lifted: [f64; 2],
+}
+
+/// The state of a member that receives: feedback in bytes/s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Receiver {
+    /// A_k.
+    pending: f64,
+    /// Positive feedback of this round trip.
+    granted: f64,
+    /// Carried by packets whose echo has not come.
+    carried: f64,
+    latest: f64,
+}
+
+impl XcpSplit {
+    /// A transform over `members`.
+    pub fn new(reading: Reading, members: usize) -> XcpSplit {
+        XcpSplit {
+            reading,
+            members: vec![Receiver::default(); members],
+            rtt: 0.0,
+            window: 0.0,
+            size: 0.0,
+            until: Time::ZERO,
+            cut: [0.0; 2],
+            lifted: [0.0; 2],
+        }
+    }
+
+    pub(super) fn on_data(&mut self, member: usize, size: u32, ratio: &ReceiveRatio, toll: &mut Toll) {
+        let (Some(rtt), Some(offer)) = (seconds(toll.rtt), seconds(toll.offer)) else { return };
+        (self.rtt, self.window, self.size) = (rtt, rtt / offer, f64::from(size.max(1)));
+        toll.offer = (offer / ratio.of(member)) as f32;
+    }
+
+    pub(super) fn on_acked(&mut self, member: usize, due: f64) {
+        self.members[member].carried += amount(due);
+    }
+
+    pub(super) fn on_echo(&mut self, member: usize, echo: f32) {
+        let member = &mut self.members[member];
+        let echo = f64::from(echo).min(std::mem::take(&mut member.carried));
+        if !echo.is_finite() {
+            return;
+        }
+        member.latest = echo;
+        member.pending += echo;
+        member.granted += echo.max(0.0);
+    }
+
+    pub(super) fn echo(&mut self, now: Time, ratio: &ReceiveRatio) -> f32 {
+        self.end_round_trip(now);
+        let literal = self.reading == Reading::Literal;
+        let used = || (0..self.members.len()).map(|k| (k, ratio.of(k))).filter(|&(_, beta)| beta > 0.0);
+        let part = |k: usize| if literal { self.members[k].latest } else { self.members[k].pending };
+        let least = used().map(|(k, beta)| part(k) / beta).fold(f64::INFINITY, f64::min);
+        if !least.is_finite() {
+            return 0.0;
+        }
+        if literal {
+            return least as f32;
+        }
+        for (k, member) in self.members.iter_mut().enumerate() {
+            member.pending -= least * ratio.of(k);
+        }
+        self.raise_to_floor(least, ratio.active()) as f32
+    }
+
+    pub(super) fn forget(&mut self, member: usize) {
+        self.members[member] = Receiver::default();
+    }
+
+    fn end_round_trip(&mut self, now: Time) {
+        if now < self.until {
+            return;
+        }
+        self.until = now.saturating_add(Time::from_secs_f64(self.rtt));
+        self.cut = [0.0, self.cut[0]];
+        self.lifted = [0.0, self.lifted[0]];
+        for member in &mut self.members {
+            member.pending = member.pending.min(std::mem::take(&mut member.granted));
+        }
+    }
+
+    /// The change, but for as much as would take the window under `floor` segments, or leave it
+    /// there.
+    fn raise_to_floor(&mut self, change: f64, floor: u32) -> f64 {
+        if floor <= 1 || self.window <= 0.0 {
+            return change;
+        }
+        let (segment, above) = (self.size / self.rtt, self.window - f64::from(floor));
+        let cut = change.min(0.0).max((-self.cut[0] - self.cut[1] - above).min(0.0) * segment);
+        self.cut[0] += cut / segment;
+        let lift = (-self.lifted[0] - self.lifted[1] - above) * segment;
+        if lift > change.max(cut) {
+            self.lifted[0] += lift / segment;
+            return lift;
+        }
+        change.max(cut)
+    }
+}
+
+/// XCP flows of members merged into one.
+///
+/// | | the paper | here, w_i = r_i/Σr |
+/// |---|---|---|
+/// | data | Σcwnd, Σfdbk, rtt = Σcwnd/Σ(cwnd/rtt) | X·w_i, Σw·`due`, Σw·rtt: the same per packet |
+/// | acknowledgements, + | fdbk/N·rtt_i/rtt, at most fdbk_src | D/N credited to all that send, at most what their packets carried |
+/// | acknowledgements, − | fdbk·cwnd_i/cwnd | D·w_i credited to all that send |
+///
+/// N counts the members that have sent within two of their round trips.
+#[derive(Clone, Debug)]
+pub struct XcpMerge {
+    reading: Reading,
+    members: Vec<Source>,
+    /// The receiver's latest echo, bytes/s.
+    latest: f64,
+}
+
+/// The state of a member that sends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    /// r, bytes/s; zero before the member has stated it.
+    rate: f64,
+    /// Seconds.
+    rtt: f64,
+    heard: Time,
+    /// The `due` of its last packet at the switch, bytes/s.
+    due: f64,
+    /// Credited and not paid, bytes/s.
+    owed: f64,
+    /// Carried by packets whose echo has not come, bytes/s.
+    carried: f64,
+    /// An echo has come since the last was paid.
+    pending: bool,
+}
+
+impl Source {
+    fn sends(&self, now: Time) -> bool {
+        self.rate > 0.0 && sends(now, self.heard, self.rtt)
+    }
+}
+
+impl XcpMerge {
+    /// A transform over `members`.
+    pub fn new(reading: Reading, members: usize) -> XcpMerge {
+        XcpMerge { reading, members: vec![Source::default(); members], latest: 0.0 }
+    }
+
+    pub(super) fn on_data(&mut self, now: Time, member: usize, size: u32, toll: &mut Toll) {
+        let source = &mut self.members[member];
+        source.due = amount(toll.due);
+        let (Some(rtt), Some(offer)) = (seconds(toll.rtt), seconds(toll.offer)) else { return };
+        if !source.sends(now) {
+            // The credit was for a rate that it no longer has.
+            source.owed = source.owed.min(0.0);
+        }
+        (source.rate, source.rtt, source.heard) = (f64::from(size.max(1)) / offer, rtt, now);
+        let own = source.rate;
+        let sending = || self.members.iter().filter(|source| source.sends(now));
+        let rate: f64 = sending().map(|source| source.rate).sum();
+        let mean = |of: fn(&Source) -> f64| sending().map(|s| s.rate / rate * of(s)).sum::<f64>();
+        toll.rtt = mean(|source| source.rtt) as f32;
+        toll.offer = (offer * (own / rate)) as f32;
+        toll.due = match self.reading {
+            Reading::Totals => mean(|source| source.due),
+            Reading::Literal => sending().map(|source| source.due).sum(),
+        };
+    }
+
+    pub(super) fn on_acked(&mut self, member: usize, due: f64) {
+        self.members[member].carried += amount(due);
+    }
+
+    pub(super) fn on_echo(&mut self, now: Time, echo: f32) {
+        let echo = f64::from(echo);
+        if !echo.is_finite() {
+            return;
+        }
+        self.latest = echo;
+        let (count, rate, all) = self.sending(now);
+        for source in &mut self.members {
+            source.pending = true;
+            if source.sends(now) || all && source.rate > 0.0 {
+                source.owed += share(echo, source.rate, count, rate);
+            }
+        }
+    }
+
+    /// Members that send, their rates' sum, and whether these are all that ever sent, since all are
+    /// silent.
+    fn sending(&self, now: Time) -> (u32, f64, bool) {
+        let sum = |all: bool| {
+            let known = self.members.iter().filter(|source| source.sends(now) || all && source.rate > 0.0);
+            known.fold((0, 0.0), |(count, sum), source| (count + 1, sum + source.rate))
+        };
+        match sum(false) {
+            (0, _) => (sum(true).0, sum(true).1, true),
+            (count, rate) => (count, rate, false),
+        }
+    }
+
+    pub(super) fn echo(&mut self, now: Time, member: usize) -> Option<f32> {
+        let (count, rate, _) = self.sending(now);
+        let latest = self.latest;
+        let source = &mut self.members[member];
+        let owed = std::mem::take(&mut source.owed);
+        let carried = std::mem::take(&mut source.carried);
+        if !std::mem::take(&mut source.pending) {
+            return None;
+        }
+        Some(match self.reading {
+            Reading::Totals => owed.min(carried),
+            Reading::Literal => share(latest, source.rate, count, rate).min(source.due),
+        } as f32)
+    }
+
+    pub(super) fn forget(&mut self, member: usize) {
+        self.members[member] = Source::default();
+    }
+}
+
+/// The part of a change that goes to a member of `count` with `rate` of their rates' sum `all`.
+fn share(change: f64, rate: f64, count: u32, all: f64) -> f64 {
+    if change > 0.0 { change / f64::from(count.max(1)) } else { change * (rate / all) }
+}
+
+/// A stated change, bytes/s; none for what is no number.
+fn amount(due: f64) -> f64 {
+    if due.is_nan() { 0.0 } else { due.clamp(-MOST, MOST) }
+}
+
+/// More than any link carries, and little enough that sums of it fit a float.
+const MOST: f64 = 1e30;

@@ -1,0 +1,503 @@
+//! From the peer to the members: packets are spread, acknowledgements merged.
+
+use tollway_law::Time;
+use tollway_law::session::{ReceiveRatio, Split};
+
+use crate::route::{Candidate, Item, Route, mix};
+use crate::transport::early::{Early, EarlySlot};
+use crate::transport::serial::{before, later};
+use crate::{Flags, Packet, SackRanges};
+
+use super::members::Member;
+use super::ring::{Kind, NONE, Slot, Space, State};
+use super::{Config, FlowControl, Stats};
+
+/// The routing module of a session, and the members as it sees them.
+#[derive(Debug)]
+pub(super) struct Router {
+    pub(super) session: u64,
+    pub(super) route: Module,
+    pub(super) candidates: Vec<Candidate>,
+}
+
+/// A routing module, which says nothing of itself.
+pub(super) struct Module(pub(super) Box<dyn Route + Send>);
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Route")
+    }
+}
+
+/// The direction from the peer.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) space: Space,
+    /// The end of what the peer may hear of: no packet before this number is under way to a member
+    /// that has reported none after it. Beyond it, packets on longer ways would look lost.
+    front: u32,
+    /// The packets that members have between `una` and `front`.
+    received: Early,
+    /// The member of the packet before `una`, if its frame goes on.
+    unfinished: Option<u16>,
+    pub(super) ratio: ReceiveRatio,
+    split: Split,
+    /// The FIN's number.
+    pub(super) fin: Option<u32>,
+    /// To be told to the peer.
+    echoed: bool,
+    marked: bool,
+    gap: bool,
+}
+
+/// The news of a member's acknowledgement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    /// The member has more than before.
+    pub(super) progress: bool,
+    /// The peer has to know.
+    pub(super) news: bool,
+    /// The member has room for more.
+    pub(super) room: bool,
+}
+
+/// The way of a new packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Member(usize),
+    /// To no member: it is a null segment, or of a frame whose beginning is lost.
+    Nowhere,
+    /// That cannot be told before the packet before it has come, or no member is up.
+    Unknown,
+}
+
+impl Inbound {
+    pub(super) fn new(config: &Config, members: usize) -> Inbound {
+        let first = config.initial_segment;
+        Inbound {
+            space: Space::new(first, config.ring),
+            front: first,
+            received: Early::new(),
+            unfinished: None,
+            ratio: ReceiveRatio::new(members, config.ratio_window),
+            split: Split::new(config.content, config.reading, members),
+            fin: None,
+            echoed: false,
+            marked: false,
+            gap: false,
+        }
+    }
+
+    /// The peer's first packet will be `first`.
+    pub(super) fn begin(&mut self, first: u32) {
+        self.space.begin(first);
+        self.front = first;
+    }
+
+    /// A packet of data comes from the peer. Returns the member that it goes to, renumbered; `None`
+    /// if it ends here, and the peer is to be told how things stand.
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        members: &mut [Member],
+        router: &mut Router,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> Option<usize> {
+        let csn = packet.seq;
+        if !self.space.reaches(csn) {
+            let old = before(csn, self.space.una);
+            *(if old { &mut stats.duplicates } else { &mut stats.refused }) += 1;
+            return None;
+        }
+        let known = self.space.holds(csn);
+        if known {
+            let slot = self.space.get(csn);
+            if slot.state == State::Delivered || self.fin == Some(csn) {
+                stats.duplicates += 1;
+                return None;
+            }
+            // Also what is there and not acknowledged: the acknowledgement may be lost.
+            if slot.state != State::Missing && slot.member != NONE {
+                let k = usize::from(slot.member);
+                packet.seq = slot.lsn;
+                let due = self.price(k, packet);
+                if !slot.state.is_there() {
+                    self.space.at(csn).due = due;
+                }
+                members[k].to.round.on_sent(now, slot.lsn, true);
+                return Some(k);
+            }
+        }
+        let choice = self.choose(packet, members, router, config);
+        if choice == Choice::Unknown {
+            stats.refused += 1;
+            return None;
+        }
+        if !known {
+            while self.space.next != csn {
+                self.space.push(Slot { member: NONE, ..Slot::default() });
+            }
+        }
+        let inside = packet.flags.has(Flags::FIRST) || self.previous(csn).is_some_and(|(_, open)| open);
+        let open = inside && !packet.flags.has(Flags::LAST);
+        let Choice::Member(k) = choice else {
+            self.settle(csn, open, now, members, stats);
+            self.advance();
+            return None;
+        };
+        stats.rerouted += u64::from(known && self.space.get(csn).state != State::Missing);
+        // Of a packet that does not come for the first time, what others hold was given up before.
+        let missing = self.space.missing_within(members[k].to.covered, csn);
+        let (lsn, late) = members[k].to.take(csn, Kind::Packet, missing);
+        let others = members.iter_mut().enumerate().filter(|(j, _)| *j != k);
+        others.for_each(|(_, member)| stats.nulls += u64::from(member.to.nullify(csn, now)));
+        members[k].to.round.on_sent(now, lsn, false);
+        self.ratio.on_frame(k, u32::from(packet.size));
+        let due = self.price(k, packet);
+        router.candidates[k].outstanding += u64::from(packet.size);
+        let slot = Slot {
+            due,
+            lsn,
+            sent: packet.sent,
+            member: k as u16,
+            size: packet.size,
+            state: State::Sent,
+            open,
+            late,
+        };
+        self.put(csn, slot);
+        packet.seq = lsn;
+        Some(k)
+    }
+
+    fn put(&mut self, csn: u32, slot: Slot) {
+        if self.space.holds(csn) {
+            self.space.fill(csn, slot);
+        } else {
+            self.space.push(slot);
+        }
+    }
+
+    /// The toll of a packet to member `k`; returns what it asks from there on.
+    fn price(&mut self, k: usize, packet: &mut Packet) -> f64 {
+        if !packet.flags.has(Flags::TOLLED) {
+            return 0.0;
+        }
+        self.split.on_data(k, u32::from(packet.size), &self.ratio, &mut packet.toll);
+        packet.toll.due
+    }
+
+    /// The member of the packet before `csn`, and whether its frame goes on; `None` if that is not
+    /// known.
+    fn previous(&self, csn: u32) -> Option<(u16, bool)> {
+        let last = csn.wrapping_sub(1);
+        if csn == self.space.una {
+            return Some(self.unfinished.map_or((NONE, false), |member| (member, true)));
+        }
+        let slot = self.space.holds(last).then(|| self.space.get(last))?;
+        let placed = slot.state.is_there() || slot.member != NONE;
+        placed.then_some((slot.member, slot.open))
+    }
+
+    /// Picks the way of a new packet.
+    fn choose(&self, packet: &Packet, members: &[Member], router: &mut Router, config: &Config) -> Choice {
+        let is_up = |k: usize| members.get(k).is_some_and(Member::is_up);
+        if !packet.flags.has(Flags::FIRST) {
+            let Some((member, open)) = self.previous(packet.seq) else { return Choice::Unknown };
+            if open {
+                let k = usize::from(member);
+                return if is_up(k) { Choice::Member(k) } else { Choice::Nowhere };
+            }
+            if !packet.flags.has(Flags::LAST) && packet.size <= config.header {
+                return Choice::Nowhere;
+            }
+        }
+        let key = mix(router.session ^ u64::from(packet.seq));
+        let item = Item { session: router.session, key, size: u32::from(packet.size) };
+        let k = router.route.0.pick(&item, &router.candidates).filter(|&k| is_up(k));
+        k.map_or(Choice::Unknown, Choice::Member)
+    }
+
+    /// Packet `csn` goes to no member: all do without.
+    fn settle(&mut self, csn: u32, open: bool, now: Time, members: &mut [Member], stats: &mut Stats) {
+        let slot = Slot { member: NONE, state: State::Delivered, open, ..Slot::default() };
+        self.put(csn, slot);
+        members.iter_mut().for_each(|member| stats.nulls += u64::from(member.to.nullify(csn, now)));
+        if before(csn, self.front) {
+            self.received.insert(csn, EarlySlot::default(), self.space.una);
+        }
+    }
+
+    /// The peer's FIN, which all members are sent.
+    pub(super) fn on_fin(&mut self, now: Time, csn: u32, members: &mut [Member]) {
+        if self.fin.is_none() {
+            if before(csn, self.space.next) || !self.space.reaches(csn) {
+                return;
+            }
+            while self.space.next != csn {
+                self.space.push(Slot { member: NONE, ..Slot::default() });
+            }
+            self.space.push(Slot { member: NONE, state: State::Sent, ..Slot::default() });
+            self.fin = Some(csn);
+        }
+        let Some(fin) = self.fin else { return };
+        for member in members.iter_mut().filter(|member| member.is_up() && member.to.fin.is_none()) {
+            let missing = self.space.missing_within(member.to.covered, fin);
+            let (lsn, _) = member.to.take(fin, Kind::Fin, missing);
+            member.to.fin = Some(lsn);
+            member.to.nulls.push(lsn, now, true);
+        }
+    }
+
+    /// An acknowledgement of member `k`; `None` if it acknowledges what never left the switch.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        k: usize,
+        packet: &Packet,
+        sack: &SackRanges,
+        members: &mut [Member],
+        router: &mut Router,
+    ) -> Option<Heard> {
+        let to = &mut members[k].to;
+        let advance = packet.ack.wrapping_sub(to.una);
+        let old = advance > to.len();
+        let held = to.holes.front().is_some_and(|hole| before(hole.1, packet.ack));
+        if (old && !before(packet.ack, to.una)) || held {
+            return None;
+        }
+        let mut heard = Heard::default();
+        let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
+        if before(to.edge, edge) {
+            (to.edge, heard.room) = (edge, true);
+        }
+        if !old && advance > 0 {
+            heard.progress = true;
+            for lsn in (0..advance).map(|i| to.una.wrapping_add(i)) {
+                let line = to.line(lsn);
+                match line.kind {
+                    Kind::Packet => {
+                        let size = self.on_there(k, line.csn, State::Delivered, router);
+                        to.delivered.0 += u64::from(size);
+                        to.delivered.1 += 1;
+                    }
+                    Kind::Fin => to.finished = true,
+                    Kind::Null | Kind::Hole => {}
+                }
+            }
+            to.una = packet.ack;
+            to.checked = later(to.checked, to.una);
+            to.nulls.advance(to.una);
+            to.round.on_acked(now, to.una);
+        }
+        let highest = self.on_ranges(k, sack, members, router, &mut heard);
+        if let Some(highest) = highest {
+            self.find_losses(k, highest, &mut members[k]);
+        }
+        self.check_fin(members);
+        heard.news = self.advance() | (heard.progress && self.fin_done());
+        self.marked |= packet.flags.has(Flags::ECE);
+        if packet.flags.has(Flags::ECHO) {
+            self.echoed = true;
+            self.gap |= packet.flags.has(Flags::GAP);
+            self.split.on_echo(k, packet.toll.echo);
+        }
+        Some(heard)
+    }
+
+    /// Notes what a member has received beyond a gap; returns the highest number.
+    fn on_ranges(
+        &mut self,
+        k: usize,
+        sack: &SackRanges,
+        members: &mut [Member],
+        router: &mut Router,
+        heard: &mut Heard,
+    ) -> Option<u32> {
+        let to = &mut members[k].to;
+        let mut highest = None;
+        for &(start, end) in sack.as_slice() {
+            let (from, len) = (start.wrapping_sub(to.una), end.wrapping_sub(start));
+            if from >= to.len() || len == 0 || len > to.len() - from {
+                continue;
+            }
+            for lsn in (0..len).map(|i| start.wrapping_add(i)) {
+                let line = to.line(lsn);
+                match line.kind {
+                    Kind::Packet if !self.space.get(line.csn).state.is_there() => {
+                        self.on_there(k, line.csn, State::Received, router);
+                        heard.progress = true;
+                    }
+                    Kind::Null => to.nulls.remove(lsn),
+                    _ => {}
+                }
+            }
+            let last = end.wrapping_sub(1);
+            highest = Some(highest.map_or(last, |most| later(most, last)));
+        }
+        highest
+    }
+
+    /// Member `k` has packet `csn`. Returns its size.
+    fn on_there(&mut self, k: usize, csn: u32, state: State, router: &mut Router) -> u16 {
+        let slot = self.space.at(csn);
+        let known = slot.state.is_there();
+        // A late packet waits for others at its member. The peer sends those once this one is
+        // acknowledged.
+        slot.state = if slot.late { State::Delivered } else { state };
+        let Slot { due, size, .. } = *slot;
+        if !known {
+            self.split.on_acked(k, due);
+            let load = &mut router.candidates[k].outstanding;
+            *load = load.saturating_sub(u64::from(size));
+            if before(csn, self.front) {
+                self.received.insert(csn, EarlySlot::default(), self.space.una);
+            }
+        }
+        size
+    }
+
+    /// Packets with three later ones reported count as lost (RFC 6675's DupThresh).
+    fn find_losses(&mut self, k: usize, highest: u32, member: &mut Member) {
+        let to = &mut member.to;
+        let end = highest.wrapping_sub(2);
+        while before(to.checked, end) {
+            let line = to.line(to.checked);
+            to.checked = to.checked.wrapping_add(1);
+            if line.kind == Kind::Packet && usize::from(self.space.get(line.csn).member) == k {
+                let slot = self.space.at(line.csn);
+                if slot.state == State::Sent {
+                    slot.state = State::Lost;
+                }
+            }
+        }
+    }
+
+    /// The FIN is delivered once all members that are up have acknowledged it.
+    pub(super) fn check_fin(&mut self, members: &[Member]) {
+        if let Some(fin) = self.fin.filter(|&fin| self.space.holds(fin))
+            && members.iter().filter(|member| member.is_up()).all(|member| member.to.finished)
+        {
+            self.space.at(fin).state = State::Delivered;
+        }
+    }
+
+    fn fin_done(&self) -> bool {
+        self.fin.is_some_and(|fin| before(fin, self.space.una))
+    }
+
+    /// Moves `una` and `front` as far as they go; returns true if the peer has to know.
+    fn advance(&mut self) -> bool {
+        let (una, front) = (self.space.una, self.front);
+        while self.space.len() > 0 && self.space.get(self.space.una).state == State::Delivered {
+            let slot = self.space.get(self.space.una);
+            self.unfinished = slot.open.then_some(slot.member);
+            self.space.una = self.space.una.wrapping_add(1);
+        }
+        self.received.advance(self.space.una);
+        self.front = later(self.front, self.space.una);
+        let mut told = false;
+        while self.front != self.space.next {
+            let state = self.space.get(self.front).state;
+            if state == State::Sent {
+                break;
+            }
+            if state.is_there() {
+                self.received.insert(self.front, EarlySlot::default(), self.space.una);
+                told = true;
+            }
+            self.front = self.front.wrapping_add(1);
+        }
+        una != self.space.una || (told && front != self.front)
+    }
+
+    /// Member `k` has failed: what it had not acknowledged goes to others once the peer sends it
+    /// again. Returns the packets that it had reported to have and not delivered, which are lost
+    /// with it.
+    pub(super) fn fail(&mut self, k: usize, members: &[Member], router: &mut Router) -> u64 {
+        let done = |csn: &u32| !self.space.holds(*csn) || self.space.get(*csn).state == State::Delivered;
+        let mut lost = members[k].to.packets().filter(done).count() as u64;
+        for csn in self.space.numbers() {
+            let told = before(csn, self.front);
+            let slot = self.space.at(csn);
+            if usize::from(slot.member) != k {
+                continue;
+            }
+            match slot.state {
+                State::Missing | State::Delivered => continue,
+                // The peer was told that it is received, and will not send it again.
+                State::Received if told => {
+                    slot.state = State::Delivered;
+                    lost += 1;
+                }
+                State::Received | State::Sent | State::Lost => {
+                    (slot.state, slot.member) = (State::Lost, NONE);
+                }
+            }
+        }
+        router.candidates[k].outstanding = 0;
+        self.ratio.forget(k);
+        self.split.forget(k);
+        self.advance();
+        lost
+    }
+
+    /// The member that the peer waits for; `None` if it waits for none.
+    pub(super) fn holder(&self) -> Option<usize> {
+        let slot = self.space.holds(self.space.una).then(|| self.space.get(self.space.una))?;
+        (slot.state != State::Missing).then_some(usize::from(slot.member))
+    }
+
+    /// Writes the acknowledgement of the members, on data or alone.
+    pub(super) fn write(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        sack: &mut SackRanges,
+        members: &[Member],
+        config: &Config,
+    ) {
+        packet.ack = self.space.una;
+        packet.window = self.window(members, config);
+        sack.clear();
+        self.received.report(sack, SackRanges::MAX);
+        let clear = Flags::ECHO.0 | Flags::GAP.0 | Flags::ECE.0;
+        packet.flags = Flags(packet.flags.0 & !clear).with(Flags::ACK);
+        if std::mem::take(&mut self.echoed) {
+            packet.toll.echo = self.split.echo(now, &self.ratio);
+            packet.flags.set(Flags::ECHO);
+            if std::mem::take(&mut self.gap) {
+                packet.flags.set(Flags::GAP);
+            }
+        }
+        if std::mem::take(&mut self.marked) {
+            packet.flags.set(Flags::ECE);
+        }
+    }
+
+    /// Packets from `una` on that the peer may send.
+    fn window(&self, members: &[Member], config: &Config) -> u32 {
+        let up = || members.iter().enumerate().filter(|(_, member)| member.is_up());
+        let capacity = self.space.len() + self.space.room();
+        match config.flow_control {
+            FlowControl::Strict => {
+                let windows = up().map(|(_, member)| member.to.edge.wrapping_sub(member.to.una));
+                windows.min().unwrap_or(0).min(capacity)
+            }
+            // As many more as the member with the least room for its part allows.
+            FlowControl::Soft => {
+                let parts = up().map(|(k, member)| (f64::from(member.to.room()), self.ratio.of(k)));
+                let rooms = parts.filter(|&(_, beta)| beta > 0.0).map(|(room, beta)| room / beta);
+                let more = rooms.fold(f64::INFINITY, f64::min);
+                let more = if more.is_finite() { more } else { 0.0 };
+                // The cast saturates.
+                self.space.len().saturating_add(more as u32).min(capacity)
+            }
+        }
+    }
+}
+
+/// No member has room for more.
+const MAX_WINDOW: u32 = 1 << 30;

@@ -1,0 +1,297 @@
+//! Members of a session: the numbers of each, and whether it answers.
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+
+use crate::transport::early::{Early, EarlySlot};
+use crate::transport::ring::Ring;
+use crate::transport::serial::{before, later};
+use crate::{SackRanges, Stamp};
+
+use super::ring::{Kind, Line, Loop, Nulls};
+
+/// A member's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It takes no frames.
+    Down,
+    /// It was sent a SYN, or is to be.
+    Opening,
+    /// It takes part.
+    Up,
+}
+
+/// A member of a session.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) health: Health,
+    /// The operator keeps it down.
+    pub(super) barred: bool,
+    /// It has not opened yet, and may still have data to send.
+    pub(super) awaited: bool,
+    pub(super) to: Inbox,
+    pub(super) from: Outbox,
+    /// When it sent the latest of its packets.
+    latest: Option<Stamp>,
+    /// The instant since which it owes an answer, and the packets sent to it since.
+    silent: Option<(Time, u32)>,
+    /// When it is next sent a SYN.
+    pub(super) syn_at: Time,
+    /// Packets due to it, apart from acknowledgements.
+    /// A reset, by the number that it expects; a SYN with an acknowledgement.
+    pub(super) reset: Option<u32>,
+    pub(super) greet: bool,
+}
+
+impl Member {
+    pub(super) fn new(first: u32) -> Member {
+        Member {
+            health: Health::Down,
+            barred: false,
+            awaited: false,
+            to: Inbox::new(first),
+            from: Outbox::new(first),
+            latest: None,
+            silent: None,
+            syn_at: Time::NEVER,
+            reset: None,
+            greet: false,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.health == Health::Up
+    }
+
+    /// Begins anew, with `first` as its first number in both directions and `covered` as the
+    /// connection's.
+    pub(super) fn begin(&mut self, first: u32, covered: u32) {
+        self.to = Inbox { covered, ..Inbox::new(first) };
+        self.from = Outbox::new(first);
+        self.silent = None;
+        (self.reset, self.greet) = (None, false);
+    }
+
+    /// Returns true if a packet of the switch itself may be due to it.
+    pub(super) fn has_work(&self) -> bool {
+        let due = self.reset.is_some() || self.greet || self.from.owes;
+        due || self.health == Health::Opening || !self.to.nulls.is_empty()
+    }
+
+    /// A packet leaves that wants an answer. Returns true if it is the first.
+    pub(super) fn expect(&mut self, now: Time) -> bool {
+        let (since, count) = self.silent.unwrap_or((now, 0));
+        self.silent = Some((since, count.saturating_add(1)));
+        count == 0
+    }
+
+    /// It has sent a packet of an open connection.
+    pub(super) fn on_heard(&mut self, sent: Stamp) {
+        self.silent = None;
+        if self.latest.is_none_or(|latest| before(latest.0, sent.0)) {
+            self.latest = Some(sent);
+        }
+    }
+
+    /// Returns true if a SYN sent at `sent` comes from a new process: it is later than all else,
+    /// and the process before had sent or acknowledged something.
+    pub(super) fn has_restarted(&self, sent: Stamp, first: u32) -> bool {
+        let begun = self.from.next != first || self.to.una != first;
+        self.is_up() && begun && self.latest.is_none_or(|latest| before(latest.0, sent.0))
+    }
+
+    /// When it counts as dead; [`Time::NEVER`] if it owes no answer.
+    pub(super) fn dead_at(&self, patience: Time) -> Time {
+        match self.silent {
+            Some((since, count)) if count >= UNANSWERED => since.saturating_add(patience),
+            // Too few packets to tell: looked at again later.
+            Some((since, _)) => since.saturating_add(patience).max(Time(1)),
+            None => Time::NEVER,
+        }
+    }
+
+    /// Returns true if it counts as dead.
+    pub(super) fn is_dead(&self, now: Time, patience: Time) -> bool {
+        self.silent.is_some_and(|(since, count)| count >= UNANSWERED && now >= since.saturating_add(patience))
+    }
+}
+
+/// Fewer packets in a row than these may all be lost on the way.
+const UNANSWERED: u32 = 6;
+
+/// The packets to a member, by local number.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    lines: Ring<Line>,
+    /// The first number that it has not acknowledged, and the next one to be given out.
+    pub(super) una: u32,
+    pub(super) next: u32,
+    /// The first number that it has no room for.
+    pub(super) edge: u32,
+    /// The first connection number that its own do not account for.
+    pub(super) covered: u32,
+    /// Numbers held for missing packets: connection number, local number.
+    pub(super) holes: VecDeque<(u32, u32)>,
+    pub(super) nulls: Nulls,
+    pub(super) round: Loop,
+    /// Numbers before this one have been looked at for losses.
+    pub(super) checked: u32,
+    /// The FIN's number, and whether it is acknowledged.
+    pub(super) fin: Option<u32>,
+    pub(super) finished: bool,
+    /// Bytes acknowledged, and packets.
+    pub(super) delivered: (u64, u64),
+}
+
+impl Inbox {
+    fn new(first: u32) -> Inbox {
+        Inbox {
+            lines: Ring::new(),
+            una: first,
+            next: first,
+            edge: first,
+            covered: first,
+            holes: VecDeque::new(),
+            nulls: Nulls::default(),
+            round: Loop::new(),
+            checked: first,
+            fin: None,
+            finished: false,
+            delivered: (0, 0),
+        }
+    }
+
+    /// Numbers given out and not acknowledged.
+    pub(super) fn len(&self) -> u32 {
+        self.next.wrapping_sub(self.una)
+    }
+
+    /// The line of a number given out and not acknowledged.
+    pub(super) fn line(&self, lsn: u32) -> Line {
+        self.lines.get(lsn)
+    }
+
+    /// Numbers that it has room for beyond those given out.
+    pub(super) fn room(&self) -> u32 {
+        if before(self.next, self.edge) { self.edge.wrapping_sub(self.next) } else { 0 }
+    }
+
+    fn push(&mut self, line: Line) -> u32 {
+        let lsn = self.next;
+        self.lines.reserve(self.una, self.len() + 1);
+        *self.lines.at(lsn) = line;
+        self.next = lsn.wrapping_add(1);
+        lsn
+    }
+
+    /// The number of packet `csn`: the one held for it, or a new one after those held for the
+    /// packets
+    /// `missing` before it. Returns true as well if later packets have lower numbers here.
+    pub(super) fn take(&mut self, csn: u32, kind: Kind, missing: impl Iterator<Item = u32>) -> (u32, bool) {
+        if let Some(lsn) = self.release(csn) {
+            self.lines.at(lsn).kind = kind;
+            return (lsn, false);
+        }
+        let late = before(csn, self.covered);
+        if !late {
+            for csn in missing {
+                let lsn = self.push(Line { csn, kind: Kind::Hole });
+                self.holes.push_back((csn, lsn));
+            }
+            self.covered = csn.wrapping_add(1);
+        }
+        (self.push(Line { csn, kind }), late)
+    }
+
+    /// Packets under numbers that it has not acknowledged.
+    pub(super) fn packets(&self) -> impl Iterator<Item = u32> {
+        let lines = (0..self.len()).map(|i| self.line(self.una.wrapping_add(i)));
+        lines.filter(|line| line.kind == Kind::Packet).map(|line| line.csn)
+    }
+
+    /// Gives up the number held for packet `csn`.
+    fn release(&mut self, csn: u32) -> Option<u32> {
+        let at = self.holes.iter().take_while(|hole| !before(csn, hole.0)).position(|hole| hole.0 == csn)?;
+        self.holes.remove(at).map(|hole| hole.1)
+    }
+
+    /// Packet `csn` went elsewhere: the number held for it becomes a null segment.
+    pub(super) fn nullify(&mut self, csn: u32, now: Time) -> bool {
+        let Some(lsn) = self.release(csn) else { return false };
+        self.lines.at(lsn).kind = Kind::Null;
+        self.nulls.push(lsn, now, false);
+        true
+    }
+}
+
+/// The packets from a member, by local number, and their acknowledgement.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    lines: Ring<u32>,
+    /// The first number that the peer has not received, and the first that has not come.
+    pub(super) acked: u32,
+    pub(super) next: u32,
+    /// Numbers beyond `acked` that the peer has.
+    early: Early,
+    /// Its FIN has come.
+    pub(super) finished: bool,
+    /// An acknowledgement is due.
+    pub(super) owes: bool,
+    /// It was told of no room.
+    pub(super) starved: bool,
+    /// The stamp that the next packet to it echoes.
+    pub(super) stamp: Option<Stamp>,
+}
+
+impl Outbox {
+    fn new(first: u32) -> Outbox {
+        Outbox {
+            lines: Ring::new(),
+            acked: first,
+            next: first,
+            early: Early::new(),
+            finished: false,
+            owes: false,
+            starved: false,
+            stamp: None,
+        }
+    }
+
+    /// Numbers that have come, or are held for what has not, and that the peer lacks.
+    pub(super) fn len(&self) -> u32 {
+        self.next.wrapping_sub(self.acked)
+    }
+
+    /// The connection number of a number from `acked` to `next`.
+    pub(super) fn csn(&self, lsn: u32) -> u32 {
+        self.lines.get(lsn)
+    }
+
+    /// Gives the next number to packet `csn`.
+    pub(super) fn push(&mut self, csn: u32) -> u32 {
+        let lsn = self.next;
+        self.lines.reserve(self.acked, self.len() + 1);
+        *self.lines.at(lsn) = csn;
+        self.next = lsn.wrapping_add(1);
+        lsn
+    }
+
+    /// The peer has `lsn`.
+    pub(super) fn on_received(&mut self, lsn: u32) {
+        self.owes = true;
+        if lsn != self.acked {
+            self.early.insert(lsn, EarlySlot::default(), self.acked);
+            return;
+        }
+        self.acked = lsn.wrapping_add(1);
+        if let Some(end) = self.early.take_first(self.acked) {
+            self.acked = later(self.acked, end);
+        }
+    }
+
+    /// The ranges that the peer has beyond `acked`.
+    pub(super) fn report(&self, sack: &mut SackRanges, most: usize) {
+        self.early.report(sack, most);
+    }
+}

@@ -1,0 +1,233 @@
+//! The Anypoint switch: one connection, spread over the members of a cluster and merged from them,
+//! without being terminated (the Anypoint paper; [8] in it for the rings).
+//!
+//! A [`Switch`] is a middle with *sessions*. A session has a gate for the peer and one for each
+//! member; to each of them the switch looks like the other end of an ordinary connection.
+//!
+//! | direction | numbers | acknowledgements |
+//! |---|---|---|
+//! | inbound, peer → members | of the member that the routing module picks | to the peer: up to the first packet that a member lacks |
+//! | outbound, members → peer | in the order of arrival | to each member: up to its first packet that the peer lacks |
+//!
+//! **Holes.** A missing packet keeps its place. Inbound, its member is not known before it comes.
+//! Each member that gets later ones therefore holds a number for it. Once the packet goes to one of
+//! them, the others get a
+//! *null segment* under that number: data without payload and frame marks.
+//!
+//! **SACK.** A member's ranges become the peer's only as far as the packets before them have
+//! arrived or are lost: what is on a longer way does not look lost. The peer's ranges count as
+//! received for the members, since receivers here never renege: one member's loss stalls no other.
+//!
+//! **Tolls** are turned by [`Split`](tollway_law::session::Split) and
+//! [`Merge`](tollway_law::session::Merge).
+//!
+//! **Frames.** Inbound, a frame over several packets goes to one member as a whole. Outbound,
+//! frames of several members would mix, and must fit one packet: a member that sends others is
+//! reset.
+//!
+//! **Failure.** A member that answers nothing for [`Config::patience`] is down. Packets that it had
+//! not acknowledged go to others when the peer sends them again. Those that it had reported are
+//! counted ([`Stats::lost`]). Null segments replace those of its own that the peer lacks. A member
+//! that returns begins anew. When none is left, the peer is reset.
+
+mod inbound;
+mod members;
+mod opening;
+mod outbound;
+mod ring;
+mod sending;
+mod session;
+
+pub use members::Health;
+pub use session::{MemberStats, Session, Stats};
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+use tollway_law::session::{Reading, ReceiveRatio};
+use tollway_law::toll::Content;
+
+use crate::route::{Candidate, Route};
+use crate::{Flags, Gate, Middle, Packet, Passed, SackRanges};
+
+/// The parameters of a session. What both its ends must agree on is as in the transport's
+/// [`Config`](crate::transport::Config).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Headers of a data packet, bytes.
+    pub header: u16,
+    /// A packet without data, bytes.
+    pub ack_size: u16,
+    /// Connections are opened by SYN.
+    pub handshake: bool,
+    /// Number of the first segment, of both directions.
+    pub initial_segment: u32,
+    /// Packets that may be outstanding in each direction; a power of two is the best use of memory.
+    /// Default 8192.
+    pub ring: u32,
+    /// How windows are translated.
+    pub flow_control: FlowControl,
+    /// The content of tolls; `None` if there are none.
+    pub content: Option<Content>,
+    /// How the paper's formulas are read.
+    pub reading: Reading,
+    /// Packets that the receive ratio looks back on. Default 64.
+    pub ratio_window: usize,
+    /// The longest silence of a member while answers are due. Default 3 s.
+    pub patience: Time,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let transport = crate::transport::Config::default();
+        Config {
+            header: transport.header,
+            ack_size: transport.ack_size,
+            handshake: transport.handshake,
+            initial_segment: transport.initial_segment,
+            ring: 8192,
+            flow_control: FlowControl::Soft,
+            content: None,
+            reading: Reading::Totals,
+            ratio_window: ReceiveRatio::WINDOW,
+            patience: Time::from_secs(3),
+        }
+    }
+}
+
+/// How windows are translated (§ III-B).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowControl {
+    /// As much as the members' rooms allow at the present receive ratio; every member may use all
+    /// of the peer's room.
+    #[default]
+    Soft,
+    /// The least of the members' windows; the peer's, divided evenly.
+    Strict,
+}
+
+/// The sessions of a node.
+#[derive(Debug)]
+pub struct Switch {
+    sessions: Vec<Session>,
+    /// Session and side of each gate; side 0 is the peer.
+    gates: Vec<(u32, u32)>,
+    /// Sessions that have something to send.
+    busy: VecDeque<u32>,
+    /// No session's alarm is earlier.
+    alarm: Time,
+}
+
+impl Switch {
+    /// A switch without sessions.
+    pub fn new() -> Switch {
+        Switch { sessions: Vec::new(), gates: Vec::new(), busy: VecDeque::new(), alarm: Time::NEVER }
+    }
+
+    /// Adds a session over `members`, as the routing module sees them. Returns the peer's gate; the
+    /// members' follow.
+    ///
+    /// # Panics
+    /// If there are no members, or more than 65 534.
+    pub fn add_session(
+        &mut self,
+        config: &Config,
+        route: Box<dyn Route + Send>,
+        members: Vec<Candidate>,
+    ) -> Gate {
+        assert!((1..usize::from(u16::MAX)).contains(&members.len()), "a session has members");
+        let (id, first) = (self.sessions.len() as u32, self.gates.len() as u32);
+        self.gates.extend((0..=members.len() as u32).map(|side| (id, side)));
+        self.sessions.push(Session::new(config.clone(), u64::from(id), route, members));
+        Gate(first)
+    }
+
+    /// A session, by the order in which they were added.
+    pub fn session(&self, at: usize) -> &Session {
+        &self.sessions[at]
+    }
+
+    /// The number of sessions.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Returns true if there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Takes a member out of a session, or admits it again.
+    pub fn set_member(&mut self, now: Time, session: usize, member: usize, up: bool) {
+        self.sessions[session].set_member(now, member, up);
+        self.note(session as u32);
+    }
+
+    /// Another routing module for a session.
+    pub fn set_route(&mut self, session: usize, route: Box<dyn Route + Send>) {
+        self.sessions[session].set_route(route);
+    }
+
+    fn note(&mut self, session: u32) {
+        let at = &self.sessions[session as usize];
+        self.alarm = self.alarm.min(at.alarm());
+        if at.has_work() && !self.busy.contains(&session) {
+            self.busy.push_back(session);
+        }
+    }
+}
+
+impl Default for Switch {
+    fn default() -> Switch {
+        Switch::new()
+    }
+}
+
+impl Middle for Switch {
+    fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed {
+        let Some(&(id, side)) = self.gates.get(gate.0 as usize) else { return Passed::Absorbed };
+        if !packet.flags.has(Flags::SACK) {
+            sack.clear();
+        }
+        let session = &mut self.sessions[id as usize];
+        let to = match side.checked_sub(1) {
+            None => session.on_peer(now, packet, sack),
+            Some(member) => session.on_member(now, member as usize, packet, sack),
+        };
+        self.note(id);
+        // A session's gates are in a row, the peer's first.
+        to.map_or(Passed::Absorbed, |to| Passed::By(Gate(gate.0 - side + to)))
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> Option<Gate> {
+        while let Some(&id) = self.busy.front() {
+            if let Some(side) = self.sessions[id as usize].poll_transmit(now, out, sack) {
+                let first = self.gates.partition_point(|&(session, _)| session < id) as u32;
+                return Some(Gate(first + side));
+            }
+            self.alarm = self.alarm.min(self.sessions[id as usize].alarm());
+            self.busy.pop_front();
+        }
+        if self.alarm <= now {
+            self.alarm = self.sessions.iter().map(Session::alarm).min().unwrap_or(Time::NEVER);
+        }
+        None
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if now < self.alarm {
+            return;
+        }
+        for id in 0..self.sessions.len() {
+            if self.sessions[id].alarm() <= now {
+                self.sessions[id].handle_timeout(now);
+                self.note(id as u32);
+            }
+        }
+        self.alarm = self.sessions.iter().map(Session::alarm).min().unwrap_or(Time::NEVER);
+    }
+
+    fn poll_timeout(&self) -> Time {
+        self.alarm
+    }
+}

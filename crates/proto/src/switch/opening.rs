@@ -1,0 +1,153 @@
+//! How the connections of a session open, and how members join it later.
+
+use tollway_law::Time;
+
+use crate::{Flags, Packet, SackRanges};
+
+use super::members::{Health, Member};
+use super::session::{Opener, Session, Stage};
+
+impl Session {
+    /// A SYN of the peer, alone or with an acknowledgement.
+    pub(super) fn on_peer_syn(&mut self, now: Time, packet: &mut Packet) -> Option<u32> {
+        let first = self.first();
+        if packet.flags.has(Flags::ACK) {
+            if packet.ack != first || packet.seq.wrapping_add(1) != first {
+                return None;
+            }
+            if let (Stage::Opening, Some(Opener::Members(k))) = (self.stage, self.opener) {
+                self.begin();
+                self.outbound.open(first.wrapping_add(packet.window));
+                let echo = packet.flags.has(Flags::STAMP_ECHO).then_some(packet.sent_echo);
+                self.members[k].from.stamp = echo;
+                self.outbound.on_ack(now, packet, &SackRanges::EMPTY, &mut self.members);
+            }
+            self.answer = self.stage == Stage::Open;
+            return None;
+        }
+        if !self.config.handshake || packet.seq.wrapping_add(1) != first {
+            return None;
+        }
+        match (self.stage, self.opener) {
+            (Stage::Idle, _) => {
+                (self.stage, self.opener) = (Stage::Opening, Some(Opener::Peer));
+                self.greeting = Some(packet.sent);
+                self.await_members(now);
+                (0..self.members.len()).for_each(|k| self.admit(k, now));
+            }
+            (Stage::Open, Some(Opener::Peer)) => {
+                self.greeting = Some(packet.sent);
+                self.greet = true;
+                return None;
+            }
+            _ => {}
+        }
+        let k = self.members.iter().position(|member| member.health == Health::Opening)?;
+        self.members[k].syn_at = now.saturating_add(self.members[k].to.round.timeout());
+        self.reschedule(now);
+        Some(k as u32 + 1)
+    }
+
+    /// A SYN of member `k`, alone or with an acknowledgement.
+    pub(super) fn on_member_syn(&mut self, now: Time, k: usize, packet: &mut Packet) -> Option<u32> {
+        let first = self.first();
+        if packet.seq.wrapping_add(1) != first || !self.config.handshake {
+            return None;
+        }
+        let begun = self.members[k].is_up();
+        if packet.flags.has(Flags::ACK) {
+            if self.members[k].health == Health::Opening && packet.ack == first {
+                self.join(k, now);
+                self.members[k].to.edge = first.wrapping_add(packet.window);
+                if self.stage == Stage::Opening {
+                    self.greeting = packet.flags.has(Flags::STAMP_ECHO).then_some(packet.sent_echo);
+                    let Session { inbound, members, router, .. } = self;
+                    inbound.on_ack(now, k, packet, &SackRanges::EMPTY, members, router);
+                    self.open_if_complete(now);
+                }
+            }
+            self.members[k].from.owes = self.members[k].is_up();
+            return None;
+        }
+        if self.opener == Some(Opener::Peer)
+            || self.members[k].barred
+            || self.outbound.fin.is_some() && !begun
+        {
+            self.members[k].reset = Some(packet.ack);
+            return None;
+        }
+        if self.members[k].has_restarted(packet.sent, first) {
+            self.fail(k, now);
+            if self.stage == Stage::Reset {
+                return None;
+            }
+        }
+        if !self.members[k].is_up() {
+            self.join(k, now);
+            self.members[k].on_heard(packet.sent);
+        }
+        self.members[k].greet = true;
+        if self.stage == Stage::Idle {
+            (self.stage, self.opener) = (Stage::Opening, Some(Opener::Members(k)));
+            self.await_members(now);
+            self.members[k].awaited = false;
+        }
+        (self.stage == Stage::Opening && self.opener == Some(Opener::Members(k))).then_some(0)
+    }
+
+    /// All members may open, for a while.
+    fn await_members(&mut self, now: Time) {
+        self.members.iter_mut().for_each(|member| member.awaited = !member.barred);
+        self.open_by = now.saturating_add(self.config.patience);
+        self.wake(self.open_by);
+    }
+
+    /// Both directions begin.
+    fn begin(&mut self) {
+        let first = self.first();
+        self.inbound.begin(first);
+        self.outbound.begin(first);
+        self.stage = Stage::Open;
+    }
+
+    /// Opens the session towards the peer once no member is waited for.
+    pub(super) fn open_if_complete(&mut self, now: Time) {
+        let opening = self.members.iter().any(|member| member.health == Health::Opening);
+        if self.stage == Stage::Opening
+            && self.members.iter().any(Member::is_up)
+            && (!opening || now >= self.open_by)
+        {
+            self.begin();
+            self.greet = true;
+        }
+    }
+
+    /// Member `k` may take part: it is opened, or will open.
+    pub(super) fn admit(&mut self, k: usize, now: Time) {
+        if self.members[k].barred || self.stage == Stage::Reset {
+            return;
+        }
+        if !self.config.handshake {
+            return self.join(k, now);
+        }
+        if self.opener == Some(Opener::Peer) {
+            let (first, covered) = (self.first(), self.inbound.space.una);
+            let member = &mut self.members[k];
+            member.begin(first, covered);
+            (member.health, member.syn_at) = (Health::Opening, now);
+        }
+    }
+
+    /// Member `k` takes part from now on.
+    fn join(&mut self, k: usize, now: Time) {
+        let first = self.first();
+        let covered = if self.stage == Stage::Open { self.inbound.space.una } else { first };
+        let member = &mut self.members[k];
+        member.begin(first, covered);
+        (member.health, member.syn_at, member.awaited) = (Health::Up, Time::NEVER, false);
+        self.router.candidates[k].up = true;
+        if let Some(fin) = self.inbound.fin {
+            self.inbound.on_fin(now, fin, &mut self.members);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! A session: one connection of a peer, and those of the members.
+
+use tollway_law::Time;
+
+use crate::route::{Candidate, Route};
+use crate::{Flags, Packet, SackRanges, Stamp};
+
+use super::Config;
+use super::inbound::{Heard, Inbound, Module, Router};
+use super::members::{Health, Member};
+use super::outbound::{Onward, Outbound};
+
+/// One connection over the members of a cluster.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) config: Config,
+    pub(super) stage: Stage,
+    pub(super) opener: Option<Opener>,
+    pub(super) members: Vec<Member>,
+    pub(super) inbound: Inbound,
+    pub(super) outbound: Outbound,
+    pub(super) router: Router,
+    pub(super) stats: Stats,
+    /// Packets due to the peer: an acknowledgement; a SYN with one; a reset, by the number it
+    /// expects.
+    pub(super) answer: bool,
+    pub(super) greet: bool,
+    pub(super) reset: Option<u32>,
+    /// The stamp that the SYN to the peer echoes.
+    pub(super) greeting: Option<Stamp>,
+    /// When members that do not open are left out.
+    pub(super) open_by: Time,
+    pub(super) alarm: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Idle,
+    Opening,
+    Open,
+    /// It is over; all that comes is answered by a reset.
+    Reset,
+}
+
+/// The side that opens connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opener {
+    Peer,
+    /// The members; the SYN of this one went to the peer.
+    Members(usize),
+}
+
+/// The counters of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets that came again although their receiver had them.
+    pub duplicates: u64,
+    /// Packets outside the ring or the receiver's window, or without a member to go to.
+    pub refused: u64,
+    /// Acknowledgements of what never left the switch.
+    pub forged: u64,
+    /// Null segments, retransmissions left out.
+    pub nulls: u64,
+    /// Packets of a failed member that went to another.
+    pub rerouted: u64,
+    /// Packets lost with a failed member: it had reported them and not delivered, or had sent them.
+    pub lost: u64,
+    /// Members that failed.
+    pub failures: u64,
+}
+
+/// The state of a session's member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemberStats {
+    /// Its state.
+    pub health: Health,
+    /// Packets that it has acknowledged since it began.
+    pub packets: u64,
+    /// The same in bytes on the wire.
+    pub bytes: u64,
+    /// Its receive ratio.
+    pub ratio: f64,
+    /// Bytes that it has not acknowledged.
+    pub outstanding: u64,
+}
+
+impl Session {
+    pub(super) fn new(
+        config: Config,
+        session: u64,
+        route: Box<dyn Route + Send>,
+        mut candidates: Vec<Candidate>,
+    ) -> Session {
+        let count = candidates.len();
+        let mut members: Vec<Member> = (0..count).map(|_| Member::new(config.initial_segment)).collect();
+        let stage = if config.handshake { Stage::Idle } else { Stage::Open };
+        for (member, candidate) in members.iter_mut().zip(&mut candidates) {
+            candidate.up = !config.handshake;
+            if candidate.up {
+                member.health = Health::Up;
+            }
+        }
+        Session {
+            stage,
+            opener: None,
+            inbound: Inbound::new(&config, count),
+            outbound: Outbound::new(&config, count),
+            router: Router { session, route: Module(route), candidates },
+            members,
+            config,
+            stats: Stats::default(),
+            answer: false,
+            greet: false,
+            reset: None,
+            greeting: None,
+            open_by: Time::NEVER,
+            alarm: Time::NEVER,
+        }
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Its members, in their order.
+    pub fn members(&self) -> impl Iterator<Item = MemberStats> {
+        self.members.iter().enumerate().map(|(k, member)| MemberStats {
+            health: member.health,
+            packets: member.to.delivered.1,
+            bytes: member.to.delivered.0,
+            ratio: self.inbound.ratio.of(k),
+            outstanding: self.router.candidates[k].outstanding,
+        })
+    }
+
+    /// Packets outstanding, inbound and outbound: each at most [`Config::ring`].
+    pub fn outstanding(&self) -> (u32, u32) {
+        (self.inbound.space.len(), self.outbound.space.len())
+    }
+
+    /// Returns true if it was reset, by the peer or for want of members.
+    pub fn is_reset(&self) -> bool {
+        self.stage == Stage::Reset
+    }
+
+    pub(super) fn set_route(&mut self, route: Box<dyn Route + Send>) {
+        self.router.route = Module(route);
+    }
+
+    pub(super) fn set_member(&mut self, now: Time, k: usize, up: bool) {
+        let Some(member) = self.members.get_mut(k) else { return };
+        let was = std::mem::replace(&mut member.barred, !up);
+        if up && was {
+            self.admit(k, now);
+        } else if !up && member.health != Health::Down {
+            self.fail(k, now);
+        }
+        self.reschedule(now);
+    }
+
+    /// The first number of either side after its SYN.
+    pub(super) fn first(&self) -> u32 {
+        self.config.initial_segment.wrapping_add(u32::from(self.config.handshake))
+    }
+
+    /// Returns true if a packet of the switch itself may be due.
+    pub(super) fn has_work(&self) -> bool {
+        let due = self.answer || self.greet || self.reset.is_some() || !self.outbound.nulls.is_empty();
+        due || self.members.iter().any(Member::has_work)
+    }
+
+    pub(super) fn alarm(&self) -> Time {
+        self.alarm
+    }
+
+    /// A packet from the peer. Returns the side that it goes to.
+    pub(super) fn on_peer(&mut self, now: Time, packet: &mut Packet, sack: &mut SackRanges) -> Option<u32> {
+        if packet.flags.has(Flags::RST) {
+            self.on_peer_reset(packet);
+            return None;
+        }
+        if self.stage == Stage::Reset {
+            self.reset = Some(packet.ack);
+            return None;
+        }
+        if packet.flags.has(Flags::SYN) {
+            return self.on_peer_syn(now, packet);
+        }
+        if self.stage != Stage::Open {
+            // Of a session before this one: the switch was started anew.
+            self.reset = (self.stage == Stage::Idle).then_some(packet.ack);
+            return None;
+        }
+        let mut to = None;
+        if packet.flags.has(Flags::ACK) {
+            to = self.outbound.on_ack(now, packet, sack, &mut self.members);
+            if to.is_none() {
+                self.stats.forged += 1;
+                self.answer = true;
+                return None;
+            }
+        }
+        if packet.flags.has(Flags::FIN) {
+            self.inbound.on_fin(now, packet.seq, &mut self.members);
+            self.answer = true;
+            return None;
+        }
+        let k = if packet.flags.has(Flags::DATA) {
+            let Session { inbound, members, router, config, stats, .. } = self;
+            let Some(k) = inbound.on_data(now, packet, members, router, config, stats) else {
+                self.answer = true;
+                self.wake(now);
+                return None;
+            };
+            if self.members[k].expect(now) {
+                self.wake(now.saturating_add(self.config.patience));
+            }
+            k
+        } else {
+            let k = to.filter(|&k| self.members[k].is_up())?;
+            packet.seq = self.members[k].to.next;
+            k
+        };
+        self.outbound.write(now, k, packet, sack, &mut self.members, &self.config);
+        self.wake_for_nulls(now);
+        Some(k as u32 + 1)
+    }
+
+    /// A packet from member `k`. Returns the side that it goes to.
+    pub(super) fn on_member(
+        &mut self,
+        now: Time,
+        k: usize,
+        packet: &mut Packet,
+        sack: &mut SackRanges,
+    ) -> Option<u32> {
+        let member = &mut self.members[k];
+        if !packet.flags.has(Flags::SYN) && member.is_up() {
+            member.on_heard(packet.sent);
+        }
+        if packet.flags.has(Flags::RST) {
+            if member.is_up() && packet.seq == member.from.next {
+                self.fail(k, now);
+            }
+            return None;
+        }
+        if packet.flags.has(Flags::SYN) && self.stage != Stage::Reset {
+            return self.on_member_syn(now, k, packet);
+        }
+        if !member.is_up() || self.stage == Stage::Reset {
+            member.reset = Some(packet.ack);
+            return None;
+        }
+        let mut heard = Heard::default();
+        if packet.flags.has(Flags::ACK) {
+            let Session { inbound, members, router, .. } = self;
+            let Some(news) = inbound.on_ack(now, k, packet, sack, members, router) else {
+                self.stats.forged += 1;
+                self.members[k].from.owes = true;
+                return None;
+            };
+            heard = news;
+        }
+        if packet.flags.has(Flags::FIN) {
+            let fin = self.outbound.on_fin(k, packet, &mut self.members);
+            self.send_fin(now, fin);
+            self.answer |= heard.news;
+            return None;
+        }
+        if packet.flags.has(Flags::DATA) {
+            match self.outbound.on_data(now, k, packet, &mut self.members, &mut self.stats) {
+                Onward::Peer => {}
+                Onward::Nowhere => {
+                    self.members[k].from.owes = true;
+                    self.answer |= heard.news;
+                    return None;
+                }
+                Onward::Refused => {
+                    self.fail(k, now);
+                    return None;
+                }
+            }
+        } else {
+            let waits = self.inbound.holder().is_none_or(|holder| holder == k);
+            if !heard.news && (heard.progress || !(heard.room || waits)) {
+                return None;
+            }
+            packet.seq = self.outbound.space.next;
+        }
+        self.inbound.write(now, packet, sack, &self.members, &self.config);
+        self.answer = false;
+        Some(0)
+    }
+
+    /// Member `k` is gone.
+    pub(super) fn fail(&mut self, k: usize, now: Time) {
+        self.stats.failures += u64::from(self.members[k].is_up());
+        let expects = self.members[k].to.una;
+        self.router.candidates[k].up = false;
+        self.stats.lost += self.inbound.fail(k, &self.members, &mut self.router) + self.outbound.fail(k, now);
+        let (first, covered) = (self.first(), self.inbound.space.una);
+        let member = &mut self.members[k];
+        member.begin(first, covered);
+        (member.health, member.reset, member.awaited) = (Health::Down, Some(expects), false);
+        member.syn_at = now.saturating_add(self.config.patience);
+        self.inbound.check_fin(&self.members);
+        let fin = self.outbound.finish(&self.members);
+        self.send_fin(now, fin);
+        self.answer = true;
+        if self.members.iter().all(|member| member.health == Health::Down) {
+            self.stage = Stage::Reset;
+            self.reset = Some(self.outbound.space.una);
+        }
+        self.wake(now);
+    }
+
+    pub(super) fn send_fin(&mut self, now: Time, fin: Option<u32>) {
+        if let Some(fin) = fin {
+            self.outbound.nulls.push(fin, now, true);
+        }
+    }
+
+    fn on_peer_reset(&mut self, packet: &Packet) {
+        let known = self.stage == Stage::Open && packet.seq == self.inbound.space.next;
+        if known || self.stage == Stage::Opening {
+            self.stage = Stage::Reset;
+            for member in self.members.iter_mut().filter(|member| member.health != Health::Down) {
+                member.reset = Some(member.to.next);
+                member.health = Health::Down;
+            }
+        } else if self.stage == Stage::Open {
+            self.answer = true;
+        }
+    }
+
+    pub(super) fn wake(&mut self, at: Time) {
+        self.alarm = self.alarm.min(at);
+    }
+
+    fn wake_for_nulls(&mut self, now: Time) {
+        if self.members.iter().any(|member| !member.to.nulls.is_empty()) {
+            self.wake(now);
+        }
+    }
+
+    pub(super) fn reschedule(&mut self, now: Time) {
+        if self.stage == Stage::Reset {
+            self.alarm = Time::NEVER;
+            return;
+        }
+        let patience = self.config.patience;
+        let probes = self.opener == Some(Opener::Peer);
+        let of = |member: &Member| {
+            let dead = member.dead_at(patience);
+            let dead = if dead <= now { now.saturating_add(patience) } else { dead };
+            let syn = if probes && !member.barred { member.syn_at } else { Time::NEVER };
+            dead.min(syn).min(member.to.nulls.due())
+        };
+        let members = self.members.iter().map(of).min().unwrap_or(Time::NEVER);
+        self.alarm = members.min(self.outbound.nulls.due()).min(self.open_by);
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if now < self.alarm {
+            return;
+        }
+        for k in 0..self.members.len() {
+            let member = &self.members[k];
+            if member.is_up() && member.is_dead(now, self.config.patience) && self.stage == Stage::Open {
+                self.fail(k, now);
+            } else if member.health == Health::Down && member.syn_at <= now {
+                self.admit(k, now);
+            }
+        }
+        self.open_if_complete(now);
+        if now >= self.open_by {
+            self.open_by = Time::NEVER;
+            self.members.iter_mut().for_each(|member| member.awaited = false);
+            let fin = self.outbound.finish(&self.members);
+            self.send_fin(now, fin);
+        }
+        self.reschedule(now);
+    }
+}

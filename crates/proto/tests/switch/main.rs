@@ -1,0 +1,8 @@
+//! The Anypoint switch between real endpoints, under seeded faults: what it promises, and what
+//! attacks do.
+
+mod attacks;
+mod delivery;
+mod failures;
+mod net;
+mod tolls;

@@ -1,0 +1,387 @@
+//! A peer, a switch and members, with a channel between each end and the switch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tollway_law::Time;
+use tollway_law::sender::{AnySender, NewRenoConfig};
+use tollway_proto::route::{Candidate, Policy};
+use tollway_proto::switch::{self, Session, Switch};
+use tollway_proto::transport::{Config, Connection, Event};
+use tollway_proto::{Flags, Gate, Middle, Packet, Passed, SackRanges};
+
+/// The faults of all channels, each a share of the packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub loss: f64,
+    pub duplicate: f64,
+    /// Delayed by up to 30 ms more.
+    pub reorder: f64,
+}
+
+/// A frame: its source (0 is the peer, member k is k + 1), and its place among that source's.
+pub(crate) type Frame = (u32, u32);
+
+/// An end of a connection, which knows what it got.
+pub(crate) struct End {
+    pub connection: Connection,
+    /// Packets are lost at both its doors, and its timers don't run.
+    pub hung: bool,
+    /// The frame that came under each number; `None` is a null segment.
+    got: HashMap<u32, Option<Frame>>,
+    /// The number of frames it has sent.
+    sent: u32,
+    next: u32,
+    /// In the order of delivery.
+    pub delivered: Vec<Frame>,
+    pub events: Vec<Event>,
+}
+
+/// Sees a packet of a side, and the side that it leaves to and as what, if it does.
+pub(crate) type Watch = Box<dyn FnMut(usize, &Packet, Option<(u32, &Packet)>)>;
+
+/// All of it. Side 0 is the peer, side k + 1 is member k.
+pub(crate) struct Net {
+    pub ends: Vec<End>,
+    pub switch: Switch,
+    pub now: Time,
+    /// One way between each end and the switch.
+    pub latency: Vec<Time>,
+    pub faults: Faults,
+    /// Sees each packet that comes to the switch, and as what it leaves in place.
+    pub watch: Watch,
+    /// Checks at each step the promises that hold without failures.
+    pub strict: bool,
+    pub config: Arc<Config>,
+    pub law: fn() -> AnySender,
+    /// The range of the `due` that channels write into tolls of data; they write none if it is
+    /// zero.
+    pub due: (f64, f64),
+    opener: Opener,
+    /// The peer's frames delivered to members: the first that is not, and those beyond.
+    contiguous: u32,
+    beyond: std::collections::BTreeSet<u32>,
+    flying: Vec<(Time, u64, Way, Packet, SackRanges)>,
+    order: u64,
+    rng: Pcg64Mcg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opener {
+    Peer,
+    Members,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    ToSwitch(usize),
+    ToEnd(usize),
+}
+
+impl End {
+    fn new(connection: Connection, first: u32) -> End {
+        End {
+            connection,
+            hung: false,
+            got: HashMap::new(),
+            sent: 0,
+            next: first,
+            delivered: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+/// Says whether there are ranges, as engines do.
+pub(crate) fn mark(packet: &mut Packet, sack: &SackRanges) {
+    packet.flags = Flags(packet.flags.0 & !Flags::SACK.0);
+    if !sack.is_empty() {
+        packet.flags.set(Flags::SACK);
+    }
+}
+
+pub(crate) fn newreno() -> AnySender {
+    NewRenoConfig::default().build().into()
+}
+
+pub(crate) fn candidates(count: usize) -> Vec<Candidate> {
+    (0..count as u64).map(|name| Candidate { name, up: true, outstanding: 0, window: 1 << 20 }).collect()
+}
+
+impl Net {
+    pub(crate) fn new(seed: u64, members: usize, opener: Opener) -> Net {
+        let transport = Config { send_buffer: 256, ..Config::default() };
+        Net::with(seed, members, opener, Policy::RoundRobin, transport, switch::Config::default(), newreno)
+    }
+
+    pub(crate) fn with(
+        seed: u64,
+        members: usize,
+        opener: Opener,
+        policy: Policy,
+        transport: Config,
+        session: switch::Config,
+        law: fn() -> AnySender,
+    ) -> Net {
+        let config = Arc::new(transport);
+        let session = switch::Config {
+            handshake: config.handshake,
+            initial_segment: config.initial_segment,
+            header: config.header,
+            ack_size: config.ack_size,
+            ..session
+        };
+        let mut switch = Switch::new();
+        let gate = switch.add_session(&session, policy.module(0), candidates(members));
+        assert_eq!(gate, Gate(0));
+        let mut net = Net {
+            ends: Vec::new(),
+            switch,
+            now: Time::from_secs(1),
+            latency: vec![Time::from_millis(5); members + 1],
+            faults: Faults::default(),
+            watch: Box::new(|_, _, _| {}),
+            strict: true,
+            config,
+            law,
+            due: (0.0, 0.0),
+            opener,
+            contiguous: 0,
+            beyond: std::collections::BTreeSet::new(),
+            flying: Vec::new(),
+            order: 0,
+            rng: Pcg64Mcg::seed_from_u64(seed),
+        };
+        net.ends = (0..=members).map(|side| net.end(side)).collect();
+        net
+    }
+
+    fn first(&self) -> u32 {
+        self.config.initial_segment.wrapping_add(u32::from(self.config.handshake))
+    }
+
+    fn end(&self, side: usize) -> End {
+        let make = if self.opens(side) { Connection::client } else { Connection::server };
+        End::new(make(&self.config, (self.law)(), 7), self.first())
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.switch.session(0)
+    }
+
+    pub(crate) fn open(&mut self) {
+        (0..self.ends.len()).for_each(|side| self.open_end(side));
+    }
+
+    fn opens(&self, side: usize) -> bool {
+        (side == 0) == (self.opener == Opener::Peer)
+    }
+
+    fn open_end(&mut self, side: usize) {
+        if self.opens(side) {
+            self.ends[side].connection.open(self.now);
+        }
+    }
+
+    pub(crate) fn write(&mut self, side: usize, frames: u32, bytes: u64) {
+        (0..frames).for_each(|_| self.ends[side].connection.write_frame(bytes));
+    }
+
+    /// Member `k`'s process ends, and another begins.
+    pub(crate) fn restart(&mut self, k: usize) {
+        let mut fresh = self.end(k + 1);
+        fresh.delivered = std::mem::take(&mut self.ends[k + 1].delivered);
+        self.ends[k + 1] = fresh;
+        self.open_end(k + 1);
+    }
+
+    fn chance(&mut self, part: f64) -> bool {
+        part > 0.0 && self.rng.random_bool(part)
+    }
+
+    fn launch(&mut self, way: Way, packet: Packet, sack: SackRanges) {
+        let (Way::ToSwitch(side) | Way::ToEnd(side)) = way;
+        if self.chance(self.faults.loss) {
+            return;
+        }
+        let copies = 1 + u32::from(self.chance(self.faults.duplicate));
+        for _ in 0..copies {
+            let mut at = self.now + self.latency[side];
+            if self.chance(self.faults.reorder) {
+                at += Time(self.rng.random_range(0..30_000_000));
+            }
+            self.order += 1;
+            self.flying.push((at, self.order, way, packet, sack));
+        }
+    }
+
+    fn flush(&mut self) {
+        for side in 0..self.ends.len() {
+            if self.ends[side].hung {
+                continue;
+            }
+            let (mut packet, mut sack) = (Packet::default(), SackRanges::EMPTY);
+            let mut burst = 0;
+            while self.ends[side].connection.poll_transmit(self.now, &mut packet, &mut sack) {
+                burst += 1;
+                assert!(burst < 10_000, "an end that never stops sending");
+                if packet.flags.has(Flags::DATA) {
+                    // The engine's fields pass untouched: which frame it is.
+                    packet.cursor = packet.seq.wrapping_sub(self.first());
+                    packet.entered = tollway_proto::Stamp(side as u32);
+                    let end = &mut self.ends[side];
+                    end.sent = end.sent.max(packet.cursor + 1);
+                    if self.due.1 > 0.0 && packet.flags.has(Flags::TOLLED) {
+                        packet.toll.due = self.rng.random_range(self.due.0..self.due.1);
+                    }
+                }
+                self.launch(Way::ToSwitch(side), packet, sack);
+            }
+            let end = &mut self.ends[side];
+            while let Some(event) = end.connection.poll_event() {
+                end.events.push(event);
+            }
+        }
+    }
+
+    /// A packet appears at the switch, from `side`.
+    pub(crate) fn at_switch(&mut self, side: usize, mut packet: Packet, mut sack: SackRanges) {
+        let came = packet;
+        match self.switch.pass(self.now, Gate(side as u32), &mut packet, &mut sack) {
+            Passed::By(gate) => {
+                (self.watch)(side, &came, Some((gate.0, &packet)));
+                self.depart(gate, packet, sack);
+            }
+            Passed::Absorbed => (self.watch)(side, &came, None),
+            Passed::Onward => panic!("a gate that ends a route"),
+        }
+        self.flush_switch();
+    }
+
+    fn flush_switch(&mut self) {
+        let mut burst = 0;
+        let (mut packet, mut sack) = (Packet::default(), SackRanges::EMPTY);
+        while let Some(gate) = self.switch.poll_transmit(self.now, &mut packet, &mut sack) {
+            burst += 1;
+            assert!(burst < 10_000, "a switch that never stops sending");
+            packet.entered = tollway_proto::Stamp(u32::MAX);
+            self.depart(gate, packet, std::mem::take(&mut sack));
+        }
+        let (inbound, outbound) = self.session().outstanding();
+        assert!(inbound <= 8192 && outbound <= 8192);
+    }
+
+    fn depart(&mut self, gate: Gate, mut packet: Packet, sack: SackRanges) {
+        mark(&mut packet, &sack);
+        self.launch(Way::ToEnd(gate.0 as usize), packet, sack);
+    }
+
+    fn at_end(&mut self, side: usize, packet: Packet, sack: SackRanges) {
+        let strict = self.strict;
+        let end = &mut self.ends[side];
+        if end.hung {
+            return;
+        }
+        if side == 0 && strict && packet.flags.has(Flags::ACK) {
+            let acked = packet.ack.wrapping_sub(self.config.initial_segment.wrapping_add(1));
+            let sent = end.sent;
+            // The FIN counts as one.
+            assert!((acked as i32) <= 0 || acked.min(sent) <= self.contiguous, "{acked} acknowledged");
+        }
+        if packet.flags.has(Flags::DATA) && end.connection.awaits(&packet) {
+            let null = packet.entered == tollway_proto::Stamp(u32::MAX);
+            let frame = (!null).then_some((packet.entered.0, packet.cursor));
+            let known = *end.got.entry(packet.seq).or_insert(frame);
+            assert!(!strict || known == frame, "number {} changed", packet.seq);
+        }
+        end.connection.handle_packet(self.now, &packet, &sack);
+        while (end.connection.expected().wrapping_sub(end.next) as i32) > 0 {
+            if let Some(Some(frame)) = end.got.remove(&end.next) {
+                end.delivered.push(frame);
+                if side > 0 && frame.0 == 0 {
+                    self.beyond.insert(frame.1);
+                }
+            }
+            end.next = end.next.wrapping_add(1);
+        }
+        while self.beyond.remove(&self.contiguous) {
+            self.contiguous += 1;
+        }
+    }
+
+    /// Works off the next arrival or timer; returns false if there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        self.flush();
+        let arrival = self.flying.iter().enumerate().min_by_key(|(_, f)| (f.0, f.1)).map(|(i, f)| (f.0, i));
+        let timers = self.ends.iter().filter(|end| !end.hung).map(|end| end.connection.poll_timeout());
+        let ends = timers.min().unwrap_or(Time::NEVER);
+        let timer = ends.min(self.switch.poll_timeout());
+        let next = arrival.map_or(Time::NEVER, |arrival| arrival.0).min(timer);
+        if next == Time::NEVER {
+            return false;
+        }
+        self.now = self.now.max(next);
+        match arrival {
+            Some((at, i)) if at <= timer => {
+                let (_, _, way, packet, sack) = self.flying.swap_remove(i);
+                match way {
+                    Way::ToSwitch(side) => self.at_switch(side, packet, sack),
+                    Way::ToEnd(side) => self.at_end(side, packet, sack),
+                }
+            }
+            _ => {
+                let now = self.now;
+                let awake = self.ends.iter_mut().filter(|end| !end.hung);
+                awake.for_each(|end| end.connection.handle_timeout(now));
+                if self.switch.poll_timeout() <= now {
+                    self.switch.handle_timeout(now);
+                    self.flush_switch();
+                }
+            }
+        }
+        self.flush();
+        true
+    }
+
+    /// Steps for `span`, or until nothing more happens; returns true in that case.
+    pub(crate) fn drive(&mut self, span: Time) -> bool {
+        let end = self.now + span;
+        let mut steps = 0u64;
+        while self.now < end {
+            steps += 1;
+            assert!(steps < 20_000_000, "it does not get on");
+            if !self.step() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Steps until `done`, for `span` at most.
+    pub(crate) fn until(&mut self, span: Time, done: impl Fn(&Net) -> bool) {
+        let (end, mut steps) = (self.now + span, 0u64);
+        while !done(self) {
+            steps += 1;
+            let on = self.now < end && steps < 1_000_000 && self.step();
+            assert!(on, "not done after {steps} steps at {}: {:?}", self.now, self.session());
+        }
+    }
+
+    /// Every frame from `source` is delivered once, in order at each sink. Returns each sink's
+    /// number.
+    pub(crate) fn check_delivery(&self, source: u32, frames: u32) -> Vec<usize> {
+        let mut all = Vec::new();
+        let mut counts = Vec::new();
+        for end in &self.ends {
+            let own: Vec<u32> = end.delivered.iter().filter(|f| f.0 == source).map(|f| f.1).collect();
+            assert!(own.windows(2).all(|pair| pair[0] < pair[1]), "out of order: {own:?}");
+            counts.push(own.len());
+            all.extend(own);
+        }
+        all.sort_unstable();
+        assert_eq!(all, (0..frames).collect::<Vec<_>>(), "every frame once");
+        counts
+    }
+}
