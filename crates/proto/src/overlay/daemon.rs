@@ -87,6 +87,8 @@ pub(super) struct Counters {
     pub(super) strayed: u64,
     pub(super) resent: u64,
     pub(super) expired: u64,
+    pub(super) announcements: u64,
+    pub(super) announced: u64,
 }
 
 /// A daemon that was known and is out of reach.
@@ -368,6 +370,11 @@ impl<B: Body> Daemon<B> {
         states.flat_map(|state| state.links.iter().map(|link| (state.origin.daemon, link)))
     }
 
+    /// Returns true if a daemon is reachable now.
+    pub fn reaches(&self, daemon: DaemonId) -> bool {
+        self.up.contains(&daemon)
+    }
+
     /// The backlog of a port, in bytes and messages.
     pub fn backlog(&self, port: PortId) -> (u64, usize) {
         self.ports.get(&port).map_or((0, 0), |port| (port.queued, port.messages()))
@@ -386,6 +393,7 @@ impl<B: Body> Daemon<B> {
             rate: port.rate(),
             data: port.sent_data,
             control: port.sent_control,
+            control_frames: port.control_frames,
         };
         let tenant = |(&id, tenant): (&TenantId, &Tenant)| TenantStatus {
             tenant: id,
@@ -405,6 +413,8 @@ impl<B: Body> Daemon<B> {
             strayed: self.counters.strayed,
             resent: self.counters.resent,
             expired: self.counters.expired,
+            announcements: self.counters.announcements,
+            announced: self.counters.announced,
         }
     }
 

@@ -10,7 +10,7 @@ use super::frame::{GroupUpdate, Holding, HopCost, LinkCost, LinkState};
 use super::groups::Change;
 use super::state::News;
 use super::tree::Routes;
-use super::{Body, Daemon, DaemonId, Event, Incarnation, PortId, ProtocolError};
+use super::{Body, Daemon, DaemonId, Event, Frame, Incarnation, PortId, ProtocolError};
 
 impl<B: Body> Daemon<B> {
     pub(super) fn greeted(&mut self, now: Time, id: PortId, peer: Incarnation) -> Result<(), ProtocolError> {
@@ -199,6 +199,10 @@ impl<B: Body> Daemon<B> {
         self.number += 1;
         self.restate();
         self.announcer.announced(now);
+        self.counters.announcements += 1;
+        if let Some(state) = self.database.get(self.me.daemon) {
+            self.counters.announced += Frame::<B>::States(vec![state.clone()]).size() as u64;
+        }
         self.news = false;
         for port in self.ports.values_mut() {
             port.announced = port.price;

@@ -7,6 +7,7 @@ use tollway_law::overlay::{Backlog, Cost, CostConfig, Drain};
 use tollway_law::{Rate, Time};
 
 use super::frame::{Data, GroupUpdate, Holding, Receipt, ReceiptKind};
+use super::measure::Measure;
 use super::state::Database;
 use super::{Body, DaemonId, Frame, Incarnation, LinkConfig};
 
@@ -37,6 +38,9 @@ pub(super) struct Port<B> {
     pub(super) announced: f64,
     pub(super) sent_data: u64,
     pub(super) sent_control: u64,
+    /// Frames of all else than data.
+    pub(super) control_frames: u64,
+    pub(super) measure: Measure,
 }
 
 impl<B: Body> Port<B> {
@@ -62,6 +66,8 @@ impl<B: Body> Port<B> {
             announced: 0.0,
             sent_data: 0,
             sent_control: 0,
+            control_frames: 0,
+            measure: Measure::new(now),
         }
     }
 
@@ -98,6 +104,7 @@ impl<B: Body> Port<B> {
         self.queued += data.size() as u64;
         self.data.push_back(data);
         self.backlog.set(now, self.queued);
+        self.measure.set_queue(now, self.data.len());
     }
 
     /// The next frame, control first.
@@ -108,6 +115,7 @@ impl<B: Body> Port<B> {
             self.spoke = true;
             let size = frame.size() as u64;
             self.sent_control += size;
+            self.control_frames += 1;
             self.drain.take(size, self.queued);
             return Some(frame);
         }
@@ -120,6 +128,7 @@ impl<B: Body> Port<B> {
         self.queued -= size;
         self.sent_data += size;
         self.backlog.set(now, self.queued);
+        self.measure.set_queue(now, self.data.len());
         self.drain.take(size, self.queued);
         Some(Frame::Data(data))
     }
@@ -159,6 +168,7 @@ impl<B: Body> Port<B> {
     pub(super) fn sample(&mut self, now: Time) {
         self.cost.set_rate(self.drain.sample(now, self.queued));
         self.price = self.cost.price(self.backlog.sample(now));
+        self.measure.set_price(now, self.price);
     }
 
     /// True if the next sample would change nothing.
