@@ -183,7 +183,7 @@ impl<B: Body> Daemon<B> {
             branches: HashMap::new(),
             counters: Counters::default(),
         };
-        daemon.restate();
+        daemon.restate(true);
         let phase: f64 = daemon.random.random();
         let first = Time::from_secs_f64(daemon.most.as_secs_f64() * phase);
         daemon.agenda.set(Timer::Hello, now.saturating_add(first));
@@ -366,8 +366,8 @@ impl<B: Body> Daemon<B> {
 
     /// All links known, as their daemons announce them: the daemon a link leaves, and its state.
     pub fn links(&self) -> impl Iterator<Item = (DaemonId, &LinkCost)> {
-        let states = self.database.daemons().filter_map(|daemon| self.database.get(daemon));
-        states.flat_map(|state| state.links.iter().map(|link| (state.origin.daemon, link)))
+        let known = self.database.daemons().filter_map(|daemon| self.database.get(daemon));
+        known.flat_map(|known| known.links().map(|link| (known.last.origin.daemon, link)))
     }
 
     /// Returns true if a daemon is reachable now.

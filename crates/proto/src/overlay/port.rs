@@ -1,6 +1,6 @@
 //! A link's end: its queue, what the queue costs, and what goes ahead of it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tollway_law::overlay::{Backlog, Cost, CostConfig, Drain};
@@ -24,8 +24,8 @@ pub(super) struct Port<B> {
     /// True if the last poll found no frame.
     pub(super) idle: bool,
     pub(super) hello: bool,
-    /// Origins whose states the peer lacks.
-    states: BTreeSet<DaemonId>,
+    /// Origins whose last states the peer lacks, and whether it lacks that with all links.
+    states: BTreeMap<DaemonId, bool>,
     groups: VecDeque<Arc<GroupUpdate>>,
     receipts: BTreeMap<(Incarnation, Incarnation, bool), Receipt>,
     holdings: BTreeMap<(Incarnation, Incarnation), Holding>,
@@ -53,7 +53,7 @@ impl<B: Body> Port<B> {
             silent: false,
             idle: true,
             hello: true,
-            states: BTreeSet::new(),
+            states: BTreeMap::new(),
             groups: VecDeque::new(),
             receipts: BTreeMap::new(),
             holdings: BTreeMap::new(),
@@ -79,8 +79,8 @@ impl<B: Body> Port<B> {
         self.drain.rate()
     }
 
-    pub(super) fn push_state(&mut self, origin: DaemonId) {
-        self.states.insert(origin);
+    pub(super) fn push_state(&mut self, origin: DaemonId, whole: bool) {
+        *self.states.entry(origin).or_default() |= whole;
     }
 
     pub(super) fn push_groups(&mut self, update: Arc<GroupUpdate>) {
@@ -141,9 +141,11 @@ impl<B: Body> Port<B> {
         while !self.states.is_empty() {
             let mut bundle = Vec::new();
             while bundle.len() < STATES_AT_ONCE
-                && let Some(origin) = self.states.pop_first()
+                && let Some((origin, whole)) = self.states.pop_first()
             {
-                bundle.extend(database.get(origin).cloned());
+                let Some(known) = database.get(origin) else { continue };
+                bundle.extend((whole && !known.last.is_whole()).then(|| known.whole.clone()));
+                bundle.push(known.last.clone());
             }
             if !bundle.is_empty() {
                 return Some(Frame::States(bundle));

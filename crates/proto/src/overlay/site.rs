@@ -10,7 +10,7 @@ use tollway_law::Time;
 
 use super::agenda::Agenda;
 use super::frame::HEADER;
-use super::wire::{Decoder, Encoder};
+use super::wire::{Decoder, Encoder, Pool};
 use super::{
     ClientId, Config, Daemon, DaemonId, Event, Frame, LinkConfig, Measured, PortId, ProtocolError, Purchase,
     SetId, TenantConfig,
@@ -63,6 +63,8 @@ pub struct SiteConfig {
     pub measure_from: Time,
     /// What chance is drawn from.
     pub seed: u64,
+    /// Link states that sites of one process have in common.
+    pub pool: Pool,
 }
 
 /// A sender to one group.
@@ -158,13 +160,13 @@ impl Site {
         let mut random = Pcg64Mcg::seed_from_u64(config.seed);
         let mut daemon = Daemon::new(now, config.daemon, random.random());
         let mut by_port = BTreeMap::new();
-        let link = |(at, config): (usize, LinkConfig)| {
-            let port = daemon.open(now, config);
+        let link = |(at, link): (usize, LinkConfig)| {
+            let port = daemon.open(now, link);
             by_port.insert(port, at as u32);
-            let (encoder, decoder) = (Encoder::new(), Decoder::new());
-            Link { config, port: Some(port), greeted: false, reopened: false, encoder, decoder }
+            let (encoder, decoder) = (Encoder::new(), Decoder::sharing(config.pool.clone()));
+            Link { config: link, port: Some(port), greeted: false, reopened: false, encoder, decoder }
         };
-        let links = config.links.into_iter().enumerate().map(link).collect();
+        let links = config.links.iter().copied().enumerate().map(link).collect();
         for group in &config.groups {
             daemon.join(group);
         }
