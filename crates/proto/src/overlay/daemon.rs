@@ -87,6 +87,8 @@ pub(super) struct Counters {
     pub(super) strayed: u64,
     pub(super) resent: u64,
     pub(super) expired: u64,
+    pub(super) announcements: u64,
+    pub(super) announced: u64,
 }
 
 /// A daemon that was known and is out of reach.
@@ -181,7 +183,7 @@ impl<B: Body> Daemon<B> {
             branches: HashMap::new(),
             counters: Counters::default(),
         };
-        daemon.restate();
+        daemon.restate(true);
         let phase: f64 = daemon.random.random();
         let first = Time::from_secs_f64(daemon.most.as_secs_f64() * phase);
         daemon.agenda.set(Timer::Hello, now.saturating_add(first));
@@ -364,8 +366,13 @@ impl<B: Body> Daemon<B> {
 
     /// All links known, as their daemons announce them: the daemon a link leaves, and its state.
     pub fn links(&self) -> impl Iterator<Item = (DaemonId, &LinkCost)> {
-        let states = self.database.daemons().filter_map(|daemon| self.database.get(daemon));
-        states.flat_map(|state| state.links.iter().map(|link| (state.origin.daemon, link)))
+        let known = self.database.daemons().filter_map(|daemon| self.database.get(daemon));
+        known.flat_map(|known| known.links().map(|link| (known.last.origin.daemon, link)))
+    }
+
+    /// Returns true if a daemon is reachable now.
+    pub fn reaches(&self, daemon: DaemonId) -> bool {
+        self.up.contains(&daemon)
     }
 
     /// The backlog of a port, in bytes and messages.
@@ -386,6 +393,7 @@ impl<B: Body> Daemon<B> {
             rate: port.rate(),
             data: port.sent_data,
             control: port.sent_control,
+            control_frames: port.control_frames,
         };
         let tenant = |(&id, tenant): (&TenantId, &Tenant)| TenantStatus {
             tenant: id,
@@ -405,6 +413,8 @@ impl<B: Body> Daemon<B> {
             strayed: self.counters.strayed,
             resent: self.counters.resent,
             expired: self.counters.expired,
+            announcements: self.counters.announcements,
+            announced: self.counters.announced,
         }
     }
 

@@ -29,6 +29,9 @@ pub struct LinkState {
     pub origin: Incarnation,
     /// Counts the states of one incarnation.
     pub number: u64,
+    /// The last state with all links. Its own number, if it is that; otherwise `links` are those
+    /// that differ from this other state's.
+    pub base: u64,
     /// Links to daemons that have answered, by peer, ascending.
     pub links: Vec<LinkCost>,
     /// Congested connections to receivers.
@@ -60,6 +63,11 @@ pub struct HopCost {
 }
 
 impl LinkState {
+    /// True if it has all links.
+    pub fn is_whole(&self) -> bool {
+        self.base == self.number
+    }
+
     /// True if all numbers are finite and in range: costs from 0 to `most`, lots from 1 byte on,
     /// peers ascending.
     pub fn is_sound(&self, most: f64) -> bool {
@@ -69,6 +77,7 @@ impl LinkState {
         self.links.iter().all(|link| sound(link.cost, link.lot) && link.weight > 0)
             && self.links.windows(2).all(|pair| pair[0].peer < pair[1].peer)
             && self.links.iter().all(|link| link.peer != self.origin.daemon)
+            && self.base <= self.number
             && self.hops.iter().all(|hop| sound(hop.cost, hop.lot))
     }
 }
@@ -226,9 +235,10 @@ impl<B: Body> Frame<B> {
             + match self {
                 Frame::Hello(_) => INCARNATION,
                 Frame::States(states) => {
+                    let base = if states.iter().all(|state| state.is_whole()) { 0 } else { 8 };
                     2 + states
                         .iter()
-                        .map(|s| INCARNATION + 12 + 14 * s.links.len() + 16 * s.hops.len())
+                        .map(|s| INCARNATION + 12 + base + 14 * s.links.len() + 16 * s.hops.len())
                         .sum::<usize>()
                 }
                 Frame::Groups(update) => {

@@ -1,6 +1,6 @@
 //! Group memberships: this daemon's, and those that the others have flooded.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, btree_map::Entry};
 use std::sync::Arc;
 
 use super::frame::GroupUpdate;
@@ -20,7 +20,8 @@ pub(super) struct Groups {
 struct Other {
     origin: Incarnation,
     number: u64,
-    groups: BTreeSet<Arc<[u8]>>,
+    /// Ascending. (A set would take ten times the memory where there are thousands of daemons.)
+    groups: Box<[Arc<[u8]>]>,
 }
 
 /// A daemon has joined or left a group.
@@ -68,7 +69,7 @@ impl Groups {
         let other = match self.others.entry(daemon) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) if update.whole || update.number == 1 => {
-                entry.insert(Other { origin: update.origin, number: 0, groups: BTreeSet::new() })
+                entry.insert(Other { origin: update.origin, number: 0, groups: Box::default() })
             }
             Entry::Vacant(_) => return None,
         };
@@ -78,23 +79,28 @@ impl Groups {
         if update.origin.epoch < other.origin.epoch || !(follows || update.number == known + 1) {
             return None;
         }
-        let mut after = if update.whole || restarted { BTreeSet::new() } else { other.groups.clone() };
+        let mut after = if update.whole || restarted { Vec::new() } else { other.groups.to_vec() };
         for (group, joined) in &update.changes {
-            match joined {
-                true => after.insert(group.clone()),
-                false => after.remove(group),
-            };
+            match (after.binary_search(group), joined) {
+                (Err(at), true) => after.insert(at, group.clone()),
+                (Ok(at), false) => {
+                    after.remove(at);
+                }
+                _ => {}
+            }
         }
-        let left = other.groups.difference(&after).map(|group| (daemon, group.clone(), false));
-        let joined = after.difference(&other.groups).map(|group| (daemon, group.clone(), true));
-        let changes = left.chain(joined).collect();
-        *other = Other { origin: update.origin, number: update.number, groups: after };
+        let lacks = |groups: &[Arc<[u8]>], group| groups.binary_search(group).is_err();
+        let left = other.groups.iter().filter(|group| lacks(&after, group));
+        let joined = after.iter().filter(|group| lacks(&other.groups, group));
+        let left = left.map(|group| (daemon, group.clone(), false));
+        let changes = left.chain(joined.map(|group| (daemon, group.clone(), true))).collect();
+        *other = Other { origin: update.origin, number: update.number, groups: after.into() };
         Some(changes)
     }
 
     /// Forgets a daemon; what it belonged to it has left.
     pub(super) fn forget(&mut self, daemon: DaemonId) -> Vec<Change> {
-        let groups = self.others.remove(&daemon).map_or(BTreeSet::new(), |other| other.groups);
+        let groups = self.others.remove(&daemon).map(|other| other.groups).unwrap_or_default();
         groups.into_iter().map(|group| (daemon, group, false)).collect()
     }
 
@@ -111,6 +117,9 @@ impl Groups {
 
     /// Other daemons that belong to a group, ascending.
     pub(super) fn members<'a>(&'a self, group: &'a [u8]) -> impl Iterator<Item = DaemonId> + 'a {
-        self.others.iter().filter(|(_, other)| other.groups.contains(group)).map(|(&daemon, _)| daemon)
+        self.others
+            .iter()
+            .filter(|(_, other)| other.groups.binary_search_by(|own| (**own).cmp(group)).is_ok())
+            .map(|(&daemon, _)| daemon)
     }
 }

@@ -10,7 +10,7 @@ use super::frame::{GroupUpdate, Holding, HopCost, LinkCost, LinkState};
 use super::groups::Change;
 use super::state::News;
 use super::tree::Routes;
-use super::{Body, Daemon, DaemonId, Event, Incarnation, PortId, ProtocolError};
+use super::{Body, Daemon, DaemonId, Event, Frame, Incarnation, PortId, ProtocolError};
 
 impl<B: Body> Daemon<B> {
     pub(super) fn greeted(&mut self, now: Time, id: PortId, peer: Incarnation) -> Result<(), ProtocolError> {
@@ -23,7 +23,7 @@ impl<B: Body> Daemon<B> {
         }
         port.peer = Some(peer);
         for origin in self.database.daemons() {
-            port.push_state(origin);
+            port.push_state(origin, true);
         }
         for update in self.groups.whole() {
             port.push_groups(update);
@@ -42,15 +42,16 @@ impl<B: Body> Daemon<B> {
     /// Own links have come or gone: routes follow at once, the others hear of it as soon as T_min
     /// allows.
     pub(super) fn links_changed(&mut self, now: Time) {
-        self.restate();
+        self.restate(true);
         self.branches.clear();
         self.news = true;
         self.agenda.set(Timer::Tick, now);
         self.route_soon(now);
     }
 
-    /// Puts this daemon's links and prices into the database.
-    pub(super) fn restate(&mut self) {
+    /// Puts this daemon's links and prices into the database: all links, or where these are the same
+    /// those whose prices have changed, if they are less than half.
+    pub(super) fn restate(&mut self, whole: bool) {
         let links = self.by_peer.iter().filter_map(|(&peer, id)| {
             let port = self.ports.get(id)?;
             let (cost, lot) = (port.price as f32, port.cost.lot() as f32);
@@ -59,10 +60,21 @@ impl<B: Body> Daemon<B> {
         let congested = self.hops.iter().filter(|(_, hop)| hop.price > 0.0);
         let hops =
             congested.map(|(&key, hop)| HopCost { key, cost: hop.price as f32, lot: hop.cost.lot() as f32 });
+        let mut links: Vec<LinkCost> = links.collect();
+        let mut base = self.number;
+        if let Some(known) = self.database.get(self.me.daemon).filter(|_| !whole) {
+            // The same links in the same order.
+            let before = known.whole.links.iter().zip(&links);
+            let changed: Vec<LinkCost> = before.filter(|(a, b)| a != b).map(|(_, &link)| link).collect();
+            if changed.len() * 2 < links.len() {
+                (links, base) = (changed, known.whole.number);
+            }
+        }
         let state = LinkState {
             origin: self.me,
             number: self.number,
-            links: links.collect(),
+            base,
+            links,
             hops: hops.take(MOST_HOPS).collect(),
         };
         self.database.put(Arc::new(state));
@@ -80,7 +92,7 @@ impl<B: Body> Daemon<B> {
             self.counters.refused += 1;
             return;
         }
-        let origin = state.origin;
+        let (origin, whole) = (state.origin, state.is_whole());
         if origin.daemon == self.me.daemon {
             if origin.epoch > self.me.epoch {
                 self.counters.refused += 1;
@@ -100,7 +112,7 @@ impl<B: Body> Daemon<B> {
         }
         for port in self.others(Some(from)) {
             if let Some(port) = self.ports.get_mut(&port) {
-                port.push_state(origin.daemon);
+                port.push_state(origin.daemon, whole);
             }
             self.wake(port);
         }
@@ -197,8 +209,12 @@ impl<B: Body> Daemon<B> {
 
     pub(super) fn announce(&mut self, now: Time) {
         self.number += 1;
-        self.restate();
+        self.restate(self.news);
         self.announcer.announced(now);
+        self.counters.announcements += 1;
+        let Some(state) = self.database.get(self.me.daemon).map(|known| known.last.clone()) else { return };
+        let whole = state.is_whole();
+        self.counters.announced += Frame::<B>::States(vec![state]).size() as u64;
         self.news = false;
         for port in self.ports.values_mut() {
             port.announced = port.price;
@@ -208,7 +224,7 @@ impl<B: Body> Daemon<B> {
         }
         for id in self.others(None) {
             if let Some(port) = self.ports.get_mut(&id) {
-                port.push_state(self.me.daemon);
+                port.push_state(self.me.daemon, whole);
             }
             self.wake(id);
         }

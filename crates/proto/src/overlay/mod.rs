@@ -37,11 +37,13 @@ mod daemon;
 pub mod frame;
 mod groups;
 mod links;
+mod measure;
 mod port;
 mod receive;
 mod recover;
 mod retain;
 mod sets;
+mod site;
 mod state;
 mod tree;
 pub mod wire;
@@ -55,6 +57,8 @@ use tollway_law::{Bytes, Rate, Time};
 pub use bits::Bits;
 pub use daemon::{Daemon, MAX_GROUP};
 pub use frame::Frame;
+pub use measure::Measured;
+pub use site::{Demand, SenderConfig, Sent, Site, SiteConfig};
 
 /// A daemon's name in its overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +108,12 @@ pub trait Body: Clone {
 }
 
 impl Body for Arc<[u8]> {
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Body for bytes::Bytes {
     fn size(&self) -> usize {
         self.len()
     }
@@ -267,6 +277,10 @@ pub struct Snapshot {
     /// Messages dropped since the start: for destinations unreachable for too long, or of a dead
     /// daemon's client behind one that no survivor has.
     pub expired: u64,
+    /// Own link states announced since the start.
+    pub announcements: u64,
+    /// Bytes of these on a link.
+    pub announced: u64,
 }
 
 /// The state of a link.
@@ -292,6 +306,8 @@ pub struct PortStatus {
     pub data: u64,
     /// Bytes of all else polled since the start.
     pub control: u64,
+    /// Frames of all else polled since the start.
+    pub control_frames: u64,
 }
 
 /// The state of a tenant's purse.

@@ -1,12 +1,13 @@
 //! A link's end: its queue, what the queue costs, and what goes ahead of it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tollway_law::overlay::{Backlog, Cost, CostConfig, Drain};
 use tollway_law::{Rate, Time};
 
 use super::frame::{Data, GroupUpdate, Holding, Receipt, ReceiptKind};
+use super::measure::Measure;
 use super::state::Database;
 use super::{Body, DaemonId, Frame, Incarnation, LinkConfig};
 
@@ -23,8 +24,8 @@ pub(super) struct Port<B> {
     /// True if the last poll found no frame.
     pub(super) idle: bool,
     pub(super) hello: bool,
-    /// Origins whose states the peer lacks.
-    states: BTreeSet<DaemonId>,
+    /// Origins whose last states the peer lacks, and whether it lacks that with all links.
+    states: BTreeMap<DaemonId, bool>,
     groups: VecDeque<Arc<GroupUpdate>>,
     receipts: BTreeMap<(Incarnation, Incarnation, bool), Receipt>,
     holdings: BTreeMap<(Incarnation, Incarnation), Holding>,
@@ -37,6 +38,9 @@ pub(super) struct Port<B> {
     pub(super) announced: f64,
     pub(super) sent_data: u64,
     pub(super) sent_control: u64,
+    /// Frames of all else than data.
+    pub(super) control_frames: u64,
+    pub(super) measure: Measure,
 }
 
 impl<B: Body> Port<B> {
@@ -49,7 +53,7 @@ impl<B: Body> Port<B> {
             silent: false,
             idle: true,
             hello: true,
-            states: BTreeSet::new(),
+            states: BTreeMap::new(),
             groups: VecDeque::new(),
             receipts: BTreeMap::new(),
             holdings: BTreeMap::new(),
@@ -62,6 +66,8 @@ impl<B: Body> Port<B> {
             announced: 0.0,
             sent_data: 0,
             sent_control: 0,
+            control_frames: 0,
+            measure: Measure::new(now),
         }
     }
 
@@ -73,8 +79,8 @@ impl<B: Body> Port<B> {
         self.drain.rate()
     }
 
-    pub(super) fn push_state(&mut self, origin: DaemonId) {
-        self.states.insert(origin);
+    pub(super) fn push_state(&mut self, origin: DaemonId, whole: bool) {
+        *self.states.entry(origin).or_default() |= whole;
     }
 
     pub(super) fn push_groups(&mut self, update: Arc<GroupUpdate>) {
@@ -98,6 +104,7 @@ impl<B: Body> Port<B> {
         self.queued += data.size() as u64;
         self.data.push_back(data);
         self.backlog.set(now, self.queued);
+        self.measure.set_queue(now, self.data.len());
     }
 
     /// The next frame, control first.
@@ -108,6 +115,7 @@ impl<B: Body> Port<B> {
             self.spoke = true;
             let size = frame.size() as u64;
             self.sent_control += size;
+            self.control_frames += 1;
             self.drain.take(size, self.queued);
             return Some(frame);
         }
@@ -120,6 +128,7 @@ impl<B: Body> Port<B> {
         self.queued -= size;
         self.sent_data += size;
         self.backlog.set(now, self.queued);
+        self.measure.set_queue(now, self.data.len());
         self.drain.take(size, self.queued);
         Some(Frame::Data(data))
     }
@@ -132,9 +141,11 @@ impl<B: Body> Port<B> {
         while !self.states.is_empty() {
             let mut bundle = Vec::new();
             while bundle.len() < STATES_AT_ONCE
-                && let Some(origin) = self.states.pop_first()
+                && let Some((origin, whole)) = self.states.pop_first()
             {
-                bundle.extend(database.get(origin).cloned());
+                let Some(known) = database.get(origin) else { continue };
+                bundle.extend((whole && !known.last.is_whole()).then(|| known.whole.clone()));
+                bundle.push(known.last.clone());
             }
             if !bundle.is_empty() {
                 return Some(Frame::States(bundle));
@@ -159,6 +170,7 @@ impl<B: Body> Port<B> {
     pub(super) fn sample(&mut self, now: Time) {
         self.cost.set_rate(self.drain.sample(now, self.queued));
         self.price = self.cost.price(self.backlog.sample(now));
+        self.measure.set_price(now, self.price);
     }
 
     /// True if the next sample would change nothing.

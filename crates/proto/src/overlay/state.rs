@@ -10,7 +10,7 @@ use super::{DaemonId, Incarnation};
 /// Link states by origin.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Database {
-    states: BTreeMap<DaemonId, Arc<LinkState>>,
+    states: BTreeMap<DaemonId, Known>,
     /// Congested connections to receivers: cost and lot.
     hops: BTreeMap<(DaemonId, u64), (f64, f64)>,
     /// Grows when links come or go.
@@ -19,10 +19,32 @@ pub(super) struct Database {
     costs: u64,
 }
 
+/// The newest states of a daemon: that with all links, and the last, which changes it or is the same.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) whole: Arc<LinkState>,
+    pub(super) last: Arc<LinkState>,
+}
+
+impl Known {
+    /// All links as they are now.
+    pub(super) fn links(&self) -> impl Iterator<Item = &LinkCost> {
+        self.whole.links.iter().map(|link| self.changed(link.peer).unwrap_or(link))
+    }
+
+    fn changed(&self, to: DaemonId) -> Option<&LinkCost> {
+        find(&self.last.links, to)
+    }
+}
+
+fn find(links: &[LinkCost], to: DaemonId) -> Option<&LinkCost> {
+    links.binary_search_by_key(&to, |link| link.peer).ok().map(|at| &links[at])
+}
+
 /// What a link state changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// It is not newer than the known one.
+    /// It is not newer than the known one, or changes one that is not known.
     Old,
     /// Costs at most.
     Costs,
@@ -31,7 +53,7 @@ pub(super) enum News {
 }
 
 impl Database {
-    pub(super) fn get(&self, daemon: DaemonId) -> Option<&Arc<LinkState>> {
+    pub(super) fn get(&self, daemon: DaemonId) -> Option<&Known> {
         self.states.get(&daemon)
     }
 
@@ -41,7 +63,7 @@ impl Database {
 
     /// The start of a daemon that is known last.
     pub(super) fn incarnation(&self, daemon: DaemonId) -> Option<Incarnation> {
-        self.states.get(&daemon).map(|state| state.origin)
+        self.states.get(&daemon).map(|known| known.last.origin)
     }
 
     pub(super) fn topology(&self) -> u64 {
@@ -57,23 +79,41 @@ impl Database {
         let daemon = state.origin.daemon;
         let known = self.states.get(&daemon);
         let age = |state: &LinkState| (state.origin.epoch, state.number);
-        if known.is_some_and(|known| age(known) >= age(&state)) {
+        if known.is_some_and(|known| age(&known.last) >= age(&state)) {
             return News::Old;
         }
-        let same = known.is_some_and(|known| known.origin == state.origin && same_links(known, &state));
+        let whole = known.map(|known| &known.whole).filter(|whole| whole.origin == state.origin);
+        let same = match whole {
+            Some(whole) if state.is_whole() => same_links(whole, &state),
+            Some(whole) => {
+                let linked = |link: &LinkCost| find(&whole.links, link.peer).is_some();
+                if whole.number != state.base || !state.links.iter().all(linked) {
+                    return News::Old;
+                }
+                true
+            }
+            None if state.is_whole() => false,
+            None => return News::Old,
+        };
         self.put(state);
         if same { News::Costs } else { News::Topology }
     }
 
-    /// Replaces the origin's state, whatever its number.
+    /// Replaces the origin's state, whatever its number; what changes another state, that is known.
     pub(super) fn put(&mut self, state: Arc<LinkState>) {
         let daemon = state.origin.daemon;
-        let known = self.states.insert(daemon, state.clone());
-        if !known.as_ref().is_some_and(|known| known.origin == state.origin && same_links(known, &state)) {
-            self.topology += 1;
-        }
+        let before = self.states.get(&daemon).cloned();
+        let whole = before.as_ref().map(|known| &known.whole);
+        let same = match whole {
+            Some(_) if !state.is_whole() => true,
+            Some(whole) => whole.origin == state.origin && same_links(whole, &state),
+            None => false,
+        };
+        self.topology += u64::from(!same);
+        let whole = whole.filter(|_| !state.is_whole()).unwrap_or(&state).clone();
+        self.states.insert(daemon, Known { whole, last: state.clone() });
         self.costs += 1;
-        if known.is_some_and(|known| !known.hops.is_empty()) {
+        if before.is_some_and(|known| !known.last.hops.is_empty()) {
             self.hops.retain(|&(of, _), _| of != daemon);
         }
         for hop in &state.hops {
@@ -95,8 +135,8 @@ impl Database {
     }
 
     fn half(&self, from: DaemonId, to: DaemonId) -> Option<&LinkCost> {
-        let links = &self.states.get(&from)?.links;
-        links.binary_search_by_key(&to, |link| link.peer).ok().map(|at| &links[at])
+        let known = self.states.get(&from)?;
+        known.changed(to).or_else(|| find(&known.whole.links, to))
     }
 
     /// Cost and lot of congested connections to receivers.

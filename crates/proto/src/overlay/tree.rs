@@ -33,8 +33,8 @@ impl Routes {
             if std::mem::replace(&mut done[at], true) {
                 continue;
             }
-            let Some(state) = database.get(ids[at]) else { continue };
-            for link in &state.links {
+            let Some(known) = database.get(ids[at]) else { continue };
+            for link in &known.whole.links {
                 let Some(to) = index(link.peer) else { continue };
                 let longer = length + (u64::from(link.weight) << 32) + tail(ids[at], link.peer);
                 if longer < distance[to] && database.link(ids[at], link.peer).is_some() {
@@ -112,7 +112,7 @@ mod tests {
                 .collect();
             out.sort_by_key(|link| link.peer);
             let origin = Incarnation { daemon: DaemonId(id), epoch: Epoch(1) };
-            database.put(Arc::new(LinkState { origin, number: 1, links: out, hops: Vec::new() }));
+            database.put(Arc::new(LinkState { origin, number: 1, base: 1, links: out, hops: Vec::new() }));
         }
         database
     }
@@ -130,8 +130,12 @@ mod tests {
     #[test]
     fn a_link_that_one_end_states_is_none() {
         let mut database = database(&[(0, 1, 1), (1, 2, 1)]);
-        let state =
-            LinkState { links: Vec::new(), number: 2, ..(**database.get(DaemonId(2)).unwrap()).clone() };
+        let state = LinkState {
+            links: Vec::new(),
+            number: 2,
+            base: 2,
+            ..(*database.get(DaemonId(2)).unwrap().last).clone()
+        };
         database.put(Arc::new(state));
         assert!(!Routes::compute(DaemonId(0), &database).reaches(DaemonId(2)));
     }

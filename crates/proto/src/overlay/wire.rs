@@ -8,8 +8,9 @@
 //! and has a number from then on: an [`Encoder`] and a [`Decoder`] belong to one connection.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bits::Bits;
 use super::frame::{
@@ -65,9 +66,10 @@ impl Encoder {
                 put_incarnation(out, *me);
             }
             Frame::States(states) => {
-                out.push(STATES);
+                let whole = states.iter().all(|state| state.is_whole());
+                out.push(if whole { STATES } else { CHANGES });
                 put_count(out, states.len());
-                states.iter().for_each(|state| put_state(out, state));
+                states.iter().for_each(|state| put_state(out, state, whole));
             }
             Frame::Groups(update) => {
                 out.push(GROUPS);
@@ -152,12 +154,41 @@ impl Encoder {
 #[derive(Debug, Default)]
 pub struct Decoder {
     sets: Vec<Arc<Destinations>>,
+    pool: Pool,
+}
+
+/// Link states that decoders of one process have in common, so that many daemons there keep each
+/// state once: the newest of each daemon, and the newest with all links.
+#[derive(Clone, Debug, Default)]
+pub struct Pool(Arc<Mutex<HashMap<(DaemonId, bool), Arc<LinkState>>>>);
+
+impl Pool {
+    fn share(&self, state: LinkState) -> Arc<LinkState> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.entry((state.origin.daemon, state.is_whole())) {
+            Entry::Occupied(entry) if **entry.get() == state => entry.get().clone(),
+            Entry::Occupied(mut entry) => {
+                let state = Arc::new(state);
+                let age = |state: &LinkState| (state.origin.epoch, state.number);
+                if age(entry.get()) < age(&state) {
+                    entry.insert(state.clone());
+                }
+                state
+            }
+            Entry::Vacant(entry) => entry.insert(Arc::new(state)).clone(),
+        }
+    }
 }
 
 impl Decoder {
     /// The decoder of a new connection.
     pub fn new() -> Decoder {
         Decoder::default()
+    }
+
+    /// The decoder of a new connection that shares link states with others.
+    pub fn sharing(pool: Pool) -> Decoder {
+        Decoder { sets: Vec::new(), pool }
     }
 
     /// The first frame in `bytes`, and its length, if all of it is there. Data's content is a range
@@ -178,7 +209,10 @@ impl Decoder {
         let mut reader = Reader { bytes: whole, at: PREFIX };
         let frame = match kind {
             HELLO => Frame::Hello(reader.incarnation()?),
-            STATES => Frame::States(reader.many(Reader::state)?),
+            STATES | CHANGES => {
+                let states = reader.many(|reader| reader.state(kind == STATES))?;
+                Frame::States(states.into_iter().map(|state| self.pool.share(state)).collect())
+            }
             GROUPS => Frame::Groups(Arc::new(reader.groups()?)),
             RECEIPTS => Frame::Receipts(reader.many(Reader::receipt)?),
             HOLDINGS => Frame::Holdings(reader.many(Reader::holding)?),
@@ -228,9 +262,12 @@ fn put_count(out: &mut Vec<u8>, count: usize) {
     out.extend((count as u16).to_be_bytes());
 }
 
-fn put_state(out: &mut Vec<u8>, state: &LinkState) {
+fn put_state(out: &mut Vec<u8>, state: &LinkState, whole: bool) {
     put_incarnation(out, state.origin);
     out.extend(state.number.to_be_bytes());
+    if !whole {
+        out.extend(state.base.to_be_bytes());
+    }
     put_count(out, state.links.len());
     put_count(out, state.hops.len());
     for link in &state.links {
@@ -325,8 +362,9 @@ impl Reader<'_> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn state(&mut self) -> Result<Arc<LinkState>, WireError> {
+    fn state(&mut self, whole: bool) -> Result<LinkState, WireError> {
         let (origin, number) = (self.incarnation()?, self.u64()?);
+        let base = if whole { number } else { self.u64()? };
         let (links, hops) = (self.u16()?, self.u16()?);
         let link = |reader: &mut Self| -> Result<LinkCost, WireError> {
             let (peer, weight) = (DaemonId(reader.u32()?), reader.u16()?);
@@ -337,7 +375,7 @@ impl Reader<'_> {
             Ok(HopCost { key: reader.u64()?, cost: reader.f32()?, lot: reader.f32()? })
         };
         let hops = (0..hops).map(|_| hop(self)).collect::<Result<_, _>>()?;
-        Ok(Arc::new(LinkState { origin, number, links, hops }))
+        Ok(LinkState { origin, number, base, links, hops })
     }
 
     fn groups(&mut self) -> Result<GroupUpdate, WireError> {
@@ -395,6 +433,7 @@ const GROUPS: u8 = 3;
 const RECEIPTS: u8 = 4;
 const HOLDINGS: u8 = 5;
 const DATA: u8 = 6;
+const CHANGES: u8 = 7;
 
 /// Flag of data that defines its destination set.
 const DEFINES: u8 = 2;

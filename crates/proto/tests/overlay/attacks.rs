@@ -15,7 +15,7 @@ fn state(daemon: u32, epoch: u64, number: u64, cost: f32, lot: f32, peers: &[u32
     let link = |&peer| LinkCost { peer: DaemonId(peer), weight: 1, cost, lot };
     let origin = Incarnation { daemon: DaemonId(daemon), epoch: Epoch(epoch) };
     let links = peers.iter().map(link).collect();
-    Frame::States(vec![Arc::new(LinkState { origin, number, links, hops: Vec::new() })])
+    Frame::States(vec![Arc::new(LinkState { origin, number, base: number, links, hops: Vec::new() })])
 }
 
 /// Messages that the first of three daemons sends in ten seconds after `frame` came from the
@@ -55,7 +55,13 @@ fn absurd_costs_are_refused_and_change_nothing() {
 fn absurd_costs_of_receivers_are_refused() {
     let origin = Incarnation { daemon: DaemonId(1), epoch: Epoch(1) };
     let hops = vec![HopCost { key: 1, cost: f32::NAN, lot: 1000.0 }];
-    let frame = Frame::States(vec![Arc::new(LinkState { origin, number: 1 << 40, links: Vec::new(), hops })]);
+    let frame = Frame::States(vec![Arc::new(LinkState {
+        origin,
+        number: 1 << 40,
+        base: 1 << 40,
+        links: Vec::new(),
+        hops,
+    })]);
     assert_eq!(sent_after(Some(frame)).0, sent_after(None).0);
 }
 

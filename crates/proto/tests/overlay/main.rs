@@ -6,6 +6,7 @@ mod corpus;
 mod delivery;
 mod net;
 mod prices;
+mod site;
 mod wire;
 
 use tollway_law::{Rate, Time};

@@ -182,3 +182,35 @@ fn memberships_reach_everybody_and_end() {
     assert!((0..3).all(|node| members(&net, node, b"office").is_empty()));
     assert!((0..3).all(|node| members(&net, node, b"new") == [DaemonId(3)]));
 }
+
+/// A hub with twenty links, of which one is congested, names that one only, and all know its price.
+#[test]
+fn a_state_names_the_links_whose_prices_changed() {
+    let mut net = Net::new(21, Config::default(), 11);
+    for leaf in 1..21 {
+        let mbps = if leaf == 2 { 1.0 } else { 10.0 };
+        net.link(0, leaf, Rate::from_mbps(mbps), Time::from_millis(5));
+    }
+    net.run(Time::from_secs(2));
+    let hub = |net: &Net| net.daemons[0].as_ref().unwrap().snapshot();
+    let before = hub(&net);
+    for sender in 0..5 {
+        net.sender(net.now, 1, &[2, 3 + sender], 1000, u32::MAX, TenantConfig::default());
+    }
+    net.run(Time::from_secs(12));
+    let after = hub(&net);
+    let states = after.announcements - before.announcements;
+    let bytes = after.announced - before.announced;
+    assert!(states > 20 && bytes / states < 64, "{bytes} bytes of {states} states");
+    // When the senders are gone the end of congestion is known everywhere, with every link.
+    net.kill(1);
+    net.run(Time::from_secs(20));
+    for node in 2..21 {
+        let daemon = net.daemons[node].as_ref().unwrap();
+        let known: Vec<_> = daemon.links().filter(|link| link.0 == DaemonId(0)).collect();
+        assert_eq!(known.len(), 19, "{node}");
+        assert!(known.iter().all(|link| link.1.cost == 0.0), "{node}: {known:?}");
+        let slow = known.iter().find(|link| link.1.peer == DaemonId(2)).unwrap();
+        assert!((slow.1.lot - known[5].1.lot).abs() > 100.0, "the rates differ: {slow:?}");
+    }
+}

@@ -21,9 +21,16 @@ fn state() -> impl Strategy<Value = Arc<LinkState>> {
         link.prop_map(|(peer, weight, cost, lot)| LinkCost { peer: DaemonId(peer), weight, cost, lot });
     let hop =
         (any::<u64>(), 0.0f32..1e4, 1.0f32..1e6).prop_map(|(key, cost, lot)| HopCost { key, cost, lot });
-    let parts =
-        (incarnation(), any::<u64>(), prop::collection::vec(link, 0..5), prop::collection::vec(hop, 0..3));
-    parts.prop_map(|(origin, number, links, hops)| Arc::new(LinkState { origin, number, links, hops }))
+    let parts = (
+        incarnation(),
+        any::<(u64, u8)>(),
+        prop::collection::vec(link, 0..5),
+        prop::collection::vec(hop, 0..3),
+    );
+    parts.prop_map(|(origin, (number, since), links, hops)| {
+        let base = number.saturating_sub(u64::from(since % 3));
+        Arc::new(LinkState { origin, number, base, links, hops })
+    })
 }
 
 fn data() -> impl Strategy<Value = Data<Vec<u8>>> {

@@ -32,7 +32,11 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
                     .map_or_else(|| format!("`[{}]`", key.name), |outer| format!("`[{outer}.{}]`", key.name));
                 check(t, entry.at, inner, &inner_title, mistakes);
             }
-            (Kind::Named(inner), Value::Table(names)) => check_named(names, entry, inner, mistakes),
+            (Kind::Named(inner), Value::Table(names)) => {
+                let outer = title.strip_prefix("`[").and_then(|t| t.strip_suffix("]`"));
+                let of = outer.map_or_else(|| key.name.to_owned(), |outer| format!("{outer}.{}", key.name));
+                check_named(names, entry, &of, inner, mistakes);
+            }
             (Kind::List(inner), Value::List(items)) => {
                 for item in items {
                     match &item.value {
@@ -71,22 +75,22 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
 }
 
 /// Checks tables by name.
-fn check_named(names: &Table, of: &Entry, inner: &'static Section, mistakes: &mut Mistakes) {
+fn check_named(names: &Table, at: &Entry, of: &str, inner: &'static Section, mistakes: &mut Mistakes) {
     for named in &names.0 {
         match &named.node.value {
             Value::Table(t) => {
                 name(&named.key, named.at, mistakes);
-                check(t, named.at, inner, &format!("`[{}.{}]`", of.key, named.key), mistakes);
+                check(t, named.at, inner, &format!("`[{of}.{}]`", named.key), mistakes);
             }
             // `[flow]` for `[flow.NAME]`: once is enough.
             _ if inner.key(&named.key).is_some() => {
                 mistakes
-                    .add(of.at, format!("this {} has no name", of.key), "no name")
+                    .add(at.at, format!("this {} has no name", at.key), "no name")
                     .help(format!("write `{}`", inner.header));
                 return;
             }
             other => {
-                let message = format!("`[{}.{}]` is a table; this is {}", of.key, named.key, other.what());
+                let message = format!("`[{of}.{}]` is a table; this is {}", named.key, other.what());
                 mistakes.add(named.at, message, "not a table").help(format!("write `{}`", inner.header));
             }
         }

@@ -2,6 +2,7 @@
 
 mod imports;
 mod messages;
+mod overlay;
 mod plans;
 mod random;
 mod refusals;

@@ -6,6 +6,7 @@
 mod events;
 mod links;
 mod machines;
+pub mod overlay;
 mod own;
 mod owners;
 mod senders;
@@ -94,6 +95,8 @@ pub struct Plan {
     pub cbrs: Vec<Cbr>,
     /// Machines at nodes; those of one node in the order in which a packet passes them.
     pub machines: Vec<Machine>,
+    /// Daemons that multicast messages at a price.
+    pub overlay: Option<overlay::Overlay>,
     /// What happens on the way, by time, in the file's order where times are equal.
     pub events: Vec<Event>,
     /// Random loss beyond [`Link::loss`].

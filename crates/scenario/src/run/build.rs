@@ -19,7 +19,7 @@ use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, Shaper
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
 use super::meters::Posts;
-use super::{machines, meters, trees};
+use super::{machines, meters, overlay, trees};
 use crate::plan::{self, Data, LinkLaw, LossDetection, OnLoss, Plan, Request, SenderLaw, TransportId, Trick};
 use crate::tables::SystemTables;
 
@@ -35,6 +35,8 @@ pub(super) struct Built<E: Engine> {
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
     pub(super) machines: Vec<MachineId>,
+    /// The overlay's daemons.
+    pub(super) sites: overlay::Sites,
     pub(super) meters: Posts,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
@@ -103,6 +105,7 @@ impl<E: Engine> Built<E> {
             workload_routes: Vec::new(),
             sources: Vec::new(),
             machines: Vec::new(),
+            sites: overlay::Sites::default(),
             meters: Posts::default(),
             shapers: Vec::new(),
             raised: raised(plan),
@@ -114,6 +117,7 @@ impl<E: Engine> Built<E> {
         }
         built.meters = meters::place(plan, &mut built);
         built.machines = machines::place(plan, &mut built);
+        built.sites = overlay::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
@@ -159,6 +163,7 @@ impl<E: Engine> Built<E> {
         }
         planted.connect(&mut built);
         machines::attach(plan, &mut built);
+        overlay::attach(plan, &mut built);
         built
     }
 

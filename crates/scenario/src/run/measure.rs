@@ -13,7 +13,7 @@ use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Outside};
 use super::workload::{Generator, Running};
-use super::{Options, RunError, Watch};
+use super::{Options, RunError, Watch, overlay};
 use crate::plan::{self, Plan};
 use crate::tables::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
 
@@ -43,6 +43,8 @@ pub(super) struct Meter {
     next_sample: Time,
     /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
     sources_at_warmup: Vec<u64>,
+    /// Of the overlay.
+    senders: overlay::Senders,
 }
 
 /// One direction of data of a flow.
@@ -224,6 +226,7 @@ impl Meter {
         let sampled = delays::fit(lanes.len(), plan.duration.0 / SAMPLED_EVERY.0);
         Ok(Meter {
             sources_at_warmup: vec![0; plan.cbrs.len()],
+            senders: overlay::Senders::new(plan),
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),
             interval: plan.measure.interval,
@@ -281,6 +284,7 @@ impl Meter {
             for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
                 *at_warmup = built.network.read_source(source).arrived_bytes;
             }
+            self.senders.warm(built);
             let mut meters = self.links.iter_mut().peekable();
             self.at_warmup.reserve_exact(built.links.len());
             for i in 0..built.links.len() {
@@ -364,6 +368,7 @@ impl Meter {
                 }
             }
         }
+        self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
         for meter in &mut self.links {
             let i = meter.link;
             let stats = built.network.read_link(built.links[i]);
@@ -530,6 +535,8 @@ impl Meter {
             })?;
         }
         self.finish_sources(plan, built)?;
+        let warmup = if self.warmed { self.warmup } else { Time::ZERO };
+        self.senders.finish(plan, built, warmup, (&mut self.writer, &mut self.digest))?;
         for (&flow, running) in workloads.running() {
             if running.start >= end || !built.network.has_flow(flow) {
                 continue;

@@ -13,6 +13,7 @@ mod live;
 mod machines;
 mod measure;
 mod meters;
+mod overlay;
 mod trees;
 mod watch;
 mod workload;
@@ -310,6 +311,7 @@ fn drive<E: Engine>(
     workloads.report(plan, &mut tables);
     hosts.report(plan, network, &mut tables);
     machines::report(plan, network, &mut tables);
+    overlay::report(plan, network, &mut tables);
     policies.report(plan, network, &workloads, &mut tables);
     // Where there are thousands of links, their rows take the place that the flows had.
     network.network.release_flows();

@@ -6,6 +6,7 @@ mod flows;
 mod laws;
 mod machines;
 mod network;
+mod overlay;
 mod policies;
 
 pub(crate) use aggregates::AGGREGATE;
@@ -17,6 +18,9 @@ pub(crate) use laws::{LawTable, link_laws};
 pub(crate) use machines::MACHINE;
 pub(crate) use network::{
     CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK,
+};
+pub(crate) use overlay::{
+    OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD, OVERLAY_SENDER, OVERLAY_UPDATE,
 };
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
@@ -68,6 +72,7 @@ pub(crate) static TOP: Section = Section {
             "Policies: flows that share a token bucket at their host.",
         ),
         key("machine", Kind::Named(&MACHINE), Else(""), "Machines at nodes."),
+        key("overlay", Kind::Table(&OVERLAY), Else(""), "Daemons that multicast messages at a price."),
         key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
         key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
         key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
@@ -135,6 +140,12 @@ pub(crate) fn all() -> Vec<&'static Section> {
         &HOST,
         &AGGREGATE,
         &MACHINE,
+        &OVERLAY,
+        &OVERLAY_UPDATE,
+        &OVERLAY_PERIOD,
+        &OVERLAY_HOP,
+        &OVERLAY_GROUP,
+        &OVERLAY_SENDER,
         &CBR,
         &CHANGE,
         &LOSS,

@@ -252,7 +252,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The links that a section's `link` names, by link or by section, in a direction.
-    fn links_named(&mut self, reader: &Reader<'a>, direction: &str) -> Option<Vec<LinkId>> {
+    pub(super) fn links_named(&mut self, reader: &Reader<'a>, direction: &str) -> Option<Vec<LinkId>> {
         let pattern = reader.text("link")?;
         // `bottleneck.reverse` names the way back whatever the direction.
         let by_name = pattern.ends_with(".reverse");

@@ -23,14 +23,14 @@ use crate::plan::{
 /// A section whose paths wait for routes.
 #[derive(Clone, Debug)]
 pub(super) struct Request<'a> {
-    keys: Reader<'a>,
-    pairs: Pairs,
-    target: Target,
+    pub(super) keys: Reader<'a>,
+    pub(super) pairs: Pairs,
+    pub(super) target: Target,
 }
 
 /// Whose routes they are: indices into the plan's lists.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+pub(super) enum Target {
     /// So many flows for each pair, from this one on.
     Flows {
         first: usize,
@@ -163,16 +163,7 @@ impl<'a> Resolver<'a> {
     /// Cross-traffic, without its routes.
     pub(super) fn cbrs(&mut self) {
         for (name, keys) in self.top.named("cbr", &keys::CBR) {
-            let on_off = match (keys.time("on"), keys.time("off")) {
-                (Some(on), Some(off)) => Some((on, off)),
-                (None, None) => None,
-                (on, _) => {
-                    let (have, lack) = if on.is_some() { ("on", "off") } else { ("off", "on") };
-                    let message = format!("`{have}` needs `{lack}` beside it");
-                    self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
-                    None
-                }
-            };
+            let on_off = self.on_off(&keys);
             let (Some(pairs), Some(rate)) = (self.pairs(&keys), keys.rate("rate")) else { continue };
             let first = self.plan.cbrs.len();
             let section: Arc<str> = Arc::from(name);
@@ -199,8 +190,22 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// How long something lasts and pauses, by turns; `None` if it lasts.
+    pub(super) fn on_off(&mut self, keys: &Reader<'a>) -> Option<(Time, Time)> {
+        match (keys.time("on"), keys.time("off")) {
+            (Some(on), Some(off)) => Some((on, off)),
+            (None, None) => None,
+            (on, _) => {
+                let (have, lack) = if on.is_some() { ("on", "off") } else { ("off", "on") };
+                let message = format!("`{have}` needs `{lack}` beside it");
+                self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
+                None
+            }
+        }
+    }
+
     /// When number `i` of `n` starts and stops.
-    fn life(
+    pub(super) fn life(
         &mut self,
         keys: &Reader<'a>,
         name: &str,
@@ -236,16 +241,7 @@ impl<'a> Resolver<'a> {
             "vanish" => FcpTrick::Vanish,
             _ => return None,
         };
-        let on_off = match (keys.time("on"), keys.time("off")) {
-            (Some(on), Some(off)) => Some((on, off)),
-            (None, None) => None,
-            (on, _) => {
-                let (have, lack) = if on.is_some() { ("on", "off") } else { ("off", "on") };
-                let message = format!("`{have}` needs `{lack}` beside it");
-                self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
-                None
-            }
-        };
+        let on_off = self.on_off(&keys);
         Some((trick, CheatTimes { from: keys.span("from"), on_off }))
     }
 
@@ -263,7 +259,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn transport(&mut self, k: &Reader<'a>) -> TransportId {
+    pub(super) fn transport(&mut self, k: &Reader<'a>) -> TransportId {
         let id = TransportId(self.plan.transports.len() as u32);
         let size = |key| k.bytes(key).unwrap_or_default() as u16;
         let kernel = k.word("transport") == "kernel";
@@ -753,7 +749,7 @@ fn cheat(xcp: &Reader<'_>) -> Option<Cheat> {
     Some(Cheat { trick, factor: keys.number("factor"), from: keys.span("from") })
 }
 
-fn path((from, to): (NodeId, NodeId)) -> Path {
+pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
 }
 

@@ -8,6 +8,7 @@ mod hosts;
 mod idle;
 mod links;
 mod machines;
+mod overlay;
 mod trees;
 
 use std::collections::{HashMap, HashSet};
@@ -57,6 +58,7 @@ pub(crate) fn resolve(
         shapers: Vec::new(),
         cbrs: Vec::new(),
         machines: Vec::new(),
+        overlay: None,
         events: Vec::new(),
         losses: Vec::new(),
     };
@@ -72,6 +74,7 @@ pub(crate) fn resolve(
         groups: HashMap::new(),
         ports: Vec::new(),
         requests: Vec::new(),
+        hop_links: Vec::new(),
         crossing: None,
         trees: Vec::new(),
     };
@@ -79,6 +82,7 @@ pub(crate) fn resolve(
     r.classes();
     r.links();
     r.flows();
+    r.hops();
     r.workloads();
     r.cbrs();
     r.hosts();
@@ -87,7 +91,9 @@ pub(crate) fn resolve(
         return None;
     }
     r.routes();
+    r.hop_routes();
     r.trees();
+    r.overlay();
     r.machines();
     if !r.mistakes.is_empty() {
         return None;
@@ -119,6 +125,8 @@ struct Resolver<'a> {
     ports: Vec<links::Ports<'a>>,
     /// Sections whose paths wait for routes.
     requests: Vec<flows::Request<'a>>,
+    /// Flows that are hops over one link.
+    hop_links: Vec<(usize, LinkId)>,
     /// Where the file asks for each of the plan's trees.
     trees: Vec<At>,
     /// Sum and number of the base RTTs of the flows whose data cross each link, once that is asked for.
@@ -264,10 +272,10 @@ impl<'a> Resolver<'a> {
         Some(pairs)
     }
 
-    /// The pairs that a section's `between` makes: all of them, or as many as it asks for, drawn by chance.
-    fn pairs_between(&mut self, reader: &Reader<'a>, name: &str) -> Option<Pairs> {
+    /// The nodes that the patterns of a key choose, ascending.
+    fn nodes_chosen(&mut self, reader: &Reader<'a>, key: &str) -> Option<Vec<NodeId>> {
         let mut chosen = vec![false; self.plan.nodes.len()];
-        for (pattern, at) in reader.patterns("between") {
+        for (pattern, at) in reader.patterns(key) {
             let before = self.mistakes.len();
             let mut found = false;
             for (node, chosen) in self.plan.nodes.iter().zip(&mut chosen) {
@@ -286,7 +294,12 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        let nodes: Vec<NodeId> = (0..chosen.len()).filter(|&i| chosen[i]).map(|i| NodeId(i as u32)).collect();
+        Some((0..chosen.len()).filter(|&i| chosen[i]).map(|i| NodeId(i as u32)).collect())
+    }
+
+    /// The pairs that a section's `between` makes: all of them, or as many as it asks for, drawn by chance.
+    fn pairs_between(&mut self, reader: &Reader<'a>, name: &str) -> Option<Pairs> {
+        let nodes = self.nodes_chosen(reader, "between")?;
         let n = nodes.len() as u64;
         if n < 2 {
             self.mistakes

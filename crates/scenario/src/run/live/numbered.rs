@@ -46,9 +46,13 @@ pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
             true => machine.ends.iter().any(|end| end.0.0 as usize == i),
             false => nodes.contains(&machine.node),
         });
-        machines.fold(own, |own, machine| {
+        let own = machines.fold(own, |own, machine| {
             fingerprint(&(own, &machine.name, machine.node, machine.kind.word, machine.messages))
-        })
+        });
+        // Daemons share their constants and the numbers of senders.
+        let overlay = plan.overlay.as_ref();
+        let hop = overlay.filter(|overlay| overlay.hops.iter().any(|hop| hop.flow.0 as usize == i));
+        hop.map_or(own, |overlay| fingerprint(&(own, overlay)))
     };
     let mut prints: Vec<u32> = flows(plan).enumerate().map(own).collect();
     for tree in &plan.trees {

@@ -5,7 +5,7 @@ use super::super::{Key, Kind, Section};
 use super::*;
 
 /// What flows and workloads share: how their ends behave.
-const TRANSPORT: &[Key] = &[
+pub(super) const TRANSPORT: &[Key] = &[
     key(
         "law",
         Kind::Word(&["newreno", "cubic", "dctcp", "bbr", "xcp", "fcp", "rcp"]),

@@ -1,0 +1,97 @@
+//! Queue and price of a link over a span of time.
+
+use tollway_law::Time;
+
+use super::{Body, Daemon, PortId};
+
+/// Sums over the time since a measurement began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measure {
+    began: Time,
+    since: Time,
+    queue: usize,
+    longest: usize,
+    price: f64,
+    /// Message-seconds and dollar-seconds.
+    queued: f64,
+    priced: f64,
+}
+
+/// Queue and price of a link since [`Daemon::measure`](super::Daemon::measure) was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The longest queue, in messages.
+    pub longest: usize,
+    /// The mean queue over time, in messages.
+    pub queue: f64,
+    /// The mean price over time, in dollars a lot.
+    pub price: f64,
+}
+
+impl Measure {
+    /// An empty queue without a price.
+    pub(super) fn new(now: Time) -> Measure {
+        Measure { began: now, since: now, queue: 0, longest: 0, price: 0.0, queued: 0.0, priced: 0.0 }
+    }
+
+    /// Forgets the past; queue and price stay as they are.
+    pub(super) fn restart(&mut self, now: Time) {
+        *self = Measure { queue: self.queue, longest: self.queue, price: self.price, ..Measure::new(now) };
+    }
+
+    /// The queue holds so many messages from `now` on.
+    pub(super) fn set_queue(&mut self, now: Time, messages: usize) {
+        self.advance(now);
+        self.queue = messages;
+        self.longest = self.longest.max(messages);
+    }
+
+    /// The price from `now` on.
+    pub(super) fn set_price(&mut self, now: Time, price: f64) {
+        self.advance(now);
+        self.price = price;
+    }
+
+    fn advance(&mut self, now: Time) {
+        let seconds = now.saturating_sub(self.since).as_secs_f64();
+        self.queued += self.queue as f64 * seconds;
+        self.priced += self.price * seconds;
+        self.since = now;
+    }
+
+    pub(super) fn read(mut self, now: Time) -> Measured {
+        self.advance(now);
+        let seconds = now.saturating_sub(self.began).as_secs_f64().max(1e-9);
+        Measured { longest: self.longest, queue: self.queued / seconds, price: self.priced / seconds }
+    }
+}
+
+impl<B: Body> Daemon<B> {
+    /// Begins a measurement of all links' queues and prices.
+    pub fn measure(&mut self, now: Time) {
+        self.ports.values_mut().for_each(|port| port.measure.restart(now));
+    }
+
+    /// The measurement of a port; `None` if it is closed.
+    pub fn measured(&self, now: Time, port: PortId) -> Option<Measured> {
+        self.ports.get(&port).map(|port| port.measure.read(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_over_time_since_the_last_restart() {
+        let at = Time::from_secs;
+        let mut measure = Measure::new(at(0));
+        measure.set_queue(at(0), 9);
+        measure.set_queue(at(1), 2);
+        measure.set_price(at(1), 3.0);
+        measure.restart(at(2));
+        measure.set_queue(at(5), 4);
+        measure.set_price(at(6), 1.0);
+        assert_eq!(measure.read(at(8)), Measured { longest: 4, queue: 3.0, price: 14.0 / 6.0 });
+    }
+}
