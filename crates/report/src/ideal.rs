@@ -6,7 +6,8 @@ use tollway_law::Time;
 use tollway_law::budget::Background;
 use tollway_law::link::Pricing;
 use tollway_proto::Change;
-use tollway_scenario::plan::{self, Event, FcpSender, Plan, SenderLaw, Strategy, What};
+use tollway_proto::transport::Reader;
+use tollway_scenario::plan::{self, Data, Event, FcpSender, Plan, SenderLaw, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -288,6 +289,8 @@ struct State<'a> {
     delays: Vec<Time>,
     /// What the buffers of each flow hold, packets.
     windows: Vec<u32>,
+    /// How the application of each flow reads.
+    readers: Vec<Reader>,
     /// Flow by flow, there and back.
     ways: Vec<Way>,
     /// What flows without a host may spend, $/s; zero for other laws than FCP's.
@@ -319,6 +322,11 @@ impl<'a> State<'a> {
             rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
             delays: plan.links.iter().map(|link| link.delay).collect(),
             windows: plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect(),
+            readers: plan
+                .flows
+                .iter()
+                .map(|flow| plan.transports[flow.transport.0 as usize].reader)
+                .collect(),
             ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
             budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
             hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
@@ -343,6 +351,11 @@ impl<'a> State<'a> {
                     self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
                     self.demand_anew(plan, |of| of == flow);
                 }
+                What::Reader(flow, reader) => {
+                    let flow = flow.0 as usize;
+                    self.readers[flow] = reader;
+                    self.demand_anew(plan, |of| of == flow);
+                }
                 What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
                 What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,
@@ -351,12 +364,13 @@ impl<'a> State<'a> {
         }
     }
 
-    /// What buffers let through of the flows that `concerns`, now that buffers or delays are others.
+    /// Renews the demand of the flows that `concerns`, after a change of buffers, readers or delays.
     fn demand_anew(&mut self, plan: &Plan, concerns: impl Fn(usize) -> bool) {
         for w in 0..self.ways.len() {
             let of = self.ways[w].of;
             if concerns(of) {
-                self.ways[w].flow.demand = demand(plan, of, self.windows[of], self.rtt(plan, of));
+                self.ways[w].flow.demand =
+                    demand(plan, of, self.windows[of], self.readers[of], self.rtt(plan, of));
             }
         }
     }
@@ -431,7 +445,8 @@ impl<'a> State<'a> {
 fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
     let flow = &plan.flows[of];
     let transport = &plan.transports[flow.transport.0 as usize];
-    let demand = demand(plan, of, flow.receive_buffer.min(flow.send_buffer), flow.path.base_rtt);
+    let window = flow.receive_buffer.min(flow.send_buffer);
+    let demand = demand(plan, of, window, transport.reader, flow.path.base_rtt);
     [(false, &flow.path.route), (true, &flow.path.back)]
         .into_iter()
         .filter(|(back, _)| !back || transport.both_ways)
@@ -441,13 +456,20 @@ fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
         })
 }
 
-/// What a window of so many packets lets through of a flow in a round trip without queues, bits a second.
-fn demand(plan: &Plan, flow: usize, window: u32, rtt: Time) -> f64 {
+/// The most that a flow's window and its reader let through without queues, bits a second.
+fn demand(plan: &Plan, flow: usize, window: u32, reader: Reader, rtt: Time) -> f64 {
+    let Plan { flows, transports, .. } = plan;
+    let transport = &transports[flows[flow].transport.0 as usize];
+    let (packet, header) = (f64::from(transport.packet_size), f64::from(transport.header));
+    let item = match flows[flow].data {
+        Data::Frames { size, .. } => size as f64 + (size as f64 / (packet - header)).ceil() * header,
+        _ => packet,
+    };
+    let reads = reader.per_second() * item * 8.0;
     if window == u32::MAX || rtt == Time::ZERO {
-        return f64::INFINITY;
+        return reads;
     }
-    let transport = &plan.transports[plan.flows[flow].transport.0 as usize];
-    f64::from(window) * f64::from(transport.packet_size) * 8.0 / rtt.as_secs_f64()
+    reads.min(f64::from(window) * packet * 8.0 / rtt.as_secs_f64())
 }
 
 fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {

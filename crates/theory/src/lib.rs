@@ -7,6 +7,7 @@
 //! - [`proportional()`] the weighted proportionally fair one, which FCP aims at;
 //! - [`spend`] what FCP's owners spend on each flow by their strategies, the weights of its allocation;
 //! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
+//! - [`xcp_session_equilibrium`] the same where a switch merges the flows of a session;
 //! - [`xcp_standing_queue`] the queue that XCP keeps on a link slower than its router believes;
 //! - [`session_fair`] max–min fairness among sessions, and within each among its flows;
 //! - [`completions`] when flows that come and go would be done if they had their fair rates at every moment;
@@ -38,4 +39,4 @@ pub use proportional::{Proportional, Solver, proportional, proportional_rates, p
 pub use session::{SessionFair, session_fair};
 pub use solver::{SolverError, proportional_by_solver};
 pub use tollway_law::Aim;
-pub use xcp::{XcpEquilibrium, XcpGains, xcp_equilibrium, xcp_standing_queue};
+pub use xcp::{XcpEquilibrium, XcpGains, xcp_equilibrium, xcp_session_equilibrium, xcp_standing_queue};

@@ -1,5 +1,9 @@
 //! Where XCP comes to rest.
 
+mod sessions;
+
+pub use sessions::xcp_session_equilibrium;
+
 use std::collections::HashMap;
 
 use crate::{Network, NetworkError};
@@ -58,10 +62,7 @@ impl Default for XcpGains {
 /// As [`Network::check`].
 pub fn xcp_equilibrium(network: &Network, gains: &[XcpGains]) -> Result<XcpEquilibrium, NetworkError> {
     network.check()?;
-    let gains: Vec<XcpGains> = (0..network.capacities.len())
-        .map(|l| gains.get(l).copied().unwrap_or_default())
-        .map(|gains| XcpGains { interval: sane(gains.interval), ..gains })
-        .collect();
+    let gains = all_gains(network.capacities.len(), gains);
     let (classes, class_of) = classes(network, &gains);
     let mut count = vec![0.0; network.capacities.len()];
     for class in &classes {
@@ -73,7 +74,7 @@ pub fn xcp_equilibrium(network: &Network, gains: &[XcpGains]) -> Result<XcpEquil
         .map(|c| c.links.iter().map(|&l| 0.5 * network.capacities[l] / count[l]).fold(c.demand, f64::min))
         .collect();
     let mut residual = f64::INFINITY;
-    let mut offers = vec![Offer { gift: 0.0, tax: 0.0, taking: 1.0 }; network.capacities.len()];
+    let mut offers = vec![Offer::default(); network.capacities.len()];
     let mut cut = vec![0.0; network.capacities.len()];
     let mut asks = Asks::default();
     let mut loads = vec![0.0; network.capacities.len()];
@@ -84,17 +85,7 @@ pub fn xcp_equilibrium(network: &Network, gains: &[XcpGains]) -> Result<XcpEquil
             class.links.iter().for_each(|&l| loads[l] += class.flows * rate);
         }
         for (l, offer) in offers.iter_mut().enumerate() {
-            let (capacity, load) = (network.capacities[l], loads[l]);
-            let XcpGains { alpha, gamma, interval } = gains[l];
-            let spare = alpha * (capacity - load);
-            let shuffled = (gamma * load - spare.abs()).max(0.0);
-            let taken = shuffled + (-spare).max(0.0);
-            offer.tax = if load > 0.0 { taken / load / interval } else { 0.0 };
-            offer.gift = (shuffled + spare.max(0.0)) / count[l].max(1.0) / interval;
-            // `cut` is as of the last step. Approached slowly, since it hangs on itself.
-            let drawn = taken + interval * std::mem::take(&mut cut[l]);
-            let taking = if drawn > 0.0 { taken / drawn } else { 1.0 };
-            offer.taking += THETA_STEP * (taking - offer.taking);
+            offer.renew(network.capacities[l], loads[l], count[l], gains[l], std::mem::take(&mut cut[l]));
         }
         residual = 0.0;
         for (rate, class) in rates.iter_mut().zip(&classes) {
@@ -139,6 +130,14 @@ pub fn xcp_equilibrium(network: &Network, gains: &[XcpGains]) -> Result<XcpEquil
     })
 }
 
+/// The constants of every link, those that `gains` doesn't reach to as usual.
+fn all_gains(links: usize, gains: &[XcpGains]) -> Vec<XcpGains> {
+    (0..links)
+        .map(|l| gains.get(l).copied().unwrap_or_default())
+        .map(|gains| XcpGains { interval: sane(gains.interval), ..gains })
+        .collect()
+}
+
 /// An interval, of what may be none.
 fn sane(interval: f64) -> f64 {
     if interval > 0.0 && interval.is_finite() { interval } else { 1.0 }
@@ -150,6 +149,29 @@ struct Offer {
     gift: f64,
     tax: f64,
     taking: f64,
+}
+
+impl Default for Offer {
+    fn default() -> Offer {
+        Offer { gift: 0.0, tax: 0.0, taking: 1.0 }
+    }
+}
+
+impl Offer {
+    /// The next step, of a link with `count` flows, whose packets came with `cut` less than was offered in the last one.
+    #[inline]
+    fn renew(&mut self, capacity: f64, load: f64, count: f64, gains: XcpGains, cut: f64) {
+        let XcpGains { alpha, gamma, interval } = gains;
+        let spare = alpha * (capacity - load);
+        let shuffled = (gamma * load - spare.abs()).max(0.0);
+        let taken = shuffled + (-spare).max(0.0);
+        self.tax = if load > 0.0 { taken / load / interval } else { 0.0 };
+        self.gift = (shuffled + spare.max(0.0)) / count.max(1.0) / interval;
+        // Approached slowly, since it hangs on itself.
+        let drawn = taken + interval * cut;
+        let taking = if drawn > 0.0 { taken / drawn } else { 1.0 };
+        self.taking += THETA_STEP * (taking - self.taking);
+    }
 }
 
 /// What the packets of a flow ask for on their way from link to link: values and how many of the packets have each.

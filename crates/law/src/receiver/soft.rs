@@ -73,6 +73,16 @@ impl Soft {
         Soft { config, target: config.buffer / span }
     }
 
+    /// Starts as an idle receiver does, at one segment an epoch of `span` seconds (case 1).
+    pub fn idle(config: SoftConfig, span: f64) -> Soft {
+        Soft { config, target: config.segment / span }
+    }
+
+    /// The buffer has `bytes` from now on.
+    pub fn set_buffer(&mut self, bytes: f64) {
+        self.config.buffer = bytes;
+    }
+
     /// λ_target, bytes a second.
     pub fn target(&self) -> f64 {
         self.target

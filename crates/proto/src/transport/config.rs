@@ -21,8 +21,13 @@ pub struct Config {
     pub send_buffer: u32,
     /// Receive buffer, bytes of payload; it bounds the advertised window. Default 2^30.
     pub receive_buffer: u64,
-    /// How the advertised window comes to use that buffer. Default: all of it at once.
+    /// How the advertised window comes to use that buffer. Default: all of it at once. Of no effect
+    /// with a `reader` or soft flow control.
     pub window_growth: WindowGrowth,
+    /// How the application reads what has arrived. Default: at once.
+    pub reader: Reader,
+    /// The receiver's flow control. Default: credit.
+    pub flow_control: FlowControl,
     /// Whether the receiver reports segments received out of order (RFC 2018). Default yes.
     pub sack: bool,
     /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one XCP option
@@ -60,6 +65,8 @@ impl Default for Config {
             send_buffer: 1 << 20,
             receive_buffer: 1 << 30,
             window_growth: WindowGrowth::Whole,
+            reader: Reader::AtOnce,
+            flow_control: FlowControl::Credit,
             sack: true,
             sack_ranges: 3,
             detection: Detection::Rfc6675,
@@ -92,7 +99,10 @@ impl Config {
             WindowGrowth::Whole => u32::MAX,
             WindowGrowth::PerPacket { initial, .. } | WindowGrowth::Feedback { initial } => initial.max(1),
         };
-        initial.min(self.receive_segments())
+        match self.flow_control {
+            FlowControl::Credit => initial.min(self.receive_segments()),
+            FlowControl::Soft => Config::overcommitted(self.receive_segments()),
+        }
     }
 
     /// Whether the sender goes by the ranges reported.
@@ -126,6 +136,58 @@ pub enum WindowGrowth {
         /// Segments advertised at the start.
         initial: u32,
     },
+}
+
+/// An application's pace: by frames, and by segments where there are no frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// As data arrive.
+    AtOnce,
+    /// One every so often at most: each keeps it busy so long.
+    Every(Time),
+    /// The same by turns, a square wave.
+    Wave {
+        /// Time a frame takes in the first half of each period.
+        first: Time,
+        /// Time a frame takes in the second half.
+        second: Time,
+        /// The period, from the run's begin on; above zero.
+        period: Time,
+    },
+}
+
+impl Reader {
+    /// The most frames that it reads in a second; the mean over a wave, infinite at once.
+    pub fn per_second(self) -> f64 {
+        let rate = |interval: Time| 1.0 / interval.as_secs_f64();
+        match self {
+            Reader::AtOnce => f64::INFINITY,
+            Reader::Every(interval) => rate(interval),
+            Reader::Wave { first, second, .. } => (rate(first) + rate(second)) / 2.0,
+        }
+    }
+
+    /// The time that a frame read at `now` keeps the application busy.
+    pub(super) fn interval(self, now: Time) -> Time {
+        match self {
+            Reader::AtOnce => Time::ZERO,
+            Reader::Every(interval) => interval,
+            Reader::Wave { first, second, period } => {
+                let phase = now.0 % period.0.max(1);
+                if phase < period.0 / 2 { first } else { second }
+            }
+        }
+    }
+}
+
+/// The flow control of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowControl {
+    /// The window states the room left.
+    Credit,
+    /// XCP's feedback states the rate at which the buffer drains (the Anypoint paper, § IV-A). The
+    /// receiver drops a segment without room.
+    Soft,
 }
 
 /// How a sender finds out that a segment is lost, short of a timeout.

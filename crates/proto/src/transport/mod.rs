@@ -10,7 +10,7 @@
 //! | loss | by duplicates (RFC 6582), by SACK (RFC 6675) or by time (RFC 8985), then by timeout (RFC 6298) |
 //! | rate | a [sender law](tollway_law::sender), told what happens and asked for a window, a pace and a toll |
 //! | round trips | from a stamp on every packet and its echo, so that no sample is ambiguous |
-//! | flow control | a window in segments; its right edge never goes back |
+//! | flow control | a window in segments, whose right edge never goes back; or a [soft](FlowControl::Soft) rate |
 //!
 //! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
 //! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
@@ -24,6 +24,7 @@ pub(crate) mod early;
 mod inline;
 mod predict;
 mod rack;
+mod reading;
 mod receiver;
 mod repair;
 mod respond;
@@ -36,8 +37,8 @@ mod source;
 mod stats;
 pub mod stream;
 
-pub use config::{Config, Detection, Rto, WindowGrowth};
-pub use stats::{Event, Stats};
+pub use config::{Config, Detection, FlowControl, Reader, Rto, WindowGrowth};
+pub use stats::{Buffer, Event, Stats};
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -325,7 +326,10 @@ impl Connection {
             return;
         }
         self.expected = Expected::Anything;
-        self.receive.on_timer(now);
+        self.receive.on_timer(now, &mut self.stats);
+        if self.receive.reads && self.receive.has_news() {
+            self.note_arrivals();
+        }
         self.send.on_timer(now, &self.config, &mut self.stats);
     }
 
@@ -595,7 +599,18 @@ impl Connection {
     /// smaller buffer counts once the sender has used the window it was shown.
     pub fn set_receive_buffer(&mut self, segments: u32) {
         self.forget();
-        self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW));
+        self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW), &self.config);
+    }
+
+    /// The application reads by `reader` from now on. A frame it works on takes as long as before.
+    pub fn set_reader(&mut self, reader: Reader) {
+        self.forget();
+        self.receive.set_reader(reader, &self.config);
+    }
+
+    /// The receive buffer; `None` if the application has always read at once.
+    pub fn buffer(&self) -> Option<Buffer> {
+        self.receive.reading.as_ref().map(|reading| reading.buffer())
     }
 
     /// The other side's packets pass so many routers on their way, as IP's time-to-live tells where there is one: a toll that

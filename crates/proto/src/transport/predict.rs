@@ -195,7 +195,7 @@ impl Connection {
     /// The long way has come to its end: what comes next?
     #[inline(never)]
     pub(super) fn settle(&mut self) {
-        if self.state != State::Established || !self.send.is_quiet() {
+        if self.state != State::Established || !self.send.is_quiet() || self.receive.reads {
             return;
         }
         self.send.resting |= self.send.rests();

@@ -10,6 +10,7 @@ use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::config::{Config, MAX_WINDOW, WindowGrowth};
 use super::early::{Early, EarlySlot};
+use super::reading::Reading;
 use super::serial::{before, later};
 use super::stats::{Event, Stats};
 
@@ -45,13 +46,16 @@ pub(super) struct Receiver {
     pub(super) parted: bool,
     /// There are `frames`.
     pub(super) framed: bool,
+    /// There is a `reading`.
+    pub(super) reads: bool,
     pub(super) feedback: Feedback,
-    /// When a delayed acknowledgement is due.
+    /// When a delayed acknowledgement is due, or the application reads next.
     pub(super) ack_at: Time,
     pub(super) early: Option<Box<Early>>,
     /// Frames delivered and not yet told.
     frames: Option<Box<Frames>>,
-    frame_bytes: u64,
+    /// The buffer, if the application doesn't read at once.
+    pub(super) reading: Option<Box<Reading>>,
     /// An acknowledgement that has to leave before any other.
     earlier: Option<Earlier>,
     /// Feedback that did not make a whole segment yet.
@@ -68,13 +72,14 @@ struct Earlier {
     marked: bool,
 }
 
-/// Frames delivered and not yet told of: runs of frames of one size, oldest first. An application that never asks costs one
-/// run while frames are alike.
+/// Frames delivered and not yet polled, oldest first, as runs of frames of one size.
 #[derive(Debug, Default)]
 struct Frames {
     waiting: VecDeque<Run>,
     /// Frames told of.
     told: u64,
+    /// Payload of the frame that is being delivered, so far.
+    bytes: u64,
 }
 
 /// `count` frames of `bytes` each.
@@ -85,10 +90,11 @@ struct Run {
 }
 
 impl Frames {
-    fn push(&mut self, bytes: u64) {
+    /// The frame being delivered is whole.
+    fn push(&mut self) {
         match self.waiting.back_mut() {
-            Some(run) if run.bytes == bytes => run.count += 1,
-            _ => self.waiting.push_back(Run { bytes, count: 1 }),
+            Some(run) if run.bytes == self.bytes => run.count += 1,
+            _ => self.waiting.push_back(Run { bytes: self.bytes, count: 1 }),
         }
     }
 
@@ -108,6 +114,7 @@ impl Receiver {
     pub(super) fn new(config: &Config) -> Receiver {
         let first = config.initial_segment;
         let room = config.first_window();
+        let reading = Reading::new(config);
         Receiver {
             next: first,
             edge: first.wrapping_add(room),
@@ -126,9 +133,10 @@ impl Receiver {
             in_frame: false,
             parted: false,
             framed: false,
+            reads: reading.is_some(),
+            reading,
             feedback: Feedback::new(config.echo),
             ack_at: Time::NEVER,
-            frame_bytes: 0,
             frames: None,
             early: None,
         }
@@ -142,7 +150,10 @@ impl Receiver {
     }
 
     /// The buffer holds `segments` from now on; a larger one is advertised at once.
-    pub(super) fn set_capacity(&mut self, segments: u32) {
+    pub(super) fn set_capacity(&mut self, segments: u32, config: &Config) {
+        if self.reads {
+            return self.set_buffer(segments, config);
+        }
         let whole = self.room == self.capacity;
         self.capacity = segments;
         self.room = if whole { segments } else { self.room.min(segments) };
@@ -165,20 +176,15 @@ impl Receiver {
         stats.segments_received += 1;
         stats.bytes_received += u64::from(packet.size);
         stats.echoing_segments += u64::from(packet.flags.has(Flags::ECHO));
+        if self.reads {
+            return self.on_segment_to_buffer(now, packet, config, stats);
+        }
         if packet.flags.has(Flags::TOLLED) {
             self.feedback.on_data(&packet.toll);
         } else if packet.in_profile() {
             stats.in_profile_received += u64::from(packet.size);
         }
-        let marked = packet.flags.has(Flags::CE);
-        // RFC 8257 § 3.2: a change of marking is told at once, and what was held back before it by itself, so that
-        // the echo says exactly which packets were marked.
-        let news = marked != self.was_marked;
-        if news && self.held > 0 {
-            self.part();
-        }
-        self.marked |= marked;
-        self.was_marked = marked;
+        let news = self.note_mark(packet);
         self.widen(packet, config);
         if packet.seq == self.next && self.early.is_none() && !self.finished {
             self.next = self.next.wrapping_add(1);
@@ -188,6 +194,20 @@ impl Receiver {
         } else {
             self.on_gap(packet, config, stats);
         }
+    }
+
+    /// A change of marking is acknowledged at once, after a separate acknowledgement of the segments
+    /// before it, so that the echo is exact (RFC 8257 § 3.2). Returns whether there is a change.
+    #[inline(always)]
+    pub(super) fn note_mark(&mut self, packet: &Packet) -> bool {
+        let marked = packet.flags.has(Flags::CE);
+        let news = marked != self.was_marked;
+        if news && self.held > 0 {
+            self.part();
+        }
+        self.marked |= marked;
+        self.was_marked = marked;
+        news
     }
 
     /// What has not been acknowledged yet gets an acknowledgement of its own.
@@ -203,7 +223,7 @@ impl Receiver {
 
     /// RFC 5681 § 4.2: the second segment is acknowledged at once, the first after a while.
     #[inline]
-    fn acknowledge(&mut self, now: Time, packet: &Packet, at_once: bool, config: &Config) {
+    pub(super) fn acknowledge(&mut self, now: Time, packet: &Packet, at_once: bool, config: &Config) {
         // RFC 7323 § 4.3: the echo is of the first segment a delayed acknowledgement answers.
         if !self.stamped {
             self.stamp = packet.sent;
@@ -250,7 +270,7 @@ impl Receiver {
 
     /// Hands a segment to the application: it is the next in order.
     #[inline]
-    fn deliver(&mut self, slot: EarlySlot, stats: &mut Stats) {
+    pub(super) fn deliver(&mut self, slot: EarlySlot, stats: &mut Stats) {
         if slot.flags.has(Flags::FIN) {
             self.finished = true;
             return;
@@ -259,14 +279,16 @@ impl Receiver {
         stats.bytes_delivered += u64::from(slot.payload);
         if slot.flags.has(Flags::FIRST) {
             self.in_frame = true;
-            self.frame_bytes = 0;
+            self.frames.get_or_insert_default().bytes = 0;
         }
-        if self.in_frame {
-            self.frame_bytes += u64::from(slot.payload);
+        if self.in_frame
+            && let Some(frames) = &mut self.frames
+        {
+            frames.bytes += u64::from(slot.payload);
             if slot.flags.has(Flags::LAST) {
                 self.in_frame = false;
                 self.framed = true;
-                self.frames.get_or_insert_default().push(self.frame_bytes);
+                frames.push();
                 stats.frames_delivered += 1;
             }
         }
@@ -274,7 +296,7 @@ impl Receiver {
 
     /// Anything but the next segment of a whole sequence: always answered at once (RFC 5681 § 4.2).
     #[inline(never)]
-    fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
+    pub(super) fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
         self.note(packet);
         let seq = packet.seq;
         if self.finished || seq.wrapping_sub(self.next) >= self.window() {
@@ -287,6 +309,9 @@ impl Receiver {
         if !early.insert(seq, slot, self.next) {
             stats.duplicates += 1;
             return;
+        }
+        if let Some(reading) = &mut self.reading {
+            reading.early_bytes += u64::from(slot.payload);
         }
         if seq == self.next {
             self.deliver_early(stats);
@@ -301,7 +326,13 @@ impl Receiver {
             while before(self.next, end) && !self.finished {
                 let slot = early.get(self.next);
                 self.next = self.next.wrapping_add(1);
-                self.deliver(slot, stats);
+                match &mut self.reading {
+                    None => self.deliver(slot, stats),
+                    Some(reading) => {
+                        reading.early_bytes -= u64::from(slot.payload);
+                        reading.keep(slot);
+                    }
+                }
             }
         }
         if !early.is_empty() && !self.finished {
@@ -331,9 +362,12 @@ impl Receiver {
         self.frames.as_mut().and_then(|frames| frames.pop())
     }
 
-    /// The delayed acknowledgement is due.
-    pub(super) fn on_timer(&mut self, now: Time) {
+    /// The delayed acknowledgement is due, or what the application reads next.
+    pub(super) fn on_timer(&mut self, now: Time, stats: &mut Stats) {
         if self.ack_at <= now {
+            if self.reads {
+                return self.on_reading_timer(now, stats);
+            }
             self.ack_at = Time::NEVER;
             self.ack_now = true;
         }
@@ -383,6 +417,9 @@ impl Receiver {
         self.ack_now = false;
         self.held = 0;
         self.ack_at = Time::NEVER;
+        if self.reads {
+            self.note_acknowledged();
+        }
     }
 }
 

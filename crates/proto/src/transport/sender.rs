@@ -634,7 +634,9 @@ impl Sender {
     /// RFC 5681 § 2, but for the window: here a receiver's may grow with each packet it gets.
     pub(super) fn is_duplicate(&self, packet: &Packet) -> bool {
         const BUSY: u16 = Flags::DATA.0 | Flags::SYN.0 | Flags::FIN.0;
-        packet.ack == self.board.una && self.board.outstanding() > 0 && packet.flags.0 & BUSY == 0
+        // A window update answers no segment, and so echoes no stamp.
+        let answers = packet.flags.0 & (BUSY | Flags::STAMP_ECHO.0) == Flags::STAMP_ECHO.0;
+        packet.ack == self.board.una && self.board.outstanding() > 0 && answers
     }
 
     /// The tail-loss probe leaves, windows or not.

@@ -1,5 +1,7 @@
 //! What a connection reports: events and counters.
 
+use tollway_law::Time;
+
 /// Something the application should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -21,6 +23,19 @@ pub enum Event {
     Closed,
     /// The other side has given up the connection, or never knew it.
     Reset,
+}
+
+/// A receive buffer that an application empties at its own pace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffer {
+    /// Payload in order that the application has not read, bytes.
+    pub unread: u64,
+    /// The maximum of `unread`.
+    pub most_unread: u64,
+    /// Segments that found no room.
+    pub dropped: u64,
+    /// The last drop's time; [`Time::ZERO`] if there is none.
+    pub last_drop: Time,
 }
 
 /// What a connection has done so far: plain counters, never reset. Those of an undisturbed flow stand first, in one cache line.

@@ -32,6 +32,8 @@ pub enum What {
     HostStrategy(usize, Strategy),
     /// A flow's receiver gets another buffer, packets as in [`Flow::receive_buffer`].
     ReceiveBuffer(FlowId, u32),
+    /// The application at a flow's receiver reads otherwise.
+    Reader(FlowId, Reader),
 }
 
 /// Random loss for a while.

@@ -20,6 +20,7 @@ use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::{Bytes, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::port::Limit;
+use tollway_proto::transport::{FlowControl, Reader};
 use tollway_sim::Trace;
 
 pub use events::*;

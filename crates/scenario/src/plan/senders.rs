@@ -39,6 +39,10 @@ pub struct Transport {
     pub l4s: bool,
     /// How much of the receive buffer is advertised.
     pub window_growth: WindowGrowth,
+    /// The pace of the receiver's application.
+    pub reader: Reader,
+    /// The receiver's flow control.
+    pub flow_control: FlowControl,
     /// The retransmission timer.
     pub rto: Rto,
     /// The class of traffic that its packets belong to, counted from 1; 0 is none.

@@ -42,6 +42,12 @@ fn apply<E: Engine>(what: What, built: &mut Built<E>, hosts: &mut Hosts) {
             let flow = built.flows[flow.0 as usize];
             built.network.set_receive_buffer(flow, packets);
         }
+        What::Reader(flow, reader) => {
+            built.network.with_flow(built.flows[flow.0 as usize], |client, server| {
+                client.set_reader(reader);
+                server.set_reader(reader);
+            });
+        }
         // The timeline has made changes of links of them.
         What::Loss(..) | What::Blackout(..) => {}
     }

@@ -314,6 +314,24 @@ impl<E: Engine> Built<E> {
                 }
             }
         }
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            for (buffer, way) in
+                [self.network.server(id), self.network.client(id)].into_iter().zip(["", ".reverse"])
+            {
+                let both_ways = plan.transports[flow.transport.0 as usize].both_ways;
+                let Some(buffer) = buffer.buffer().filter(|_| way.is_empty() || both_ways) else { continue };
+                let name = format!("{}{way}", flow.name);
+                let numbers = [
+                    ("unread_bytes", buffer.unread as f64),
+                    ("most_unread_bytes", buffer.most_unread as f64),
+                    ("dropped_packets", buffer.dropped as f64),
+                    ("last_drop_s", buffer.last_drop.nearest_secs()),
+                ];
+                for (column, number) in numbers {
+                    tables.set("receivers", &[("flow", &name)], column, number);
+                }
+            }
+        }
         let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
             match (&plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
                 (SenderLaw::Fcp(plan::FcpSender { deadline: Some(_), .. }), AnySender::Fcp(law)) => Some(law),
@@ -570,6 +588,8 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
             plan::WindowGrowth::PerPacket { initial, step } => WindowGrowth::PerPacket { initial, step },
             plan::WindowGrowth::Feedback { initial } => WindowGrowth::Feedback { initial },
         },
+        reader: transport.reader,
+        flow_control: transport.flow_control,
         sack: transport.sack_blocks > 0,
         sack_ranges: transport.sack_blocks.max(1),
         detection: match transport.loss_detection {

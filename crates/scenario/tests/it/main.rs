@@ -12,6 +12,7 @@ mod machines;
 mod meters;
 mod multicast;
 mod own_laws;
+mod readers;
 mod scenes;
 
 use tollway_scenario::file::Scenario;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollway_law::sender::{AnySender, CubicConfig, NewRenoConfig, XcpConfig};
 use tollway_law::{Time, Toll};
 
-use super::super::{Config, Connection, Detection, WindowGrowth};
+use super::super::{Config, Connection, Detection, FlowControl, Reader, WindowGrowth};
 use crate::{Flags, Packet, SackRanges, Stamp};
 
 /// Numbers near those in use are what breaks things; any other is tried as well.
@@ -61,6 +61,8 @@ fn connection(choice: u8, server: bool) -> Connection {
         },
         receive_buffer: 1 << 16,
         send_buffer: 256,
+        reader: if choice & 32 != 0 { Reader::Every(Time::from_millis(20)) } else { Reader::AtOnce },
+        flow_control: if choice & 96 == 96 { FlowControl::Soft } else { FlowControl::Credit },
         ..Config::default()
     });
     let law: AnySender = match choice % 3 {

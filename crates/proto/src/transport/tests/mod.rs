@@ -7,6 +7,7 @@ mod hostile;
 mod marks;
 mod pacing;
 mod predict;
+mod reading;
 mod recovery;
 mod sampling;
 mod streams;

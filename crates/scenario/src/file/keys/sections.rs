@@ -12,7 +12,7 @@ mod policies;
 pub(crate) use aggregates::AGGREGATE;
 pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{
-    CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
+    CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
 };
 pub(crate) use laws::{LawTable, link_laws};
 pub(crate) use machines::MACHINE;
@@ -130,6 +130,7 @@ pub(crate) fn all() -> Vec<&'static Section> {
         &CLASS,
         &FLOW,
         &FRAMES,
+        &READER,
         &RTO,
         &RECEIVE_WINDOW,
         &XCP_FLOW,

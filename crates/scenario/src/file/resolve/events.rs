@@ -31,6 +31,7 @@ impl<'a> Resolver<'a> {
         changes.sort_by_key(|change| change.span("at"));
         for change in changes {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
+            let receives = change.has("receive-buffer") || change.has("reader");
             let is_for = |wanted: &str| format!("`{wanted}` is missing: what does this change?");
             if change.has("host") {
                 self.change_host(&change);
@@ -42,7 +43,9 @@ impl<'a> Resolver<'a> {
             }
             match (change.has("link"), change.has("flow")) {
                 (true, false) => {
-                    if let Some(key) = ["receive-buffer", "budget"].into_iter().find(|key| change.has(key)) {
+                    if let Some(key) =
+                        ["receive-buffer", "reader", "budget"].into_iter().find(|key| change.has(key))
+                    {
                         self.mistakes.add(change.key_at(key), format!("a link has no `{key}`"), "of no use");
                     } else if of_link.is_none() {
                         let all = OF_LINKS.map(|(key, _)| format!("`{key}`")).join(", ");
@@ -58,13 +61,13 @@ impl<'a> Resolver<'a> {
                         self.mistakes.add(change.key_at(key), message, "of no use");
                     } else if change.has("budget") {
                         self.change_budgets(&change);
-                        if !change.has("receive-buffer") {
+                        if !receives {
                             continue;
                         }
-                    } else if !change.has("receive-buffer") {
+                    } else if !receives {
                         self.mistakes
                             .add(change.key_at("flow"), is_for("receive-buffer"), "and then?")
-                            .help("add `receive-buffer` or `budget`");
+                            .help("add `receive-buffer`, `reader` or `budget`");
                     }
                     self.change_flows(&change);
                 }
@@ -75,7 +78,7 @@ impl<'a> Resolver<'a> {
                         .help("write two changes");
                 }
                 (false, false) => {
-                    let key = if change.has("receive-buffer") { "flow" } else { "link" };
+                    let key = if receives { "flow" } else { "link" };
                     self.mistakes.add(change.place(), is_for(key), format!("no `{key}`"));
                 }
             }
@@ -209,6 +212,8 @@ impl<'a> Resolver<'a> {
     fn change_flows(&mut self, change: &Reader<'a>) {
         let Some(pattern) = change.text("flow") else { return };
         let (at, spec) = (change.span("at"), change.limit("receive-buffer"));
+        let (buffers, reader) =
+            (change.has("receive-buffer"), change.has("reader").then(|| self.reader(change)));
         let before = self.plan.events.len();
         for (i, flow) in self.plan.flows.iter().enumerate() {
             if matches(&pattern, &flow.name) || matches(&pattern, &flow.section) {
@@ -218,8 +223,12 @@ impl<'a> Resolver<'a> {
                     self.mistakes.add(change.at("receive-buffer"), message, "too small");
                     return;
                 }
-                let what = What::ReceiveBuffer(FlowId(i as u32), packets);
-                self.plan.events.push(Event { at, what });
+                let flow = FlowId(i as u32);
+                let buffer = buffers.then_some(What::ReceiveBuffer(flow, packets));
+                let reader = reader.map(|reader| What::Reader(flow, reader));
+                self.plan
+                    .events
+                    .extend([buffer, reader].into_iter().flatten().map(|what| Event { at, what }));
             }
         }
         if self.plan.events.len() == before {

@@ -7,6 +7,7 @@ use tollway_law::link::Pricing;
 use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::toll::Content;
 use tollway_proto::Stamp;
+use tollway_proto::transport::{self as proto, FlowControl};
 
 use super::{Pairs, Resolver};
 use crate::file::keys;
@@ -399,6 +400,7 @@ impl<'a> Resolver<'a> {
             "feedback" => WindowGrowth::Feedback { initial: packets("initial") },
             _ => WindowGrowth::Whole,
         };
+        let (reader, flow_control) = self.receiving(k, &law, &window);
         let dctcp = matches!(law, SenderLaw::Dctcp);
         let ecn = if k.has("ecn") { k.truth("ecn") } else { dctcp };
         if dctcp && !ecn {
@@ -482,11 +484,66 @@ impl<'a> Resolver<'a> {
             ecn,
             l4s,
             window_growth,
+            reader,
+            flow_control,
             rto,
             class,
             weight: k.number("weight"),
         });
         id
+    }
+
+    /// The pace of the receiver's application, and the receiver's flow control.
+    fn receiving(
+        &mut self,
+        k: &Reader<'a>,
+        law: &SenderLaw,
+        window: &Reader<'a>,
+    ) -> (proto::Reader, FlowControl) {
+        let reader = self.reader(k);
+        let soft = k.word("flow-control") == "soft";
+        if soft && !matches!(law, SenderLaw::Xcp(_)) {
+            let message = format!(
+                "soft flow control speaks by XCP's feedback, which `{}` does not hear",
+                k.word("law")
+            );
+            self.mistakes
+                .add(k.at("flow-control"), message, "not heard")
+                .help("use it with `law = \"xcp\"`, or leave it out");
+        }
+        if soft && k.lacks("receive-buffer") {
+            self.mistakes
+                .add(k.at("flow-control"), "soft flow control finds the rate of a buffer", "without a buffer")
+                .help("add `receive-buffer`, such as \"200 KiB\"");
+        }
+        let key = if soft { "flow-control" } else { "reader" };
+        if (soft || k.has("reader")) && window.has("growth") && window.word("growth") != "whole" {
+            let message =
+                format!("a window that grows does not go with `{key}`: the room left is what counts");
+            self.mistakes.add(window.at("growth"), message, "here").help("leave out one of them");
+        }
+        if (soft || k.has("reader")) && k.word("transport") == "kernel" {
+            let message = format!("`{key}` is of Tollway's receivers, and this one is the kernel's");
+            self.mistakes.add(k.key_at(key), message, "of no use").help("leave out `transport = \"kernel\"`");
+        }
+        (reader, if soft { FlowControl::Soft } else { FlowControl::Credit })
+    }
+
+    /// How an application reads, by the table `reader` of a section.
+    pub(super) fn reader(&mut self, keys: &Reader<'a>) -> proto::Reader {
+        let keys = keys.table("reader", &keys::READER);
+        let every = keys.span("every");
+        match (keys.time("then"), keys.time("period")) {
+            (None, None) if every == Time::ZERO => proto::Reader::AtOnce,
+            (None, None) => proto::Reader::Every(every),
+            (Some(second), Some(period)) => proto::Reader::Wave { first: every, second, period },
+            (then, _) => {
+                let (have, lack) = if then.is_some() { ("then", "period") } else { ("period", "then") };
+                let message = format!("`{have}` needs `{lack}` beside it");
+                self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
+                proto::Reader::AtOnce
+            }
+        }
     }
 
     fn sizes(&mut self, keys: &Reader<'a>) -> Option<Sizes> {

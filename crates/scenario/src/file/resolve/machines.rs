@@ -1,5 +1,7 @@
 //! Machines at nodes, and the flows whose ends are theirs.
 
+use tollway_proto::transport::{self as proto, FlowControl};
+
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
@@ -65,6 +67,14 @@ impl<'a> Resolver<'a> {
                 ),
                 _ if transport.kernel => {
                     (format!("`{name}` is the kernel's TCP"), "leave out `transport = \"kernel\"`")
+                }
+                _ if transport.reader != proto::Reader::AtOnce
+                    || transport.flow_control == FlowControl::Soft =>
+                {
+                    (
+                        format!("what comes by `{name}` its app reads at once"),
+                        "leave out its `reader` and `flow-control`",
+                    )
                 }
                 _ if !transport.both_ways => {
                     (format!("apps at both ends of `{name}` send"), "give it `both-ways = true`")

@@ -130,6 +130,21 @@ fn what_is_of_no_use_in_a_flow_is_said() {
             &["flow.f.law=xcp", "flow.f.receive-buffer=4 GB"],
             "asks for all there is, and no link on its way there",
         ),
+        (
+            &["flow.f.flow-control=soft", "flow.f.receive-buffer=200 kB"],
+            "speaks by XCP's feedback, which `newreno` does not hear",
+        ),
+        (&["flow.f.law=xcp", "flow.f.flow-control=soft"], "finds the rate of a buffer"),
+        (&["flow.f.reader={every='1 ms', then='2 ms'}"], "`then` needs `period` beside it"),
+        (&["flow.f.reader={every='1 ms', period='2 s'}"], "`period` needs `then` beside it"),
+        (
+            &["flow.f.reader.every=1 ms", "flow.f.receive-window.growth=per-packet"],
+            "a window that grows does not go with `reader`",
+        ),
+        (
+            &["flow.f.reader.every=1 ms", "flow.f.transport=kernel"],
+            "is of Tollway's receivers, and this one is the kernel's",
+        ),
         (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in 1500 B"),
         (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
         (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),

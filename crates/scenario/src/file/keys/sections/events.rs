@@ -2,7 +2,7 @@
 
 use super::super::Default::{Else, Is, Must};
 use super::super::{Kind, Section};
-use super::flows::STRATEGIES;
+use super::flows::{READER, STRATEGIES};
 use super::*;
 
 /// `[cbr.NAME]`.
@@ -60,6 +60,12 @@ pub(crate) static CHANGE: Section = Section {
         ),
         key("flow", Kind::Flows, Else(""), "Which flows, likewise."),
         key("receive-buffer", Kind::Limit, Else(""), "Their receivers' new buffer."),
+        key(
+            "reader",
+            Kind::Table(&READER),
+            Else(""),
+            "How their applications read from now on; what one works on it finishes first.",
+        ),
         key("host", Kind::Text, Else(""), "Which host."),
         key(
             "budget",

@@ -26,6 +26,19 @@ pub(super) const TRANSPORT: &[Key] = &[
         "The receiver's buffer: packets, or bytes of payload. A BDP is here the least rate on the way × base RTT, on the wire.",
     ),
     key("send-buffer", Kind::Limit, Is("unlimited"), "The sender's, likewise."),
+    key(
+        "flow-control",
+        Kind::Word(&["credit", "soft"]),
+        Is("credit"),
+        "What the receiver states of its buffer: the room left, as a window; or, with the law `xcp`, the rate at which it drains, as feedback \
+         (the Anypoint paper, § IV-A), and what finds no room is dropped.",
+    ),
+    key(
+        "reader",
+        Kind::Table(&READER),
+        Else("it reads at once"),
+        "How the application at the receiver reads.",
+    ),
     key("packet-size", PACKET, Is("1500 B"), "A full packet on the wire, headers included, framing not."),
     key(
         "header",
@@ -185,6 +198,18 @@ pub(crate) static FRAMES: Section = Section {
     parts: &[&[
         key("count", Kind::Count { least: 1, most: 1 << 40 }, Else("endless"), "How many frames."),
         key("size", Kind::Bytes { least: 1, most: 1 << 40 }, Must, "Payload of each."),
+    ]],
+};
+
+/// `[flow.NAME.reader]`.
+pub(crate) static READER: Section = Section {
+    header: "[flow.NAME.reader]",
+    says: "An application that works on what it reads: a frame at a time, or a packet where there are no frames. Until then data wait in the receive buffer. \
+           `[workload.NAME.reader]` and `[change.reader]` likewise.",
+    parts: &[&[
+        key("every", TIME, Must, "How long it works on each; `\"0 s\"` reads at once."),
+        key("then", TIME, Else("as `every`"), "The same in the second half of each period: a square wave."),
+        key("period", PERIOD, Else("no wave"), "The period of that wave, from the run's begin on."),
     ]],
 };
 
