@@ -160,7 +160,10 @@ pub struct Decoder {
 /// Link states that decoders of one process have in common, so that many daemons there keep each
 /// state once: the newest of each daemon, and the newest with all links.
 #[derive(Clone, Debug, Default)]
-pub struct Pool(Arc<Mutex<HashMap<(DaemonId, bool), Arc<LinkState>>>>);
+pub struct Pool(Arc<Mutex<States>>);
+
+/// By daemon, and whether the state has all links.
+type States = HashMap<(DaemonId, bool), Arc<LinkState>>;
 
 impl Pool {
     fn share(&self, state: LinkState) -> Arc<LinkState> {
