@@ -14,6 +14,7 @@ mod fcp;
 mod fcp_cheat;
 mod newreno;
 mod rcp;
+mod scalable;
 mod xcp;
 
 pub use bbr::{Bbr, BbrConfig, Phase as BbrPhase};
@@ -27,6 +28,7 @@ pub use fcp::{Fcp, FcpConfig};
 pub use fcp_cheat::{FcpCheat, FcpCheatConfig, FcpTrick};
 pub use newreno::{NewReno, NewRenoConfig};
 pub use rcp::{Rcp, RcpConfig};
+pub use scalable::{Scalable, ScalableConfig};
 pub use xcp::{Demand, Fallback, LossResponse, Xcp, XcpConfig};
 
 use std::any::Any;
@@ -44,6 +46,7 @@ pub const LAWS: &[Entry<dyn SenderConfig>] = &[
     XcpSender::ENTRY,
     FcpConfig::ENTRY,
     RcpConfig::ENTRY,
+    entry::<ScalableConfig>(),
 ];
 
 /// Their words.
