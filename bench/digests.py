@@ -23,7 +23,8 @@ TABLE = ROOT / "docs" / "notes" / "digests.md"
 DUMBBELL = [
     ("newreno", "drop-tail"), ("newreno", "red"), ("newreno", "codel"), ("newreno", "fq-codel"),
     ("newreno", "pie"), ("cubic", "drop-tail"), ("cubic", "fq-codel"), ("dctcp", "step"),
-    ("dctcp", "dualpi2"), ("bbr", "drop-tail"), ("xcp", "xcp"), ("fcp", "fcp"), ("rcp", "rcp"),
+    ("dctcp", "dualpi2"), ("bbr", "drop-tail"), ("scalable", "drop-tail"), ("xcp", "xcp"),
+    ("fcp", "fcp"), ("rcp", "rcp"),
 ]
 LONG = {"scenarios/fcp/cogent-100k.toml": ["duration=200 ms", "measure.warmup=0 s"]}
 

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{Array, Float64Array};
 use tollway_law::Time;
+use tollway_law::toll::Content;
 use tollway_proto::Change;
 #[cfg(target_os = "linux")]
 use tollway_scenario::exec;
 use tollway_scenario::file::{Scenario, fuzzing};
-use tollway_scenario::plan::{Arrivals, Flow, Plan, SenderLaw, TransportId, What, Workload};
+use tollway_scenario::plan::{Arrivals, Flow, Plan, TransportId, What, Workload};
 use tollway_scenario::run::{DigestMode, Finished, Options, RunError, run};
 use tollway_scenario::tables::{Outputs, Table};
 
@@ -167,7 +168,7 @@ fn shortened(plan: &Plan) -> Option<Plan> {
         None => (1_000..u32::MAX).contains(&flow.receive_buffer.min(flow.send_buffer)),
         Some(bytes) => bytes > 1_000_000,
     };
-    let xcp = |transport: TransportId| matches!(law(transport), SenderLaw::Xcp(_));
+    let xcp = |transport: TransportId| law(transport).descriptor().reads == Some(Content::Feedback);
     let endless =
         plan.workloads.iter().any(|workload| xcp(workload.transport) && workload.sizes.mean() > 1e6)
             || plan.flows.iter().any(|flow| xcp(flow.transport) && long_flow(flow));
@@ -182,7 +183,6 @@ fn shortened(plan: &Plan) -> Option<Plan> {
         let rto = &mut transport.rto;
         (rto.initial, rto.min) = (rto.initial.max(often), rto.min.max(often));
         rto.max = rto.max.max(rto.min);
-        rto.fixed = rto.fixed.map(|fixed| fixed.max(often));
     }
     let windows = plan.transports.iter().any(|transport| transport.initial_window > 1_000);
     let many = plan.links.len() > 64 || plan.flows.len() > 64;

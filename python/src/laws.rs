@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use tollway_law::link::{self, AnyLink, LinkLaw};
 use tollway_law::sender::{self, AnySender, SenderLaw, window_limited};
-use tollway_law::{Rate, Time, Toll};
+use tollway_law::{Aim, Rate, Time, Toll};
 use tollway_scenario::file;
 use tollway_scenario::plan::{self, Failure, MakeLink, MakeSender, OwnLink, OwnSender};
 
@@ -28,8 +28,9 @@ pub(crate) fn with(
     ending: &Arc<Ending>,
 ) -> PyResult<file::Scenario> {
     laws.into_iter().try_fold(scenario.clone(), |scenario, (key, name, factory)| {
-        let maker =
-            Maker { factory, trouble: Trouble { ending: Arc::clone(ending), raised: Arc::default() } };
+        let aim = Python::attach(|py| aim(factory.bind(py)))?;
+        let trouble = Trouble { ending: Arc::clone(ending), raised: Arc::default() };
+        let maker = Maker { factory, aim, trouble };
         let placed = match key.trim_start().starts_with("link.") {
             true => scenario.with_link(&key, &OwnLink::new(&name, maker)),
             false => scenario.with_sender(&key, &OwnSender::new(&name, maker)),
@@ -38,6 +39,17 @@ pub(crate) fn with(
             let help = why.help().map_or(String::new(), |help| format!("\n  help: {help}"));
             ScenarioError::new_err(format!("{why}{help}"))
         })
+    })
+}
+
+/// The allocation that laws of a class aim at, by its attribute `aim`.
+fn aim(factory: &Bound<'_, PyAny>) -> PyResult<Option<Aim>> {
+    let given = factory.getattr_opt(intern!(factory.py(), "aim"))?.filter(|aim| !aim.is_none());
+    let Some(given) = given else { return Ok(None) };
+    let named = |aim: &Aim| given.extract::<&str>().is_ok_and(|name| name == aim.name());
+    Aim::ALL.into_iter().find(named).map(Some).ok_or_else(|| {
+        let names = Aim::ALL.map(|aim| format!("\"{}\"", aim.name())).join(", ");
+        PyValueError::new_err(format!("`aim` is {given:?}; it is one of {names}, or None"))
     })
 }
 
@@ -119,6 +131,7 @@ impl Trouble {
 /// Calls a class, or whatever else answers a law, for each flow or port.
 struct Maker {
     factory: Py<PyAny>,
+    aim: Option<Aim>,
     trouble: Trouble,
 }
 
@@ -141,6 +154,10 @@ impl MakeSender for Maker {
         }
     }
 
+    fn descriptor(&self) -> sender::Descriptor {
+        sender::Descriptor { aim: self.aim, ..sender::Descriptor::default() }
+    }
+
     fn failure(&self) -> Option<Failure> {
         self.trouble.failure()
     }
@@ -154,6 +171,10 @@ impl MakeLink for Maker {
             PyLink::new(self.factory.bind(py).call1((carrying,))?, of.link, self.trouble.clone())
         });
         made.map_or(AnyLink::DropTail(link::DropTail), AnyLink::custom)
+    }
+
+    fn descriptor(&self) -> link::Descriptor {
+        link::Descriptor { aim: self.aim, ..link::Descriptor::default() }
     }
 
     fn failure(&self) -> Option<Failure> {

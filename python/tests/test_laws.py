@@ -192,7 +192,7 @@ def test_a_law_sees_what_the_transport_knows():
     assert run.deviation is None or not run.deviation["aimed"]
 
 
-def test_theory_says_that_an_own_law_aims_at_nothing():
+def test_an_own_law_aims_at_what_it_says():
     rcp = """
 name = "w"
 duration = "4 s"
@@ -206,6 +206,11 @@ flow.f = { from = "a", to = "b", law = "rcp" }
     own = plain.run(laws={"flow.f": named}).run
     assert (own.deviation["aim"], own.deviation["aimed"]) == ("max-min", False)
     assert own.summary["ideal_mbps"].to_pylist() == plain.run().run.summary["ideal_mbps"].to_pylist()
+    aiming = type("Aiming", (NewReno,), {"aim": "max-min"})
+    assert plain.run(laws={"flow.f": aiming}).run.deviation["aimed"]
+    # It aims at what links of its own kind give out, and there is none.
+    fair = type("Fair", (Step,), {"aim": "proportional"})
+    assert not plain.run(laws={"flow.f": aiming, "link.wire": fair}).run.deviation["aimed"]
 
 
 def boom(self, *_):
@@ -262,6 +267,8 @@ def test_what_is_no_law_is_told():
         scenario().run(laws={"link.wire": type("Wrong", (Step,), {"on_arrival": lambda self, packet: "drop"})})
     with pytest.raises(TypeError, match=r"laws\['flow.one'\] is 'newreno'; give a class"):
         scenario().run(laws={"flow.one": "newreno"})
+    with pytest.raises(ValueError, match="`aim` is 'fair'; it is one of \"xcp-equilibrium\", \"max-min\", \"proportional\""):
+        scenario().run(laws={"flow.one": law(aim="fair")})
     with pytest.raises(tollway.ScenarioError, match="called `flow.thre` .* there are `flow.one`, `flow.two`, `workload.web`"):
         scenario().run(laws={"flow.thre": NewReno})
     with pytest.raises(tollway.ScenarioError, match="the kernel's TCP has none but its own(.|\n)*help: leave out"):

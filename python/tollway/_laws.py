@@ -38,6 +38,9 @@ class SenderLaw(ABC):
     #: The rate at which packets may leave, headers included, bit/s; ``None`` leaves it to the acknowledgements' clock.
     #: :attr:`window` is then a bound. A change of less than 1/32 counts from the next packet's departure on.
     pacing_bps: float | None = None
+    #: The allocation that runs are held against, where links aim at the same: ``"max-min"``, ``"proportional"``,
+    #: ``"xcp-equilibrium"``, or ``None``. It is read of the class, not of a law.
+    aim: str | None = None
 
     def __init__(self, of: Sending) -> None:
         self.window = of.initial_window
@@ -79,6 +82,9 @@ class LinkLaw(ABC):
 
     A law needs not be of this class, and methods that are not abstract may be left out.
     """
+
+    #: As :attr:`SenderLaw.aim`.
+    aim: str | None = None
 
     def __init__(self, of: Carrying) -> None:
         pass

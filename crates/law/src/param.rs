@@ -32,7 +32,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Bytes, Rate, Time};
+use crate::{Budget, Bytes, Rate, Time};
 
 /// A parameter of a law.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub struct Param {
     pub field: &'static str,
     /// Its unit and its range.
     pub kind: Kind,
-    /// What holds where nothing is given; `None` for what `otherwise` says.
+    /// What holds where nothing is given; `None` for what `otherwise` says, and where that is empty it must be given.
     pub default: Option<Value>,
     /// The default in words, where it depends on something else.
     pub otherwise: &'static str,
@@ -91,6 +91,8 @@ pub enum Kind {
         /// Upper bound.
         most: u64,
     },
+    /// A rate.
+    Rate,
     /// A rate, or `all` for no bound.
     RateOrAll,
     /// A part of the queue's limit, packets or bytes.
@@ -135,7 +137,8 @@ impl fmt::Display for Value {
             Value::Count(n) => n.fmt(f),
             Value::Number(x) => x.fmt(f),
             Value::Time(time) => time.fmt(f),
-            Value::Bytes(bytes) => write!(f, "{} B", bytes.0),
+            Value::Bytes(Bytes(n)) if *n > 0 && n.is_multiple_of(1000) => write!(f, "{} kB", n / 1000),
+            Value::Bytes(Bytes(n)) => write!(f, "{n} B"),
             Value::Rate(None) => f.write_str("all"),
             Value::Rate(Some(rate)) => rate.fmt(f),
             Value::Threshold(Threshold::Part(part)) => part.fmt(f),
@@ -172,7 +175,7 @@ impl Values for () {
 /// A table of parameters.
 #[derive(Debug)]
 pub struct Table {
-    /// The key that it stands under.
+    /// The key that it stands under: `outer.inner` inside another table, and empty for keys beside the law's.
     pub word: &'static str,
     /// What it is about: a sentence or two of Markdown.
     pub says: &'static str,
@@ -202,6 +205,17 @@ pub struct Entry<C: ?Sized> {
     pub tables: &'static [&'static Table],
     /// Reads the config.
     pub read: fn(&dyn Tables) -> Arc<C>,
+}
+
+/// The words of a registry's entries.
+pub const fn words_of<C: ?Sized, const N: usize>(entries: &[Entry<C>]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut i = 0;
+    while i < N {
+        words[i] = entries[i].word;
+        i += 1;
+    }
+    words
 }
 
 /// Equality of configs of any type.
@@ -242,33 +256,39 @@ pub trait Field: Sized {
     fn of(value: Value) -> Option<Self>;
 }
 
-/// Fields that are a variant of [`Value`].
+/// Fields that are a variant of [`Value`]: how one becomes the other, and back.
 macro_rules! fields {
-    ($($type:ty => $variant:ident,)*) => {
-        $(impl Field for $type {
-            fn value(self) -> Option<Value> {
-                Some(Value::$variant(self.into()))
+    ($($type:ty => $variant:ident, $to:expr, $of:expr;)*) => {
+        $(impl $crate::param::Field for $type {
+            fn value(self) -> Option<$crate::param::Value> {
+                let to: fn($type) -> _ = $to;
+                Some($crate::param::Value::$variant(to(self)))
             }
 
-            fn of(value: Value) -> Option<$type> {
+            fn of(value: $crate::param::Value) -> Option<$type> {
+                let of: fn(_) -> Option<$type> = $of;
                 match value {
-                    Value::$variant(value) => value.try_into().ok(),
+                    $crate::param::Value::$variant(value) => of(value),
                     _ => None,
                 }
             }
         })*
     };
 }
+pub(crate) use fields;
 
 fields! {
-    bool => Truth,
-    u8 => Count,
-    u32 => Count,
-    u64 => Count,
-    f64 => Number,
-    Time => Time,
-    Bytes => Bytes,
-    Threshold => Threshold,
+    bool => Truth, |truth| truth, Some;
+    u8 => Count, u64::from, |n: u64| n.try_into().ok();
+    u16 => Bytes, |size| Bytes(size.into()), |size: Bytes| size.0.try_into().ok();
+    u32 => Count, u64::from, |n: u64| n.try_into().ok();
+    u64 => Count, |n| n, Some;
+    f64 => Number, |x| x, Some;
+    Time => Time, |time| time, Some;
+    Bytes => Bytes, |size| size, Some;
+    Rate => Rate, Some, |rate| rate;
+    Budget => Number, Budget::get, |x| Some(Budget::per_sec(x));
+    Threshold => Threshold, |amount| amount, Some;
 }
 
 /// A parameter whose default depends on something else.

@@ -74,7 +74,7 @@ mod linux {
             receive_buffer: 300 * (SEGMENT - 80),
             ..Config::default()
         });
-        let law = || XcpConfig { paced: true, ..XcpConfig::default() }.build().into();
+        let law = || XcpConfig { pacing: true, ..XcpConfig::default() }.build().into();
         let mut client = Host::new(left, middle.local_addr()?, Connection::client(&config, law(), 1));
         let mut server = Host::new(right, middle.local_addr()?, Connection::server(&config, law(), 1));
         let mut router = Router::new(middle, addrs, shown);

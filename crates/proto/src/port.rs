@@ -13,7 +13,7 @@ mod testing;
 
 pub use classes::{ClassQueues, ClassQueuesConfig, Waits};
 pub use control::{ControlInterval, ControlLog};
-pub use discipline::{AnyQueue, Discipline, QUEUES, QueueConfig, QueueEntry};
+pub use discipline::{Discipline, QueueConfig, QueueEntry};
 pub use dual::DualQueue;
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
@@ -24,6 +24,19 @@ use tollway_law::link::{LinkLaw, Passing, Verdict};
 use tollway_law::{Rate, Time};
 
 use crate::{Flags, Packet};
+use discipline::disciplines;
+
+// To add a discipline: its file, and a line here.
+disciplines! {
+    /// One queue for each flow, or for several, each under a copy of the port's law.
+    ByFlow(FlowQueues<L, H>): flows::ENTRY,
+    /// One queue for L4S and one for classic traffic, coupled.
+    Dual(DualQueue<H>): dual::ENTRY,
+    /// One queue for each flow, or for several, all under the port's law.
+    Sfq(Sfq<H>): sfq::ENTRY,
+    /// One queue for each class of traffic, by weight, all under the port's law.
+    ByClass(ClassQueues<H>),
+}
 
 /// Where an engine keeps its packets; a port and its queue move only handles.
 ///

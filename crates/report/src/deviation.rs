@@ -9,7 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_law::link::Gains;
-use tollway_scenario::plan::{Flow, Link, Plan, SenderLaw};
+use tollway_scenario::plan::{Flow, Link, Plan};
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Aim, Allocation, Network, XcpGains, common_aim, spend, xcp_equilibrium};
 
@@ -214,16 +214,12 @@ impl fmt::Display for Deviation {
 /// What the laws of the flows of `steady` aim at and whether they do, and what that gives them.
 pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation), NoDeviation> {
     let network = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
-    let laws = steady.lanes.iter().map(|lane| {
+    let aims = steady.lanes.iter().map(|lane| {
         let flow = &plan.flows[lane.flow];
-        match &plan.transports[flow.transport.0 as usize].law {
-            // Whatever it is called, nobody knows what it aims at.
-            SenderLaw::Own(_) => "",
-            law => law.name(),
-        }
+        plan.transports[flow.transport.0 as usize].law.descriptor().aim
     });
     let fair = || Ok((Aim::MaxMin, false, Allocation::of(Aim::MaxMin, &steady.network).map_err(network)?));
-    let Some(aim) = common_aim(laws) else { return fair() };
+    let Some(aim) = common_aim(aims) else { return fair() };
     // What a budget is worth beyond a border is no affair of the flow's alone.
     if plan.links.iter().any(|link| link.exchange.is_some()) {
         return fair();

@@ -5,9 +5,10 @@ use std::borrow::Borrow;
 use tollway_law::Time;
 use tollway_law::budget::Background;
 use tollway_law::link::Pricing;
+use tollway_law::sender::Spending;
 use tollway_proto::Change;
 use tollway_proto::transport::Reader;
-use tollway_scenario::plan::{self, Data, Event, FcpSender, Plan, SenderLaw, Strategy, What};
+use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
@@ -328,7 +329,9 @@ impl<'a> State<'a> {
                 .map(|flow| plan.transports[flow.transport.0 as usize].reader)
                 .collect(),
             ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
-            budgets: (0..plan.flows.len()).map(|i| fcp(plan, i).map_or(0.0, |fcp| fcp.budget)).collect(),
+            budgets: (0..plan.flows.len())
+                .map(|i| spends(plan, i).map_or(0.0, |one| one.budget.get()))
+                .collect(),
             hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
             events: &plan.events,
             packets_part: part.collect(),
@@ -397,18 +400,18 @@ impl<'a> State<'a> {
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); plan.hosts.len()];
         let mut owners = Vec::new();
         for (l, lane) in lanes.iter().enumerate() {
-            let Some(law) = fcp(plan, lane.flow) else { continue };
+            let Some(own) = spends(plan, lane.flow) else { continue };
             let forward = lane.name == plan.flows[lane.flow].name;
             match host_of[lane.flow].filter(|_| forward) {
                 Some(host) => members[host].push(l),
                 None => {
-                    let budget = if forward { self.budgets[lane.flow] } else { law.budget };
+                    let budget = if forward { self.budgets[lane.flow] } else { own.budget.get() };
                     owners.push(Owner { budget, division: Division::ByWeight, flows: vec![l] });
                 }
             }
         }
         let wants = |&l: &usize| {
-            let wants = fcp(plan, lanes[l].flow).and_then(|law| law.wants);
+            let wants = spends(plan, lanes[l].flow).and_then(|one| one.wants);
             wants.map_or(0.0, |rate| rate.bps())
         };
         for ((budget, strategy), flows) in self.hosts.iter().zip(members) {
@@ -472,11 +475,8 @@ fn demand(plan: &Plan, flow: usize, window: u32, reader: Reader, rtt: Time) -> f
     reads.min(f64::from(window) * packet * 8.0 / rtt.as_secs_f64())
 }
 
-fn fcp(plan: &Plan, flow: usize) -> Option<&FcpSender> {
-    match &plan.transports[plan.flows[flow].transport.0 as usize].law {
-        SenderLaw::Fcp(fcp) => Some(fcp),
-        _ => None,
-    }
+fn spends(plan: &Plan, flow: usize) -> Option<Spending> {
+    plan.transports[plan.flows[flow].transport.0 as usize].law.descriptor().spends
 }
 
 /// How far, as a part of a link, what acknowledgements leave may be from what they would leave at the rates that come of it.

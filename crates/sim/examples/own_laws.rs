@@ -1,5 +1,5 @@
-//! A sender law that the house does not have, on a network built in Rust: Scalable TCP over the adaptive virtual queue,
-//! beside NewReno and drop-tail. The book's chapter "A law of your own" walks through it.
+//! Laws on a network built in Rust: Scalable TCP over the adaptive virtual queue, beside NewReno and drop-tail. The book's
+//! chapter "A law of your own" walks through it.
 //!
 //! `cargo run --release -p tollway-sim --example own_laws`
 
@@ -7,76 +7,12 @@ use std::sync::Arc;
 
 use tollway_law::link::{AnyLink, Avq, AvqConfig, DropTail};
 use tollway_law::param::Threshold;
-use tollway_law::sender::{Acked, AnySender, Flight, NewRenoConfig, SenderLaw, window_limited};
+use tollway_law::sender::{AnySender, NewRenoConfig, ScalableConfig};
 use tollway_law::{Rate, Time};
 use tollway_proto::Encoding;
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
-
-/// Scalable TCP (Kelly, *Computer Communication Review* 33(2), 2003; in small windows as Linux has it): a hundredth of a segment
-/// more for each that is acknowledged, an eighth of the window less for a loss. How many round trips a loss costs does
-/// not depend on the window.
-#[derive(Clone, Debug)]
-struct Scalable {
-    window: f64,
-    ssthresh: f64,
-    /// In fast recovery, where the window rests.
-    resting: bool,
-    /// What tells of congestion until then tells of that which the window was reduced for (RFC 3168 § 6.1.2).
-    reduced_until: Time,
-}
-
-impl Scalable {
-    fn new() -> Scalable {
-        Scalable { window: 10.0, ssthresh: f64::INFINITY, resting: false, reduced_until: Time::ZERO }
-    }
-
-    fn reduce(&mut self, flight: &Flight) {
-        self.ssthresh = (self.window * 0.875).max(2.0);
-        self.window = self.ssthresh;
-        self.reduced_until = flight.now.saturating_add(flight.srtt);
-    }
-}
-
-impl SenderLaw for Scalable {
-    fn window(&self) -> f64 {
-        self.window
-    }
-
-    fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        if acked.marked && !self.resting && flight.now >= self.reduced_until {
-            self.reduce(flight);
-            return;
-        }
-        if self.resting || acked.cumulative == 0 || !window_limited(self.window, flight) {
-            return;
-        }
-        let each = if self.window < self.ssthresh { 1.0 } else { 1.0 / self.window.min(100.0) };
-        // After a timeout one acknowledgement may cover much that was received long ago.
-        let segments = if acked.recovering { 1 } else { acked.segments };
-        self.window += each * f64::from(segments);
-    }
-
-    fn on_loss(&mut self, flight: &Flight) {
-        if flight.now >= self.reduced_until {
-            self.reduce(flight);
-        }
-        self.resting = true;
-    }
-
-    fn on_recovered(&mut self, _: &Flight) {
-        self.resting = false;
-    }
-
-    fn on_timeout(&mut self, flight: &Flight, first: bool) {
-        if first {
-            self.reduce(flight);
-        }
-        self.window = 1.0;
-        self.resting = false;
-    }
-}
 
 /// Ten senders with round trips from 40 to 58 ms, and the bottleneck that they share.
 struct Dumbbell {
@@ -179,7 +115,7 @@ fn newreno() -> AnySender {
 }
 
 fn scalable() -> AnySender {
-    AnySender::custom(Scalable::new())
+    AnySender::custom(ScalableConfig::default().build())
 }
 
 fn drop_tail() -> AnyLink {
@@ -200,33 +136,6 @@ mod tests {
     use tollway_proto::Change;
 
     use super::*;
-
-    #[test]
-    fn a_loss_costs_a_large_window_no_more_round_trips_than_a_small_one() {
-        let flight = Flight::of(Time::from_secs(1), Time::from_millis(100), 1_000_000);
-        for window in [200.0, 2_000.0, 20_000.0] {
-            let mut law = Scalable { window, ssthresh: 2.0, ..Scalable::new() };
-            law.on_loss(&flight);
-            law.on_recovered(&flight);
-            let mut round_trips = 0;
-            while law.window() < window {
-                (0..law.window() as u32).for_each(|_| law.on_ack(&flight, &Acked::of(1)));
-                round_trips += 1;
-            }
-            // log(8/7) / log(1.01) = 13.4.
-            assert_eq!(round_trips, 14, "{window}");
-        }
-    }
-
-    #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
-        let used = Flight::of(Time::from_secs(1), Time::from_millis(100), 10);
-        for (flight, grown) in [(used, 11.0), (Flight { app_limited: true, ..used }, 10.0)] {
-            let mut law = Scalable::new();
-            law.on_ack(&flight, &Acked::of(1));
-            assert_eq!(law.window(), grown);
-        }
-    }
 
     #[test]
     fn the_link_is_used_to_the_share_asked_for_with_hardly_a_queue() {
@@ -264,12 +173,13 @@ mod tests {
         let here = flush(concat!(
             include_str!("own_laws.rs"),
             include_str!("own_machines.rs"),
-            include_str!("../../law/src/link/avq.rs")
+            include_str!("../../law/src/link/avq.rs"),
+            include_str!("../../law/src/sender/scalable.rs")
         ));
         let blocks = page.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next());
         for block in blocks {
             assert!(here.contains(&flush(block)), "not here:\n{block}");
         }
-        assert_eq!(page.matches("```rust,ignore\n").count(), 9);
+        assert_eq!(page.matches("```rust,ignore\n").count(), 11);
     }
 }

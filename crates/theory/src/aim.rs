@@ -1,25 +1,22 @@
 //! Which allocation a law aims at.
 
 use tollway_law::Aim;
+use tollway_law::sender::LAWS;
 
 use crate::{Network, NetworkError, max_min, proportional_rates, xcp_equilibrium};
 
-/// Sender laws whose allocation runs are held against, by their words in scenario files. This is the one place that knows: a
-/// new law is a new row. Laws that go by losses or marks alone have none, their shares depending on round trips and queues.
-pub const AIMS: &[(&str, Aim)] =
-    &[("xcp", Aim::XcpEquilibrium), ("fcp", Aim::Proportional), ("rcp", Aim::MaxMin)];
+/// The sender laws whose allocation runs are held against, by their words in scenario files. Laws that go by losses or
+/// marks alone aim at none, their shares depending on round trips and queues.
+pub fn aims() -> impl Iterator<Item = (&'static str, Aim)> {
+    LAWS.iter().filter_map(|law| Some((law.word, (law.read)(&()).descriptor().aim?)))
+}
 
-/// What all flows together aim at, given their laws; `None` if any law has no aim, if two have different ones, or for
-/// no flow at all.
-pub fn common_aim<'a>(laws: impl IntoIterator<Item = &'a str>) -> Option<Aim> {
-    let mut common = None;
-    for law in laws {
-        let &(_, aim) = AIMS.iter().find(|(name, _)| *name == law)?;
-        if *common.get_or_insert(aim) != aim {
-            return None;
-        }
-    }
-    common
+/// What all flows together aim at, given each one's aim; `None` if any has none, if two have different ones, or for no
+/// flow at all.
+pub fn common_aim(aims: impl IntoIterator<Item = Option<Aim>>) -> Option<Aim> {
+    let mut aims = aims.into_iter();
+    let first = aims.next()??;
+    aims.all(|aim| aim == Some(first)).then_some(first)
 }
 
 /// The rates that an aim gives.
@@ -57,12 +54,15 @@ mod tests {
 
     #[test]
     fn laws_and_their_aims() {
-        assert_eq!(common_aim(["xcp", "xcp"]), Some(Aim::XcpEquilibrium));
-        assert_eq!(common_aim(["fcp"]), Some(Aim::Proportional));
-        assert_eq!(common_aim(["rcp", "rcp"]), Some(Aim::MaxMin));
-        assert_eq!(common_aim(["xcp", "cubic"]), None);
-        assert_eq!(common_aim(["fcp", "rcp"]), None);
-        assert_eq!(common_aim([]), None);
+        let common = |laws: &[&str]| {
+            common_aim(laws.iter().map(|law| aims().find(|(word, _)| word == law).map(|(_, aim)| aim)))
+        };
+        assert_eq!(common(&["xcp", "xcp"]), Some(Aim::XcpEquilibrium));
+        assert_eq!(common(&["fcp"]), Some(Aim::Proportional));
+        assert_eq!(common(&["rcp", "rcp"]), Some(Aim::MaxMin));
+        assert_eq!(common(&["xcp", "cubic"]), None);
+        assert_eq!(common(&["fcp", "rcp"]), None);
+        assert_eq!(common(&[]), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod session;
 mod solver;
 mod xcp;
 
-pub use aim::{AIMS, Allocation, common_aim};
+pub use aim::{Allocation, aims, common_aim};
 pub use budgets::{Division, Owner, spend};
 pub use fairness::jain;
 pub use fluid::{Job, completions};

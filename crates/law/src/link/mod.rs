@@ -40,7 +40,7 @@ pub use xcp::{Xcp, XcpConfig};
 
 use std::sync::Arc;
 
-use crate::param::Entry;
+use crate::param::{Entry, words_of};
 use crate::{Kind, Price, Rate, Time, Toll};
 use xcp::{Fixed128, Shift32};
 
@@ -58,15 +58,7 @@ pub const LAWS: &[Entry<dyn LinkConfig>] = &[
 ];
 
 /// Their words.
-pub const WORDS: &[&str] = &{
-    let mut words = [""; LAWS.len()];
-    let mut i = 0;
-    while i < LAWS.len() {
-        words[i] = LAWS[i].word;
-        i += 1;
-    }
-    words
-};
+pub const WORDS: &[&str] = &words_of::<_, { LAWS.len() }>(LAWS);
 
 /// What a law sees of a packet and of the queue around it.
 #[derive(Clone, Copy, Debug)]

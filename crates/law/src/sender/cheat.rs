@@ -1,33 +1,97 @@
 //! Senders that lie or do not obey: what a [meter](crate::meter) is there to find.
 
-use super::{Acked, Delivery, Flight, Lost, SenderLaw};
-use crate::{Rate, Time, Toll};
+use std::sync::Arc;
+
+use super::{
+    Acked, AnySender, Delivery, Descriptor, Flight, Lost, SenderConfig, SenderLaw, Sending, XcpConfig,
+};
+use crate::link::Misfit;
+use crate::param::{Config, Entry, Kind, TIME, Tabled};
+use crate::{Rate, Time, Toll, config, words};
 
 /// A sender that cheats: another law, but for one thing.
 #[derive(Clone, Debug)]
 pub struct Cheat<L> {
     law: L,
-    trick: Trick,
-    from: Time,
+    config: CheatConfig,
 }
 
-/// What a cheat does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Trick {
-    /// Takes what it is given, and gives back nothing.
-    IgnoreNegative,
-    /// States a window so many times smaller than it is, and so gets so many times the feedback.
-    UnderstateWindow(f64),
-    /// States a round trip so many times longer.
-    OverstateRtt(f64),
-    /// States a round trip so many times shorter, and so makes routers act faster than feedback takes.
-    UnderstateRtt(f64),
+config! {
+    /// The trick of a [`Cheat`], and its times.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct CheatConfig in "xcp.cheat", "A sender that cheats, for meters to find." {
+        /// Gives back nothing of its window; or states a window or a round trip that is not its own.
+        trick: Option<Trick> = None, Kind::Word(Trick::WORDS);
+        /// How many times too small or too large what it states is.
+        factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
+        /// Since when.
+        from: Time = Time::ZERO, TIME;
+    }
+}
+
+words! {
+    /// Tricks of XCP senders.
+    pub enum Trick {
+        /// Takes what it is given, and gives back nothing.
+        IgnoreNegative = "ignore-negative",
+        /// States a window so many times smaller than it is, and so gets so many times the feedback.
+        UnderstateWindow = "understate-window",
+        /// States a round trip so many times longer.
+        OverstateRtt = "overstate-rtt",
+        /// States a round trip so many times shorter, and so makes routers act faster than feedback takes.
+        UnderstateRtt = "understate-rtt",
+    }
+}
+
+/// The config of XCP's sender, honest or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct XcpSender {
+    /// The law.
+    pub law: XcpConfig,
+    /// Its cheating; without a trick, none.
+    pub cheat: CheatConfig,
+}
+
+impl XcpSender {
+    pub(super) const ENTRY: Entry<dyn SenderConfig> = Entry {
+        word: XcpConfig::TABLE.word,
+        tables: &[XcpConfig::TABLE, CheatConfig::TABLE],
+        read: |tables| {
+            let [law, cheat] = [XcpConfig::TABLE, CheatConfig::TABLE].map(|one| tables.table(one.word));
+            Arc::new(XcpSender { law: XcpConfig::read(law), cheat: CheatConfig::read(cheat) })
+        },
+    };
+}
+
+impl SenderConfig for XcpSender {
+    fn word(&self) -> &str {
+        self.law.word()
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        let cheats = self.cheat.trick.map(|_| self.cheat.from);
+        Descriptor { cheats, ..self.law.descriptor() }
+    }
+
+    fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {
+        self.law.check(of)
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        let law = self.law.make(of);
+        if self.cheat.trick.is_some() { AnySender::custom(Cheat::new(law, self.cheat)) } else { law }
+    }
 }
 
 impl<L: SenderLaw> Cheat<L> {
-    /// `law`, which plays `trick` from then on.
-    pub fn new(law: L, trick: Trick, from: Time) -> Cheat<L> {
-        Cheat { law, trick, from }
+    /// `law`, which cheats as `config` says.
+    pub fn new(law: L, config: CheatConfig) -> Cheat<L> {
+        Cheat { law, config }
+    }
+
+    /// The trick played at `now`.
+    fn trick(&self, now: Time) -> Option<Trick> {
+        self.config.trick.filter(|_| now >= self.config.from)
     }
 }
 
@@ -74,17 +138,15 @@ impl<L: SenderLaw> SenderLaw for Cheat<L> {
 
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
         self.law.write_toll(flight, toll);
-        if flight.now < self.from {
-            return;
-        }
-        match self.trick {
-            Trick::IgnoreNegative => {}
-            Trick::UnderstateWindow(factor) => toll.offer = (f64::from(toll.offer) * factor) as f32,
-            Trick::OverstateRtt(factor) => {
+        let factor = self.config.factor;
+        match self.trick(flight.now) {
+            None | Some(Trick::IgnoreNegative) => {}
+            Some(Trick::UnderstateWindow) => toll.offer = (f64::from(toll.offer) * factor) as f32,
+            Some(Trick::OverstateRtt) => {
                 toll.rtt = (f64::from(toll.rtt) * factor) as f32;
                 toll.offer = (f64::from(toll.offer) * factor) as f32;
             }
-            Trick::UnderstateRtt(factor) => {
+            Some(Trick::UnderstateRtt) => {
                 toll.rtt = (f64::from(toll.rtt) / factor) as f32;
                 toll.offer = (f64::from(toll.offer) / factor) as f32;
             }
@@ -92,7 +154,7 @@ impl<L: SenderLaw> SenderLaw for Cheat<L> {
     }
 
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        let deaf = self.trick == Trick::IgnoreNegative && flight.now >= self.from;
+        let deaf = self.trick(flight.now) == Some(Trick::IgnoreNegative);
         let echo = acked.echo.map(|echo| if deaf { echo.max(0.0) } else { echo });
         self.law.on_ack(flight, &Acked { echo, ..*acked });
     }
@@ -112,32 +174,36 @@ impl<L: SenderLaw> SenderLaw for Cheat<L> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::XcpConfig;
+    use super::super::Xcp;
     use super::super::testing::{acked, flight};
     use super::*;
+
+    fn cheat(law: Xcp, trick: Trick) -> Cheat<Xcp> {
+        Cheat::new(law, CheatConfig { trick: Some(trick), from: Time::from_secs(1), ..Default::default() })
+    }
 
     fn stated(trick: Trick, now: Time) -> (f32, f32) {
         let law = XcpConfig { initial_window: 4.0, ..Default::default() }.build();
         let mut toll = Toll::default();
-        Cheat::new(law, trick, Time::from_secs(1)).write_toll(&flight(now, 4), &mut toll);
+        cheat(law, trick).write_toll(&flight(now, 4), &mut toll);
         (toll.rtt, toll.offer)
     }
 
     #[test]
     fn tricks_begin_when_they_are_to_and_say_what_they_are_to() {
         let (before, after) = (Time::from_millis(999), Time::from_secs(1));
-        for trick in [Trick::UnderstateWindow(2.0), Trick::OverstateRtt(2.0), Trick::UnderstateRtt(2.0)] {
+        for trick in [Trick::UnderstateWindow, Trick::OverstateRtt, Trick::UnderstateRtt] {
             assert_eq!(stated(trick, before), (0.1, 0.025));
         }
-        assert_eq!(stated(Trick::UnderstateWindow(2.0), after), (0.1, 0.05));
-        assert_eq!(stated(Trick::OverstateRtt(2.0), after), (0.2, 0.05));
-        assert_eq!(stated(Trick::UnderstateRtt(2.0), after), (0.05, 0.0125));
+        assert_eq!(stated(Trick::UnderstateWindow, after), (0.1, 0.05));
+        assert_eq!(stated(Trick::OverstateRtt, after), (0.2, 0.05));
+        assert_eq!(stated(Trick::UnderstateRtt, after), (0.05, 0.0125));
     }
 
     #[test]
     fn a_deaf_sender_takes_and_does_not_give() {
         let law = XcpConfig { initial_window: 40.0, ..Default::default() }.build();
-        let mut law = Cheat::new(law, Trick::IgnoreNegative, Time::from_secs(1));
+        let mut law = cheat(law, Trick::IgnoreNegative);
         let mut echo = |now, echo| {
             law.on_ack(&flight(now, 4), &Acked { echo: Some(echo), ..acked(1) });
             law.window()

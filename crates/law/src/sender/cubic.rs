@@ -1,7 +1,12 @@
 //! CUBIC (RFC 9438): a window that is a cubic function of the time since the last loss.
 
-use super::{Acked, Flight, MIN_SSTHRESH, SenderLaw, flight_size, window_limited};
+use super::config::fixed;
+use super::{
+    Acked, AnySender, Descriptor, Flight, MIN_SSTHRESH, SenderConfig, SenderLaw, Sending, flight_size,
+    window_limited,
+};
 use crate::Time;
+use crate::param::Entry;
 
 /// CUBIC's window, with the Reno-friendly region and fast convergence; slow start as in RFC 5681 (no HyStart++).
 #[derive(Clone, Debug)]
@@ -43,6 +48,24 @@ pub struct CubicConfig {
 impl Default for CubicConfig {
     fn default() -> CubicConfig {
         CubicConfig { initial_window: 10.0, initial_ssthresh: f64::INFINITY, fast_convergence: true }
+    }
+}
+
+impl CubicConfig {
+    pub(super) const ENTRY: Entry<dyn SenderConfig> = fixed::<CubicConfig>("cubic");
+}
+
+impl SenderConfig for CubicConfig {
+    fn word(&self) -> &str {
+        Self::ENTRY.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor { kernel: Some("cubic"), ..Descriptor::default() }
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        CubicConfig { initial_window: of.initial_window, ..*self }.build().into()
     }
 }
 

@@ -1,6 +1,11 @@
 //! DCTCP (RFC 8257; Alizadeh et al., SIGCOMM 2010): as much less as was marked.
 
-use super::{Acked, Flight, MIN_SSTHRESH, NewReno, NewRenoConfig, SenderLaw};
+use super::config::fixed;
+use super::{
+    Acked, AnySender, Descriptor, Ecn, Flight, MIN_SSTHRESH, NewReno, NewRenoConfig, SenderConfig, SenderLaw,
+    Sending,
+};
+use crate::param::Entry;
 
 /// NewReno's window, but a mark takes α/2 of it instead of a half, α being the share of segments marked, averaged
 /// over windows of data.
@@ -37,6 +42,24 @@ pub struct DctcpConfig {
 impl Default for DctcpConfig {
     fn default() -> DctcpConfig {
         DctcpConfig { initial_window: 10.0, gain: 1.0 / 16.0, initial_alpha: 1.0 }
+    }
+}
+
+impl DctcpConfig {
+    pub(super) const ENTRY: Entry<dyn SenderConfig> = fixed::<DctcpConfig>("dctcp");
+}
+
+impl SenderConfig for DctcpConfig {
+    fn word(&self) -> &str {
+        Self::ENTRY.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor { ecn: Ecn::Needs, l4s: true, kernel: Some("dctcp"), ..Descriptor::default() }
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        DctcpConfig { initial_window: of.initial_window, ..*self }.build().into()
     }
 }
 

@@ -12,11 +12,14 @@
 //! So that feedback never stops, a packet leaves each four round trips or quarters of a second (whichever is longer), however high the
 //! price. Where that is more than the flow's budget buys, it pays as much a byte as the budget makes of that rate.
 
+mod config;
+
 use std::collections::VecDeque;
 
 use super::{Acked, Flight, SenderLaw};
 use crate::price::{at_least, at_most};
 use crate::{Budget, Price, Rate, Time, Toll};
+pub use config::FcpConfig;
 
 /// FCP's sender: rate = budget / price.
 #[derive(Clone, Debug)]
@@ -75,43 +78,6 @@ struct Promise {
     change: f64,
     /// Confirmed out of order.
     kept: bool,
-}
-
-/// The parameters of [`Fcp`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FcpConfig {
-    /// What the flow may spend, until its owner says otherwise. Default 1 $/s.
-    pub budget: Budget,
-    /// Packets that the first packet announces for the next round trip. Default 10 (§ 4.1, "Start-up behavior").
-    pub initial_packets: f64,
-    /// It announces them also where there is less to send, as printed. Default: no more than there is.
-    pub initial_always: bool,
-    /// Bytes: a flow that has no more than these to send asks for no more than to send them within a round trip (§ 6.1.1); one
-    /// that has more asks for all its budget, and so keeps prices where budgets limit. Default 50 kB.
-    pub short: f64,
-    /// The largest preload. Default none; stability flows have 1 (§ 4.2).
-    pub max_preload: f64,
-    /// The rate that the flow needs to meet its deadline. It asks for it at the least price, all at once, and goes by its
-    /// budget if it is told another price (§ 4.2, "D³-style deadline support"). Default none.
-    pub deadline: Option<Rate>,
-    /// The rate of the interface that it sends by, and so the most it ever sends: where hardly anybody pays, prices fall until a
-    /// budget buys more than any link carries, and no window ends what acknowledgements no longer clock. Default 1 Tb/s, the most
-    /// that is taken.
-    pub line_rate: Rate,
-}
-
-impl Default for FcpConfig {
-    fn default() -> FcpConfig {
-        FcpConfig {
-            budget: Budget::per_sec(1.0),
-            initial_packets: 10.0,
-            initial_always: false,
-            short: 50_000.0,
-            max_preload: f64::INFINITY,
-            deadline: None,
-            line_rate: Rate::from_bytes_per_sec(MOST_RATE),
-        }
-    }
 }
 
 impl FcpConfig {
@@ -302,7 +268,7 @@ impl Fcp {
         let leaving = if self.deadline().is_some() { 1.0 } else { LEAVING };
         if unsent <= leaving * ahead {
             0.0
-        } else if unsent > self.config.short {
+        } else if unsent > self.config.short.0 as f64 {
             budget
         } else {
             budget.min(price.get() * unsent / rtt)
@@ -366,7 +332,8 @@ impl Fcp {
             None if self.change < 0.0 => HASTE,
             None => 1.0,
         };
-        let mut preload = (haste * self.change / pace).clamp(-1.0, self.config.max_preload);
+        let mut preload =
+            (haste * self.change / pace).clamp(-1.0, self.config.max_preload.unwrap_or(f64::INFINITY));
         let most = self.left * rtt / pays;
         let last = preload.abs() >= most.abs();
         if last {
@@ -619,7 +586,7 @@ const MOST_ALSO: u32 = 2;
 /// A stamp's unit: a round-trip sample is that much too short or too long.
 const STAMP_NS: u64 = 64;
 /// Bytes a second that no path carries, 1 Tb/s: the least price alone would ask for more.
-const MOST_RATE: f64 = 1.25e11;
+pub(super) const MOST_RATE: f64 = 1.25e11;
 /// Segments that may be in flight whatever the rate.
 const LEAST_WINDOW: f64 = 4.0;
 

@@ -1,55 +1,85 @@
 //! FCP senders that lie or do not obey (the FCP report, CMU-CS-12-125, § 5, § 6.1.3): what meters are there to find.
 
 use super::{Acked, Fcp, Flight, SenderLaw};
-use crate::{Budget, Rate, Time, Toll};
+use crate::link::Misfit;
+use crate::param::{Kind, SPAN, TIME};
+use crate::{Budget, Rate, Time, Toll, config, words};
 
 /// An FCP sender that cheats: FCP's, but for one thing.
 #[derive(Clone, Debug)]
 pub struct FcpCheat {
     law: Fcp,
-    trick: FcpTrick,
-    when: CheatTimes,
+    config: FcpCheatConfig,
     /// What it may spend by right.
     budget: Budget,
     /// It has announced all it could and says nothing more.
     silent: bool,
 }
 
-/// What an FCP cheat does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FcpTrick {
-    /// States a balance so many times smaller than it pays by.
-    UnderstateBalance(f64),
-    /// Spends so many times its budget, as if it had it.
-    Overspend(f64),
-    /// Announces with each packet this many times, less one, what it pays, and never spends it.
-    OverPreload(f64),
-    /// Takes back with each packet what it pays, less so many times less, and goes on paying.
-    FalseLeave(f64),
-    /// Announces its whole budget and falls silent (figure 13).
-    Vanish,
+config! {
+    /// The trick of an [`FcpCheat`], and its times.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct FcpCheatConfig in "fcp.cheat",
+        "A sender that cheats, for meters to find. It is no host's: it has its own budget."
+    {
+        /// States that it pays less than it does; spends more than its budget; announces with each packet what it never
+        /// spends; takes back what it goes on spending; or announces its whole budget and falls silent.
+        trick: Option<FcpTrick> = None, Kind::Word(FcpTrick::WORDS);
+        /// How many times too little it states, or too much it spends; it announces `factor` − 1 times what it pays, or takes
+        /// back 1 − 1/`factor` times that.
+        factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
+        /// Since when.
+        from: Time = Time::ZERO, TIME;
+        /// For how long it cheats before it is honest for a while.
+        on: Option<Time> = None, SPAN, else "always";
+        /// For how long it is honest then, before it cheats again.
+        off: Option<Time> = None, SPAN, else "never";
+    }
 }
 
-/// When a cheat cheats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheatTimes {
-    /// From then on,
-    pub from: Time,
-    /// for the first span, being honest for the second, and so on; `None` is always.
-    pub on_off: Option<(Time, Time)>,
+words! {
+    /// Tricks of FCP senders.
+    pub enum FcpTrick {
+        /// States a balance so many times smaller than it pays by.
+        UnderstateBalance = "understate-balance",
+        /// Spends so many times its budget, as if it had it.
+        Overspend = "overspend",
+        /// Announces with each packet this many times, less one, what it pays, and never spends it.
+        OverPreload = "over-preload",
+        /// Takes back with each packet what it pays, less so many times less, and goes on paying.
+        FalseLeave = "false-leave",
+        /// Announces its whole budget and falls silent (figure 13).
+        Vanish = "vanish",
+    }
 }
 
-impl CheatTimes {
-    fn is(&self, now: Time) -> bool {
-        let Some((on, off)) = self.on_off else { return now >= self.from };
-        now >= self.from && now.saturating_sub(self.from).0 % (on.0 + off.0).max(1) < on.0
+impl FcpCheatConfig {
+    /// # Errors
+    /// It has one of two spans.
+    pub(super) fn check(&self) -> Result<(), Misfit> {
+        let (field, have, lack, label) = match (self.on, self.off) {
+            (Some(_), None) => ("cheat.on", "on", "off", "without `off`"),
+            (None, Some(_)) => ("cheat.off", "off", "on", "without `on`"),
+            _ => return Ok(()),
+        };
+        Err(Misfit { field, message: format!("`{have}` needs `{lack}` beside it"), label, help: "" })
+    }
+
+    /// The trick played at `now`.
+    fn trick(&self, now: Time) -> Option<FcpTrick> {
+        let since = now.saturating_sub(self.from).0;
+        let honest = match (self.on, self.off) {
+            (Some(on), Some(off)) => since % (on.0 + off.0).max(1) >= on.0,
+            _ => false,
+        };
+        self.trick.filter(|_| now >= self.from && !honest)
     }
 }
 
 impl FcpCheat {
-    /// `law`, which plays `trick` at such times.
-    pub fn new(law: Fcp, trick: FcpTrick, when: CheatTimes) -> FcpCheat {
-        FcpCheat { budget: law.budget(), law, trick, when, silent: false }
+    /// `law`, which cheats as `config` says.
+    pub fn new(law: Fcp, config: FcpCheatConfig) -> FcpCheat {
+        FcpCheat { budget: law.budget(), law, config, silent: false }
     }
 }
 
@@ -71,26 +101,24 @@ impl SenderLaw for FcpCheat {
     }
 
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
-        let cheats = self.when.is(flight.now);
-        if let FcpTrick::Overspend(factor) = self.trick {
-            let budget = self.budget.get() * if cheats { factor } else { 1.0 };
+        let (trick, factor) = (self.config.trick(flight.now), self.config.factor);
+        if self.config.trick == Some(FcpTrick::Overspend) {
+            let budget = self.budget.get() * if trick.is_some() { factor } else { 1.0 };
             if self.law.budget().get() != budget {
                 self.law.set_budget(Budget::per_sec(budget));
             }
         }
         self.law.write_toll(flight, toll);
-        if !cheats || toll.rtt == 0.0 {
-            return;
-        }
-        match self.trick {
-            FcpTrick::UnderstateBalance(factor) => {
+        let Some(trick) = trick.filter(|_| toll.rtt != 0.0) else { return };
+        match trick {
+            FcpTrick::UnderstateBalance => {
                 toll.stake = (f64::from(toll.stake) / factor) as f32;
                 // What it announces is to be believed.
                 toll.offer = (f64::from(toll.offer) * factor) as f32;
             }
-            FcpTrick::Overspend(_) => {}
-            FcpTrick::OverPreload(factor) => toll.offer = (f64::from(toll.offer) + factor - 1.0) as f32,
-            FcpTrick::FalseLeave(factor) => {
+            FcpTrick::Overspend => {}
+            FcpTrick::OverPreload => toll.offer = (f64::from(toll.offer) + factor - 1.0) as f32,
+            FcpTrick::FalseLeave => {
                 toll.offer = (f64::from(toll.offer) - 1.0 + 1.0 / factor).max(-1.0) as f32;
             }
             FcpTrick::Vanish => self.silent = self.law.committed() >= self.budget.get() * NEARLY,
@@ -122,11 +150,13 @@ mod tests {
     const RTT: Time = Time::from_millis(100);
 
     /// What the first packet of data says at `now`, of a flow that has all of its budget.
-    fn says(trick: FcpTrick, now: Time, on_off: Option<(Time, Time)>) -> Toll {
+    fn says(trick: FcpTrick, factor: f64, now: Time, on_off: Option<(Time, Time)>) -> Toll {
         let mut law = FcpConfig::default().build();
         law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
         let heard = Acked { rtt: Some(RTT), echo: Some(1e-5), ..acked(0) };
-        let mut law = FcpCheat::new(law, trick, CheatTimes { from: Time::from_secs(1), on_off });
+        let (on, off) = on_off.unzip();
+        let config = FcpCheatConfig { trick: Some(trick), factor, from: Time::from_secs(1), on, off };
+        let mut law = FcpCheat::new(law, config);
         law.on_ack(&flight(RTT, 0), &heard);
         let mut toll = Toll::default();
         law.write_toll(&flight(now, 0), &mut toll);
@@ -136,13 +166,13 @@ mod tests {
     #[test]
     fn tricks_are_what_they_say_and_when() {
         let (before, after) = (Time::from_millis(900), Time::from_millis(1100));
-        for (trick, stake, offer) in [
-            (FcpTrick::UnderstateBalance(4.0), 0.25, 0.0),
-            (FcpTrick::OverPreload(3.0), 1.0, 2.0),
-            (FcpTrick::FalseLeave(2.0), 1.0, -0.5),
+        for (trick, factor, stake, offer) in [
+            (FcpTrick::UnderstateBalance, 4.0, 0.25, 0.0),
+            (FcpTrick::OverPreload, 3.0, 1.0, 2.0),
+            (FcpTrick::FalseLeave, 2.0, 1.0, -0.5),
         ] {
-            let honest = says(trick, before, None);
-            let lies = says(trick, after, None);
+            let honest = says(trick, factor, before, None);
+            let lies = says(trick, factor, after, None);
             assert!((f64::from(lies.stake / honest.stake) - stake).abs() < 1e-6, "{trick:?}");
             assert!(
                 (f64::from(lies.offer - honest.offer) - offer).abs() < 1e-5,
@@ -150,11 +180,11 @@ mod tests {
             );
             // One that takes turns is honest in the second of them.
             let turns = Some((Time::from_millis(50), Time::from_millis(100)));
-            assert_eq!(says(trick, after, turns), honest);
+            assert_eq!(says(trick, factor, after, turns), honest);
         }
         assert!(
-            says(FcpTrick::Overspend(3.0), after, None).offer
-                > says(FcpTrick::Overspend(3.0), before, None).offer
+            says(FcpTrick::Overspend, 3.0, after, None).offer
+                > says(FcpTrick::Overspend, 3.0, before, None).offer
         );
     }
 
@@ -162,7 +192,8 @@ mod tests {
     fn one_that_vanishes_says_nothing_after_its_announcement() {
         let mut law = FcpConfig::default().build();
         law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
-        let mut law = FcpCheat::new(law, FcpTrick::Vanish, CheatTimes { from: Time::ZERO, on_off: None });
+        let vanishes = FcpCheatConfig { trick: Some(FcpTrick::Vanish), ..Default::default() };
+        let mut law = FcpCheat::new(law, vanishes);
         law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(1e-7), ..acked(0) });
         let mut sent = 0;
         while law.window() > 0.0 {

@@ -6,6 +6,7 @@
 
 mod bbr;
 mod cheat;
+mod config;
 mod cubic;
 mod dctcp;
 mod delivery;
@@ -13,24 +14,43 @@ mod fcp;
 mod fcp_cheat;
 mod newreno;
 mod rcp;
+mod scalable;
 mod xcp;
 
 pub use bbr::{Bbr, BbrConfig, Phase as BbrPhase};
-pub use cheat::{Cheat, Trick};
+pub use cheat::{Cheat, CheatConfig, Trick, XcpSender};
+pub use config::{Descriptor, Ecn, SenderConfig, Sending, Spending, Unanswered, entry, fixed};
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use delivery::{Delivery, Lost};
 pub(crate) use fcp::least_pause;
 pub use fcp::{Fcp, FcpConfig};
-pub use fcp_cheat::{CheatTimes, FcpCheat, FcpTrick};
+pub use fcp_cheat::{FcpCheat, FcpCheatConfig, FcpTrick};
 pub use newreno::{NewReno, NewRenoConfig};
-pub use rcp::Rcp;
+pub use rcp::{Rcp, RcpConfig};
+pub use scalable::{Scalable, ScalableConfig};
 pub use xcp::{Demand, Fallback, LossResponse, Xcp, XcpConfig};
 
 use std::any::Any;
 use std::fmt;
 
+use crate::param::{Entry, words_of};
 use crate::{Rate, Time, Toll};
+
+/// Every law that a scenario file may name. To add one: its file, and a line here.
+pub const LAWS: &[Entry<dyn SenderConfig>] = &[
+    NewRenoConfig::ENTRY,
+    CubicConfig::ENTRY,
+    DctcpConfig::ENTRY,
+    BbrConfig::ENTRY,
+    XcpSender::ENTRY,
+    FcpConfig::ENTRY,
+    RcpConfig::ENTRY,
+    entry::<ScalableConfig>(),
+];
+
+/// Their words.
+pub const WORDS: &[&str] = &words_of::<_, { LAWS.len() }>(LAWS);
 
 /// What the transport knows when it talks to its law.
 #[derive(Clone, Copy, Debug)]
@@ -262,47 +282,18 @@ impl AnySender {
     }
 }
 
-impl From<NewReno> for AnySender {
-    fn from(law: NewReno) -> AnySender {
-        AnySender::NewReno(law)
-    }
+/// Laws that have a variant.
+macro_rules! from {
+    ($($law:ident $(in $boxed:ident)?),*) => {$(
+        impl From<$law> for AnySender {
+            fn from(law: $law) -> AnySender {
+                AnySender::$law($($boxed::new)?(law))
+            }
+        }
+    )*};
 }
 
-impl From<Cubic> for AnySender {
-    fn from(law: Cubic) -> AnySender {
-        AnySender::Cubic(law)
-    }
-}
-
-impl From<Dctcp> for AnySender {
-    fn from(law: Dctcp) -> AnySender {
-        AnySender::Dctcp(law)
-    }
-}
-
-impl From<Bbr> for AnySender {
-    fn from(law: Bbr) -> AnySender {
-        AnySender::Bbr(Box::new(law))
-    }
-}
-
-impl From<Xcp> for AnySender {
-    fn from(law: Xcp) -> AnySender {
-        AnySender::Xcp(law)
-    }
-}
-
-impl From<Fcp> for AnySender {
-    fn from(law: Fcp) -> AnySender {
-        AnySender::Fcp(Box::new(law))
-    }
-}
-
-impl From<Rcp> for AnySender {
-    fn from(law: Rcp) -> AnySender {
-        AnySender::Rcp(law)
-    }
-}
+from!(NewReno, Cubic, Dctcp, Bbr in Box, Xcp, Fcp in Box, Rcp);
 
 /// Calls the same method of whichever law it is.
 macro_rules! each {

@@ -1,7 +1,13 @@
 //! NewReno: slow start, congestion avoidance and halving (RFC 5681, RFC 6582).
 
-use super::{Acked, Flight, MIN_SSTHRESH, SenderLaw, flight_size, window_limited};
-use crate::Time;
+use std::sync::Arc;
+
+use super::{
+    Acked, AnySender, Descriptor, Flight, MIN_SSTHRESH, SenderConfig, SenderLaw, Sending, flight_size,
+    window_limited,
+};
+use crate::param::{Config, Entry, Kind, Tabled};
+use crate::{Time, config};
 
 /// TCP NewReno's window. The transport does the recovery of RFC 6582 or RFC 6675; this is what a loss means.
 #[derive(Clone, Debug)]
@@ -20,21 +26,42 @@ pub struct NewReno {
     counted: u32,
 }
 
-/// The parameters of [`NewReno`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NewRenoConfig {
-    /// Window at the start, segments. Default 10 (RFC 6928).
-    pub initial_window: f64,
-    /// Slow-start threshold at the start, segments. Default none (infinite, RFC 5681 § 3.1).
-    pub initial_ssthresh: f64,
-    /// Segments that one acknowledgement counts for at most: 1 as RFC 5681 § 3.1 has it, so that the window grows more slowly where
-    /// acknowledgements are delayed; 2 is RFC 3465's L. Default all that it acknowledges, as in Linux.
-    pub growth_per_ack: u32,
+config! {
+    /// The constants of [`NewReno`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct NewRenoConfig in "", "" {
+        /// With the law `newreno`: segments that one acknowledgement grows the window for at most. 1 is RFC 5681's, 2 RFC
+        /// 3465's: with delayed acknowledgements windows then grow more slowly.
+        growth_per_ack: Option<u32> = None, Kind::Count { least: 1, most: 1_000_000 },
+            else "all that it acknowledges, as in Linux";
+        fixed {
+            /// Window at the start, segments (RFC 6928).
+            initial_window: f64 = 10.0;
+            /// Slow-start threshold at the start, segments (RFC 5681, § 3.1).
+            initial_ssthresh: f64 = f64::INFINITY;
+        }
+    }
 }
 
-impl Default for NewRenoConfig {
-    fn default() -> NewRenoConfig {
-        NewRenoConfig { initial_window: 10.0, initial_ssthresh: f64::INFINITY, growth_per_ack: u32::MAX }
+impl NewRenoConfig {
+    pub(super) const ENTRY: Entry<dyn SenderConfig> = Entry {
+        word: "newreno",
+        tables: NewRenoConfig::TABLES,
+        read: |tables| Arc::new(NewRenoConfig::read(tables.table(NewRenoConfig::TABLE.word))),
+    };
+}
+
+impl SenderConfig for NewRenoConfig {
+    fn word(&self) -> &str {
+        Self::ENTRY.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor { kernel: Some("reno"), increase: true, ..Descriptor::default() }
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        NewRenoConfig { initial_window: of.initial_window, ..*self }.build().into()
     }
 }
 
@@ -48,7 +75,7 @@ impl NewRenoConfig {
             reduced_until: Time::ZERO,
             eased_until: Time::ZERO,
             increase: 1.0,
-            counted: self.growth_per_ack.max(1),
+            counted: self.growth_per_ack.unwrap_or(u32::MAX).max(1),
         }
     }
 }
@@ -143,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_of_two_segments_counts_for_as_many_as_it_may() {
-        for (growth_per_ack, expected) in [(1, 15.0), (2, 20.0), (u32::MAX, 20.0)] {
+        for (growth_per_ack, expected) in [(Some(1), 15.0), (Some(2), 20.0), (None, 20.0)] {
             let mut law = NewRenoConfig { growth_per_ack, ..NewRenoConfig::default() }.build();
             (0..5).for_each(|_| law.on_ack(&flight(NOW, 10), &acked(2)));
             assert_eq!(law.window(), expected);

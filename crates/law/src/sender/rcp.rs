@@ -1,8 +1,11 @@
 //! RCP's sender (IWQoS 2005; after the authors' ns-2 code): it sends at the rate that the path was told.
 
+use super::config::fixed;
 use super::fcp::{Peak, least_pause};
-use super::{Acked, Flight, SenderLaw};
-use crate::{Rate, Toll};
+use super::{Acked, AnySender, Descriptor, Flight, SenderConfig, SenderLaw, Sending};
+use crate::param::Entry;
+use crate::toll::Content;
+use crate::{Aim, Rate, Toll};
 
 /// RCP's sender: what the routers give is the rate, from the handshake on, evenly spaced.
 ///
@@ -12,6 +15,28 @@ use crate::{Rate, Toll};
 pub struct Rcp {
     rate: Option<f64>,
     window: Peak,
+}
+
+/// The factory of [`Rcp`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RcpConfig;
+
+impl RcpConfig {
+    pub(super) const ENTRY: Entry<dyn SenderConfig> = fixed::<RcpConfig>("rcp");
+}
+
+impl SenderConfig for RcpConfig {
+    fn word(&self) -> &str {
+        Self::ENTRY.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor { aim: Some(Aim::MaxMin), ..Descriptor::needing(Content::Rate) }
+    }
+
+    fn make(&self, _: &Sending<'_>) -> AnySender {
+        Rcp::new().into()
+    }
 }
 
 impl Rcp {

@@ -7,12 +7,9 @@ use tollway_law::link::{AnyLink, LinkLaw, Placement};
 use tollway_law::param::{Entry, Same};
 use tollway_law::{Rate, Time};
 
-use super::classes::{ClassQueues, Waits};
-use super::dual::{self, DualQueue};
+use super::classes::Waits;
 use super::fifo::FifoQueue;
-use super::flows::{self, FlowQueues};
-use super::sfq::{self, Sfq};
-use super::{Limit, Offered, Pool};
+use super::{AnyQueue, Limit, Offered, Pool};
 
 /// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
 ///
@@ -180,16 +177,7 @@ macro_rules! disciplines {
     };
 }
 
-disciplines! {
-    /// One queue for each flow, or for several, each under a copy of the port's law.
-    ByFlow(FlowQueues<L, H>): flows::ENTRY,
-    /// One queue for L4S and one for classic traffic, coupled.
-    Dual(DualQueue<H>): dual::ENTRY,
-    /// One queue for each flow, or for several, all under the port's law.
-    Sfq(Sfq<H>): sfq::ENTRY,
-    /// One queue for each class of traffic, by weight, all under the port's law.
-    ByClass(ClassQueues<H>),
-}
+pub(super) use disciplines;
 
 impl<L, H: Copy + Default> Default for AnyQueue<L, H> {
     fn default() -> AnyQueue<L, H> {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use tollway_law::Aim;
 
 /// A random network under one law (FCP's flows with budgets of 0.5, 1 or 2), as the text of a scenario file; the same for a seed on every machine.
 ///
@@ -38,7 +39,9 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
     }
     // Of its own, so that networks are the same for all laws.
     let mut budgets = Pcg64Mcg::seed_from_u64(seed ^ BUDGETS);
-    let own = OWN_KEYS.iter().find(|(name, _)| *name == law).map_or("", |(_, keys)| keys);
+    let aim = tollway_theory::aims().find(|(word, _)| *word == law).map(|(_, aim)| aim);
+    let xcp = aim == Some(Aim::XcpEquilibrium);
+    let own = if xcp { format!("{law} = {{ {XCP_KEYS} }}\n") } else { String::new() };
     let mut longest = 0.0_f64;
     for f in 1..=flows {
         let from = random.random_range(1..=links);
@@ -57,9 +60,9 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
             rtt / 2.0 - hops as f64,
             climbed[hops],
         );
-        if law == "fcp" {
+        if aim == Some(Aim::Proportional) {
             let budget = [0.5, 1.0, 2.0][budgets.random_range(0..3)];
-            let _ = writeln!(body, "fcp.budget = {budget:?}");
+            let _ = writeln!(body, "{law}.budget = {budget:?}");
         }
     }
     let half = (100.0 * longest * 1e-3).max(5.0);
@@ -71,7 +74,7 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
         if line { "line" } else { "tree" },
         libm::round(1000.0 + 2.0 * half * 1e3),
     );
-    if law == "fcp" {
+    if aim == Some(Aim::Proportional) {
         text.truncate(text.len() - 1);
         let _ = write!(text, "warmup = \"{} ms\"\n\n", libm::round(1000.0 + half * 1e3));
     }
@@ -79,12 +82,12 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
     text
 }
 
-/// Keys of a flow that a law needs to be held against theory.
+/// Keys of a flow that is held against XCP's equilibrium.
 ///
 /// XCP's routers divide by the window that a sender states. One that states 4.9 packets and sends 4 gets less than its share;
 /// where it states what it sends, as in ns-2, the shares are near those of the theory. And the theory's traffic is fluid: with windows sent
 /// in bursts, shares on links that stall short of their capacity were seen to differ by round trip, so packets are spaced.
-const OWN_KEYS: &[(&str, &str)] = &[("xcp", "xcp = { whole-window = true, pacing = true }\n")];
+const XCP_KEYS: &str = "whole-window = true, pacing = true";
 
 /// What a network's number is mixed with for the budgets of its flows.
 const BUDGETS: u64 = 0x6275_6467_6574_7321;
@@ -100,9 +103,7 @@ mod tests {
 
     #[test]
     fn every_seed_is_a_scenario() {
-        for (seed, (law, _)) in
-            (0..500).flat_map(|seed| tollway_theory::AIMS.iter().map(move |aim| (seed, aim)))
-        {
+        for (seed, (law, _)) in (0..500).flat_map(|seed| tollway_theory::aims().map(move |aim| (seed, aim))) {
             let text = scenario_text(law, seed);
             if let Err(error) = Scenario::parse::<&str>("drawn.toml", &text, &[]) {
                 panic!("{law}, {seed}: {error}\n{text}");

@@ -16,7 +16,7 @@ use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{Outputs, RunResult, SystemTables};
-use tollway_theory::{AIMS, Aim};
+use tollway_theory::{Aim, aims};
 
 use crate::data::{self, Window};
 use crate::deviation::{Deviation, FlowDeviation, NoDeviation};
@@ -145,8 +145,8 @@ impl Verify {
     /// [`VerifyError::Law`]: it aims at nothing known. [`VerifyError::Seeds`].
     pub fn law(law: &str, networks: u64, seed: u64, jobs: usize) -> Result<Verify, VerifyError> {
         seeds(seed, networks)?;
-        match AIMS.iter().find(|(name, _)| *name == law) {
-            Some(&(law, aim)) => Ok(Verify { law, aim, networks, seed, jobs }),
+        match aims().find(|(name, _)| *name == law) {
+            Some((law, aim)) => Ok(Verify { law, aim, networks, seed, jobs }),
             None => Err(VerifyError::Law { law: law.into() }),
         }
     }
@@ -391,7 +391,7 @@ impl Case {
 }
 
 fn laws() -> String {
-    AIMS.iter().map(|(law, _)| format!("`{law}`")).collect::<Vec<_>>().join(", ")
+    aims().map(|(law, _)| format!("`{law}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// What must hold of a network.
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn says_what_may_be_why() {
         let remarks = |aim, seed| {
-            let law = AIMS.iter().find(|(_, aims)| *aims == aim).unwrap().0;
+            let law = aims().find(|(_, aims)| *aims == aim).unwrap().0;
             let case = judge(aim, seed, &scenario_text(law, seed)).unwrap();
             assert_eq!(case.remarks.is_empty(), case.problems.is_empty(), "{case:?}");
             case.remarks.join("; ")

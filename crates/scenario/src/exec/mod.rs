@@ -20,7 +20,7 @@ pub use tollway_net::{Error, Lateness, LinkStats};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;
-use crate::plan::{Event, NodeId, Plan, SenderLaw, What};
+use crate::plan::{Event, NodeId, Plan, What};
 use crate::run::{Unsupported, link_specs};
 
 /// The node at which a program runs, if links are all that is given.
@@ -82,12 +82,8 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
             why: "is nothing that the kernel's TCP does".into(),
             remedy,
         };
-        let law = match plan.transports[flow.transport.0 as usize].law {
-            SenderLaw::NewReno => "reno",
-            SenderLaw::Cubic => "cubic",
-            SenderLaw::Bbr => "bbr",
-            SenderLaw::Dctcp => "dctcp",
-            _ => return Err(unsupported("law", "use newreno, cubic, bbr or dctcp")),
+        let Some(law) = plan.transports[flow.transport.0 as usize].law.descriptor().kernel else {
+            return Err(unsupported("law", "use a law that Linux has, such as newreno, cubic, dctcp or bbr"));
         };
         if !flow.data.is_endless() || flow.stop < Time::NEVER {
             return Err(unsupported("data", "let it send for as long as the run lasts"));

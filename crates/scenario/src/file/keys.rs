@@ -4,10 +4,10 @@
 mod sections;
 
 pub(crate) use sections::{
-    AGGREGATE, CBR, CHANGE, CHEAT, CLASS, EXCHANGE, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, LINK, LINK_LAWS,
-    LOSS, LawTable, MACHINE, MEASURE, MEDIUM, METER, NODE, OVERLAY, OVERLAY_GROUP, OVERLAY_HOP,
-    OVERLAY_PERIOD, OVERLAY_SENDER, OVERLAY_UPDATE, READER, RECEIVE_WINDOW, REVERSE, RTO, TOPOLOGY,
-    TOPOLOGY_LINK, WORKLOAD, XCP_FLOW, link_laws,
+    AGGREGATE, CBR, CHANGE, CLASS, EXCHANGE, FLOW, FRAMES, HOST, LINK, LINK_LAWS, LOSS, LawTable, MACHINE,
+    MEASURE, MEDIUM, METER, NODE, OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD, OVERLAY_SENDER,
+    OVERLAY_UPDATE, READER, RECEIVE_WINDOW, REVERSE, RTO, TOPOLOGY, TOPOLOGY_LINK, WORKLOAD, link_laws,
+    sender_laws,
 };
 pub(crate) use sections::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 pub(crate) use sections::{TOP, all, policies};
@@ -24,7 +24,7 @@ pub(crate) struct Section {
 }
 
 /// A key of a table.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,

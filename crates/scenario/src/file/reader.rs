@@ -1,6 +1,6 @@
 //! Checking a tree against the table of keys, and reading what passed.
 
-use tollway_law::param::{self, Threshold, Values};
+use tollway_law::param::{self, Field, Threshold, Values};
 use tollway_law::{Bytes, Rate, Time};
 
 use super::error::{At, Mistakes, closest, synonyms};
@@ -253,6 +253,11 @@ impl<'a> Reader<'a> {
             Some(Val::Word(word)) => word,
             _ => "",
         }
+    }
+
+    /// The same, where the words are an enum's.
+    pub(crate) fn one_of<F: Field>(&self, key: &str) -> Option<F> {
+        F::of(param::Value::Word(self.word(key)))
     }
 
     pub(crate) fn count(&self, key: &str) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Links: ports, laws and their constants, classes of traffic, media.
 
 use tollway_law::link::{Descriptor, DropTail, LinkConfig, Misfit, Placement, Pricing};
+use tollway_law::toll::Content;
 use tollway_proto::port::QueueConfig;
 
 use super::*;
@@ -136,6 +137,12 @@ impl LinkLaw {
 }
 
 impl Plan {
+    /// Whether a link of `route` writes `content` into tolls of `class`.
+    pub(crate) fn says(&self, route: &[LinkId], class: u8, content: Content) -> bool {
+        let gives = |link: &LinkId| self.links[link.0 as usize].law.of_class(class).gives;
+        route.iter().any(|link| gives(link) == Some(content))
+    }
+
     /// What is asked of each class of traffic, first of what is of none; empty if there are no classes.
     pub(crate) fn pricings(&self) -> Vec<Pricing> {
         let classes = self.classes.iter().map(|class| class.pricing);
@@ -144,6 +151,12 @@ impl Plan {
         } else {
             std::iter::once(Pricing::Standard).chain(classes).collect()
         }
+    }
+
+    /// What is asked of a class of traffic; 0 is none.
+    pub(crate) fn pricing(&self, class: u8) -> Pricing {
+        let class = self.classes.get(usize::from(class).wrapping_sub(1));
+        class.map_or(Pricing::Standard, |class| class.pricing)
     }
 
     /// The port of a link, for its law; `classes` are [`Plan::pricings`].

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
-use tollway_law::sender::{CheatTimes, FcpTrick};
 use tollway_law::{Bytes, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::port::Limit;

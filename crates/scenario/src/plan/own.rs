@@ -4,36 +4,19 @@ use std::fmt;
 
 use tollway_law::link::{AnyLink, Descriptor, LinkConfig};
 pub use tollway_law::link::{Failure, Placement};
-use tollway_law::receiver::Echo;
-use tollway_law::sender::AnySender;
+pub use tollway_law::sender::Sending;
+use tollway_law::sender::{self, AnySender, SenderConfig, Unanswered};
 
 use super::*;
-
-/// A sender that a law is made for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sending<'a> {
-    /// The flow, as result tables call it.
-    pub flow: &'a str,
-    /// The section of the file it comes from: `flow.NAME` or `workload.NAME` without the first word.
-    pub section: &'a str,
-    /// Whether it is the flow's far end, which sends, too, where data go both ways.
-    pub backward: bool,
-    /// Size of a full packet on the wire, headers included, bytes.
-    pub segment: u16,
-    /// Window at the start, segments.
-    pub initial_window: f64,
-    /// For what it draws: another one for each sender and each seed of the run.
-    pub seed: u64,
-}
 
 /// Makes a law for each sender of a section. Functions do.
 pub trait MakeSender: Send + Sync {
     /// A new law.
     fn make(&self, of: &Sending<'_>) -> AnySender;
 
-    /// What receivers return to it of the tolls that come. Default the sum, which is nothing where no law writes any.
-    fn echo(&self) -> Echo {
-        Echo::Sum
+    /// What it needs, does and aims at. Default: it needs nothing and aims at nothing.
+    fn descriptor(&self) -> sender::Descriptor {
+        sender::Descriptor::default()
     }
 
     /// What has gone wrong in a law that was made, if anything has: the run ends with it. Asked every 100 ms of the run's time.
@@ -90,53 +73,65 @@ impl<F: Fn(&Placement<'_>) -> AnyLink + Send + Sync> MakeLink for F {
 /// # assert!(finished.run.packet_hops > 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct OwnSender {
+pub type OwnSender = Own<dyn MakeSender>;
+
+/// A link law that no file has a word for. Its queue is one.
+pub type OwnLink = Own<dyn MakeLink>;
+
+/// A name, and what makes laws.
+pub struct Own<M: ?Sized> {
     name: Arc<str>,
-    make: Arc<dyn MakeSender>,
+    make: Arc<M>,
 }
 
 impl OwnSender {
     /// A law that result tables call `name`, and that `make` makes.
     pub fn new(name: &str, make: impl MakeSender + 'static) -> OwnSender {
-        OwnSender { name: name.into(), make: Arc::new(make) }
+        Own { name: name.into(), make: Arc::new(make) }
     }
-
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What makes it.
-    pub fn maker(&self) -> &dyn MakeSender {
-        &*self.make
-    }
-}
-
-/// The same is what the same made.
-impl PartialEq for OwnSender {
-    fn eq(&self, other: &OwnSender) -> bool {
-        Arc::ptr_eq(&self.make, &other.make) && self.name == other.name
-    }
-}
-
-impl fmt::Debug for OwnSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnSender").field(&self.name).finish()
-    }
-}
-
-/// A link law that no file has a word for. Its queue is one.
-#[derive(Clone)]
-pub struct OwnLink {
-    name: Arc<str>,
-    make: Arc<dyn MakeLink>,
 }
 
 impl OwnLink {
     /// A law called `name` that `make` makes.
     pub fn new(name: &str, make: impl MakeLink + 'static) -> OwnLink {
-        OwnLink { name: name.into(), make: Arc::new(make) }
+        Own { name: name.into(), make: Arc::new(make) }
+    }
+}
+
+impl<M: ?Sized> Clone for Own<M> {
+    fn clone(&self) -> Own<M> {
+        Own { name: Arc::clone(&self.name), make: Arc::clone(&self.make) }
+    }
+}
+
+/// The same is what the same made.
+impl<M: ?Sized> PartialEq for Own<M> {
+    fn eq(&self, other: &Own<M>) -> bool {
+        Arc::ptr_eq(&self.make, &other.make) && self.name == other.name
+    }
+}
+
+impl<M: ?Sized> fmt::Debug for Own<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Own").field(&self.name).finish()
+    }
+}
+
+impl SenderConfig for OwnSender {
+    fn word(&self) -> &str {
+        &self.name
+    }
+
+    fn descriptor(&self) -> sender::Descriptor {
+        self.make.descriptor()
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        self.make.make(of)
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.make.failure()
     }
 }
 
@@ -155,19 +150,6 @@ impl LinkConfig for OwnLink {
 
     fn failure(&self) -> Option<Failure> {
         self.make.failure()
-    }
-}
-
-/// The same is what the same made.
-impl PartialEq for OwnLink {
-    fn eq(&self, other: &OwnLink) -> bool {
-        Arc::ptr_eq(&self.make, &other.make) && self.name == other.name
-    }
-}
-
-impl fmt::Debug for OwnLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnLink").field(&self.name).finish()
     }
 }
 
@@ -217,10 +199,11 @@ impl Plan {
             return Err(unknown(key, sections.into_iter().map(|one| one.0)));
         }
         for (section, transport) in &chosen {
-            self.check_sender(section, *transport)?;
+            self.check_sender(section, *transport, &law.descriptor())?;
         }
+        let own = SenderLaw(Arc::new(law.clone()));
         for (_, transport) in chosen {
-            self.transports[transport.0 as usize].law = SenderLaw::Own(law.clone());
+            self.transports[transport.0 as usize].law = own.clone();
         }
         Ok(())
     }
@@ -262,9 +245,8 @@ impl Plan {
 
     /// What went wrong in a law of the caller's, and whose.
     pub(crate) fn failure(&self) -> Option<(String, Failure)> {
-        let senders = self.transports.iter().filter_map(|transport| match &transport.law {
-            SenderLaw::Own(law) => law.maker().failure().map(|failure| (law.name().to_owned(), failure)),
-            _ => None,
+        let senders = self.transports.iter().filter_map(|transport| {
+            transport.law.failure().map(|failure| (transport.law.word().to_owned(), failure))
         });
         let links = self.links.iter().filter_map(|link| {
             let law = link.law.one()?;
@@ -275,7 +257,7 @@ impl Plan {
 
     /// Whether any law is the caller's.
     pub(crate) fn has_own_laws(&self) -> bool {
-        self.transports.iter().any(|transport| matches!(transport.law, SenderLaw::Own(_)))
+        self.transports.iter().any(|transport| transport.law.get::<OwnSender>().is_some())
             || self.links.iter().any(|link| link.law.one().is_some_and(|law| law.get::<OwnLink>().is_some()))
     }
 
@@ -292,7 +274,12 @@ impl Plan {
         sections
     }
 
-    fn check_sender(&self, section: &str, transport: TransportId) -> Result<(), NoPlace> {
+    fn check_sender(
+        &self,
+        section: &str,
+        transport: TransportId,
+        law: &sender::Descriptor,
+    ) -> Result<(), NoPlace> {
         let refuse = |why, remedy| Err(NoPlace::Refused { key: section.to_owned(), why, remedy });
         if self.transports[transport.0 as usize].kernel {
             let remedy = "leave out `transport = \"kernel\"`, and Tollway's own transport runs it";
@@ -305,14 +292,24 @@ impl Plan {
                 "give each receiver a flow of its own",
             );
         }
-        let paths = self.workloads.iter().filter(|workload| workload.transport == transport);
-        let gates = paths.flat_map(|workload| workload.gates.iter().copied().flatten());
+        let workloads = || self.workloads.iter().filter(|workload| workload.transport == transport);
+        let class = self.transports[transport.0 as usize].class;
+        if let (Unanswered::Mute, Some(content)) = (law.unanswered, law.reads) {
+            let mut paths =
+                of_it().map(|i| &self.flows[i].path).chain(workloads().flat_map(|one| &one.paths));
+            if paths.any(|path| !self.says(&path.route, class, content)) {
+                let remedy =
+                    "give the links that can be the bottleneck a law that does, and set links' laws first";
+                return refuse("no link on its way writes what the law needs into tolls", remedy);
+            }
+        }
+        let gates = workloads().flat_map(|workload| workload.gates.iter().copied().flatten());
         let mut gates = gates.chain(of_it().filter_map(|i| self.flows[i].gate));
         let told = |gate: Gate| {
             let policies = &self.shapers[gate.shaper].classes[gate.class as usize];
             policies.iter().any(|&policy| self.aggregates[policy].window != WindowIncrease::Standard)
         };
-        if gates.any(told) {
+        if !law.increase && gates.any(told) {
             let remedy = "leave out the aggregate's `window`";
             return refuse("a policy tells its window how to grow, which is for `newreno`", remedy);
         }

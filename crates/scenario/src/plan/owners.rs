@@ -1,5 +1,7 @@
 //! Who flows belong to: hosts with budgets, policies with token buckets.
 
+use tollway_law::words;
+
 use super::*;
 
 /// An owner of a budget.
@@ -129,19 +131,20 @@ pub struct Gate {
     pub class: u32,
 }
 
-/// How a budget is divided (the FCP report, § 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// By weight.
-    EqualBudget,
-    /// Each its weight's part, whoever is there.
-    Fixed,
-    /// A ten-thousandth, by weight.
-    Background,
-    /// The same rate for all.
-    EqualThroughput,
-    /// The most in all.
-    MaxThroughput,
-    /// Steady rates for those that want one.
-    Stable,
+words! {
+    /// How a budget is divided (the FCP report, § 4.2).
+    pub enum Strategy {
+        /// By weight.
+        EqualBudget = "equal-budget",
+        /// Each its weight's part, whoever is there.
+        Fixed = "fixed",
+        /// A ten-thousandth, by weight.
+        Background = "background",
+        /// The same rate for all.
+        EqualThroughput = "equal-throughput",
+        /// The most in all.
+        MaxThroughput = "max-throughput",
+        /// Steady rates for those that want one.
+        Stable = "stable",
+    }
 }

@@ -4,23 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tollway_law::link::{self, AnyLink, LinkLaw as _, Pricing};
-use tollway_law::receiver::Echo;
-use tollway_law::sender::{self, AnySender};
+use tollway_law::sender::{AnySender, NewRenoConfig, SenderConfig, Sending};
 use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
-use tollway_proto::encoding::draft20::Version;
-use tollway_proto::encoding::{Encoding, Feedback};
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::shaper::ClassId;
-use tollway_proto::transport::{Config, Connection, Detection, Rto, WindowGrowth};
+use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
 use super::meters::Posts;
 use super::{machines, meters, overlay, trees};
-use crate::plan::{self, Data, LinkLaw, LossDetection, OnLoss, Plan, Request, SenderLaw, TransportId, Trick};
+use crate::plan::{self, Data, LinkLaw, Plan, TransportId};
 use crate::tables::SystemTables;
 
 /// The network and what of the plan became what.
@@ -179,7 +176,7 @@ impl<E: Engine> Built<E> {
             let raised = self.raised.get(&first).copied();
             link.trace.is_none().then_some(raised.filter(|&rate| rate > link.rate).unwrap_or(link.rate))
         };
-        let most = sender::FcpConfig::default().line_rate;
+        let most = Sending::of(1.0).line_rate;
         (line_rate(&path.route).unwrap_or(most), line_rate(&path.back).unwrap_or(most))
     }
 
@@ -209,19 +206,25 @@ impl<E: Engine> Built<E> {
             Err(number) => format!("{}.{}", ends.section, number + 1),
         };
         // The caller is asked for senders that have something to send.
-        let asked = |backward: bool| ends.start < Time::NEVER && (!backward || transport.both_ways);
-        let law = |seed: u64, backward: bool| match &transport.law {
-            SenderLaw::Own(law) if asked(backward) => law.maker().make(&plan::Sending {
-                flow: &name(),
+        let own = transport.law.get::<plan::OwnSender>().is_some();
+        let asked = |backward: bool| !own || ends.start < Time::NEVER && (!backward || transport.both_ways);
+        let law = |seed: u64, backward: bool| {
+            let flow = if own { name() } else { String::new() };
+            let sending = Sending {
+                flow: &flow,
                 section: ends.section,
                 backward,
                 segment: transport.packet_size,
-                initial_window: f64::from(transport.initial_window),
+                line_rate: if backward { ends.line_rates.1 } else { ends.line_rates.0 },
+                whole_toll: !transport.encoding.xcp_only(),
+                pricing: plan.pricing(transport.class),
                 seed,
-            }),
-            _ => {
-                let (there, back) = ends.line_rates;
-                sender(transport, if backward { back } else { there }, seed)
+                ..Sending::of(f64::from(transport.initial_window))
+            };
+            if asked(backward) {
+                transport.law.make(&sending)
+            } else {
+                NewRenoConfig::default().make(&sending)
             }
         };
         let mut client = Connection::client(config, law(seed, false), 0);
@@ -252,11 +255,11 @@ impl<E: Engine> Built<E> {
             back,
             start: ends.start,
             stop: ends.stop,
-            encoding: encoding(transport.encoding),
+            encoding: transport.encoding,
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
             kernel: transport.kernel.then(|| Kernels {
-                congestion: kernels_name(&transport.law).to_owned(),
+                congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
                 bytes: ends.data.bytes(),
                 both_ways: transport.both_ways,
                 receive_buffer: Some(ends.receive_buffer.min(ends.send_buffer))
@@ -333,8 +336,9 @@ impl<E: Engine> Built<E> {
             }
         }
         let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
-            match (&plan.transports[flow.transport.0 as usize].law, self.network.client(id).law()) {
-                (SenderLaw::Fcp(plan::FcpSender { deadline: Some(_), .. }), AnySender::Fcp(law)) => Some(law),
+            let spends = plan.transports[flow.transport.0 as usize].law.descriptor().spends?;
+            match (spends.deadline, self.network.client(id).law()) {
+                (Some(_), AnySender::Fcp(law)) => Some(law),
                 _ => None,
             }
         });
@@ -465,114 +469,6 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     }
 }
 
-/// The sender, as honest as the plan says.
-fn sender(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySender {
-    let law = sender_law(transport, line_rate, seed);
-    match transport.law {
-        SenderLaw::Xcp(plan::XcpSender { cheat: Some(cheat), .. }) => {
-            AnySender::custom(sender::Cheat::new(law, trick(cheat), cheat.from))
-        }
-        SenderLaw::Fcp(plan::FcpSender { cheat: Some((trick, when)), .. }) => match law {
-            AnySender::Fcp(law) => AnySender::custom(sender::FcpCheat::new(*law, trick, when)),
-            law => law,
-        },
-        _ => law,
-    }
-}
-
-fn sender_law(transport: &plan::Transport, line_rate: Rate, seed: u64) -> AnySender {
-    let initial_window = f64::from(transport.initial_window);
-    match &transport.law {
-        // Where there is nothing to send, the caller's law is not asked.
-        SenderLaw::Own(_) => sender::NewRenoConfig { initial_window, ..Default::default() }.build().into(),
-        SenderLaw::NewReno => {
-            let growth_per_ack = transport.growth_per_ack;
-            sender::NewRenoConfig { initial_window, growth_per_ack, ..Default::default() }.build().into()
-        }
-        SenderLaw::Cubic => sender::CubicConfig { initial_window, ..Default::default() }.build().into(),
-        SenderLaw::Dctcp => sender::DctcpConfig { initial_window, ..Default::default() }.build().into(),
-        SenderLaw::Bbr => sender::BbrConfig { initial_window, seed }.build().into(),
-        SenderLaw::Fcp(fcp) => sender::FcpConfig {
-            budget: Budget::per_sec(fcp.budget),
-            initial_packets: fcp.initial_packets,
-            initial_always: fcp.initial_always,
-            short: fcp.short,
-            max_preload: fcp.max_preload.unwrap_or(f64::INFINITY),
-            deadline: fcp.deadline,
-            line_rate,
-        }
-        .build()
-        .into(),
-        SenderLaw::Rcp => sender::Rcp::new().into(),
-        SenderLaw::Xcp(xcp) => sender::XcpConfig {
-            initial_window,
-            demand: match xcp.request {
-                Request::All => sender::Demand::Everything,
-                Request::Rate(rate) => sender::Demand::Rate(rate),
-            },
-            advertise_limit: xcp.advertise_limit,
-            on_loss: match xcp.on_loss {
-                OnLoss::Keep => sender::LossResponse::Keep,
-                OnLoss::Halve => sender::LossResponse::Halve,
-            },
-            whole_window: xcp.whole_window,
-            gain_segment: Some(xcp.gain_segment),
-            aging: xcp.aging,
-            paced: xcp.pacing,
-            every: xcp.every,
-            fallback: xcp.fallback.map(|tcp| match tcp {
-                plan::Fallback::NewReno => sender::Fallback::NewReno,
-                plan::Fallback::Cubic => sender::Fallback::Cubic,
-            }),
-        }
-        .build()
-        .into(),
-    }
-}
-
-fn trick(cheat: plan::Cheat) -> sender::Trick {
-    match cheat.trick {
-        Trick::IgnoreNegative => sender::Trick::IgnoreNegative,
-        Trick::UnderstateWindow => sender::Trick::UnderstateWindow(cheat.factor),
-        Trick::OverstateRtt => sender::Trick::OverstateRtt(cheat.factor),
-        Trick::UnderstateRtt => sender::Trick::UnderstateRtt(cheat.factor),
-    }
-}
-
-/// What a receiver has to return for a sender's law.
-fn echo(law: &SenderLaw) -> Echo {
-    match law {
-        SenderLaw::Fcp(_) | SenderLaw::Rcp => Echo::Latest,
-        SenderLaw::NewReno | SenderLaw::Cubic | SenderLaw::Dctcp | SenderLaw::Bbr | SenderLaw::Xcp(_) => {
-            Echo::Sum
-        }
-        SenderLaw::Own(law) => law.maker().echo(),
-    }
-}
-
-fn encoding(encoding: plan::Encoding) -> Encoding {
-    match encoding {
-        plan::Encoding::Acp => Encoding::Acp,
-        plan::Encoding::TcpOption { integer: false } => Encoding::TcpOption { feedback: Feedback::Split },
-        plan::Encoding::TcpOption { integer: true } => Encoding::TcpOption { feedback: Feedback::Integer },
-        plan::Encoding::Draft2 => Encoding::Draft20 { version: Version::V2 },
-        plan::Encoding::Draft3 => Encoding::Draft20 { version: Version::V3 },
-    }
-}
-
-/// A sender law's name, as the file has it.
-pub(super) fn sender_name(law: &SenderLaw) -> &str {
-    law.name()
-}
-
-/// What Linux calls the congestion control.
-fn kernels_name(law: &SenderLaw) -> &str {
-    match law {
-        SenderLaw::NewReno => "reno",
-        law => law.name(),
-    }
-}
-
 fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
     let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
     Config {
@@ -583,32 +479,18 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         initial_segment: 0,
         send_buffer: send_buffer.clamp(1, 1 << 30),
         receive_buffer: u64::from(receive_buffer.clamp(1, 1 << 30)) * payload,
-        window_growth: match transport.window_growth {
-            plan::WindowGrowth::Whole => WindowGrowth::Whole,
-            plan::WindowGrowth::PerPacket { initial, step } => WindowGrowth::PerPacket { initial, step },
-            plan::WindowGrowth::Feedback { initial } => WindowGrowth::Feedback { initial },
-        },
+        window_growth: transport.window_growth,
         reader: transport.reader,
         flow_control: transport.flow_control,
         sack: transport.sack_blocks > 0,
         sack_ranges: transport.sack_blocks.max(1),
-        detection: match transport.loss_detection {
-            LossDetection::NewReno => Detection::NewReno,
-            LossDetection::Rfc6675 => Detection::Rfc6675,
-            LossDetection::Rack => Detection::Rack { tail_probe: true },
-        },
+        detection: transport.loss_detection,
         repair_copies: transport.repair_copies,
         limited_transmit: true,
         delayed_ack: transport.delayed_ack,
-        rto: Rto {
-            initial: transport.rto.fixed.unwrap_or(transport.rto.initial),
-            min: transport.rto.fixed.unwrap_or(transport.rto.min),
-            max: transport.rto.fixed.unwrap_or(transport.rto.max),
-            granularity: transport.rto.granularity,
-            backoff: transport.rto.backoff && transport.rto.fixed.is_none(),
-        },
+        rto: transport.rto,
         ecn: transport.ecn,
         l4s: transport.l4s,
-        echo: echo(&transport.law),
+        echo: transport.law.descriptor().echo,
     }
 }

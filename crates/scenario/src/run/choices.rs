@@ -9,7 +9,7 @@ use tollway_sim::FlowId;
 
 use super::build::Built;
 use super::engine::Engine;
-use crate::plan::{Plan, SenderLaw, TransportId};
+use crate::plan::{Plan, TransportId};
 use crate::tables::SystemTables;
 
 /// Every flow that has a patience, and so a choice.
@@ -54,9 +54,7 @@ impl Choices {
         name: Option<&str>,
     ) {
         let transport = &plan.transports[transport.0 as usize];
-        if let SenderLaw::Fcp(fcp) = transport.law
-            && let Some(patience) = fcp.patience
-        {
+        if let Some(patience) = transport.law.descriptor().spends.and_then(|spends| spends.patience) {
             let choice = Choice {
                 chooser: Chooser::new(Patience(patience)),
                 class: transport.class,

@@ -11,7 +11,7 @@ use tollway_sim::FlowId;
 use super::build::Built;
 use super::choices::Choices;
 use super::engine::Engine;
-use crate::plan::{Plan, SenderLaw, Strategy, TransportId};
+use crate::plan::{Plan, Strategy, TransportId};
 use crate::tables::SystemTables;
 
 /// Every host of a plan; flows of the law `fcp` without a host are hosts of their own that divide nothing.
@@ -58,12 +58,13 @@ impl Hosts {
         }
         let mut events = Vec::new();
         for (i, flow) in plan.flows.iter().enumerate() {
-            let SenderLaw::Fcp(fcp) = plan.transports[flow.transport.0 as usize].law else { continue };
+            let about = plan.transports[flow.transport.0 as usize].law.descriptor();
+            let Some(spends) = about.spends else { continue };
             if plan.sender_of(i) != i {
                 continue;
             }
             let owner = owner_of[i].unwrap_or_else(|| {
-                hosts.push(Owner::new(None, fcp.budget));
+                hosts.push(Owner::new(None, spends.budget.get()));
                 hosts.len() - 1
             });
             events.push((flow.start, i, Some(owner)));
@@ -154,10 +155,9 @@ impl Hosts {
 
     fn join(&mut self, plan: &Plan, now: Time, host: usize, flow: FlowId, transport: TransportId) {
         let transport = &plan.transports[transport.0 as usize];
-        let (wants, packets) = match transport.law {
-            SenderLaw::Fcp(fcp) => (fcp.wants.unwrap_or(Rate::ZERO), fcp.initial_packets),
-            _ => (Rate::ZERO, 0.0),
-        };
+        let spends = transport.law.descriptor().spends;
+        let wants = spends.and_then(|spends| spends.wants).unwrap_or(Rate::ZERO);
+        let packets = spends.map_or(0.0, |spends| spends.initial_packets);
         let first = Bytes((packets * f64::from(transport.packet_size)) as u64);
         let owner = &mut self.hosts[host];
         owner.flows.push(flow);

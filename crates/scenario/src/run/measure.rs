@@ -8,7 +8,7 @@ use tollway_law::{Price, Rate, Time};
 use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId, LinkStats};
 
-use super::build::{Built, sender_name};
+use super::build::Built;
 use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Outside};
@@ -221,8 +221,7 @@ impl Meter {
                 links.push(LinkMeter { link: i, ..LinkMeter::default() });
             }
         }
-        let law =
-            |i: usize| sender_name(&plan.transports[plan.workloads[i].transport.0 as usize].law).to_owned();
+        let law = |i: usize| plan.transports[plan.workloads[i].transport.0 as usize].law.word().to_owned();
         let sampled = delays::fit(lanes.len(), plan.duration.0 / SAMPLED_EVERY.0);
         Ok(Meter {
             sources_at_warmup: vec![0; plan.cbrs.len()],
@@ -510,7 +509,7 @@ impl Meter {
             let size = flow.data.bytes();
             self.writer.flow_summary(&FlowSummary {
                 flow: &lane.name,
-                law: sender_name(&plan.transports[flow.transport.0 as usize].law),
+                law: plan.transports[flow.transport.0 as usize].law.word(),
                 start_s: lane.start.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {

@@ -359,6 +359,9 @@ const CASES: &[Case] = cases! {
     "link.rcp.beta": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.beta=1",
     "link.rcp.gamma": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.gamma=0.9",
     "link.rcp.max-interval": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.max-interval=5ms",
+    "flow.scalable": ["flow.f.law=scalable"] "flow.f.scalable={ decrease = 0.5 }",
+    "flow.scalable.increase": ["flow.f.law=scalable"] "flow.f.scalable.increase=0.5",
+    "flow.scalable.decrease": ["flow.f.law=scalable"] "flow.f.scalable.decrease=0.5",
     "flow.fcp": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.budget=2",
     "flow.fcp.budget": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] "flow.f.fcp.budget=2",
     "flow.fcp.initial-packets": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.initial-packets=4",
@@ -502,6 +505,7 @@ fn every_key_is_tried() {
             "link.reverse.rcp",
             "link.reverse.avq",
             "workload.fcp.",
+            "workload.scalable",
         ];
         if !tried.contains(path) && !shared.iter().any(|prefix| path.starts_with(prefix)) {
             missing.push(path.to_owned());

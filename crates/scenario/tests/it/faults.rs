@@ -64,7 +64,7 @@ const FORMS: [&str; 5] = [
     "xcp = { form = \"window\", arithmetic = \"fixed32\" }",
     "xcp = { arithmetic = \"fixed128\" }",
 ];
-const SENDERS: [&str; 3] = ["newreno", "cubic", "xcp"];
+const SENDERS: [&str; 4] = ["newreno", "cubic", "xcp", "scalable"];
 
 impl Scene {
     /// An XCP sender must be answered; any other takes what comes.
@@ -228,7 +228,7 @@ fn flow(nodes: usize) -> impl Strategy<Value = FlowOf> {
     let data = (0u8..3, 1u32..400_000);
     let life = (0u32..4000, proptest::option::weighted(0.3, 0u32..4000));
     let how =
-        (0u8..3, 0u8..4, any::<bool>(), 0u8..4, proptest::bool::weighted(0.3), proptest::bool::weighted(0.8));
+        (0u8..4, 0u8..4, any::<bool>(), 0u8..4, proptest::bool::weighted(0.3), proptest::bool::weighted(0.8));
     let more = (proptest::option::weighted(0.3, 1u32..40), 60u16..3000, any::<bool>());
     (ends, data, life, how, more).prop_map(
         |(

@@ -7,10 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use tollway_law::link::{AnyLink, DropTail, Limit, LinkLaw, Passing, Placement, StepConfig, Verdict};
 use tollway_law::param::Threshold;
-use tollway_law::sender::{Acked, AnySender, CubicConfig, Flight, NewRenoConfig, SenderLaw};
-use tollway_law::{Rate, Time, Toll};
+use tollway_law::sender::{Acked, AnySender, CubicConfig, Descriptor, Flight, NewRenoConfig, Rcp, SenderLaw};
+use tollway_law::toll::Content;
+use tollway_law::{Aim, Rate, Time, Toll};
 use tollway_scenario::file::Scenario;
-use tollway_scenario::plan::{self, Failure, MakeSender, NoPlace, OwnLink, OwnSender, Sending};
+use tollway_scenario::plan::{Failure, MakeSender, NoPlace, OwnLink, OwnSender, Sending};
 use tollway_scenario::run::{DigestMode, Options, RunError, run};
 use tollway_scenario::tables::Outputs;
 
@@ -154,7 +155,7 @@ fn a_section_may_be_of_one_variant_only() {
     let scenario = parse(&text, &[]).with_sender("flow.three", &law).expect("one has it");
     let own = |i: usize| {
         let plan = &scenario.variants()[i].plan;
-        plan.transports.iter().filter(|one| matches!(one.law, plan::SenderLaw::Own(_))).count()
+        plan.transports.iter().filter(|one| one.law.get::<OwnSender>().is_some()).count()
     };
     assert_eq!((own(0), own(1)), (0, 1));
 }
@@ -168,6 +169,28 @@ fn the_book_shows_what_the_documentation_runs() {
     for line in block.lines().filter(|line| !line.is_empty()) {
         assert!(here.contains(&format!("/// {line}\n")), "{line}");
     }
+}
+
+/// RCP, brought by the caller.
+struct MakeRcp;
+
+impl MakeSender for MakeRcp {
+    fn make(&self, _: &Sending<'_>) -> AnySender {
+        AnySender::custom(Rcp::new())
+    }
+    fn descriptor(&self) -> Descriptor {
+        Descriptor { aim: Some(Aim::MaxMin), ..Descriptor::needing(Content::Rate) }
+    }
+}
+
+#[test]
+fn a_law_that_needs_a_toll_has_its_echo_and_is_refused_without() {
+    let law = OwnSender::new("mine", MakeRcp);
+    let with = |sets: &[&str]| parse(WIRE, sets).with_sender("flow.one", &law);
+    let told = with(&[]).unwrap_err();
+    assert!(matches!(told, NoPlace::Refused { ref key, .. } if key == "flow.one"), "{told}");
+    let house = parse(WIRE, &["link.wire.law=rcp", "flow.one.law=rcp"]);
+    assert_eq!(packets(&with(&["link.wire.law=rcp"]).unwrap()), packets(&house));
 }
 
 /// Gives up at its hundredth acknowledgement.

@@ -16,8 +16,10 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use super::{Acked, Delivery, Flight, Lost, SenderLaw};
+use super::config::fixed;
+use super::{Acked, AnySender, Delivery, Descriptor, Ecn, Flight, Lost, SenderConfig, SenderLaw, Sending};
 use crate::link::random::Pcg32;
+use crate::param::Entry;
 use crate::{Rate, Time};
 use filter::WindowedMax;
 
@@ -136,6 +138,24 @@ pub struct BbrConfig {
 impl Default for BbrConfig {
     fn default() -> BbrConfig {
         BbrConfig { initial_window: 10.0, seed: 1 }
+    }
+}
+
+impl BbrConfig {
+    pub(super) const ENTRY: Entry<dyn SenderConfig> = fixed::<BbrConfig>("bbr");
+}
+
+impl SenderConfig for BbrConfig {
+    fn word(&self) -> &str {
+        Self::ENTRY.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor { ecn: Ecn::Refuses, rack: true, kernel: Some("bbr"), ..Descriptor::default() }
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        BbrConfig { initial_window: of.initial_window, seed: of.seed }.build().into()
     }
 }
 

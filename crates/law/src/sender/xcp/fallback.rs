@@ -4,15 +4,18 @@
 //! Pham and Lefèvre, 2006).
 
 use super::super::{Acked, Cubic, CubicConfig, Flight, NewReno, NewRenoConfig, SenderLaw};
-use crate::Time;
+use crate::{Time, words};
 
-/// Which TCP an XCP sender falls back on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// [`NewReno`].
-    NewReno,
-    /// [`Cubic`].
-    Cubic,
+words! {
+    /// The TCP that an XCP sender falls back on.
+    pub enum Fallback {
+        /// None: XCP is obeyed whatever happens, as all texts do.
+        None = "none",
+        /// [`NewReno`].
+        NewReno = "newreno",
+        /// [`Cubic`].
+        Cubic = "cubic",
+    }
 }
 
 /// A TCP beside XCP, of which the lesser window counts, as long as there is a **gap**: routers that pass packets on without a word.
@@ -40,8 +43,10 @@ enum Tcp {
 }
 
 impl Guard {
-    pub(super) fn new(which: Fallback) -> Guard {
-        Guard { which, tcp: None, lost_at: 0.0, round_ends: Time::ZERO, calm: 0 }
+    /// A guard with the TCP asked for, if any is.
+    pub(super) fn new(which: Fallback) -> Option<Guard> {
+        let guard = Guard { which, tcp: None, lost_at: 0.0, round_ends: Time::ZERO, calm: 0 };
+        (which != Fallback::None).then_some(guard)
     }
 
     /// The window that may not be exceeded; `None` without a gap.
@@ -119,7 +124,9 @@ impl Guard {
 impl Tcp {
     fn new(which: Fallback, initial_window: f64) -> Tcp {
         match which {
-            Fallback::NewReno => Tcp::NewReno(NewRenoConfig { initial_window, ..Default::default() }.build()),
+            Fallback::None | Fallback::NewReno => {
+                Tcp::NewReno(NewRenoConfig { initial_window, ..Default::default() }.build())
+            }
             Fallback::Cubic => Tcp::Cubic(CubicConfig { initial_window, ..Default::default() }.build()),
         }
     }
@@ -166,7 +173,7 @@ const CALM_ROUNDS: f64 = 64.0;
 #[cfg(test)]
 mod tests {
     use super::super::super::testing::{acked, flight};
-    use super::super::{Xcp, XcpConfig};
+    use super::super::{LossResponse, Xcp, XcpConfig};
     use super::*;
     use crate::Toll;
 
@@ -182,7 +189,8 @@ mod tests {
     }
 
     fn law(window: f64) -> Xcp {
-        XcpConfig { initial_window: window, fallback: Some(Fallback::NewReno), ..Default::default() }.build()
+        let (fallback, on_loss) = (Fallback::NewReno, LossResponse::Keep);
+        XcpConfig { initial_window: window, fallback, on_loss, ..Default::default() }.build()
     }
 
     #[test]
@@ -276,7 +284,7 @@ mod tests {
 
     #[test]
     fn routers_are_counted_only_if_wanted() {
-        for (fallback, routers) in [(None, None), (Some(Fallback::Cubic), Some(0))] {
+        for (fallback, routers) in [(Fallback::None, None), (Fallback::Cubic, Some(0))] {
             let config = XcpConfig { fallback, ..Default::default() };
             for srtt in [Time::ZERO, Time::from_millis(100)] {
                 let mut toll = Toll::default();

@@ -4,8 +4,14 @@ mod fallback;
 
 pub use fallback::Fallback;
 
-use super::{Acked, Flight, MIN_SSTHRESH, SenderLaw, flight_size, window_over_min_rtt};
-use crate::{Rate, Time, Toll};
+use super::{
+    Acked, AnySender, Descriptor, Flight, MIN_SSTHRESH, SenderConfig, SenderLaw, Sending, Unanswered,
+    flight_size, window_over_min_rtt,
+};
+use crate::link::Misfit;
+use crate::param::{Kind, PROBABILITY, Tabled, fields};
+use crate::toll::Content;
+use crate::{Aim, Rate, Time, Toll, config, words};
 use fallback::Guard;
 
 /// XCP's window: it moves by what the routers wrote into its packets, and by nothing else but loss.
@@ -20,34 +26,34 @@ pub struct Xcp {
     guard: Option<Box<Guard>>,
 }
 
-/// The parameters of [`Xcp`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct XcpConfig {
-    /// Window at the start and until the first feedback, segments. Default 2 (ns-2; RFC 5681 allows up to 4).
-    pub initial_window: f64,
-    /// What a packet asks for.
-    pub demand: Demand,
-    /// The study's cure for windows that cannot be used (§ "Sensitivity Study", receive buffers): the window
-    /// advertised is no more than other limits allow, and the lowest limit bounds what is asked for. Default off.
-    pub advertise_limit: bool,
-    /// Advertise the window as it is used: whole segments, rounded down. ns-2 does. Default off.
-    pub whole_window: bool,
-    /// Bytes a segment counts for when feedback is made segments; `None` is its size on the wire. ns-2 leaves out
-    /// 50 bytes of headers, which makes its windows react by 1500/1450 more.
-    pub gain_segment: Option<u32>,
-    /// What a loss does to the window.
-    pub on_loss: LossResponse,
-    /// What an application that does not use its window keeps of the unused part each round trip (draft
-    /// § 4.1.3.1 gives p = 0.5); `None` lets it keep all.
-    pub aging: Option<f64>,
-    /// Whether packets leave evenly spaced, a window a least round trip, instead of on acknowledgements. Default off.
-    pub paced: bool,
-    /// A toll on every so manyth packet only, which speaks for those since the last one (the study's open question, § XCP in the
-    /// Internet architecture); at least two a window have one. Default 1. Over one it takes an encoding that carries `stake`.
-    pub every: u32,
-    /// The TCP to fall back on where routers that don't speak XCP are the bottleneck; `None` obeys XCP whatever happens, as all texts do.
-    /// Over none it takes an encoding that carries `stake`. Default none.
-    pub fallback: Option<Fallback>,
+config! {
+    /// The constants of [`Xcp`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct XcpConfig in "xcp", "What XCP's sender does where the draft and the experimental study differ." {
+        /// What a loss does to the window: halved (the draft), or kept (the study).
+        on_loss: LossResponse = LossResponse::Halve, Kind::Word(LossResponse::WORDS), from "§ 4.1.4";
+        /// States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).
+        advertise_limit: bool = true, Kind::Truth;
+        /// Spaces packets over the round trip.
+        pacing: bool = false, Kind::Truth;
+        /// What is asked of routers: everything there is, or to reach this rate in a round trip (the draft).
+        request: Demand = Demand::Everything, Kind::RateOrAll, from "§ 4.1.2";
+        /// States the window in whole packets, as ns-2 does.
+        whole_window: bool = false, Kind::Truth;
+        /// Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450 for 1500.
+        gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
+        /// Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
+        aging: Option<f64> = None, PROBABILITY, else "nothing is given up";
+        /// A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With
+        /// `encoding = "acp"`.
+        every: u32 = 1, Kind::Count { least: 1, most: 65536 };
+        /// The TCP whose window bounds XCP's where routers are silent, packets are lost and wait. With `encoding = "acp"`.
+        fallback: Fallback = Fallback::None, Kind::Word(Fallback::WORDS);
+        fixed {
+            /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up to 4).
+            initial_window: f64 = INITIAL_WINDOW as f64;
+        }
+    }
 }
 
 /// How much more a sender asks for.
@@ -60,43 +66,58 @@ pub enum Demand {
     Rate(Rate),
 }
 
-/// What a loss that acknowledgements tell of does to XCP's window. A timeout always takes it to one segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossResponse {
-    /// Nothing: the routers know about congestion (the XCP study's `force_cwnd`).
-    Keep,
-    /// Halve it, as Reno would (the draft § 4.1.4 and ns-2).
-    Halve,
+fields! {
+    Demand => Rate,
+        |demand| match demand { Demand::Everything => None, Demand::Rate(rate) => Some(rate) },
+        |rate: Option<Rate>| Some(rate.map_or(Demand::Everything, Demand::Rate));
 }
 
-impl Default for XcpConfig {
-    fn default() -> XcpConfig {
-        XcpConfig {
-            initial_window: 2.0,
-            demand: Demand::Everything,
-            advertise_limit: false,
-            whole_window: false,
-            gain_segment: None,
-            on_loss: LossResponse::Keep,
-            aging: None,
-            paced: false,
-            every: 1,
-            fallback: None,
+words! {
+    /// What a loss that acknowledgements tell of does to XCP's window. A timeout always takes it to one segment.
+    pub enum LossResponse {
+        /// Halve it, as Reno would (the draft § 4.1.4 and ns-2).
+        Halve = "halve",
+        /// Nothing: the routers know about congestion (the XCP study's `force_cwnd`).
+        Keep = "keep",
+    }
+}
+
+impl SenderConfig for XcpConfig {
+    fn word(&self) -> &str {
+        Self::TABLE.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor {
+            reads: Some(Content::Feedback),
+            unanswered: match self.request {
+                Demand::Everything => Unanswered::Boundless,
+                Demand::Rate(_) => Unanswered::Harmless,
+            },
+            aim: Some(Aim::XcpEquilibrium),
+            initial_window: Some(INITIAL_WINDOW),
+            ..Descriptor::default()
         }
+    }
+
+    fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {
+        let carried = |fits: bool, field, message: &str| {
+            let (label, help) = ("not carried", "leave `encoding` out: `acp` has one");
+            let misfit = || Misfit { field, message: message.to_owned(), label, help };
+            if of.whole_toll || fits { Ok(()) } else { Err(misfit()) }
+        };
+        let packets = "the encoding has no word for how many packets a toll speaks for";
+        carried(self.every <= 1, "every", packets)?;
+        let routers = "the encoding has no word for how many routers a toll has met";
+        carried(self.fallback == Fallback::None, "fallback", routers)
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        XcpConfig { initial_window: of.initial_window, ..*self }.build().into()
     }
 }
 
 impl XcpConfig {
-    /// What ns-2.35's `Agent/TCP/Reno/XCP` does with `packetSize_` + 50 bytes on the wire.
-    pub fn ns2(packet_size: u32) -> XcpConfig {
-        XcpConfig {
-            whole_window: true,
-            gain_segment: Some(packet_size),
-            on_loss: LossResponse::Halve,
-            ..XcpConfig::default()
-        }
-    }
-
     /// A law with these parameters.
     pub fn build(&self) -> Xcp {
         Xcp {
@@ -104,7 +125,7 @@ impl XcpConfig {
             config: *self,
             age_at: Time::ZERO,
             unspoken: 0,
-            guard: self.fallback.map(|which| Box::new(Guard::new(which))),
+            guard: Guard::new(self.fallback).map(Box::new),
         }
     }
 }
@@ -113,7 +134,7 @@ impl Xcp {
     /// Whether it spaces its packets.
     #[inline]
     pub fn paced(&self) -> bool {
-        self.config.paced
+        self.config.pacing
     }
 
     /// The window that packets state, segments.
@@ -175,7 +196,7 @@ impl SenderLaw for Xcp {
 
     #[inline]
     fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
-        if self.config.paced { window_over_min_rtt(self.window(), flight) } else { None }
+        if self.config.pacing { window_over_min_rtt(self.window(), flight) } else { None }
     }
 
     #[inline]
@@ -214,7 +235,7 @@ impl SenderLaw for Xcp {
         let window = self.advertised(flight);
         toll.rtt = rtt as f32;
         toll.offer = (rtt / window) as f32;
-        toll.due = match self.config.demand {
+        toll.due = match self.config.request {
             Demand::Everything => EVERYTHING,
             Demand::Rate(_) if flight.app_limited => 0.0,
             Demand::Rate(rate) => {
@@ -251,7 +272,7 @@ impl SenderLaw for Xcp {
         }
         if let Some(echo) = acked.echo {
             self.guard(|guard, window| guard.on_echo(acked.gap, window));
-            let segment = self.config.gain_segment.unwrap_or(flight.segment).max(1);
+            let segment = self.config.gain_segment.map_or(flight.segment, u32::from).max(1);
             let change = f64::from(echo) * flight.srtt.as_secs_f64() / f64::from(segment);
             // Words from outside: what is no number changes nothing, and no window exceeds the number space.
             if change.is_finite() {
@@ -283,6 +304,8 @@ impl SenderLaw for Xcp {
     }
 }
 
+/// Window at the start, segments (ns-2; RFC 5681 allows up to 4).
+const INITIAL_WINDOW: u32 = 2;
 /// Less than one segment never leaves (draft § 4.1.3).
 const MIN_WINDOW: f64 = 1.0;
 /// Far beyond any network, and inside the number space of segments.
@@ -312,7 +335,7 @@ mod tests {
 
     #[test]
     fn tolls_state_the_spacing_of_packets() {
-        let mut law = XcpConfig { initial_window: 4.0, ..Default::default() }.build();
+        let mut law = XcpConfig { initial_window: 4.0, advertise_limit: false, ..Default::default() }.build();
         let mut toll = Toll::default();
         law.write_toll(&Flight { srtt: Time::ZERO, ..flight(NOW, 4) }, &mut toll);
         assert_eq!(toll, Toll::default());
@@ -323,7 +346,7 @@ mod tests {
     #[test]
     fn demand_for_a_rate_is_shared_by_the_packets_of_a_round_trip() {
         let demand = Demand::Rate(Rate::from_bytes_per_sec(90_000.0));
-        let mut law = XcpConfig { initial_window: 4.0, demand, ..Default::default() }.build();
+        let mut law = XcpConfig { initial_window: 4.0, request: demand, ..Default::default() }.build();
         let mut toll = Toll::default();
         // 4 segments in 0.1 s are 60 000 B/s: 30 000 short, over four packets.
         law.write_toll(&flight(NOW, 4), &mut toll);
@@ -344,7 +367,8 @@ mod tests {
 
     #[test]
     fn ns2_rounds_the_window_and_leaves_headers_out_of_the_gain() {
-        let mut law = XcpConfig::ns2(1450).build();
+        let config = XcpConfig { whole_window: true, gain_segment: Some(1450), ..Default::default() };
+        let mut law = config.build();
         law.on_ack(&flight(NOW, 2), &Acked { echo: Some(14_500.0 * 0.9), ..acked(1) });
         assert!((law.window() - 2.9).abs() < 1e-6);
         let mut toll = Toll::default();
@@ -366,7 +390,7 @@ mod tests {
     #[test]
     fn a_toll_on_every_fourth_packet_says_what_four_would() {
         let demand = Demand::Rate(Rate::from_bytes_per_sec(300_000.0));
-        let config = XcpConfig { initial_window: 10.0, demand, ..Default::default() };
+        let config = XcpConfig { initial_window: 10.0, request: demand, ..Default::default() };
         let sums = |every: u32| {
             let mut law = XcpConfig { every, ..config }.build();
             let (mut tolls, mut x, mut due, mut packets) = (0, 0.0, 0.0, 0.0);

@@ -37,7 +37,7 @@ fn law(which: u8) -> AnySender {
         4 => FcpConfig { deadline: Some(Rate::from_mbps(1.0)), ..Default::default() }.build().into(),
         5 => FcpConfig { budget: Budget::per_sec(0.3), ..Default::default() }.build().into(),
         6 => Rcp::new().into(),
-        7 => XcpConfig { initial_window: 6.0, paced: true, ..Default::default() }.build().into(),
+        7 => XcpConfig { initial_window: 6.0, pacing: true, ..Default::default() }.build().into(),
         _ => AnySender::custom(NewRenoConfig { initial_window: 4.0, ..Default::default() }.build()),
     }
 }

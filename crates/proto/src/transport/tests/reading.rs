@@ -1,7 +1,7 @@
 //! Applications that read at their own pace, behind credit and behind soft flow control.
 
 use tollway_law::Time;
-use tollway_law::sender::{AnySender, NewRenoConfig, XcpConfig};
+use tollway_law::sender::{AnySender, LossResponse, NewRenoConfig, XcpConfig};
 
 use super::super::{Buffer, Config, FlowControl, Reader};
 use super::pair::{CLIENT, Faults, Pair, SERVER};
@@ -25,7 +25,9 @@ fn soft(interval: Time) -> Config {
 }
 
 fn xcp() -> AnySender {
-    XcpConfig { paced: true, ..Default::default() }.build().into()
+    XcpConfig { pacing: true, advertise_limit: false, on_loss: LossResponse::Keep, ..Default::default() }
+        .build()
+        .into()
 }
 
 fn reno() -> AnySender {

@@ -11,10 +11,8 @@ mod policies;
 
 pub(crate) use aggregates::AGGREGATE;
 pub(crate) use events::{CBR, CHANGE, LOSS};
-pub(crate) use flows::{
-    CHEAT, FCP_CHEAT, FCP_FLOW, FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD, XCP_FLOW,
-};
-pub(crate) use laws::{LawTable, link_laws};
+pub(crate) use flows::{FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD};
+pub(crate) use laws::{LawTable, link_laws, sender_laws};
 pub(crate) use machines::MACHINE;
 pub(crate) use network::{
     CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK,
@@ -126,17 +124,8 @@ pub(crate) static MEASURE: Section = Section {
 pub(crate) fn all() -> Vec<&'static Section> {
     let network =
         [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK, &NODE, &MEDIUM, &LINK, &REVERSE, &METER, &EXCHANGE];
-    let traffic = [
-        &CLASS,
-        &FLOW,
-        &FRAMES,
-        &READER,
-        &RTO,
-        &RECEIVE_WINDOW,
-        &XCP_FLOW,
-        &CHEAT,
-        &FCP_FLOW,
-        &FCP_CHEAT,
+    let flows = [&CLASS, &FLOW, &FRAMES, &READER, &RTO, &RECEIVE_WINDOW];
+    let others = [
         &WORKLOAD,
         &HOST,
         &AGGREGATE,
@@ -151,8 +140,10 @@ pub(crate) fn all() -> Vec<&'static Section> {
         &CHANGE,
         &LOSS,
     ];
-    let laws = link_laws().iter().map(|law| law.section);
-    network.into_iter().chain(laws).chain(traffic).collect()
+    let tables =
+        |laws: &'static [LawTable]| laws.iter().filter(|law| !law.word.is_empty()).map(|law| law.section);
+    let links = network.into_iter().chain(tables(link_laws()));
+    links.chain(flows).chain(tables(sender_laws())).chain(others).collect()
 }
 
 /// Every section of a policy file, in the manual's order.

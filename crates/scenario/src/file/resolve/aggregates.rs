@@ -1,13 +1,14 @@
 //! Policies for aggregates: which flows each is for, and which of several is a flow's.
 
+use tollway_law::sender::Descriptor;
 use tollway_law::{Bytes, Time};
 
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::plan::{
-    Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, SenderLaw, Shaper,
-    TransportId, WindowIncrease,
+    Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, Shaper, TransportId,
+    WindowIncrease,
 };
 
 /// What of a connection policies look at.
@@ -19,7 +20,7 @@ struct Subject {
     packet: u16,
     rtt: Time,
     /// `None` for cross-traffic.
-    law: Option<SenderLaw>,
+    law: Option<Descriptor>,
 }
 
 /// A mistake in a policy: its key, what is wrong, in short, and what to do.
@@ -109,7 +110,7 @@ fn subjects(plan: &Plan) -> Vec<Subject> {
             to: path.to,
             packet: transport.packet_size,
             rtt: path.base_rtt,
-            law: Some(transport.law.clone()),
+            law: Some(transport.law.descriptor()),
         }
     };
     let flows = plan.flows.iter().map(|flow| ends(&flow.name, &flow.section, &flow.path, flow.transport));
@@ -236,7 +237,7 @@ fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Opt
             let message = format!("packets of `{name}` have {size} B, more than the bucket holds");
             return Some(("depth", message, "too small", "let it hold a packet at least"));
         }
-        let tolled = matches!(subject.law, Some(SenderLaw::Xcp(_) | SenderLaw::Fcp(_) | SenderLaw::Rcp));
+        let tolled = subject.law.is_some_and(|law| law.reads.is_some());
         if aggregate.action == AggregateAction::Mark && tolled {
             let message = format!("packets of `{name}` carry a toll, and have no room for a mark");
             return Some((
@@ -246,7 +247,7 @@ fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Opt
                 "shape it, or choose one of TCP's laws for the flow",
             ));
         }
-        let grows = matches!(subject.law, None | Some(SenderLaw::NewReno));
+        let grows = subject.law.is_none_or(|law| law.increase);
         if aggregate.window != WindowIncrease::Standard && !grows {
             let message = format!("the window of `{name}` can't be told to grow otherwise");
             return Some(("window", message, "of no use", "that is for the law `newreno`"));

@@ -6,11 +6,10 @@ use tollway_proto::Change;
 use tollway_proto::faults::{self, Only, Place};
 
 use super::flows::buffer;
-use super::hosts::strategy;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Direction, Event, FlowId, Link, LinkId, Loss, SenderLaw, What};
+use crate::plan::{Direction, Event, FlowId, Link, LinkId, Loss, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
 const OF_LINKS: [(&str, &str); 7] = [
@@ -168,8 +167,8 @@ impl<'a> Resolver<'a> {
             let what = What::HostBudget(host, change.number("budget"));
             self.plan.events.push(Event { at, what });
         }
-        if change.has("strategy") {
-            let what = What::HostStrategy(host, strategy(change.word("strategy")));
+        if let Some(strategy) = change.one_of("strategy") {
+            let what = What::HostStrategy(host, strategy);
             self.plan.events.push(Event { at, what });
         }
         if !change.has("budget") && !change.has("strategy") {
@@ -190,7 +189,8 @@ impl<'a> Resolver<'a> {
             }
             found = true;
             let id = FlowId(i as u32);
-            let spends = matches!(self.plan.transports[flow.transport.0 as usize].law, SenderLaw::Fcp(_));
+            let about = self.plan.transports[flow.transport.0 as usize].law.descriptor();
+            let spends = about.spends.is_some();
             if !spends || self.plan.hosts.iter().any(|host| host.flows.contains(&id)) {
                 let message = match spends {
                     true => format!("the budget of `{}` is its host's affair", flow.name),

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 use tollway_law::link::Pricing;
-use tollway_law::sender::{CheatTimes, FcpTrick};
+use tollway_law::sender::{self, Descriptor, Ecn, Sending, Unanswered};
 use tollway_law::toll::Content;
 use tollway_proto::Stamp;
+use tollway_proto::encoding::Feedback;
+use tollway_proto::encoding::draft20::Version;
 use tollway_proto::transport::{self as proto, FlowControl};
 
+use super::links::Laws;
 use super::{Pairs, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
@@ -16,9 +19,8 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Arrivals, Cbr, Cheat, Class, Data, Encoding, Fallback, FcpSender, Flow, Link, LinkId, LossDetection,
-    NodeId, OnLoss, Path, Plan, Request as Ask, Rto, SenderLaw, Sizes, Transport, TransportId, Trick,
-    WindowGrowth, Workload, XcpSender,
+    Arrivals, Cbr, Data, Detection, Encoding, Flow, Link, LinkId, NodeId, Path, Plan, Rto, SenderLaw, Sizes,
+    Transport, TransportId, WindowGrowth, Workload, laws_that,
 };
 
 /// A section whose paths wait for routes.
@@ -227,25 +229,6 @@ impl<'a> Resolver<'a> {
         None
     }
 
-    /// What an FCP sender does wrong on purpose.
-    fn fcp_cheat(&mut self, fcp: &Reader<'a>) -> Option<(FcpTrick, CheatTimes)> {
-        let keys = fcp.table("cheat", &keys::FCP_CHEAT);
-        if !keys.is_there() {
-            return None;
-        }
-        let factor = keys.number("factor");
-        let trick = match keys.word("trick") {
-            "understate-balance" => FcpTrick::UnderstateBalance(factor),
-            "overspend" => FcpTrick::Overspend(factor),
-            "over-preload" => FcpTrick::OverPreload(factor),
-            "false-leave" => FcpTrick::FalseLeave(factor),
-            "vanish" => FcpTrick::Vanish,
-            _ => return None,
-        };
-        let on_off = self.on_off(&keys);
-        Some((trick, CheatTimes { from: keys.span("from"), on_off }))
-    }
-
     fn data(&mut self, keys: &Reader<'a>) -> Data {
         let size = keys.bytes("size");
         let frames = keys.table("frames", &keys::FRAMES);
@@ -272,71 +255,18 @@ impl<'a> Resolver<'a> {
             let message = format!("a header of {header} B leaves no room for data in {packet_size} B");
             self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
         }
-        let xcp = k.table("xcp", &keys::XCP_FLOW);
-        let fcp = k.table("fcp", &keys::FCP_FLOW);
-        let law = match k.word("law") {
-            "rcp" => SenderLaw::Rcp,
-            "fcp" => SenderLaw::Fcp(FcpSender {
-                budget: fcp.number("budget"),
-                initial_packets: fcp.number("initial-packets"),
-                initial_always: fcp.truth("initial-always"),
-                short: fcp.bytes("short").map_or(f64::INFINITY, |bytes| bytes as f64),
-                max_preload: fcp.number_if("max-preload"),
-                wants: fcp.rate("wants"),
-                deadline: fcp.rate("deadline"),
-                patience: fcp.time("patience"),
-                cheat: self.fcp_cheat(&fcp),
-            }),
-            "cubic" => SenderLaw::Cubic,
-            "dctcp" => SenderLaw::Dctcp,
-            "bbr" => SenderLaw::Bbr,
-            "xcp" => SenderLaw::Xcp(XcpSender {
-                on_loss: if xcp.word("on-loss") == "keep" { OnLoss::Keep } else { OnLoss::Halve },
-                advertise_limit: xcp.truth("advertise-limit"),
-                pacing: xcp.truth("pacing"),
-                request: xcp.rate("request").map_or(Ask::All, Ask::Rate),
-                whole_window: xcp.truth("whole-window"),
-                gain_segment: xcp.bytes("gain-segment").unwrap_or(u64::from(packet_size)) as u32,
-                aging: xcp.number_if("aging"),
-                every: xcp.count("every").unwrap_or(1) as u32,
-                fallback: match xcp.word("fallback") {
-                    "newreno" => Some(Fallback::NewReno),
-                    "cubic" => Some(Fallback::Cubic),
-                    _ => None,
-                },
-                cheat: cheat(&xcp),
-            }),
-            _ => SenderLaw::NewReno,
-        };
-        if k.has("growth-per-ack") && law != SenderLaw::NewReno {
-            let message = format!("`growth-per-ack` is of the law `newreno`, not of `{}`", k.word("law"));
-            self.mistakes.add(k.key_at("growth-per-ack"), message, "of no use");
-        }
+        let tables = Laws::of(k, keys::sender_laws());
+        let law = self.sender(k, &tables);
+        let about = law.descriptor();
         let encoding = match k.word("encoding") {
-            "tcp-option" => Encoding::TcpOption { integer: k.word("feedback") == "integer" },
-            "draft-2" => Encoding::Draft2,
-            "draft-3" => Encoding::Draft3,
+            "tcp-option" => Encoding::TcpOption {
+                feedback: if k.word("feedback") == "integer" { Feedback::Integer } else { Feedback::Split },
+            },
+            "draft-2" => Encoding::Draft20 { version: Version::V2 },
+            "draft-3" => Encoding::Draft20 { version: Version::V3 },
             _ => Encoding::Acp,
         };
-        if matches!(law, SenderLaw::Xcp(XcpSender { every: 2.., .. })) && encoding != Encoding::Acp {
-            self.mistakes
-                .add(
-                    xcp.key_at("every"),
-                    "the encoding has no word for how many packets a toll speaks for",
-                    "not carried",
-                )
-                .help("leave `encoding` out: `acp` has one");
-        }
-        if matches!(law, SenderLaw::Xcp(XcpSender { fallback: Some(_), .. })) && encoding != Encoding::Acp {
-            self.mistakes
-                .add(
-                    xcp.key_at("fallback"),
-                    "the encoding has no word for how many routers a toll has met",
-                    "not carried",
-                )
-                .help("leave `encoding` out: `acp` has one");
-        }
-        if matches!(law, SenderLaw::Fcp(_) | SenderLaw::Rcp) && encoding != Encoding::Acp {
+        if matches!(about.reads, Some(Content::Price | Content::Rate)) && encoding.xcp_only() {
             let message = format!("the law `{}` needs a header that XCP's has no room for", k.word("law"));
             self.mistakes
                 .add(k.at("encoding"), message, "XCP's header")
@@ -353,18 +283,18 @@ impl<'a> Resolver<'a> {
             self.mistakes.add(k.key_at("sack-blocks"), message, "of no use");
         }
         let loss_detection = match (k.word("loss-detection"), sack) {
-            ("newreno", _) | ("", false) => LossDetection::NewReno,
-            ("", true) if law == SenderLaw::Bbr || kernel => LossDetection::Rack,
-            ("rfc6675" | "", _) => LossDetection::Rfc6675,
-            _ => LossDetection::Rack,
+            ("newreno", _) | ("", false) => Detection::NewReno,
+            ("", true) if about.rack || kernel => RACK,
+            ("rfc6675" | "", _) => Detection::Rfc6675,
+            _ => RACK,
         };
-        if !sack && loss_detection != LossDetection::NewReno {
+        if !sack && loss_detection != Detection::NewReno {
             self.mistakes
                 .add(k.at("loss-detection"), "this way of finding losses needs SACK", "without SACK")
                 .help("leave out `sack = false`, or choose \"newreno\"");
         }
         let repair_copies = k.count("repair-copies").unwrap_or(0) as u8;
-        if repair_copies > 0 && loss_detection != LossDetection::Rack {
+        if repair_copies > 0 && loss_detection != RACK {
             self.mistakes
                 .add(
                     k.key_at("repair-copies"),
@@ -374,25 +304,27 @@ impl<'a> Resolver<'a> {
                 .help("add `loss-detection = \"rack\"`");
         }
         // What 40 bytes of options leave beside timestamps (12) and XCP's forward (8) and return (4) options.
-        let room = match (&law, encoding, both_ways) {
-            (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, true) => 1,
-            (SenderLaw::Xcp(_), Encoding::TcpOption { .. }, false) => 2,
+        let room = match (about.reads, encoding, both_ways) {
+            (Some(Content::Feedback), Encoding::TcpOption { .. }, true) => 1,
+            (Some(Content::Feedback), Encoding::TcpOption { .. }, false) => 2,
             _ => 3,
         };
         let rto = k.table("rto", &keys::RTO);
         let rto_at = rto.at(if rto.has("max") { "max" } else { "min" });
+        let fixed = rto.time("fixed");
         let rto = Rto {
             initial: rto.span("initial"),
             min: rto.span("min"),
             max: rto.span("max"),
             granularity: rto.span("granularity"),
             backoff: rto.truth("backoff"),
-            fixed: rto.time("fixed"),
         };
         if rto.min > rto.max {
             let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);
             self.mistakes.add(rto_at, message, "here");
         }
+        let always = |time| Rto { initial: time, min: time, max: time, backoff: false, ..rto };
+        let rto = fixed.map_or(rto, always);
         let window = k.table("receive-window", &keys::RECEIVE_WINDOW);
         let packets = |key| window.count(key).unwrap_or(1) as u32;
         let window_growth = match window.word("growth") {
@@ -400,71 +332,38 @@ impl<'a> Resolver<'a> {
             "feedback" => WindowGrowth::Feedback { initial: packets("initial") },
             _ => WindowGrowth::Whole,
         };
-        let (reader, flow_control) = self.receiving(k, &law, &window);
-        let dctcp = matches!(law, SenderLaw::Dctcp);
-        let ecn = if k.has("ecn") { k.truth("ecn") } else { dctcp };
-        if dctcp && !ecn {
-            self.mistakes
-                .add(
-                    k.key_at("ecn"),
-                    "the law `dctcp` lives on marks, and without ECN there are none",
-                    "here",
-                )
-                .help("leave out `ecn = false`");
-        }
-        if ecn && law == SenderLaw::Bbr {
-            self.mistakes
-                .add(k.key_at("ecn"), "the law `bbr` does not answer marks, so it may not have them", "here")
-                .help("leave out `ecn = true`");
-        }
-        let l4s = k.truth("l4s");
-        if l4s && !(dctcp && ecn) {
-            self.mistakes
-                .add(
-                    k.key_at("l4s"),
-                    "L4S is for senders that answer each mark with a little less (RFC 9331 § 4.3)",
-                    "here",
-                )
-                .help("use it with `law = \"dctcp\"`, or leave it out");
-        }
+        let (reader, flow_control) = self.receiving(k, &about, &window);
+        let (ecn, l4s) = self.marks(k, &about);
         let class = self.class(k);
-        let for_deadlines = self.plan.classes.get(usize::from(class).wrapping_sub(1));
-        let for_deadlines =
-            for_deadlines.is_some_and(|class| matches!(class.pricing, Pricing::Deadline { .. }));
-        if fcp.has("deadline") != for_deadlines {
-            let (at, message, help) = match for_deadlines {
-                true => (
-                    k.key_at("class"),
-                    "at the least price a flow would send without end",
-                    "say what rate it needs: `fcp = { deadline = \"10 Mbps\" }`",
-                ),
-                false => (
-                    fcp.key_at("deadline"),
-                    "a rate for a deadline is had by a class for deadlines only",
-                    "give the flow a `class`, and that `pricing = \"deadline\"`",
-                ),
-            };
-            self.mistakes.add(at, message, "here").help(help);
-        }
-        let priority = |class: &Class| matches!(class.pricing, Pricing::Priority { .. });
-        if fcp.has("patience")
-            && !self.plan.classes.get(usize::from(class).wrapping_sub(1)).is_some_and(priority)
-        {
+        let pricing = self.plan.pricing(class);
+        let deadline = about.spends.and_then(|spends| spends.deadline);
+        if matches!(pricing, Pricing::Deadline { .. }) && deadline.is_none() {
+            let message = "at the least price a flow would send without end";
             self.mistakes
-                .add(
-                    fcp.key_at("patience"),
-                    "a flow chooses between no class and one that goes first at a higher price",
-                    "without such a class",
-                )
-                .help("give the flow a `class`, and that `pricing = \"priority\"`");
+                .add(k.key_at("class"), message, "here")
+                .help("say what rate it needs: `fcp = { deadline = \"10 Mbps\" }`");
         }
-        let initial_window = if matches!(law, SenderLaw::Xcp(_)) { 2 } else { 10 };
-        if kernel && !matches!(law, SenderLaw::NewReno | SenderLaw::Cubic | SenderLaw::Dctcp | SenderLaw::Bbr)
-        {
+        let initial_window =
+            k.count("initial-window").map_or(about.initial_window.unwrap_or(10), |n| n as u32);
+        let sending = Sending {
+            segment: packet_size,
+            whole_toll: !encoding.xcp_only(),
+            pricing,
+            ..Sending::of(f64::from(initial_window))
+        };
+        if let Err(misfit) = law.check(&sending) {
+            let at = tables.key_at(law.word(), misfit.field).unwrap_or(k.place());
+            let found = self.mistakes.add(at, misfit.message, misfit.label);
+            if !misfit.help.is_empty() {
+                found.help(misfit.help);
+            }
+        }
+        if kernel && about.kernel.is_none() {
             let message = format!("the kernel's TCP has no law `{}`", k.word("law"));
+            let laws = laws_that(|law| law.kernel.is_some());
             self.mistakes
                 .add(k.at("transport"), message, "the kernel's")
-                .help("choose newreno, cubic, dctcp or bbr, or leave `transport` out");
+                .help(format!("choose {laws}, or leave `transport` out"));
         }
         self.plan.transports.push(Transport {
             kernel,
@@ -472,8 +371,7 @@ impl<'a> Resolver<'a> {
             packet_size,
             header,
             ack_size: of_kernel("ack-size", 52),
-            growth_per_ack: k.count("growth-per-ack").map_or(u32::MAX, |n| n as u32),
-            initial_window: k.count("initial-window").map_or(initial_window, |n| n as u32),
+            initial_window,
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,
             repair_copies,
@@ -497,12 +395,12 @@ impl<'a> Resolver<'a> {
     fn receiving(
         &mut self,
         k: &Reader<'a>,
-        law: &SenderLaw,
+        about: &Descriptor,
         window: &Reader<'a>,
     ) -> (proto::Reader, FlowControl) {
         let reader = self.reader(k);
         let soft = k.word("flow-control") == "soft";
-        if soft && !matches!(law, SenderLaw::Xcp(_)) {
+        if soft && about.reads != Some(Content::Feedback) {
             let message = format!(
                 "soft flow control speaks by XCP's feedback, which `{}` does not hear",
                 k.word("law")
@@ -544,6 +442,50 @@ impl<'a> Resolver<'a> {
                 proto::Reader::AtOnce
             }
         }
+    }
+
+    /// The sender's law with its constants.
+    fn sender(&mut self, k: &Reader<'a>, tables: &Laws<'a>) -> SenderLaw {
+        let word = k.word("law");
+        // What is no law has been reported.
+        let entry = sender::LAWS.iter().find(|law| law.word == word).unwrap_or(&sender::LAWS[0]);
+        for other in sender::LAWS.iter().filter(|other| other.word != entry.word) {
+            let beside = other.tables.iter().filter(|table| table.word.is_empty());
+            for param in beside.flat_map(|table| (table.params)()) {
+                let key = param.field.replace('_', "-");
+                if k.has(&key) {
+                    let message = format!("`{key}` is of the law `{}`, not of `{word}`", other.word);
+                    self.mistakes.add(k.key_at(&key), message, "of no use");
+                }
+            }
+        }
+        SenderLaw((entry.read)(tables))
+    }
+
+    /// Whether packets may be marked, and say that their sender is scalable.
+    fn marks(&mut self, k: &Reader<'a>, about: &Descriptor) -> (bool, bool) {
+        let (law, needs) = (k.word("law"), about.ecn == Ecn::Needs);
+        let ecn = if k.has("ecn") { k.truth("ecn") } else { needs };
+        if needs && !ecn {
+            let message = format!("the law `{law}` lives on marks, and without ECN there are none");
+            self.mistakes.add(k.key_at("ecn"), message, "here").help("leave out `ecn = false`");
+        }
+        if ecn && about.ecn == Ecn::Refuses {
+            let message = format!("the law `{law}` does not answer marks, so it may not have them");
+            self.mistakes.add(k.key_at("ecn"), message, "here").help("leave out `ecn = true`");
+        }
+        let l4s = k.truth("l4s");
+        if l4s && !(about.l4s && ecn) {
+            let laws = laws_that(|law| law.l4s);
+            self.mistakes
+                .add(
+                    k.key_at("l4s"),
+                    "L4S is for senders that answer each mark with a little less (RFC 9331 § 4.3)",
+                    "here",
+                )
+                .help(format!("use it with `law = \"{laws}\"`, or leave it out"));
+        }
+        (ecn, l4s)
     }
 
     fn sizes(&mut self, keys: &Reader<'a>) -> Option<Sizes> {
@@ -597,17 +539,13 @@ impl<'a> Resolver<'a> {
             Target::Workload(w) => self.plan.workloads[w].transport,
             Target::Cbrs { .. } => return false,
         };
-        let class = self.plan.transports[class.0 as usize].class;
-        let law = request.keys.word("law");
-        let needs = match law {
-            "fcp" => Content::Price,
-            "rcp" => Content::Rate,
-            _ => return false,
-        };
-        let gives = |link: &LinkId| self.plan.links[link.0 as usize].law.of_class(class).gives;
-        if route.iter().any(|link| gives(link) == Some(needs)) {
+        let transport = &self.plan.transports[class.0 as usize];
+        let about = transport.law.descriptor();
+        let answers = about.reads.is_some_and(|content| self.plan.says(route, transport.class, content));
+        if about.unanswered != Unanswered::Mute || answers {
             return false;
         }
+        let law = transport.law.word();
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
         let (from, to) = (name(from), name(to));
         let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
@@ -735,15 +673,13 @@ fn boundless(
     buffer: u32,
 ) -> Option<&'static str> {
     let transport = &plan.transports[transport.0 as usize];
-    let asks_for_all = matches!(transport.law, SenderLaw::Xcp(XcpSender { request: Ask::All, .. }));
+    let about = transport.law.descriptor();
+    let content = about.reads.filter(|_| about.unanswered == Unanswered::Boundless)?;
     let payload = f64::from(transport.packet_size.saturating_sub(transport.header).max(1));
-    if !asks_for_all || (bytes / payload).min(f64::from(buffer)) <= MOST_WINDOW {
+    if (bytes / payload).min(f64::from(buffer)) <= MOST_WINDOW {
         return None;
     }
-    let silent = |route: &[LinkId]| {
-        let gives = |link: &LinkId| plan.links[link.0 as usize].law.of_class(transport.class).gives;
-        !route.iter().any(|link| gives(link) == Some(Content::Feedback))
-    };
+    let silent = |route: &[LinkId]| !plan.says(route, transport.class, content);
     if silent(&path.route) {
         Some("there")
     } else {
@@ -793,23 +729,12 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
     (packets + 1e-9) as u32
 }
 
-/// What an XCP sender does wrong on purpose.
-fn cheat(xcp: &Reader<'_>) -> Option<Cheat> {
-    let keys = xcp.table("cheat", &keys::CHEAT);
-    let trick = match keys.word("trick") {
-        "ignore-negative" => Trick::IgnoreNegative,
-        "understate-window" => Trick::UnderstateWindow,
-        "overstate-rtt" => Trick::OverstateRtt,
-        "understate-rtt" => Trick::UnderstateRtt,
-        _ => return None,
-    };
-    Some(Cheat { trick, factor: keys.number("factor"), from: keys.span("from") })
-}
-
 pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
 }
 
+/// A probe goes after the last segment of a burst.
+const RACK: Detection = Detection::Rack { tail_probe: true };
 /// What an initial window has at most, packets: a larger one on links that don't answer is a queue of as many.
 const MOST_WINDOW: f64 = 1e6;
 /// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.

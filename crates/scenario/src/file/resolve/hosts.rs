@@ -2,7 +2,7 @@
 
 use super::{Resolver, matches};
 use crate::file::keys;
-use crate::plan::{FlowId, Host, SenderLaw, Strategy, TransportId};
+use crate::plan::{FlowId, Host, Strategy, TransportId};
 
 impl Resolver<'_> {
     /// Every host, with the flows and workloads that are its own.
@@ -13,7 +13,7 @@ impl Resolver<'_> {
             let (mut flows, mut workloads) = (Vec::new(), Vec::new());
             let mut wrong = None;
             let mut check = |plan: &crate::plan::Plan, name: &str, transport: TransportId| {
-                if !matches!(plan.transports[transport.0 as usize].law, SenderLaw::Fcp(_)) {
+                if plan.transports[transport.0 as usize].law.descriptor().spends.is_none() {
                     wrong.get_or_insert_with(|| name.to_owned());
                 }
             };
@@ -52,22 +52,10 @@ impl Resolver<'_> {
             self.plan.hosts.push(Host {
                 name: name.to_owned(),
                 budget: keys.number("budget"),
-                strategy: strategy(keys.word("strategy")),
+                strategy: keys.one_of("strategy").unwrap_or(Strategy::EqualBudget),
                 flows,
                 workloads,
             });
         }
-    }
-}
-
-/// The strategy of a word.
-pub(super) fn strategy(word: &str) -> Strategy {
-    match word {
-        "fixed" => Strategy::Fixed,
-        "background" => Strategy::Background,
-        "equal-throughput" => Strategy::EqualThroughput,
-        "max-throughput" => Strategy::MaxThroughput,
-        "stable" => Strategy::Stable,
-        _ => Strategy::EqualBudget,
     }
 }

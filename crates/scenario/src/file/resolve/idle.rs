@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use tollway_law::Time;
 use tollway_law::meter::Duty;
+use tollway_law::toll::Content;
 use tollway_proto::Change;
 
 use super::Resolver;
 use super::keys;
-use crate::plan::{Data, Flow, Plan, SenderLaw, Strategy, Transport, What};
+use crate::plan::{Data, Flow, Plan, Strategy, Transport, What};
 
 impl Resolver<'_> {
     /// Notes what has no effect in this variant; it is told if it has none in any other either.
@@ -29,9 +29,9 @@ impl Resolver<'_> {
 
     /// Meters and borders for laws that no sender has.
     fn without_senders(&self) -> Vec<String> {
-        let any = |is: fn(&SenderLaw) -> bool| self.plan.transports.iter().any(|one| is(&one.law));
-        let fcp = any(|law| matches!(law, SenderLaw::Fcp(_)));
-        let xcp = any(|law| matches!(law, SenderLaw::Xcp(_)));
+        let any =
+            |content| self.plan.transports.iter().any(|one| one.law.descriptor().reads == Some(content));
+        let (xcp, fcp) = (any(Content::Feedback), any(Content::Price));
         let mut notes = Vec::new();
         for link in &self.plan.links {
             let of_meter = link.meter.as_deref().and_then(|meter| match meter.duty {
@@ -56,8 +56,9 @@ impl Resolver<'_> {
             What::HostStrategy(host, Strategy::Stable) => Some(host),
             _ => None,
         }));
-        let wants =
-            |transport: &Transport| matches!(transport.law, SenderLaw::Fcp(fcp) if fcp.wants.is_some());
+        let wants = |transport: &Transport| {
+            transport.law.descriptor().spends.is_some_and(|spends| spends.wants.is_some())
+        };
         let of_flows: BTreeSet<u32> =
             stable.iter().flat_map(|&host| &hosts[host].flows).map(|flow| flow.0).collect();
         let of_workloads: BTreeSet<usize> =
@@ -115,13 +116,4 @@ fn few(mut all: impl Iterator<Item = String>) -> Option<String> {
         0 => first,
         more => format!("{first} and {more} more"),
     })
-}
-
-/// From when on senders of this law cheat.
-pub(super) fn cheats_from(law: &SenderLaw) -> Option<Time> {
-    match law {
-        SenderLaw::Xcp(xcp) => xcp.cheat.map(|cheat| cheat.from),
-        SenderLaw::Fcp(fcp) => fcp.cheat.map(|(_, times)| times.from),
-        _ => None,
-    }
 }

@@ -50,12 +50,28 @@ struct Side<'a> {
 
 /// The tables with the constants of laws.
 #[derive(Clone)]
-struct Laws<'a>(Vec<(&'static str, Reader<'a>)>);
+pub(super) struct Laws<'a>(Vec<(&'static str, Reader<'a>)>);
 
 impl<'a> Laws<'a> {
-    fn of(keys: &Reader<'a>) -> Laws<'a> {
-        let table = |law: &keys::LawTable| (law.word, keys.table(law.word, law.section));
-        Laws(keys::link_laws().iter().map(table).collect())
+    /// Those of `tables` in a section.
+    pub(super) fn of(keys: &Reader<'a>, tables: &'static [keys::LawTable]) -> Laws<'a> {
+        let mut laws = Laws(Vec::with_capacity(tables.len()));
+        for law in tables {
+            let reader = match law.word.rsplit_once('.') {
+                Some((outer, inner)) => laws.reader(outer).unwrap_or(keys).table(inner, law.section),
+                None if law.word.is_empty() => *keys,
+                None => keys.table(law.word, law.section),
+            };
+            laws.0.push((law.word, reader));
+        }
+        laws
+    }
+
+    /// The key of a field of the law `word`, in a table inside the law's if the field says so.
+    pub(super) fn key_at(&self, word: &str, field: &str) -> Option<At> {
+        let path = format!("{word}.{field}");
+        let (table, field) = path.rsplit_once('.')?;
+        self.reader(table).map(|reader| reader.key_at(&field.replace('_', "-")))
     }
 
     /// These where they are given, others' where not.
@@ -155,7 +171,7 @@ impl<'a> Resolver<'a> {
             loss: keys.number("loss"),
             meter: self.meter(&keys),
             exchange: self.exchange(&keys),
-            laws: Laws::of(&keys),
+            laws: Laws::of(&keys, keys::link_laws()),
         };
         let back_rate = match &back_trace {
             Some(trace) => trace.mean_rate(),
@@ -174,7 +190,7 @@ impl<'a> Resolver<'a> {
             loss: side_of("loss").number("loss"),
             meter: None,
             exchange: None,
-            laws: Laws::of(&reverse).or(&there.laws),
+            laws: Laws::of(&reverse, keys::link_laws()).or(&there.laws),
         };
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };

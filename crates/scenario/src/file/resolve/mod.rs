@@ -356,7 +356,7 @@ impl<'a> Resolver<'a> {
         let law = |transport: TransportId| &self.plan.transports[transport.0 as usize].law;
         let cheats = flows.iter().map(|flow| (&*flow.name, flow.transport));
         let cheats = cheats.chain(workloads.iter().map(|workload| (&*workload.name, workload.transport)));
-        let cheats = cheats.filter_map(|(name, of)| Some((name, idle::cheats_from(law(of))?)));
+        let cheats = cheats.filter_map(|(name, of)| Some((name, law(of).descriptor().cheats?)));
         let late = [
             self.late_of("flow", flows.iter().map(|flow| (&*flow.name, flow.start))),
             self.late_of("workload", workloads.iter().map(|workload| (&*workload.name, workload.start))),

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tollway_law::toll::Content;
+
 use super::Resolver;
 use crate::file::reader::Reader;
-use crate::plan::{FlowId, LossDetection, SenderLaw, TransportId, Tree};
+use crate::plan::{Detection, FlowId, TransportId, Tree};
 
 impl<'a> Resolver<'a> {
     /// The flows of a section, `n` from `first` on, are one with several receivers.
@@ -12,7 +14,7 @@ impl<'a> Resolver<'a> {
         let at = keys.at("multicast");
         let transport = &mut self.plan.transports[transport.0 as usize];
         let senders: BTreeSet<_> = self.plan.flows[first..].iter().map(|flow| flow.path.from).collect();
-        let (wrong, message, help) = if !matches!(transport.law, SenderLaw::Fcp(_)) {
+        let (wrong, message, help) = if transport.law.descriptor().reads != Some(Content::Price) {
             (true, "prices are the only feedback that adds up over a tree", "use `law = \"fcp\"`")
         } else if senders.len() > 1 {
             (true, "a multicast flow has one sender", "name one node in `from`, and a group in `to`")
@@ -36,7 +38,7 @@ impl<'a> Resolver<'a> {
             return;
         }
         transport.sack_blocks = 0;
-        transport.loss_detection = LossDetection::NewReno;
+        transport.loss_detection = Detection::NewReno;
         self.plan.trees.push(Tree { first: FlowId(first as u32), count: n as u32 });
         self.trees.push(at);
     }

@@ -330,7 +330,7 @@ fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
     let tree = with_fcp(&["link.*.reverse.law=fcp", "flow.f.multicast=true", "flow.f.from=d", "flow.f.to=s"]);
     let p = plan(BASE, &tree);
     assert_eq!((p.trees[0].first, p.trees[0].count), (FlowId(0), 4));
-    assert_eq!((p.transports[0].sack_blocks, p.transports[0].loss_detection), (0, LossDetection::NewReno));
+    assert_eq!((p.transports[0].sack_blocks, p.transports[0].loss_detection), (0, Detection::NewReno));
     let but = |more: &[&str]| said("", &[&tree[..], more].concat());
     for (more, message) in [
         (&["flow.f.law=newreno"][..], "prices are the only feedback that adds up over a tree"),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use tollway_law::sender::Ecn;
 use tollway_proto::encoding::acp;
 
-use crate::plan::{Plan, SenderLaw};
+use crate::plan::Plan;
 use crate::run::Hosting;
 
 /// Something in a plan that the live engine cannot do.
@@ -117,7 +118,7 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             let remedy = "keep it out by the aggregate's filters; `tollway shape` paces the kernel's";
             return refuse(format!("aggregate.{name}"), &why, remedy);
         }
-        if transport.ecn && transport.law != SenderLaw::Dctcp {
+        if transport.ecn && transport.law.descriptor().ecn != Ecn::Needs {
             let why = "leaves it to the kernel which of its laws want marks: `dctcp` does";
             return refuse(key("ecn"), why, OURS);
         }

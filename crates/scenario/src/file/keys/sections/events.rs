@@ -2,8 +2,9 @@
 
 use super::super::Default::{Else, Is, Must};
 use super::super::{Kind, Section};
-use super::flows::{READER, STRATEGIES};
+use super::flows::READER;
 use super::*;
+use crate::plan::Strategy;
 
 /// `[cbr.NAME]`.
 pub(crate) static CBR: Section = Section {
@@ -73,7 +74,12 @@ pub(crate) static CHANGE: Section = Section {
             Else(""),
             "What the host, or each flow without one, may spend from now on, $/s.",
         ),
-        key("strategy", Kind::Word(STRATEGIES), Else(""), "How the host divides its budget from now on."),
+        key(
+            "strategy",
+            Kind::Word(Strategy::WORDS),
+            Else(""),
+            "How the host divides its budget from now on.",
+        ),
     ]],
 };
 

@@ -1,24 +1,16 @@
 //! Flows, workloads and hosts.
 
+use tollway_law::sender;
+
 use super::super::Default::{Else, Is, Must};
 use super::super::{Key, Kind, Section};
 use super::*;
+use crate::plan::Strategy;
 
 /// What flows and workloads share: how their ends behave.
 pub(super) const TRANSPORT: &[Key] = &[
-    key(
-        "law",
-        Kind::Word(&["newreno", "cubic", "dctcp", "bbr", "xcp", "fcp", "rcp"]),
-        Must,
-        "The sender's law.",
-    ),
-    key(
-        "transport",
-        Kind::Word(&["tollway", "kernel"]),
-        Is("tollway"),
-        "Whose it is. `kernel`, with the law newreno, cubic, dctcp or bbr: the kernel's own TCP in a live run, in network namespaces; simulated, its sizes \
-         (`header`, `ack-size` 52 B, for timestamps) and `loss-detection` RACK, unless they are given.",
-    ),
+    key("law", Kind::Word(sender::WORDS), Must, "The sender's law."),
+    key("", Kind::All(laws::transport), Else(""), ""),
     key(
         "receive-buffer",
         Kind::Limit,
@@ -53,12 +45,7 @@ pub(super) const TRANSPORT: &[Key] = &[
         Else("10 (RFC 6928), or 2 with the law `xcp`"),
         "Window at the start, packets.",
     ),
-    key(
-        "growth-per-ack",
-        Kind::Count { least: 1, most: 1_000_000 },
-        Else("all that it acknowledges, as in Linux"),
-        "With the law `newreno`: segments that one acknowledgement grows the window for at most. 1 is RFC 5681's, 2 RFC 3465's: with delayed acknowledgements windows then grow more slowly.",
-    ),
+    key("", Kind::All(laws::sender_keys), Else(""), ""),
     key("sack", Kind::Truth, Is("true"), "Selective acknowledgement (RFC 2018)."),
     key(
         "sack-blocks",
@@ -129,8 +116,7 @@ pub(super) const TRANSPORT: &[Key] = &[
         Else(""),
         "How much of the receive buffer is advertised.",
     ),
-    key("xcp", Kind::Table(&XCP_FLOW), Else(""), "Options of the law `xcp`."),
-    key("fcp", Kind::Table(&FCP_FLOW), Else(""), "Options of the law `fcp`."),
+    key("", Kind::All(laws::sender_tables), Else(""), ""),
 ];
 
 // The nodes of flows and workloads.
@@ -263,157 +249,6 @@ pub(crate) static RECEIVE_WINDOW: Section = Section {
     ]],
 };
 
-/// `[flow.NAME.xcp]`.
-pub(crate) static XCP_FLOW: Section = Section {
-    header: "[flow.NAME.xcp]",
-    says: "What XCP's sender does where the draft and the experimental study differ; `[workload.NAME.xcp]` likewise.",
-    parts: &[&[
-        key(
-            "on-loss",
-            Kind::Word(&["halve", "keep"]),
-            Is("halve"),
-            "What a loss does to the window: halved (the draft), or kept (the study).",
-        ),
-        key(
-            "advertise-limit",
-            Kind::Truth,
-            Is("true"),
-            "States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).",
-        ),
-        key("pacing", Kind::Truth, Is("false"), "Spaces packets over the round trip."),
-        key(
-            "request",
-            Kind::RateOrAll,
-            Is("all"),
-            "What is asked of routers: everything there is, or to reach this rate in a round trip (the draft).",
-        ),
-        key("whole-window", Kind::Truth, Is("false"), "States the window in whole packets, as ns-2 does."),
-        key(
-            "gain-segment",
-            Kind::Bytes { least: 1, most: 65535 },
-            Else("its size on the wire"),
-            "Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450 for 1500.",
-        ),
-        key(
-            "aging",
-            PROBABILITY,
-            Else("nothing is given up"),
-            "Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).",
-        ),
-        key(
-            "every",
-            Kind::Count { least: 1, most: 65536 },
-            Is("1"),
-            "A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With `encoding = \"acp\"`.",
-        ),
-        key(
-            "fallback",
-            Kind::Word(&["none", "newreno", "cubic"]),
-            Is("none"),
-            "The TCP whose window bounds XCP's where routers are silent, packets are lost and wait. With `encoding = \"acp\"`.",
-        ),
-        key("cheat", Kind::Table(&CHEAT), Else("an honest sender"), "What the sender does wrong on purpose."),
-    ]],
-};
-
-/// `[flow.NAME.xcp.cheat]`.
-pub(crate) static CHEAT: Section = Section {
-    header: "[flow.NAME.xcp.cheat]",
-    says: "A sender that cheats, for meters to find; `[workload.NAME.xcp.cheat]` likewise.",
-    parts: &[&[
-        key(
-            "trick",
-            Kind::Word(&["ignore-negative", "understate-window", "overstate-rtt", "understate-rtt"]),
-            Must,
-            "Gives back nothing of its window; or states a window or a round trip that is not its own.",
-        ),
-        key(
-            "factor",
-            Kind::Over { over: 1.0, most: 1e6 },
-            Is("2"),
-            "How many times too small or too large what it states is.",
-        ),
-        key("from", TIME, Is("0 s"), "Since when."),
-    ]],
-};
-
-/// `[flow.NAME.fcp]`.
-pub(crate) static FCP_FLOW: Section = Section {
-    header: "[flow.NAME.fcp]",
-    says: "What FCP's sender may spend (the FCP report, § 4.1); `[workload.NAME.fcp]` likewise.",
-    parts: &[&[
-        key(
-            "budget",
-            Kind::Number { least: 0.0, most: 1e12 },
-            Is("1"),
-            "What the flow may spend, $/s, if it has no host.",
-        ),
-        key(
-            "initial-packets",
-            Kind::Over { over: 0.0, most: 1e6 },
-            Is("10"),
-            "Packets that its first packet announces for the next round trip.",
-        ),
-        key(
-            "initial-always",
-            Kind::Truth,
-            Is("false"),
-            "It announces them also where there is less to send, as the report does.",
-        ),
-        key(
-            "short",
-            Kind::Bytes { least: 0, most: 1 << 60 },
-            Is("50 kB"),
-            "A flow that has no more than this left asks for no more than to send it within a round trip; with more, it asks for its budget.",
-        ),
-        key("max-preload", Kind::Over { over: 0.0, most: 1e30 }, Else("none"), "The largest preload."),
-        key("wants", Kind::Rate, Else("none"), "The rate to be kept by a host's strategy `stable`."),
-        key(
-            "deadline",
-            Kind::Rate,
-            Else("none"),
-            "The rate that it needs to meet a deadline: asked for at the least price, of links whose class for it has the pricing `deadline`; refused, it goes by its budget.",
-        ),
-        key(
-            "patience",
-            SPAN,
-            Else("it is in its `class` always"),
-            "It chooses by trial between its `class` and none, by ln rate − queueing delay/`patience`: a queueing delay so long is as bad as a rate e times smaller.",
-        ),
-        key(
-            "cheat",
-            Kind::Table(&FCP_CHEAT),
-            Else("an honest sender"),
-            "What the sender does wrong on purpose.",
-        ),
-    ]],
-};
-
-/// `[flow.NAME.fcp.cheat]`.
-pub(crate) static FCP_CHEAT: Section = Section {
-    header: "[flow.NAME.fcp.cheat]",
-    says: "A sender that cheats, for meters to find; `[workload.NAME.fcp.cheat]` likewise. It is no host's: it has its own budget.",
-    parts: &[&[
-        key(
-            "trick",
-            Kind::Word(&["understate-balance", "overspend", "over-preload", "false-leave", "vanish"]),
-            Must,
-            "States that it pays less than it does; spends more than its budget; announces with each packet what it never \
-             spends; takes back what it goes on spending; or announces its whole budget and falls silent.",
-        ),
-        key(
-            "factor",
-            Kind::Over { over: 1.0, most: 1e6 },
-            Is("2"),
-            "How many times too little it states, or too much it spends; it announces `factor` − 1 times what it pays, or takes \
-             back 1 − 1/`factor` times that.",
-        ),
-        key("from", TIME, Is("0 s"), "Since when."),
-        key("on", SPAN, Else("always"), "For how long it cheats before it is honest for a while."),
-        key("off", SPAN, Else("never"), "For how long it is honest then, before it cheats again."),
-    ]],
-};
-
 /// `[host.NAME]`.
 pub(crate) static HOST: Section = Section {
     header: "[host.NAME]",
@@ -426,12 +261,9 @@ pub(crate) static HOST: Section = Section {
             "What all of its flows may spend, $/s.",
         ),
         key("flows", Kind::Flows, Must, "Which flows and workloads: a name, with `*` and `?` if many."),
-        key("strategy", Kind::Word(STRATEGIES), Is("equal-budget"), "How it divides its budget."),
+        key("strategy", Kind::Word(Strategy::WORDS), Is("equal-budget"), "How it divides its budget."),
     ]],
 };
-
-pub(super) const STRATEGIES: &[&str] =
-    &["equal-budget", "fixed", "background", "equal-throughput", "max-throughput", "stable"];
 
 /// `[workload.NAME]`.
 pub(crate) static WORKLOAD: Section = Section {

@@ -1,19 +1,21 @@
-//! The tables of links' laws, which the registries of laws and queues list.
+//! The tables of laws, which the registries of laws and queues list.
 
 use std::sync::LazyLock;
 
 use tollway_law::link::LAWS;
 use tollway_law::param::{self, Param, Table};
+use tollway_law::sender;
 use tollway_proto::port::QUEUES;
 
-use super::super::Default::{Else, Is};
+use super::super::Default::{Else, Is, Must};
 use super::super::{Key, Kind, Section};
 use super::*;
+use crate::plan::laws_that;
 
-/// A table of a link law's constants.
+/// A table of a law's constants.
 #[derive(Debug)]
 pub(crate) struct LawTable {
-    /// The key that it stands under.
+    /// The key that it stands under; `outer.inner` in another, empty for keys of the law's own section.
     pub(crate) word: &'static str,
     pub(crate) section: &'static Section,
     /// The laws that have their constants there.
@@ -23,17 +25,91 @@ pub(crate) struct LawTable {
 /// Every table of link laws' constants, in the registries' order.
 pub(crate) fn link_laws() -> &'static [LawTable] {
     static TABLES: LazyLock<Vec<LawTable>> = LazyLock::new(|| {
-        let mut tables: Vec<LawTable> = Vec::new();
         let laws = LAWS.iter().flat_map(|law| law.tables);
-        for table in laws.chain(QUEUES.iter().flat_map(|entry| entry.queue.tables)).copied() {
-            if tables.iter().all(|other| other.word != table.word) {
-                let section = section("link.NAME", table);
-                tables.push(LawTable { word: table.word, section, says: constants_of(table) });
-            }
-        }
-        tables
+        let queues = QUEUES.iter().flat_map(|entry| entry.queue.tables);
+        law_tables("link.NAME", laws.chain(queues), |table| table.says.to_owned(), constants_of)
     });
     &TABLES
+}
+
+/// Every table of sender laws' constants, in the registry's order.
+pub(crate) fn sender_laws() -> &'static [LawTable] {
+    static TABLES: LazyLock<Vec<LawTable>> = LazyLock::new(|| {
+        let also = |table: &Table| {
+            let (first, rest) = table.says.split_once(". ").unwrap_or((table.says.trim_end_matches('.'), ""));
+            format!("{first}; `[workload.NAME.{}]` likewise. {rest}", table.word).trim_end().to_owned()
+        };
+        let options = |table: &Table| format!("Options of the law `{}`.", table.word);
+        law_tables("flow.NAME", sender::LAWS.iter().flat_map(|law| law.tables), also, options)
+    });
+    &TABLES
+}
+
+/// Each of `tables` once, under `header`.
+fn law_tables(
+    header: &str,
+    tables: impl Iterator<Item = &'static &'static Table>,
+    about: impl Fn(&Table) -> String,
+    says: impl Fn(&Table) -> String,
+) -> Vec<LawTable> {
+    let mut once: Vec<&Table> = Vec::new();
+    for &table in tables {
+        if once.iter().all(|other| other.word != table.word) {
+            once.push(table);
+        }
+    }
+    // Inner tables come behind those that they are in, and are made first.
+    let mut made: Vec<LawTable> = Vec::new();
+    for table in once.into_iter().rev() {
+        let mut keys: Vec<Key> = (table.params)().iter().map(parameter).collect();
+        for inner in made.iter().rev() {
+            if let Some((outer, name)) = inner.word.rsplit_once('.').filter(|(outer, _)| *outer == table.word)
+            {
+                debug_assert!(!outer.is_empty());
+                let first = inner.section.says.split(['.', ';']).next().unwrap_or_default();
+                keys.push(key(name, Kind::Table(inner.section), Else("none"), format!("{first}.").leak()));
+            }
+        }
+        // They last as long as the program; there are as many as tables.
+        let keys: &'static [Key] = keys.leak();
+        let title = format!("[{header}.{}]", table.word).leak();
+        let section = Section { header: title, says: about(table).leak(), parts: Vec::leak(vec![keys]) };
+        let section: &'static Section = Box::leak(Box::new(section));
+        made.push(LawTable { word: table.word, section, says: says(table) });
+    }
+    made.reverse();
+    made
+}
+
+/// The keys of sender laws in `[flow.NAME]` and `[workload.NAME]`.
+pub(super) fn sender_keys() -> &'static [Key] {
+    static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+        let beside = sender_laws().iter().filter(|law| law.word.is_empty());
+        beside.flat_map(|law| law.section.keys()).copied().collect()
+    });
+    &KEYS
+}
+
+/// The tables of sender laws there.
+pub(super) fn sender_tables() -> &'static [Key] {
+    static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+        let outer = sender_laws().iter().filter(|law| !law.word.is_empty() && !law.word.contains('.'));
+        outer.map(|law| key(law.word, Kind::Table(law.section), Else(""), &law.says)).collect()
+    });
+    &KEYS
+}
+
+/// Whose transport it is.
+pub(super) fn transport() -> &'static [Key] {
+    static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+        let says = format!(
+            "Whose it is. `kernel`, with the law {}: the kernel's own TCP in a live run, in network namespaces; simulated, its \
+             sizes (`header`, `ack-size` 52 B, for timestamps) and `loss-detection` RACK, unless they are given.",
+            laws_that(|law| law.kernel.is_some()),
+        );
+        vec![key("transport", Kind::Word(&["tollway", "kernel"]), Is("tollway"), says.leak())]
+    });
+    &KEYS
 }
 
 /// The keys of these tables in `[link.NAME]`.
@@ -67,13 +143,6 @@ fn constants_of(table: &Table) -> String {
     format!("{constants} of the {laws} {}.", users.join(" and "))
 }
 
-/// The section of a table of parameters under `header`. It lasts as long as the program; there are as many as tables.
-pub(super) fn section(header: &str, table: &Table) -> &'static Section {
-    let keys: &'static [Key] = (table.params)().iter().map(parameter).collect::<Vec<_>>().leak();
-    let header = format!("[{header}.{}]", table.word).leak();
-    Box::leak(Box::new(Section { header, says: table.says, parts: Vec::leak(vec![keys]) }))
-}
-
 /// The key of a parameter.
 fn parameter(param: &Param) -> Key {
     let kind = match param.kind {
@@ -84,11 +153,13 @@ fn parameter(param: &Param) -> Key {
         param::Kind::Over { over, most } => Kind::Over { over, most },
         param::Kind::Time { least } => Kind::Time { least },
         param::Kind::Bytes { least, most } => Kind::Bytes { least, most },
+        param::Kind::Rate => Kind::Rate,
         param::Kind::RateOrAll => Kind::RateOrAll,
         param::Kind::Threshold => Kind::Threshold,
     };
     let default = match param.default {
         Some(value) => Is(value.to_string().leak()),
+        None if param.otherwise.is_empty() => Must,
         None => Else(param.otherwise),
     };
     key(param.field.replace('_', "-").leak(), kind, default, param.says)

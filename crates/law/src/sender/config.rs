@@ -1,0 +1,187 @@
+//! Configs and descriptors of sender laws, and the senders that laws are made for.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use super::AnySender;
+use super::fcp::MOST_RATE;
+use crate::link::{Failure, Misfit, Pricing};
+use crate::param::{Entry, Same, Tabled};
+use crate::receiver::Echo;
+use crate::toll::Content;
+use crate::{Aim, Budget, Rate, Time};
+
+/// A law with its constants: held by plans, it makes the laws that connections hold.
+pub trait SenderConfig: Same + fmt::Debug + Send + Sync {
+    /// Its word in scenario files and tables.
+    fn word(&self) -> &str;
+
+    /// Its needs and its aim. Default none.
+    fn descriptor(&self) -> Descriptor {
+        Descriptor::default()
+    }
+
+    /// Checks its constants against each other and a sender. The flow's name is not known yet.
+    ///
+    /// # Errors
+    /// The first field that does not fit; `table.field` stands in a table inside the law's.
+    fn check(&self, _of: &Sending<'_>) -> Result<(), Misfit> {
+        Ok(())
+    }
+
+    /// The law, for a sender.
+    fn make(&self, of: &Sending<'_>) -> AnySender;
+
+    /// A fault in a law that it made, which ends the run. Asked every 100 ms of the run's time.
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+}
+
+/// The registry's entry of a law with a table of constants under its word.
+pub const fn entry<C: Tabled + SenderConfig>() -> Entry<dyn SenderConfig> {
+    Entry {
+        word: C::TABLE.word,
+        tables: C::TABLES,
+        read: |tables| Arc::new(C::read(tables.table(C::TABLE.word))),
+    }
+}
+
+/// The registry's entry of a law without keys.
+pub const fn fixed<C: Default + SenderConfig>(word: &'static str) -> Entry<dyn SenderConfig> {
+    Entry { word, tables: &[], read: |_| Arc::new(C::default()) }
+}
+
+impl PartialEq for dyn SenderConfig {
+    fn eq(&self, other: &dyn SenderConfig) -> bool {
+        self.same(other)
+    }
+}
+
+impl dyn SenderConfig {
+    /// The config, if it is of this type.
+    pub fn get<C: SenderConfig>(&self) -> Option<&C> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
+
+/// The sender that a law is made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sending<'a> {
+    /// The flow, as result tables call it.
+    pub flow: &'a str,
+    /// The section of the file it comes from: `flow.NAME` or `workload.NAME` without the first word.
+    pub section: &'a str,
+    /// The flow's far end, which sends where data go both ways.
+    pub backward: bool,
+    /// Size of a full packet on the wire, headers included, bytes.
+    pub segment: u16,
+    /// Window at the start, segments.
+    pub initial_window: f64,
+    /// Rate of its interface.
+    pub line_rate: Rate,
+    /// Packets have room for every field of a toll. XCP's headers have none for
+    /// [`stake`](crate::Toll::stake).
+    pub whole_toll: bool,
+    /// The pricing of its class of traffic.
+    pub pricing: Pricing,
+    /// Seed of its random generator: another for each sender and each seed of the run.
+    pub seed: u64,
+}
+
+impl Sending<'_> {
+    /// A sender of packets of 1500 B, in no class, by an interface of 1 Tb/s.
+    pub fn of(initial_window: f64) -> Sending<'static> {
+        Sending {
+            flow: "",
+            section: "",
+            backward: false,
+            segment: 1500,
+            initial_window,
+            line_rate: Rate::from_bytes_per_sec(MOST_RATE),
+            whole_toll: true,
+            pricing: Pricing::Standard,
+            seed: 1,
+        }
+    }
+}
+
+/// A law's needs and aim, beside its arithmetic. The default goes by acknowledgements and losses,
+/// may have its packets marked, and aims at nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Descriptor {
+    /// Content of the tolls it reads; `None` for a law without tolls.
+    pub reads: Option<Content>,
+    /// Its behaviour where no link on its way writes that.
+    pub unanswered: Unanswered,
+    /// The receiver's law.
+    pub echo: Echo,
+    /// The allocation that it steers to, where links aim at the same.
+    pub aim: Option<Aim>,
+    /// Window at the start where a file gives none, segments; `None` is 10 (RFC 6928).
+    pub initial_window: Option<u32>,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
+    /// It may set ECT(1): its answer to a mark is scalable (RFC 9331, § 4.3).
+    pub l4s: bool,
+    /// By default losses are found by time (RFC 8985).
+    pub rack: bool,
+    /// Name of the law in Linux, if Linux has it.
+    pub kernel: Option<&'static str>,
+    /// Policies may set the growth of its window
+    /// ([`NewReno::set_increase`](super::NewReno::set_increase)).
+    pub increase: bool,
+    /// Its spending, if a budget limits it.
+    pub spends: Option<Spending>,
+    /// Time at which it begins to cheat.
+    pub cheats: Option<Time>,
+}
+
+impl Descriptor {
+    /// A law that has no rate unless a link on its way writes `content`.
+    pub fn needing(content: Content) -> Descriptor {
+        let echo = if content == Content::Feedback { Echo::Sum } else { Echo::Latest };
+        Descriptor { reads: Some(content), unanswered: Unanswered::Mute, echo, ..Descriptor::default() }
+    }
+}
+
+/// Behaviour of a sender where no link on its way writes the toll it reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unanswered {
+    /// It sends without tolls.
+    #[default]
+    Harmless,
+    /// It has no rate to send at.
+    Mute,
+    /// Its window grows without end.
+    Boundless,
+}
+
+/// Explicit congestion notification (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// As a file says, by default not.
+    #[default]
+    Free,
+    /// The law goes by marks.
+    Needs,
+    /// The law does not answer marks.
+    Refuses,
+}
+
+/// A sender's spending.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spending {
+    /// Its budget without a host.
+    pub budget: Budget,
+    /// Packets that its first packet announces for the next round trip.
+    pub initial_packets: f64,
+    /// The rate to be kept by a host's strategy for stable rates.
+    pub wants: Option<Rate>,
+    /// The rate that it asks for at the least price to meet a deadline.
+    pub deadline: Option<Rate>,
+    /// Queueing delay that is as bad as a rate e times smaller: it is in its class only while that is
+    /// better than none.
+    pub patience: Option<Time>,
+}

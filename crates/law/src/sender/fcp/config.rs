@@ -1,0 +1,96 @@
+//! The constants of FCP's sender.
+
+use std::sync::Arc;
+
+use super::super::{AnySender, Descriptor, FcpCheat, FcpCheatConfig, SenderConfig, Sending, Spending};
+use super::MOST_RATE;
+use crate::link::{Misfit, Pricing};
+use crate::param::{Config, Entry, Kind, SPAN, Tabled};
+use crate::toll::Content;
+use crate::{Aim, Budget, Bytes, Rate, Time, config};
+
+config! {
+    /// The constants of [`Fcp`](super::Fcp), and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct FcpConfig in "fcp", "What FCP's sender may spend (the FCP report, § 4.1)." {
+        /// What the flow may spend, $/s, if it has no host.
+        budget: Budget = Budget::per_sec(1.0), Kind::Number { least: 0.0, most: 1e12 };
+        /// Packets that its first packet announces for the next round trip.
+        initial_packets: f64 = 10.0, Kind::Over { over: 0.0, most: 1e6 }, from "§ 4.1, \"Start-up behavior\"";
+        /// It announces them also where there is less to send, as the report does.
+        initial_always: bool = false, Kind::Truth;
+        /// A flow that has no more than this left asks for no more than to send it within a round trip; with more, it asks
+        /// for its budget.
+        short: Bytes = Bytes(50_000), Kind::Bytes { least: 0, most: 1 << 60 }, from "§ 6.1.1";
+        /// The largest preload.
+        max_preload: Option<f64> = None, Kind::Over { over: 0.0, most: 1e30 }, else "none", from "§ 4.2: 1 for stability";
+        /// The rate to be kept by a host's strategy `stable`.
+        wants: Option<Rate> = None, Kind::Rate, else "none";
+        /// The rate that it needs to meet a deadline: asked for at the least price, of links whose class for it has the
+        /// pricing `deadline`; refused, it goes by its budget.
+        deadline: Option<Rate> = None, Kind::Rate, else "none", from "§ 4.2, \"D³-style deadline support\"";
+        /// It chooses by trial between its `class` and none, by ln rate − queueing delay/`patience`: a queueing delay so
+        /// long is as bad as a rate e times smaller.
+        patience: Option<Time> = None, SPAN, else "it is in its `class` always";
+        fixed {
+            /// The rate of the interface that it sends by, and so the most it ever sends: where hardly anybody pays, prices
+            /// fall until a budget buys more than any link carries, and no window ends what acknowledgements no longer
+            /// clock. 1 Tb/s is the most that is taken.
+            line_rate: Rate = Rate::from_bytes_per_sec(MOST_RATE);
+            /// Its cheating; without a trick, none.
+            cheat: FcpCheatConfig = FcpCheatConfig::default();
+        }
+    }
+}
+
+impl SenderConfig for FcpConfig {
+    fn word(&self) -> &str {
+        Self::TABLE.word
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        let FcpConfig { budget, initial_packets, wants, deadline, patience, .. } = *self;
+        Descriptor {
+            aim: Some(Aim::Proportional),
+            spends: Some(Spending { budget, initial_packets, wants, deadline, patience }),
+            cheats: self.cheat.trick.map(|_| self.cheat.from),
+            ..Descriptor::needing(Content::Price)
+        }
+    }
+
+    fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {
+        let misfit = |field, message: &str, label, help| {
+            Err(Misfit { field, message: message.to_owned(), label, help })
+        };
+        if self.deadline.is_some() && !matches!(of.pricing, Pricing::Deadline { .. }) {
+            let message = "a rate for a deadline is had by a class for deadlines only";
+            let help = "give the flow a `class`, and that `pricing = \"deadline\"`";
+            return misfit("deadline", message, "here", help);
+        }
+        if self.patience.is_some() && !matches!(of.pricing, Pricing::Priority { .. }) {
+            let message = "a flow chooses between no class and one that goes first at a higher price";
+            let help = "give the flow a `class`, and that `pricing = \"priority\"`";
+            return misfit("patience", message, "without such a class", help);
+        }
+        self.cheat.check()
+    }
+
+    fn make(&self, of: &Sending<'_>) -> AnySender {
+        let law = FcpConfig { line_rate: of.line_rate, ..*self }.build();
+        match self.cheat.trick {
+            Some(_) => AnySender::custom(FcpCheat::new(law, self.cheat)),
+            None => law.into(),
+        }
+    }
+}
+
+impl FcpConfig {
+    pub(in super::super) const ENTRY: Entry<dyn SenderConfig> = Entry {
+        word: FcpConfig::TABLE.word,
+        tables: &[FcpConfig::TABLE, FcpCheatConfig::TABLE],
+        read: |tables| {
+            let [law, cheat] = [FcpConfig::TABLE, FcpCheatConfig::TABLE].map(|one| tables.table(one.word));
+            Arc::new(FcpConfig { cheat: FcpCheatConfig::read(cheat), ..FcpConfig::read(law) })
+        },
+    };
+}
