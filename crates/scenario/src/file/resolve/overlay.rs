@@ -100,7 +100,7 @@ impl<'a> Resolver<'a> {
             });
             return Some((Pairs::Drawn(ends.collect()), links));
         }
-        for end in ["from", "to"].into_iter().filter(|end| keys.lacks(end)) {
+        if let Some(end) = ["from", "to"].into_iter().find(|end| keys.lacks(end)) {
             self.mistakes
                 .add(keys.place(), format!("`[overlay.hop.{name}]` needs `{end}`"), format!("no `{end}`"))
                 .help("or `link`, such as `link = \"*\"`");
