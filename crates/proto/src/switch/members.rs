@@ -32,15 +32,19 @@ pub(super) struct Member {
     pub(super) awaited: bool,
     pub(super) to: Inbox,
     pub(super) from: Outbox,
-    /// When it sent the latest of its packets.
-    latest: Option<Stamp>,
+    /// When it sent its SYN, and the latest of its packets, by its clock and by ours.
+    born: Option<(Stamp, Time)>,
+    latest: Option<(Stamp, Time)>,
+    /// How often it has begun.
+    lives: u8,
     /// The instant since which it owes an answer, and the packets sent to it since.
     silent: Option<(Time, u32)>,
     /// When it is next sent a SYN.
     pub(super) syn_at: Time,
     /// Packets due to it, apart from acknowledgements.
-    /// A reset, by the number that it expects; a SYN with an acknowledgement.
-    pub(super) reset: Option<u32>,
+    /// A reset, by the number that it expects and the one expected of it; a SYN with an
+    /// acknowledgement.
+    pub(super) reset: Option<(u32, u32)>,
     pub(super) greet: bool,
 }
 
@@ -52,7 +56,9 @@ impl Member {
             awaited: false,
             to: Inbox::new(first),
             from: Outbox::new(first),
+            born: None,
             latest: None,
+            lives: 0,
             silent: None,
             syn_at: Time::NEVER,
             reset: None,
@@ -64,13 +70,27 @@ impl Member {
         self.health == Health::Up
     }
 
-    /// Begins anew, with `first` as its first number in both directions and `covered` as the
-    /// connection's.
-    pub(super) fn begin(&mut self, first: u32, covered: u32) {
-        self.to = Inbox { covered, ..Inbox::new(first) };
+    /// Begins anew, with `first` as its first number, and `covered` as the connection's. The
+    /// numbers to it begin elsewhere each time if it `opens`: what is under way from before is none
+    /// of them.
+    pub(super) fn begin(&mut self, first: u32, covered: u32, opens: bool) {
+        let life = if opens { u32::from(self.lives) << 24 } else { 0 };
+        self.lives = self.lives.wrapping_add(1);
+        self.to = Inbox { covered, ..Inbox::new(first.wrapping_add(life)) };
         self.from = Outbox::new(first);
-        self.silent = None;
+        (self.silent, self.born) = (None, None);
         (self.reset, self.greet) = (None, false);
+    }
+
+    /// Its SYN came, sent at `sent`.
+    pub(super) fn on_born(&mut self, now: Time, sent: Stamp) {
+        self.born = Some((sent, now));
+        self.on_heard(now, sent);
+    }
+
+    /// Returns true if a packet sent at `sent` comes from the process before.
+    pub(super) fn is_stale(&self, now: Time, sent: Stamp) -> bool {
+        self.is_up() && self.born.is_some_and(|born| is_later(now, sent, born) == Some(false))
     }
 
     /// Returns true if a packet of the switch itself may be due to it.
@@ -87,18 +107,19 @@ impl Member {
     }
 
     /// It has sent a packet of an open connection.
-    pub(super) fn on_heard(&mut self, sent: Stamp) {
+    pub(super) fn on_heard(&mut self, now: Time, sent: Stamp) {
         self.silent = None;
-        if self.latest.is_none_or(|latest| before(latest.0, sent.0)) {
-            self.latest = Some(sent);
+        if self.latest.is_none_or(|latest| is_later(now, sent, latest) != Some(false)) {
+            self.latest = Some((sent, now));
         }
     }
 
     /// Returns true if a SYN sent at `sent` comes from a new process: it is later than all else,
     /// and the process before had sent or acknowledged something.
-    pub(super) fn has_restarted(&self, sent: Stamp, first: u32) -> bool {
-        let begun = self.from.next != first || self.to.una != first;
-        self.is_up() && begun && self.latest.is_none_or(|latest| before(latest.0, sent.0))
+    pub(super) fn has_restarted(&self, now: Time, sent: Stamp, first: u32) -> bool {
+        let begun = self.from.next != first || self.to.una != self.to.first;
+        let later = self.latest.is_none_or(|latest| is_later(now, sent, latest) != Some(false));
+        self.is_up() && begun && later && self.latest.is_none_or(|latest| latest.0 != sent)
     }
 
     /// When it counts as dead; [`Time::NEVER`] if it owes no answer.
@@ -117,6 +138,13 @@ impl Member {
     }
 }
 
+/// Returns true if `sent` is not earlier than a stamp that came at an instant of ours; `None` if
+/// that was so long ago that stamps cannot tell.
+fn is_later(now: Time, sent: Stamp, (stamp, came): (Stamp, Time)) -> Option<bool> {
+    let comparable = now.saturating_sub(came) < Stamp::REACH;
+    comparable.then(|| !before(sent.0, stamp.0))
+}
+
 /// Fewer packets in a row than these may all be lost on the way.
 const UNANSWERED: u32 = 6;
 
@@ -124,6 +152,8 @@ const UNANSWERED: u32 = 6;
 #[derive(Debug)]
 pub(super) struct Inbox {
     lines: Ring<Line>,
+    /// Its first number after the SYN.
+    pub(super) first: u32,
     /// The first number that it has not acknowledged, and the next one to be given out.
     pub(super) una: u32,
     pub(super) next: u32,
@@ -148,6 +178,7 @@ impl Inbox {
     fn new(first: u32) -> Inbox {
         Inbox {
             lines: Ring::new(),
+            first,
             una: first,
             next: first,
             edge: first,

@@ -1,5 +1,5 @@
 //! The Anypoint switch: one connection, spread over the members of a cluster and merged from them,
-//! without being terminated (the Anypoint paper; [8] in it for the rings).
+//! without being terminated (the Anypoint paper, and for the rings its reference 8).
 //!
 //! A [`Switch`] is a middle with *sessions*. A session has a gate for the peer and one for each
 //! member; to each of them the switch looks like the other end of an ordinary connection.

@@ -5,7 +5,7 @@ use tollway_law::Time;
 use crate::{Flags, Packet, SackRanges};
 
 use super::members::{Health, Member};
-use super::session::{Opener, Session, Stage};
+use super::session::{Opener, Session, Stage, answered};
 
 impl Session {
     /// A SYN of the peer, alone or with an acknowledgement.
@@ -43,6 +43,7 @@ impl Session {
             _ => {}
         }
         let k = self.members.iter().position(|member| member.health == Health::Opening)?;
+        packet.seq = self.members[k].to.first.wrapping_sub(1);
         self.members[k].syn_at = now.saturating_add(self.members[k].to.round.timeout());
         self.reschedule(now);
         Some(k as u32 + 1)
@@ -56,9 +57,11 @@ impl Session {
         }
         let begun = self.members[k].is_up();
         if packet.flags.has(Flags::ACK) {
-            if self.members[k].health == Health::Opening && packet.ack == first {
+            if self.members[k].health == Health::Opening && packet.ack == self.members[k].to.first {
                 self.join(k, now);
-                self.members[k].to.edge = first.wrapping_add(packet.window);
+                self.members[k].on_born(now, packet.sent);
+                let to = &mut self.members[k].to;
+                to.edge = to.first.wrapping_add(packet.window);
                 if self.stage == Stage::Opening {
                     self.greeting = packet.flags.has(Flags::STAMP_ECHO).then_some(packet.sent_echo);
                     let Session { inbound, members, router, .. } = self;
@@ -73,24 +76,30 @@ impl Session {
             || self.members[k].barred
             || self.outbound.fin.is_some() && !begun
         {
-            self.members[k].reset = Some(packet.ack);
+            self.members[k].reset = Some(answered(packet));
             return None;
         }
-        if self.members[k].has_restarted(packet.sent, first) {
+        if self.members[k].has_restarted(now, packet.sent, first) {
             self.fail(k, now);
             if self.stage == Stage::Reset {
                 return None;
             }
         }
         if !self.members[k].is_up() {
+            self.begin_member(k);
             self.join(k, now);
-            self.members[k].on_heard(packet.sent);
+            self.members[k].on_born(now, packet.sent);
         }
         self.members[k].greet = true;
         if self.stage == Stage::Idle {
             (self.stage, self.opener) = (Stage::Opening, Some(Opener::Members(k)));
             self.await_members(now);
             self.members[k].awaited = false;
+        }
+        if let (Stage::Opening, Some(Opener::Members(first))) = (self.stage, self.opener)
+            && !self.members[first].is_up()
+        {
+            self.opener = Some(Opener::Members(k));
         }
         (self.stage == Stage::Opening && self.opener == Some(Opener::Members(k))).then_some(0)
     }
@@ -113,7 +122,7 @@ impl Session {
     /// Opens the session towards the peer once no member is waited for.
     pub(super) fn open_if_complete(&mut self, now: Time) {
         let opening = self.members.iter().any(|member| member.health == Health::Opening);
-        if self.stage == Stage::Opening
+        if (self.stage, self.opener) == (Stage::Opening, Some(Opener::Peer))
             && self.members.iter().any(Member::is_up)
             && (!opening || now >= self.open_by)
         {
@@ -128,22 +137,27 @@ impl Session {
             return;
         }
         if !self.config.handshake {
+            self.begin_member(k);
             return self.join(k, now);
         }
         if self.opener == Some(Opener::Peer) {
-            let (first, covered) = (self.first(), self.inbound.space.una);
+            self.begin_member(k);
             let member = &mut self.members[k];
-            member.begin(first, covered);
             (member.health, member.syn_at) = (Health::Opening, now);
         }
     }
 
+    /// Member `k` has no packets of the session, and gets those from here on.
+    fn begin_member(&mut self, k: usize) {
+        let open = self.stage == Stage::Open;
+        let covered = if open { self.inbound.space.una } else { self.first() };
+        let first = self.first();
+        self.members[k].begin(first, covered, self.config.handshake);
+    }
+
     /// Member `k` takes part from now on.
     fn join(&mut self, k: usize, now: Time) {
-        let first = self.first();
-        let covered = if self.stage == Stage::Open { self.inbound.space.una } else { first };
         let member = &mut self.members[k];
-        member.begin(first, covered);
         (member.health, member.syn_at, member.awaited) = (Health::Up, Time::NEVER, false);
         self.router.candidates[k].up = true;
         if let Some(fin) = self.inbound.fin {

@@ -33,18 +33,16 @@ impl Session {
     }
 
     fn build_for_member(&mut self, k: usize, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
-        let first = self.first();
         let open = self.stage == Stage::Open;
         let member = &mut self.members[k];
-        if let Some(seq) = member.reset.take() {
-            out.seq = seq;
-            out.ack = member.from.next;
+        if let Some((seq, ack)) = member.reset.take() {
+            (out.seq, out.ack) = (seq, ack);
             out.flags = Flags::RST.with(Flags::ACK);
             return true;
         }
         if member.health == Health::Opening && member.syn_at <= now {
             member.syn_at = now.saturating_add(member.to.round.timeout());
-            out.seq = first.wrapping_sub(1);
+            out.seq = member.to.first.wrapping_sub(1);
             out.flags = Flags::SYN;
             return true;
         }
@@ -53,7 +51,7 @@ impl Session {
         }
         let timeout = member.to.round.timeout();
         if std::mem::take(&mut member.greet) {
-            out.seq = first.wrapping_sub(1);
+            out.seq = member.to.first.wrapping_sub(1);
             out.flags = Flags::SYN;
         } else if let Some(null) = member.to.nulls.take_due(now, timeout) {
             out.seq = null.number;
@@ -69,9 +67,8 @@ impl Session {
     }
 
     fn build_for_peer(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
-        if let Some(seq) = self.reset.take() {
-            out.seq = seq;
-            out.ack = self.inbound.space.una;
+        if let Some((seq, ack)) = self.reset.take() {
+            (out.seq, out.ack) = (seq, ack);
             out.flags = Flags::RST.with(Flags::ACK);
             return true;
         }

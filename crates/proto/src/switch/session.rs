@@ -25,7 +25,7 @@ pub struct Session {
     /// expects.
     pub(super) answer: bool,
     pub(super) greet: bool,
-    pub(super) reset: Option<u32>,
+    pub(super) reset: Option<(u32, u32)>,
     /// The stamp that the SYN to the peer echoes.
     pub(super) greeting: Option<Stamp>,
     /// When members that do not open are left out.
@@ -181,7 +181,7 @@ impl Session {
             return None;
         }
         if self.stage == Stage::Reset {
-            self.reset = Some(packet.ack);
+            self.reset = Some(answered(packet));
             return None;
         }
         if packet.flags.has(Flags::SYN) {
@@ -189,7 +189,7 @@ impl Session {
         }
         if self.stage != Stage::Open {
             // Of a session before this one: the switch was started anew.
-            self.reset = (self.stage == Stage::Idle).then_some(packet.ack);
+            self.reset = (self.stage == Stage::Idle).then(|| answered(packet));
             return None;
         }
         let mut to = None;
@@ -236,8 +236,12 @@ impl Session {
         sack: &mut SackRanges,
     ) -> Option<u32> {
         let member = &mut self.members[k];
+        if member.is_stale(now, packet.sent) {
+            self.stats.duplicates += 1;
+            return None;
+        }
         if !packet.flags.has(Flags::SYN) && member.is_up() {
-            member.on_heard(packet.sent);
+            member.on_heard(now, packet.sent);
         }
         if packet.flags.has(Flags::RST) {
             if member.is_up() && packet.seq == member.from.next {
@@ -249,7 +253,7 @@ impl Session {
             return self.on_member_syn(now, k, packet);
         }
         if !member.is_up() || self.stage == Stage::Reset {
-            member.reset = Some(packet.ack);
+            member.reset = Some(answered(packet));
             return None;
         }
         let mut heard = Heard::default();
@@ -296,12 +300,12 @@ impl Session {
     /// Member `k` is gone.
     pub(super) fn fail(&mut self, k: usize, now: Time) {
         self.stats.failures += u64::from(self.members[k].is_up());
-        let expects = self.members[k].to.una;
+        let expects = (self.members[k].to.una, self.members[k].from.next);
         self.router.candidates[k].up = false;
         self.stats.lost += self.inbound.fail(k, &self.members, &mut self.router) + self.outbound.fail(k, now);
         let (first, covered) = (self.first(), self.inbound.space.una);
         let member = &mut self.members[k];
-        member.begin(first, covered);
+        member.begin(first, covered, self.config.handshake);
         (member.health, member.reset, member.awaited) = (Health::Down, Some(expects), false);
         member.syn_at = now.saturating_add(self.config.patience);
         self.inbound.check_fin(&self.members);
@@ -310,7 +314,7 @@ impl Session {
         self.answer = true;
         if self.members.iter().all(|member| member.health == Health::Down) {
             self.stage = Stage::Reset;
-            self.reset = Some(self.outbound.space.una);
+            self.reset = Some((self.outbound.space.una, self.inbound.space.next));
         }
         self.wake(now);
     }
@@ -326,7 +330,7 @@ impl Session {
         if known || self.stage == Stage::Opening {
             self.stage = Stage::Reset;
             for member in self.members.iter_mut().filter(|member| member.health != Health::Down) {
-                member.reset = Some(member.to.next);
+                member.reset = Some((member.to.next, member.from.next));
                 member.health = Health::Down;
             }
         } else if self.stage == Stage::Open {
@@ -382,4 +386,11 @@ impl Session {
         }
         self.reschedule(now);
     }
+}
+
+/// The numbers of a reset that answers a packet: the one that its sender expects, and the one after
+/// it.
+pub(super) fn answered(packet: &Packet) -> (u32, u32) {
+    let uses = packet.flags.0 & (Flags::SYN.0 | Flags::FIN.0 | Flags::DATA.0) != 0;
+    (packet.ack, packet.seq.wrapping_add(u32::from(uses)))
 }

@@ -215,4 +215,43 @@ proptest! {
         own.sort_unstable();
         prop_assert!(own.windows(2).all(|pair| pair[0] != pair[1]));
     }
+
+    /// Sources die, hang and return at random, one of four always being well: its frames all
+    /// arrive, once and in order, and the peer delivers on.
+    #[test]
+    fn failing_sources_stall_no_other(
+        seed: u64,
+        loss in 0.0f64..0.03,
+        story in prop::collection::vec((0usize..3, 0u8..4, 10u64..3000), 1..25),
+    ) {
+        let mut net = Net::new(seed, 4, Opener::Members);
+        net.strict = false;
+        net.faults = Faults { loss, duplicate: 0.01, reorder: 0.05 };
+        net.open();
+        let mut frames = 0;
+        for (member, fault, millis) in story {
+            (1..=4).for_each(|side| net.write(side, 50, 1000));
+            frames += 50;
+            let now = net.now;
+            match fault {
+                0 => net.ends[member + 1].hung = true,
+                1 => {
+                    net.ends[member + 1].hung = false;
+                    net.restart(member);
+                }
+                2 => net.switch.set_member(now, 0, member, false),
+                _ => {
+                    net.ends[member + 1].hung = false;
+                    net.switch.set_member(now, 0, member, true);
+                    net.restart(member);
+                }
+            }
+            net.drive(Time::from_millis(millis));
+        }
+        // The peer speaks as well, so that silence is noticed.
+        net.write(0, 50, 1000);
+        let own = |net: &Net| net.ends[0].delivered.iter().filter(|frame| frame.0 == 4).count();
+        net.until(Time::from_secs(3000), |net| own(net) == frames && net.ends[0].connection.una() == 51);
+        net.check_delivery(4, frames as u32);
+    }
 }

@@ -194,6 +194,8 @@ impl Net {
         let mut fresh = self.end(k + 1);
         fresh.delivered = std::mem::take(&mut self.ends[k + 1].delivered);
         self.ends[k + 1] = fresh;
+        // The new process sends nothing at the instant of the old one's last packet.
+        self.now += Time::from_micros(1);
         self.open_end(k + 1);
     }
 
@@ -297,6 +299,10 @@ impl Net {
             assert!(!strict || known == frame, "number {} changed", packet.seq);
         }
         end.connection.handle_packet(self.now, &packet, &sack);
+        // Numbers to a process that begins anew are elsewhere.
+        if packet.flags.has(Flags::SYN) && end.got.is_empty() {
+            end.next = end.connection.expected();
+        }
         while (end.connection.expected().wrapping_sub(end.next) as i32) > 0 {
             if let Some(Some(frame)) = end.got.remove(&end.next) {
                 end.delivered.push(frame);
