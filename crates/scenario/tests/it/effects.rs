@@ -118,7 +118,61 @@ macro_rules! aggregate {
     };
 }
 
+/// An overlay beside the rest: four daemons, more than one way between them, hops that are full.
+macro_rules! overlay {
+    ($more:literal) => {
+        concat!(
+            "[node.oa]\n[node.ob]\n[node.oc]\n[node.od]\n",
+            "[link.oab]\nfrom = \"oa\"\nto = \"ob\"\nrate = \"2 Mbps\"\ndelay = \"5 ms\"\nsymmetric = true\n",
+            "[link.obc]\nfrom = \"ob\"\nto = \"oc\"\nrate = \"1 Mbps\"\ndelay = \"10 ms\"\nsymmetric = true\n",
+            "[link.oac]\nfrom = \"oa\"\nto = \"oc\"\nrate = \"1 Mbps\"\ndelay = \"30 ms\"\nsymmetric = true\n",
+            "[link.ocd]\nfrom = \"oc\"\nto = \"od\"\nrate = \"1 Mbps\"\ndelay = \"5 ms\"\nsymmetric = true\n",
+            "[overlay.hop.h]\nlink = \"o??\"\nlaw = \"newreno\"\n",
+            "[overlay.group.g]\nat = [\"ob\", \"oc\"]\n[overlay.group.k]\nat = [\"oc\"]\n",
+            "[overlay.sender.x]\nat = \"oa\"\ngroup = \"g\"\ncount = 2\n",
+            $more
+        )
+    };
+}
+
 const CASES: &[Case] = cases! {
+    "overlay.message": [] + overlay!(""); "overlay.message=500B",
+    "overlay.soft-limit": [] + overlay!(""); "overlay.soft-limit=100ms",
+    "overlay.prohibitive": [] + overlay!(""); "overlay.prohibitive=10",
+    "overlay.base": [] + overlay!(""); "overlay.base=20",
+    "overlay.window": [] + overlay!(""); "overlay.window=3",
+    "overlay.salary": [] + overlay!(""); "overlay.salary=5",
+    "overlay.cap": [] + overlay!(""); "overlay.cap=12",
+    "overlay.fee": [] + overlay!(""); "overlay.fee=2",
+    "overlay.threshold": [] + overlay!(""); "overlay.threshold=6",
+    "overlay.draw": [] + overlay!(""); "overlay.draw=false",
+    "overlay.retry": [] + overlay!(""); "overlay.retry=20ms",
+    "overlay.change": [] + overlay!(""); "overlay.change=0.01",
+    "overlay.benefit": [] + overlay!(""); "overlay.benefit=concave",
+    "overlay.update.least": [] + overlay!(""); "overlay.update.least=100ms",
+    "overlay.update.most": [] + overlay!(""); "overlay.update.most=300ms",
+    "overlay.period.initial": [] + overlay!(""); "overlay.period.initial=50ms",
+    "overlay.period.least": [] + overlay!(""); "overlay.period.least=90ms",
+    "overlay.period.most": [] + overlay!(""); "overlay.period.most=100ms",
+    "overlay.period.jitter": [] + overlay!(""); "overlay.period.jitter=0.3",
+    "overlay.patience": ["overlay.update.most=100ms"] + overlay!("[[change]]\nat = \"1 s\"\nlink = \"o?c\"\nblackout = \"4 s\"\n"); "overlay.patience=500ms",
+    "overlay.hop.link": [] + overlay!(""); "overlay.hop.h.link=o?c",
+    "overlay.hop.from": ["overlay.hop.h.link=o?c"] + overlay!("[overlay.hop.j]\nlaw = \"newreno\"\nfrom = \"oa\"\nto = \"od\"\n"); "overlay.hop.j.from=ob",
+    "overlay.hop.to": ["overlay.hop.h.link=o?c"] + overlay!("[overlay.hop.j]\nlaw = \"newreno\"\nfrom = \"oa\"\nto = \"od\"\n"); "overlay.hop.j.to=ob",
+    "overlay.hop.length": ["overlay.hop.h.link=o?c"] + overlay!("[overlay.hop.j]\nlaw = \"newreno\"\nfrom = \"oa\"\nto = \"ob\"\n"); "overlay.hop.j.length=9",
+    "overlay.group.at": [] + overlay!(""); "overlay.group.g.at=['ob']",
+    "overlay.group.width": [] + overlay!(""); "overlay.group.g.width=1",
+    "overlay.sender.at": [] + overlay!(""); "overlay.sender.x.at=ob",
+    "overlay.sender.group": [] + overlay!(""); "overlay.sender.x.group=k",
+    "overlay.sender.count": [] + overlay!(""); "overlay.sender.x.count=3",
+    "overlay.sender.start": [] + overlay!(""); "overlay.sender.x.start=1s",
+    "overlay.sender.stop": [] + overlay!(""); "overlay.sender.x.stop=3s",
+    "overlay.sender.arrivals": [] + overlay!(""); "overlay.sender.x.arrivals={poisson=10}",
+    "overlay.sender.on": ["overlay.sender.x.on=1s", "overlay.sender.x.off=1s"] + overlay!(""); "overlay.sender.x.on=500ms",
+    "overlay.sender.off": ["overlay.sender.x.on=1s", "overlay.sender.x.off=1s"] + overlay!(""); "overlay.sender.x.off=500ms",
+    "overlay.sender.tenant": [] + overlay!(""); "overlay.sender.x.tenant=t",
+    "overlay.sender.salary": [] + overlay!(""); "overlay.sender.x.salary=3",
+    "overlay.sender.benefit": [] + overlay!(""); "overlay.sender.x.benefit=concave",
     "duration": [] "duration=5s",
     "seed": [] "seed=4",
     "node.count": [] "node.s.count=3",
@@ -449,6 +503,12 @@ const NO_EFFECT: &[&str] = &[
     "live",
     "random",
     "neighbourhood",
+    "overlay",
+    "overlay.update",
+    "overlay.period",
+    "overlay.hop",
+    "overlay.group",
+    "overlay.sender",
     // The module `machines` tries them on a network of their own.
     "machine",
     "machine.node",
@@ -506,8 +566,14 @@ fn every_key_is_tried() {
             "link.reverse.avq",
             "workload.fcp.",
             "workload.scalable",
+            "overlay.sender.start.",
+            "overlay.sender.stop.",
         ];
-        if !tried.contains(path) && !shared.iter().any(|prefix| path.starts_with(prefix)) {
+        // A hop has the keys of a flow's transport.
+        let shared_by_hop = path
+            .strip_prefix("overlay.hop.")
+            .is_some_and(|key| !["link", "from", "to", "length"].contains(&key));
+        if !tried.contains(path) && !shared_by_hop && !shared.iter().any(|prefix| path.starts_with(prefix)) {
             missing.push(path.to_owned());
         }
     });
