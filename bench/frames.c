@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,6 +240,8 @@ static void ping(const char *host, int port, int sessions, int size, double seco
 }
 
 int main(int count, char **words) {
+    /* A client that leaves ends its session, not the servers. */
+    signal(SIGPIPE, SIG_IGN);
     if (count > 3 && !strcmp(words[1], "serve"))
         serve(atoi(words[2]), count - 3, words + 3);
     else if (count == 8 && !strcmp(words[1], "load"))

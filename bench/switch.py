@@ -79,7 +79,7 @@ class Proxy:
         lines = "".join(f"  server m{i} 127.0.0.1:{port}\n" for i, port in enumerate(servers))
         config = self.file(
             "haproxy.cfg",
-            "global\n  nbthread 1\n  maxconn 20000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n"
+            "global\n  nbthread 1\n  maxconn 8000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n"
             f"  timeout server 1h\nlisten front\n  bind 127.0.0.1:{self.port}\n  balance roundrobin\n{lines}",
         )
         return ["haproxy", "-f", config, "-db", "-dS"]
@@ -89,7 +89,7 @@ class Proxy:
         config = self.file(
             "nginx.conf",
             f"load_module {NGINX_MODULE};\nworker_processes 1;\nmaster_process off;\ndaemon off;\npid {self.folder}/{self.port}.pid;\n"
-            f"error_log {self.folder}/{self.port}.log crit;\nevents {{ worker_connections 20000; }}\n"
+            f"error_log {self.folder}/{self.port}.log crit;\nevents {{ worker_connections 8000; }}\n"
             f"stream {{ upstream u {{ {lines} }} server {{ listen 127.0.0.1:{self.port}; proxy_pass u; tcp_nodelay on; }} }}\n",
         )
         return ["nginx", "-c", config, "-p", self.folder]
