@@ -114,6 +114,8 @@ pub struct Switch {
     gates: Vec<(u32, u32)>,
     /// Sessions that have something to send.
     busy: VecDeque<u32>,
+    /// Whether each session is in `busy`.
+    queued: Vec<bool>,
     /// No session's alarm is earlier.
     alarm: Time,
 }
@@ -121,7 +123,13 @@ pub struct Switch {
 impl Switch {
     /// A switch without sessions.
     pub fn new() -> Switch {
-        Switch { sessions: Vec::new(), gates: Vec::new(), busy: VecDeque::new(), alarm: Time::NEVER }
+        Switch {
+            sessions: Vec::new(),
+            gates: Vec::new(),
+            busy: VecDeque::new(),
+            queued: Vec::new(),
+            alarm: Time::NEVER,
+        }
     }
 
     /// Adds a session over `members`, as the routing module sees them. Returns the peer's gate; the
@@ -139,6 +147,7 @@ impl Switch {
         let (id, first) = (self.sessions.len() as u32, self.gates.len() as u32);
         self.gates.extend((0..=members.len() as u32).map(|side| (id, side)));
         self.sessions.push(Session::new(config.clone(), u64::from(id), route, members));
+        self.queued.push(false);
         Gate(first)
     }
 
@@ -171,7 +180,7 @@ impl Switch {
     fn note(&mut self, session: u32) {
         let at = &self.sessions[session as usize];
         self.alarm = self.alarm.min(at.alarm());
-        if at.has_work() && !self.busy.contains(&session) {
+        if at.has_work() && !std::mem::replace(&mut self.queued[session as usize], true) {
             self.busy.push_back(session);
         }
     }
@@ -207,6 +216,7 @@ impl Middle for Switch {
             }
             self.alarm = self.alarm.min(self.sessions[id as usize].alarm());
             self.busy.pop_front();
+            self.queued[id as usize] = false;
         }
         if self.alarm <= now {
             self.alarm = self.sessions.iter().map(Session::alarm).min().unwrap_or(Time::NEVER);

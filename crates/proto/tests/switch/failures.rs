@@ -171,6 +171,24 @@ fn a_switch_that_lost_its_state_tells_both_sides() {
     }
 }
 
+/// One of four faults befalls a member: it hangs, restarts, is taken out, or returns.
+fn fail(net: &mut Net, member: usize, fault: u8) {
+    let now = net.now;
+    match fault {
+        0 => net.ends[member + 1].hung = true,
+        1 => {
+            net.ends[member + 1].hung = false;
+            net.restart(member);
+        }
+        2 => net.switch.set_member(now, 0, member, false),
+        _ => {
+            net.ends[member + 1].hung = false;
+            net.switch.set_member(now, 0, member, true);
+            net.restart(member);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -190,20 +208,7 @@ proptest! {
         for (member, fault, millis) in story {
             net.write(0, 100, 1000);
             frames += 100;
-            let now = net.now;
-            match fault {
-                0 => net.ends[member + 1].hung = true,
-                1 => {
-                    net.ends[member + 1].hung = false;
-                    net.restart(member);
-                }
-                2 => net.switch.set_member(now, 0, member, false),
-                _ => {
-                    net.ends[member + 1].hung = false;
-                    net.restart(member);
-                    net.switch.set_member(now, 0, member, true);
-                }
-            }
+            fail(&mut net, member, fault);
             net.drive(Time::from_millis(millis));
         }
         net.until(Time::from_secs(3000), |net| net.ends[0].connection.una() == frames + 1);
@@ -232,20 +237,7 @@ proptest! {
         for (member, fault, millis) in story {
             (1..=4).for_each(|side| net.write(side, 50, 1000));
             frames += 50;
-            let now = net.now;
-            match fault {
-                0 => net.ends[member + 1].hung = true,
-                1 => {
-                    net.ends[member + 1].hung = false;
-                    net.restart(member);
-                }
-                2 => net.switch.set_member(now, 0, member, false),
-                _ => {
-                    net.ends[member + 1].hung = false;
-                    net.switch.set_member(now, 0, member, true);
-                    net.restart(member);
-                }
-            }
+            fail(&mut net, member, fault);
             net.drive(Time::from_millis(millis));
         }
         // The peer speaks as well, so that silence is noticed.
