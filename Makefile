@@ -11,7 +11,7 @@
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
 # What the light build leaves out and checks and tests have in.
-FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway-net/tokio
+FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls
 
 .PHONY: demo test judge check build python search soak fuzz bench docs clean
 

@@ -12,7 +12,6 @@
 //! | [`Network::in_namespaces`] | the same between network namespaces, over veth pairs |
 //! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
 //! | [`shape`] | this machine's own TCP connections, paced to their shares |
-//! | `egress` | writers of one program that share a rate (feature `tokio`) |
 //! | [`KernelSpec`] | the kernel's own TCP on the same links |
 //! | [`tunnel`] | encrypted tunnels that links may speak to |
 //! | [`host::Host`] | ACP between processes, without emulation |
@@ -25,8 +24,6 @@ mod buffers;
 mod clock;
 pub mod cookie;
 mod driver;
-#[cfg(feature = "tokio")]
-pub mod egress;
 mod emulator;
 mod error;
 #[cfg(target_os = "linux")]
