@@ -8,7 +8,7 @@ use tollway_scenario::tables::RunResult;
 use crate::band::picture;
 use crate::claim::Report;
 use crate::overview::Overview;
-use crate::plot::{Axis, Figure, PALETTE, PlotError, Row};
+use crate::plot::{Axis, Curve, Figure, PALETTE, Panel, PlotError, Row};
 use crate::text::escape;
 
 /// A page: a title, the tables that sum up the runs, claims if there are any, and interactive plots.
@@ -34,7 +34,7 @@ impl Page<'_> {
             .map_err(|e| PlotError::Write { path: path.to_path_buf(), message: e.to_string() })
     }
 
-    /// The page's text, some 5 MB of it the plotting script.
+    /// The page's text.
     pub fn to_html(&self) -> String {
         let title = escape(&self.figure.title);
         let mut body = format!("<main>\n<h1>{title}</h1>\n");
@@ -65,9 +65,8 @@ pub(crate) fn document(title: &str, body: &str, plots: Vec<Value>) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}{}\n\
-         <script>\nconst plots = {plots};\n{SCRIPT}</script>\n</body>\n</html>\n",
-        plotting_script()
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\
+         <script>\nconst plots = {plots};\n{SCRIPT}</script>\n</body>\n</html>\n"
     )
 }
 
@@ -100,77 +99,32 @@ pub(crate) fn claims(report: &Report) -> String {
     html
 }
 
-/// A row as data and layout of one plot, its panels as subplots that zoom together. Colours of ground and text are the
-/// script's, which knows whether it is dark.
+/// A row as the page's script draws it.
 pub(crate) fn plot(row: &Row) -> Value {
-    let count = row.panels.len().max(1);
-    let mut data = Vec::new();
-    let mut layout = serde_json::Map::new();
-    let mut notes = Vec::new();
-    let mut named = vec![false; row.legend.len()];
-    let gap = 0.025;
-    let wide = (1.0 - gap * (count - 1) as f64) / count as f64;
-    for (i, panel) in row.panels.iter().enumerate() {
-        let suffix = if i == 0 { String::new() } else { (i + 1).to_string() };
-        let from = i as f64 * (wide + gap);
-        let range =
-            |axis: &Axis| [axis.from, axis.until].map(|end| if axis.log { libm::log10(end) } else { end });
-        let mut x = json!({
-            "domain": [from, (from + wide).min(1.0)], "range": range(&row.x), "anchor": format!("y{suffix}"),
-            "title": {"text": row.x_title, "font": {"size": 12}, "standoff": 6}, "zeroline": false, "nticks": (14 / count).clamp(3, 8), "tickangle": 0,
-        });
-        let mut y = json!({
-            "range": range(&row.y), "anchor": format!("x{suffix}"), "showticklabels": i == 0,
-            "rangemode": "tozero", "nticks": 6,
-        });
-        for (axis, is_log) in [(&mut x, row.x.log), (&mut y, row.y.log)] {
-            if is_log {
-                axis["type"] = "log".into();
-            }
-        }
-        if i > 0 {
-            x["matches"] = "x".into();
-            y["matches"] = "y".into();
-        }
-        layout.insert(format!("xaxis{suffix}"), x);
-        layout.insert(format!("yaxis{suffix}"), y);
-        if !panel.label.is_empty() {
-            notes.push(json!({
-                "text": panel.label, "x": from + wide / 2.0, "y": 1.0, "xref": "paper", "yref": "paper",
-                "xanchor": "center", "yanchor": "bottom", "showarrow": false, "font": {"size": 13},
-            }));
-        }
-        // Later traces are drawn over earlier ones: as in the PNG, the first curve shall be on top.
-        for curve in panel.curves.iter().rev() {
-            let points = curve.decimated(COLUMNS / count, row.x.from, row.x.until);
-            let (r, g, b) = PALETTE[curve.colour % PALETTE.len()];
-            // One entry in the legend for a name, however many panels it is in.
-            // A point alone makes no line.
-            let lone = lone(&points);
-            let marked = curve.dotted || lone.contains(&true);
-            let first = named.get_mut(curve.colour).is_some_and(|n| !std::mem::replace(n, true));
-            data.push(json!({
-                "type": "scatter", "mode": if marked { "lines+markers" } else { "lines" }, "name": curve.name, "legendgroup": curve.name,
-                "showlegend": first && row.legend.len() > 1, "xaxis": format!("x{suffix}"), "yaxis": format!("y{suffix}"),
-                "line": {"color": format!("rgb({r},{g},{b})"), "width": 1.6},
-                "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),
-                "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
-                "hovertemplate": "%{y:.4~g}",
-            }));
-            if let Some(trace) = data.last_mut().filter(|_| marked && !curve.dotted) {
-                let sizes: Vec<u32> = lone.iter().map(|lone| if *lone { DOT } else { 0 }).collect();
-                trace["marker"] = json!({"size": sizes});
-            }
-        }
-    }
-    layout.insert("annotations".into(), notes.into());
-    json!({"data": data, "layout": layout})
-}
-
-/// Which points have no neighbour that a line could lead to.
-fn lone(points: &[(f64, f64)]) -> Vec<bool> {
-    let there = |i: Option<usize>| i.and_then(|i| points.get(i)).is_some_and(|p| p.1.is_finite());
-    (0..points.len()).map(|i| there(Some(i)) && !there(i.checked_sub(1)) && !there(Some(i + 1))).collect()
+    let colour = |index: usize| {
+        let (r, g, b) = PALETTE[index % PALETTE.len()];
+        format!("#{r:02x}{g:02x}{b:02x}")
+    };
+    let axis = |axis: &Axis| {
+        json!({"from": axis.from, "until": axis.until, "log": axis.log, "ticks": axis.ticks})
+    };
+    let columns = COLUMNS / row.panels.len().max(1);
+    let curve = |curve: &Curve| {
+        let points = curve.decimated(columns, row.x.from, row.x.until);
+        json!({
+            "name": curve.name, "colour": colour(curve.colour), "dotted": curve.dotted,
+            "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),
+            "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
+        })
+    };
+    let panel = |panel: &Panel| {
+        json!({"label": panel.label, "curves": panel.curves.iter().map(curve).collect::<Vec<_>>()})
+    };
+    json!({
+        "title": row.title, "xTitle": row.x_title, "x": axis(&row.x), "y": axis(&row.y),
+        "legend": row.legend.iter().map(|(name, index)| (name, colour(*index))).collect::<Vec<_>>(),
+        "panels": row.panels.iter().map(panel).collect::<Vec<_>>(),
+    })
 }
 
 /// Six significant digits: a page is for eyes, the tables keep every bit. What is not a number becomes a gap.
@@ -183,21 +137,8 @@ fn rounded(value: f64) -> Value {
     if rounded.is_finite() { json!(rounded) } else { json!(value) }
 }
 
-/// Plotly's script in its element. The library hands it out together with a typesetter for formulas, which no plot here
-/// has and which is a third of the size.
-fn plotting_script() -> String {
-    let mut scripts = plotly::Plot::offline_js_sources();
-    if let Some(end) = scripts.find("</script>") {
-        scripts.truncate(end + "</script>".len());
-    }
-    scripts
-}
-
 /// How many columns of pixels a plot is expected to have, for thinning out long series.
 const COLUMNS: usize = 1200;
-
-/// How large a point is that no line leads to.
-const DOT: u32 = 8;
 
 /// Nothing from the network, not even from the page's own server.
 const POLICY: &str =
@@ -209,21 +150,6 @@ const SCRIPT: &str = include_str!("page.js");
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_script_comes_without_the_typesetter() {
-        let script = plotting_script();
-        assert!(script.contains("plotly.js v") && !script.contains("MathJax ="));
-        assert_eq!(script.matches("<script").count(), 1 + script.matches("\"<script").count());
-    }
-
-    #[test]
-    fn points_without_neighbours_stand_out() {
-        let gap = f64::NAN;
-        let of = |values: &[f64]| lone(&values.iter().map(|v| (0.0, *v)).collect::<Vec<_>>());
-        assert_eq!(of(&[1.0]), [true]);
-        assert_eq!(of(&[1.0, 2.0, gap, 3.0, gap]), [false, false, false, true, false]);
-    }
 
     #[test]
     fn six_digits_and_gaps() {

@@ -1,38 +1,262 @@
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const config = { responsive: true, displaylogo: false, plotlyServerURL: "", modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+// Draws `plots` as SVG. Pointing shows values, dragging zooms along x, a double click returns, a name
+// in the legend hides its curve.
+const SVG = "http://www.w3.org/2000/svg";
+const MARGIN = { left: 52, right: 12, top: 20, bottom: 40 };
+const GAP = 14;
 
-function dressed(layout) {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
-  const full = {
-    ...layout, autosize: true, hovermode: "x unified", paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    margin: { l: 56, r: 8, t: 56, b: 46 }, font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
-    legend: { orientation: "h", traceorder: "reversed", x: 0, xanchor: "left", y: 1.1, yanchor: "bottom", font: { color: colour("--ink") } },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--rule"), activecolor: colour("--muted") },
-    hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--rule"), font: { color: colour("--ink") } },
-  };
-  for (const key of Object.keys(full).filter((k) => /^[xy]axis/.test(k)))
-    full[key] = { ...full[key], gridcolor: colour("--grid"), linecolor: colour("--muted"), zerolinecolor: colour("--muted"),
-      showline: key[0] === "x", ticks: key[0] === "x" ? "outside" : "", tickcolor: colour("--muted") };
-  return full;
+function element(tag, attributes, text) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+const number = (value) => {
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(3).replace(/\.?0+e\+?/, "e");
+  return String(Number(value.toPrecision(4)));
+};
+
+// About `count` ticks at 1, 2 or 5 times a power of ten.
+function ticks(from, until, count) {
+  const rough = (until - from) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
+  const found = [];
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= until + 1e-9 * step; i++) found.push([i * step, number(i * step)]);
+  return found;
+}
+
+class Scale {
+  constructor({ from, until, log, ticks }, start, end) {
+    Object.assign(this, { from, until, log, ticks, start, end });
+  }
+  place(value) {
+    const part = this.log ? Math.log(value / this.from) / Math.log(this.until / this.from) : (value - this.from) / (this.until - this.from);
+    return this.start + part * (this.end - this.start);
+  }
+  value(place) {
+    const part = (place - this.start) / (this.end - this.start);
+    return this.log ? this.from * (this.until / this.from) ** part : this.from + part * (this.until - this.from);
+  }
+}
+
+class Plot {
+  constructor(place, row) {
+    Object.assign(this, { place, row, hidden: new Set(), zoom: null });
+    this.width = place.clientWidth;
+    this.height = place.clientHeight;
+    this.tip = document.createElement("div");
+    this.tip.className = "tip";
+    this.draw();
+  }
+
+  shown(panel) {
+    return panel.curves.filter((curve) => !this.hidden.has(curve.name));
+  }
+
+  // The axes: as given, or fitted to what the zoom leaves of the curves.
+  axes() {
+    const { x, y, panels } = this.row;
+    if (!this.zoom) return [x, y];
+    const [from, until] = this.zoom;
+    let [low, high] = y.log ? [Infinity, -Infinity] : [0, -Infinity];
+    for (const curve of panels.flatMap((panel) => this.shown(panel)))
+      curve.x.forEach((at, i) => {
+        const value = curve.y[i];
+        if (value === null || at < from || at > until) return;
+        [low, high] = [Math.min(low, value), Math.max(high, value)];
+      });
+    const fitted = high > low ? { ...y, from: low, until: y.log ? high : high + 0.04 * (high - low) } : y;
+    const within = (axis, count) => axis.log ? axis.ticks.filter(([at]) => at >= axis.from && at <= axis.until) : ticks(axis.from, axis.until, count);
+    const across = { ...x, from, until };
+    return [{ ...across, ticks: within(across, 6) }, { ...fitted, ticks: within(fitted, 5) }];
+  }
+
+  draw() {
+    const { row, width, height } = this;
+    const svg = element("svg", { width, height: height - 26, role: "img", "aria-label": row.title });
+    const [x, y] = this.axes();
+    const count = row.panels.length;
+    // Names stand at the curves' ends where one panel has few enough.
+    const direct = count === 1 && row.legend.length > 1 && row.legend.length <= 8 && width > 560;
+    const right = direct ? 8 + 6.6 * Math.max(...row.legend.map(([name]) => Math.min(name.length, 18))) : MARGIN.right;
+    const wide = (width - MARGIN.left - right - GAP * (count - 1)) / count;
+    const [top, bottom] = [MARGIN.top, height - 26 - MARGIN.bottom];
+    const up = new Scale(y, bottom, top);
+    this.panels = row.panels.map((panel, i) => {
+      const start = MARGIN.left + i * (wide + GAP);
+      const across = new Scale(x, start, start + wide);
+      this.frame(svg, panel, across, up, i === 0);
+      const clip = `${this.place.id}c${i}`;
+      const inside = element("clipPath", { id: clip });
+      inside.append(element("rect", { x: start, y: top - 2, width: wide, height: bottom - top + 4 }));
+      const curves = element("g", { "clip-path": `url(#${clip})` });
+      // The first curve is on top.
+      for (const curve of this.shown(panel).reverse()) this.line(curves, curve, across, up);
+      svg.append(inside, curves);
+      if (direct) this.names(svg, panel, across, up);
+      return { panel, across };
+    });
+    svg.append(element("text", { x: (MARGIN.left + width - right) / 2, y: height - 30, class: "title" }, row.xTitle));
+    this.cross = element("line", { y1: top, y2: bottom, class: "cross", visibility: "hidden" });
+    this.band = element("rect", { y: top, height: bottom - top, class: "band", visibility: "hidden" });
+    svg.append(this.cross, this.band);
+    this.listen(svg);
+    this.place.replaceChildren(this.legend(), svg, this.tip);
+  }
+
+  frame(svg, panel, across, up, first) {
+    for (const [value, label] of up.ticks) {
+      const at = up.place(value);
+      svg.append(element("line", { x1: across.start, x2: across.end, y1: at, y2: at, class: "grid" }));
+      if (first) svg.append(element("text", { x: across.start - 6, y: at + 4, class: "left" }, label));
+    }
+    // Labels keep clear of each other, and of the panel's on the left.
+    if (first) this.free = -Infinity;
+    for (const [value, label] of across.ticks) {
+      const at = across.place(value);
+      svg.append(element("line", { x1: at, x2: at, y1: up.start, y2: up.start + 4, class: "axis" }));
+      const half = 3.6 * label.length;
+      if (at - half < this.free) continue;
+      this.free = at + half + 6;
+      svg.append(element("text", { x: at, y: up.start + 17, class: "under" }, label));
+    }
+    svg.append(element("line", { x1: across.start, x2: across.end, y1: up.start, y2: up.start, class: "axis" }));
+    if (panel.label) svg.append(element("text", { x: (across.start + across.end) / 2, y: up.end - 7, class: "panel" }, panel.label));
+  }
+
+  line(into, curve, across, up) {
+    let path = "";
+    let before = false;
+    curve.y.forEach((value, i) => {
+      const known = value !== null && (!up.log || value > 0);
+      const at = known ? `${across.place(curve.x[i]).toFixed(1)} ${up.place(value).toFixed(1)}` : "";
+      if (known) path += `${before ? "L" : "M"}${at}`;
+      const after = curve.y[i + 1] !== null && i + 1 < curve.y.length;
+      // A point alone makes no line.
+      if (known && (curve.dotted || (!before && !after))) {
+        const [cx, cy] = at.split(" ");
+        into.append(element("circle", { cx, cy, r: curve.dotted ? 3 : 4, fill: curve.colour }));
+      }
+      before = known;
+    });
+    into.append(element("path", { d: path, class: "curve", stroke: curve.colour }));
+  }
+
+  // Names at the last values in sight, moved apart where they would overlap.
+  names(svg, panel, across, up) {
+    const ends = this.shown(panel).map((curve) => {
+      let i = curve.x.length - 1;
+      while (i >= 0 && (curve.y[i] === null || curve.x[i] > across.until)) i--;
+      return i < 0 ? null : { curve, at: Math.max(up.end, Math.min(up.start, up.place(curve.y[i]))) };
+    }).filter((end) => end && Number.isFinite(end.at)).sort((a, b) => a.at - b.at);
+    ends.forEach((end, i) => { if (i) end.at = Math.max(end.at, ends[i - 1].at + 13); });
+    for (let i = ends.length - 1, most = up.start + 4; i >= 0; i--, most -= 13) ends[i].at = Math.min(ends[i].at, most);
+    for (const { curve, at } of ends) {
+      const name = curve.name.length > 18 ? `${curve.name.slice(0, 17)}…` : curve.name;
+      svg.append(element("text", { x: across.end + 6, y: at + 4, class: "name", fill: curve.colour }, name));
+    }
+  }
+
+  legend() {
+    const list = document.createElement("div");
+    list.className = "legend";
+    if (this.row.legend.length < 2) return list;
+    for (const [name, colour] of this.row.legend) {
+      const button = document.createElement("button");
+      const mark = document.createElement("i");
+      mark.style.background = colour;
+      button.append(mark, name);
+      button.setAttribute("aria-pressed", !this.hidden.has(name));
+      button.onclick = () => {
+        if (!this.hidden.delete(name)) this.hidden.add(name);
+        this.draw();
+      };
+      list.append(button);
+    }
+    return list;
+  }
+
+  listen(svg) {
+    let from = null;
+    const near = (event) => {
+      const left = event.clientX - svg.getBoundingClientRect().left;
+      const inside = this.panels.find(({ across }) => left >= across.start - GAP / 2 && left <= across.end + GAP / 2);
+      return inside && { ...inside, left: Math.max(inside.across.start, Math.min(inside.across.end, left)) };
+    };
+    const hide = () => {
+      this.cross.setAttribute("visibility", "hidden");
+      this.tip.style.display = "none";
+    };
+    svg.onpointerdown = (event) => { from = near(event) ?? null; };
+    svg.onpointerleave = () => { hide(); };
+    svg.onpointermove = (event) => {
+      const at = near(event);
+      if (!at) return hide();
+      if (from && event.buttons && Math.abs(at.left - from.left) > 4) {
+        const [a, b] = [from.left, Math.max(from.across.start, Math.min(from.across.end, at.left))].sort((a, b) => a - b);
+        for (const [key, value] of [["x", a], ["width", b - a], ["visibility", "visible"]]) this.band.setAttribute(key, value);
+      }
+      this.tell(at);
+    };
+    svg.onpointerup = (event) => {
+      const at = from && near(event);
+      if (at && Math.abs(at.left - from.left) > 4) {
+        const left = Math.max(from.across.start, Math.min(from.across.end, at.left));
+        this.zoom = [from.across.value(from.left), from.across.value(left)].sort((a, b) => a - b);
+        this.draw();
+      }
+      from = null;
+    };
+    svg.ondblclick = () => { this.zoom = null; this.draw(); };
+  }
+
+  // The values of all curves at the pointer, the largest first.
+  tell({ panel, across, left }) {
+    const x = across.value(left);
+    const found = this.shown(panel).map((curve) => {
+      let [low, high] = [0, curve.x.length - 1];
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (curve.x[middle] < x) low = middle + 1; else high = middle;
+      }
+      if (low > 0 && x - curve.x[low - 1] < curve.x[low] - x) low--;
+      return { curve, x: curve.x[low], y: curve.y[low] };
+    }).filter(({ x, y }) => y !== null && y !== undefined && Math.abs(across.place(x) - left) < 24);
+    if (!found.length) return;
+    const at = across.place(found[0].x);
+    this.cross.setAttribute("x1", at);
+    this.cross.setAttribute("x2", at);
+    this.cross.setAttribute("visibility", "visible");
+    found.sort((a, b) => b.y - a.y);
+    this.tip.replaceChildren(number(found[0].x), ...found.map(({ curve, y }) => {
+      const line = document.createElement("div");
+      const mark = document.createElement("i");
+      mark.style.background = curve.colour;
+      line.append(mark, `${curve.name} ${number(y)}`);
+      return line;
+    }));
+    this.tip.style.display = "block";
+    const room = this.width - at - this.tip.offsetWidth - 12;
+    this.tip.style.left = `${room > 0 ? at + 12 : Math.max(0, at - 12 - this.tip.offsetWidth)}px`;
+  }
 }
 
 // A page may hold a hundred plots: each is drawn when it is about to be seen.
-const drawn = new Set();
-// Where there is little room its buttons would lie over the legend: fingers zoom without them.
-const buttons = (width) => ({ ...config, displayModeBar: width < 600 ? false : "hover" });
-const draw = (i) => {
-  const place = document.getElementById(`plot${i}`);
-  return Plotly.react(place, plots[i].data, dressed(plots[i].layout), buttons(place.clientWidth));
-};
+const drawn = new Map();
+const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+  const plot = drawn.get(target);
+  if (!plot || plot.width === target.clientWidth) return;
+  plot.width = target.clientWidth;
+  plot.draw();
+}));
 const watch = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (!isIntersecting) continue;
-    const i = Number(target.id.slice("plot".length));
     watch.unobserve(target);
-    drawn.add(i);
-    draw(i);
+    drawn.set(target, new Plot(target, plots[Number(target.id.slice("plot".length))]));
+    resized.observe(target);
   }
 }, { rootMargin: "800px" });
 plots.forEach((_, i) => watch.observe(document.getElementById(`plot${i}`)));
-dark.addEventListener("change", () => drawn.forEach(draw));
