@@ -63,6 +63,9 @@ pub enum Undefined {
     /// A flow has several receivers.
     #[error("a flow with several receivers takes of several paths at once")]
     Multicast,
+    /// A switch spreads or merges a connection's frames.
+    #[error("a session takes of several paths what its switch sends there")]
+    Session,
     /// Traffic is asked for other prices than the rest.
     #[error("its classes of traffic are asked for prices of their own")]
     Classes,
@@ -84,6 +87,8 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
         Some(Undefined::Medium)
     } else if !plan.trees.is_empty() {
         Some(Undefined::Multicast)
+    } else if !plan.sessions.is_empty() {
+        Some(Undefined::Session)
     } else if plan.classes.iter().any(|class| !matches!(class.pricing, Pricing::Standard | Pricing::Stable)) {
         Some(Undefined::Classes)
     } else if plan.flows.iter().any(|flow| !flow.data.is_endless()) {

@@ -16,7 +16,7 @@ use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, Shaper
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
 use super::meters::Posts;
-use super::{machines, meters, overlay, trees};
+use super::{machines, meters, overlay, sessions, trees};
 use crate::plan::{self, Data, LinkLaw, Plan, TransportId};
 use crate::tables::SystemTables;
 
@@ -34,6 +34,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) machines: Vec<MachineId>,
     /// The overlay's daemons.
     pub(super) sites: overlay::Sites,
+    pub(super) switches: sessions::Switches,
     pub(super) meters: Posts,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
@@ -103,6 +104,7 @@ impl<E: Engine> Built<E> {
             sources: Vec::new(),
             machines: Vec::new(),
             sites: overlay::Sites::default(),
+            switches: sessions::Switches::default(),
             meters: Posts::default(),
             shapers: Vec::new(),
             raised: raised(plan),
@@ -115,6 +117,7 @@ impl<E: Engine> Built<E> {
         built.meters = meters::place(plan, &mut built);
         built.machines = machines::place(plan, &mut built);
         built.sites = overlay::place(plan, &mut built);
+        built.switches = sessions::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
@@ -135,8 +138,9 @@ impl<E: Engine> Built<E> {
             built.workload_routes.push(routes);
         }
         let mut planted = trees::plant(plan, &mut built);
+        sessions::plant(plan, &mut built, &mut planted);
         for (i, flow) in plan.flows.iter().enumerate() {
-            // A receiver that is not the first of its tree has a sender in name only.
+            // A receiver that is not the first of its tree or session has a sender in name only.
             let silent = plan.sender_of(i) != i;
             let ends = FlowEnds {
                 section: &flow.section,

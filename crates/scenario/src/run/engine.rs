@@ -58,6 +58,8 @@ pub(super) trait Engine {
     fn attach(&mut self, flow: FlowId, end: End, app: MachineId);
     /// A machine, if its node is run here.
     fn machine(&self, machine: MachineId) -> Option<&NodeMachine>;
+    /// Works on a machine at the present instant, if its node is run here.
+    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine));
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -206,6 +208,10 @@ impl Engine for Network<Connection> {
 
     fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
         Some(Network::machine(self, machine))
+    }
+
+    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine)) {
+        Network::with_machine(self, machine, work);
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {

@@ -43,6 +43,10 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
             return Err(unsupported(key, why, "give it another route"));
         }
     }
+    if let Some(session) = plan.sessions.first() {
+        let why = "has no sessions over switches yet";
+        return Err(unsupported(format!("flow.{}.session", session.name), why, "run it with `--engine sim`"));
+    }
     let bare = acp::OVERHEAD + acp::header_len(0);
     if let Some(cbr) = plan.cbrs.iter().find(|cbr| usize::from(cbr.packet_size) < bare) {
         let key = format!("cbr.{}.packet-size", cbr.section);
