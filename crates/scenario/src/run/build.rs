@@ -52,6 +52,8 @@ pub(super) struct FlowEnds<'a, R> {
     /// Its name, and for a flow of a workload its number instead.
     pub(super) name: Result<&'a str, u64>,
     pub(super) transport: TransportId,
+    /// It is part of a session.
+    pub(super) session: bool,
     pub(super) route: (R, R),
     /// Routers there and back.
     pub(super) routers: (u8, u8),
@@ -146,6 +148,7 @@ impl<E: Engine> Built<E> {
                 section: &flow.section,
                 name: Ok(&flow.name),
                 transport: flow.transport,
+                session: plan.session_of(i).is_some(),
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
                 routers: routers(plan, &flow.path),
                 line_rates: built.line_rates(plan, &flow.path),
@@ -262,6 +265,7 @@ impl<E: Engine> Built<E> {
             encoding: transport.encoding,
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
+            session: ends.session,
             kernel: transport.kernel.then(|| Kernels {
                 congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
                 bytes: ends.data.bytes(),

@@ -145,6 +145,8 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
+    /// Its data are frames of a session.
+    pub(super) session: bool,
     /// Live it is the kernel's TCP.
     pub(super) kernel: Option<Kernels>,
 }
@@ -229,7 +231,7 @@ impl Engine for Network<Connection> {
     }
 
     fn start_flow(&mut self, start: Start<RouteId>, vacant: Option<FlowId>) -> FlowId {
-        let Start { client, server, forward, back, start, stop, encoding, segment, class, kernel: _ } = start;
+        let Start { client, server, forward, back, start, stop, encoding, segment, class, .. } = start;
         let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
         let flow = match vacant {
             None => self.add_flow(spec),

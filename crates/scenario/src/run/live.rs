@@ -383,6 +383,9 @@ impl Engine for Live {
         match added {
             Ok(flow) => {
                 self.network.set_class(flow, start.class);
+                if start.session {
+                    self.network.set_keyed(flow);
+                }
                 FlowId(flow)
             }
             Err(error) => {
