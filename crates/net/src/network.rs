@@ -294,7 +294,8 @@ impl Network {
         Ok(flow)
     }
 
-    /// The data of a flow that has not opened yet are frames of a session: a switch renumbers them, and their payload says what they are.
+    /// Declares the data of a flow that has not opened yet to be frames of a session: a switch
+    /// renumbers them, and their payload begins with their key.
     pub fn set_keyed(&mut self, flow: u32) {
         for which in 0..2 {
             self.end_mut(flow, which).keyed = true;

@@ -11,8 +11,8 @@
 //! In a run of a scenario the payload is what an [app](tollway_proto::App) has written. Of other ends it is a pattern made from the
 //! packet's label and segment number: whoever receives it can tell a byte that is wrong or in the wrong place.
 //!
-//! A switch changes label and number. The payload of a session's frame therefore begins with those that its source gave it, its
-//! *key*, and the pattern follows.
+//! A switch changes label and number. The payload of a session's frame therefore begins with those
+//! that its source gave it, its *key*, and the pattern follows.
 
 use tollway_proto::encoding::acp::{self, AcpError};
 use tollway_proto::{Flags, Packet, SackRanges};
@@ -75,8 +75,8 @@ pub(crate) fn corrupt(packet: &Packet, header: u16, datagram: &[u8]) -> Option<u
     check(packet.flow, packet.seq, &datagram[start..])
 }
 
-/// The position in the payload of a frame of the first byte that does not belong to its key; `None` if all is well. A null
-/// segment has no payload, and any key may be.
+/// The position in the payload of a frame of the first byte that does not belong to its key; `None`
+/// if all is well. Any key may be; a null segment has no payload.
 pub(crate) fn corrupt_keyed(packet: &Packet, header: u16, datagram: &[u8]) -> Option<usize> {
     let payload = payload_len(packet, header);
     let start = datagram.len().checked_sub(payload)?;

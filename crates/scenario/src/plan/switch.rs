@@ -39,7 +39,7 @@ pub struct Session {
     pub name: Arc<str>,
     /// The first of the flows.
     pub first: FlowId,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
     /// Its ways, taken apart at switches.
     pub stretches: Vec<Stretch>,
@@ -50,9 +50,9 @@ pub struct Session {
 /// A part of a session's ways without switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// Where data come from.
+    /// The end at which data enter.
     pub from: Place,
-    /// Where they go.
+    /// The end at which they leave.
     pub to: Place,
     /// Its links, in the direction of data. Acknowledgements take their twins.
     pub links: Vec<LinkId>,

@@ -120,7 +120,7 @@ fn a_member_that_leaves_gets_no_more_frames() {
     let leaves = "change=[{ at = '1 s', switch = 'far', member = 'server.3' }]";
     let finished = ran(CASCADE, &[leaves]);
     let after = frames(&finished).0;
-    // What it had not acknowledged goes to the other once more.
+    // Frames that it had not acknowledged go to the other once more.
     assert!((4000..4040).contains(&after.iter().sum::<u64>()), "{after:?}");
     assert!(after[0] == 2000 && after[2] < 500, "{after:?}");
     assert_eq!(finished.result.systems.get("switches.far.f.members_up"), Some(1.0));
@@ -151,7 +151,7 @@ fn tcp_and_fcp_pass_a_switch() {
     }
 }
 
-/// What four servers send to one client has half of a link beside one other flow.
+/// Four servers' frames to one client have half of a link beside one other flow.
 #[test]
 fn a_session_has_one_share_of_a_link() {
     let finished = ran(include_str!("../../../../scenarios/switch.toml"), &["measure.warmup=8 s"]);

@@ -267,7 +267,7 @@ impl Plan {
     }
 }
 
-/// What is wrong with a session, and what to do.
+/// A message and its remedy.
 type Wrong = (String, &'static str);
 
 /// A session's ways, taken apart at the switches `own`.

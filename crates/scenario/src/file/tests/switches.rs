@@ -62,7 +62,8 @@ law = "xcp"
 frames = { size = "1 kB" }
 "#;
 
-/// What is said of the cascade with `from` replaced by `to` and `more` at its end, on one line; nothing if it is right.
+/// The message about the cascade with `from` replaced by `to` and `more` at its end, on one line;
+/// empty if there is none.
 fn said(from: &str, to: &str, more: &str) -> String {
     assert!(CASCADE.contains(from), "{from}");
     let Err(error) = parse(&format!("{}{more}", CASCADE.replacen(from, to, 1)), &[]) else {
