@@ -84,6 +84,14 @@ impl Session {
         self.first.0 as usize..(self.first.0 + self.count) as usize
     }
 
+    /// Returns true if a switch spreads its frames over members, by a schedule of its own.
+    pub fn spreads(&self) -> bool {
+        let spreads = |(at, station): (usize, &Station)| {
+            station.members.len() > 1 && self.stretches[station.peer].to == Place::Station(at)
+        };
+        self.stations.iter().enumerate().any(spreads)
+    }
+
     /// The other end of a stretch at a station.
     pub fn across(&self, station: usize, stretch: usize) -> Place {
         let Stretch { from, to, .. } = self.stretches[stretch];
