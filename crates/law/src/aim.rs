@@ -9,18 +9,21 @@ pub enum Aim {
     MaxMin,
     /// Weighted proportional fairness. FCP's weights are what flows may spend.
     Proportional,
+    /// Max–min fairness among sessions, then among the flows of each. It is the aim of a switch.
+    SessionFair,
 }
 
 impl Aim {
-    /// Every aim.
+    /// Every aim of a sender's law.
     pub const ALL: [Aim; 3] = [Aim::XcpEquilibrium, Aim::MaxMin, Aim::Proportional];
 
-    /// Its name in results: `xcp-equilibrium`, `max-min`, `proportional`.
+    /// Its name in results: `xcp-equilibrium`, `max-min`, `proportional`, `session-fair`.
     pub const fn name(self) -> &'static str {
         match self {
             Aim::XcpEquilibrium => "xcp-equilibrium",
             Aim::MaxMin => "max-min",
             Aim::Proportional => "proportional",
+            Aim::SessionFair => "session-fair",
         }
     }
 
@@ -30,6 +33,7 @@ impl Aim {
             Aim::XcpEquilibrium => "XCP's equilibrium",
             Aim::MaxMin => "max–min fairness",
             Aim::Proportional => "proportional fairness",
+            Aim::SessionFair => "fairness among sessions",
         }
     }
 }

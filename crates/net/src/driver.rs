@@ -190,6 +190,8 @@ pub(crate) struct Endpoint {
     pub(crate) hosted: Option<Box<Hosted>>,
     /// An app owns the other end: what comes from there is no pattern.
     pub(crate) hears_app: bool,
+    /// Its data, and the other end's, are frames of a session, whose payload begins with their key.
+    pub(crate) keyed: bool,
     /// It is the node's kernel that has this end, and the machine is idle.
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,

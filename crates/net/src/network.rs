@@ -267,6 +267,7 @@ impl Network {
                 gate: OPEN,
                 hosted: None,
                 hears_app: false,
+                keyed: false,
                 #[cfg(target_os = "linux")]
                 carried: None,
                 done: false,
@@ -291,6 +292,14 @@ impl Network {
             middles.for_each(|middle| middle.on_flow(flow, u32::from(segment)));
         }
         Ok(flow)
+    }
+
+    /// Declares the data of a flow that has not opened yet to be frames of a session: a switch
+    /// renumbers them, and their payload begins with their key.
+    pub fn set_keyed(&mut self, flow: u32) {
+        for which in 0..2 {
+            self.end_mut(flow, which).keyed = true;
+        }
     }
 
     /// Says at every node of a route where packets of `label` go from there.

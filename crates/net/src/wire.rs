@@ -10,6 +10,9 @@
 //!
 //! In a run of a scenario the payload is what an [app](tollway_proto::App) has written. Of other ends it is a pattern made from the
 //! packet's label and segment number: whoever receives it can tell a byte that is wrong or in the wrong place.
+//!
+//! A switch changes label and number. The payload of a session's frame therefore begins with those
+//! that its source gave it, its *key*, and the pattern follows.
 
 use tollway_proto::encoding::acp::{self, AcpError};
 use tollway_proto::{Flags, Packet, SackRanges};
@@ -26,6 +29,21 @@ pub(crate) fn compose(
     out: &mut [u8],
 ) -> Result<(), AcpError> {
     compose_with(packet, sack, header, out, |tail| fill(packet.flow, packet.seq, tail))
+}
+
+/// [`compose`] of a frame whose payload begins with its key.
+pub(crate) fn compose_keyed(
+    packet: &Packet,
+    sack: &SackRanges,
+    header: u16,
+    out: &mut [u8],
+) -> Result<(), AcpError> {
+    compose_with(packet, sack, header, out, |tail| {
+        let (key, rest) = tail.split_at_mut(KEY.min(tail.len()));
+        let bytes = [packet.flow.to_le_bytes(), packet.seq.to_le_bytes()];
+        key.copy_from_slice(&bytes.as_flattened()[..key.len()]);
+        fill(packet.flow, packet.seq, rest);
+    })
 }
 
 /// [`compose`] with a payload that `write` writes.
@@ -55,6 +73,17 @@ pub(crate) fn corrupt(packet: &Packet, header: u16, datagram: &[u8]) -> Option<u
     let payload = payload_len(packet, header);
     let start = datagram.len().checked_sub(payload)?;
     check(packet.flow, packet.seq, &datagram[start..])
+}
+
+/// The position in the payload of a frame of the first byte that does not belong to its key; `None`
+/// if all is well. Any key may be; a null segment has no payload.
+pub(crate) fn corrupt_keyed(packet: &Packet, header: u16, datagram: &[u8]) -> Option<usize> {
+    let payload = payload_len(packet, header);
+    let start = datagram.len().checked_sub(payload)?;
+    let (key, rest) = datagram[start..].split_at_checked(KEY)?;
+    let (words, _) = key.as_chunks::<4>();
+    let [label, seq] = [words[0], words[1]].map(u32::from_le_bytes);
+    check(label, seq, rest).map(|position| KEY + position)
 }
 
 /// Writes the pattern of segment `seq` of `label`.
@@ -93,6 +122,8 @@ fn first_word(label: u32, seq: u32) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// Bytes of a key: label and segment number.
+pub(crate) const KEY: usize = 8;
 /// Odd, so that no word repeats.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -125,6 +156,15 @@ mod tests {
             let header = (acp::OVERHEAD + acp::header_len(ranges as usize)) as u16 + padding;
             let packet = Packet { flow: label, seq, size: header + payload, flags: Flags::DATA, ..Packet::default() };
             let mut out = vec![0xee; usize::from(packet.size) - acp::OVERHEAD];
+            compose_keyed(&packet, &sack, header, &mut out).unwrap();
+            // A switch has given the frame another number.
+            let renumbered = Packet { flow: !label, seq: !seq, ..packet };
+            prop_assert_eq!(corrupt_keyed(&renumbered, header, &out), None);
+            if let Some(last) = usize::from(payload).checked_sub(KEY + 1) {
+                let place = out.len() - 1;
+                out[place] ^= wrong;
+                prop_assert_eq!(corrupt_keyed(&renumbered, header, &out), Some(KEY + last));
+            }
             compose(&packet, &sack, header, &mut out).unwrap();
             let decoded = acp::decode(&out).unwrap();
             prop_assert_eq!((decoded.packet.flow, decoded.packet.seq), (label, seq));

@@ -11,10 +11,13 @@ use tollway_law::Time;
 use tollway_law::link::Gains;
 use tollway_scenario::plan::{Flow, Link, Plan};
 use tollway_scenario::tables::RunResult;
-use tollway_theory::{Aim, Allocation, Network, XcpGains, common_aim, spend, xcp_equilibrium};
+use tollway_theory::{
+    Aim, Allocation, Network, XcpGains, common_aim, session_fair, spend, xcp_equilibrium,
+    xcp_session_equilibrium,
+};
 
 use crate::data;
-use crate::ideal::{Steady, Undefined, steady};
+use crate::ideal::{Steady, Undefined, sessions, steady};
 
 /// A run's steady state against theory.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,8 +221,23 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
         let flow = &plan.flows[lane.flow];
         plan.transports[flow.transport.0 as usize].law.descriptor().aim
     });
-    let fair = || Ok((Aim::MaxMin, false, Allocation::of(Aim::MaxMin, &steady.network).map_err(network)?));
+    let flows: Vec<usize> = steady.lanes.iter().map(|lane| lane.flow).collect();
+    let sessions = sessions(plan, &flows);
+    let fair = || {
+        let (aim, allocation) = match &sessions {
+            None => (Aim::MaxMin, Allocation::of(Aim::MaxMin, &steady.network).map_err(network)?),
+            Some(sessions) => {
+                let rates = session_fair(&steady.network, sessions).map_err(network)?.rates;
+                (Aim::SessionFair, Allocation { rates })
+            }
+        };
+        Ok((aim, false, allocation))
+    };
     let Some(aim) = common_aim(aims) else { return fair() };
+    // A session's budget is divided by its switch.
+    if sessions.is_some() && aim != Aim::XcpEquilibrium {
+        return fair();
+    }
     // What a budget is worth beyond a border is no affair of the flow's alone.
     if plan.links.iter().any(|link| link.exchange.is_some()) {
         return fair();
@@ -229,7 +247,14 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
         let own = links_of(plan, network, aim);
         let own = if aim == Aim::Proportional { spend(&own, &steady.owners)? } else { own };
         match aim {
-            Aim::XcpEquilibrium => xcp_equilibrium(&own, &xcp_gains(plan, steady)).map(|x| x.rates),
+            Aim::XcpEquilibrium => {
+                let gains = xcp_gains(plan, steady);
+                let found = match &sessions {
+                    None => xcp_equilibrium(&own, &gains),
+                    Some(sessions) => xcp_session_equilibrium(&own, sessions, &gains),
+                };
+                found.map(|found| found.rates)
+            }
             _ => Allocation::of(aim, &own).map(|allocation| allocation.rates),
         }
     });

@@ -8,11 +8,13 @@ use tollway_law::link::Pricing;
 use tollway_law::sender::Spending;
 use tollway_proto::Change;
 use tollway_proto::transport::Reader;
+use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
-use tollway_theory::{Division, Flow, MaxMin, Network, Owner};
+use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
-/// join and leave and links that change their rate make phases, each with an allocation of its own.
+/// join and leave and links that change their rate make phases, each with an allocation of its own. Where switches merge
+/// sessions it is fair among these, and then among the flows of each.
 ///
 /// `None` for flows that end when their data do, and for all where the ideal isn't defined by the file alone: a
 /// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
@@ -37,7 +39,16 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
         let flows: Vec<&Flow> = active.iter().map(|&w| &state.ways[w].flow).collect();
         let mut capacities = state.capacities(plan, phase[0]);
         make_room_for_acks(plan, &of, &flows, &mut capacities, &mut filling);
-        let Ok(rates) = filling.rates(&capacities, &flows) else { return none() };
+        let merged = sessions(plan, &of).map(|of| {
+            let flows = flows.iter().map(|&flow| flow.clone()).collect();
+            let network = Network { capacities: capacities.clone(), flows };
+            session_fair(&network, &of).map(|found| found.rates)
+        });
+        let rates = match merged {
+            None => filling.rates(&capacities, &flows).map(<[f64]>::to_vec),
+            Some(rates) => rates,
+        };
+        let Ok(rates) = rates else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
         for (&w, rate) in active.iter().zip(rates) {
             bits[w] += rate * seconds;
@@ -49,6 +60,16 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
         ideals[way.of][usize::from(way.back)] = (seconds > 0.0).then(|| bits / seconds * 1e-6);
     }
     ideals
+}
+
+/// The session of each of `flows`, those without one being sessions of their own; `None` if no switch
+/// merges any.
+pub(crate) fn sessions(plan: &Plan, flows: &[usize]) -> Option<Vec<usize>> {
+    let number = |flow: usize| {
+        let session = plan.sessions.iter().find(|session| session.flows().contains(&flow));
+        session.map_or(flow, |session| session.flows().start)
+    };
+    (!plan.sessions.is_empty()).then(|| flows.iter().map(|&flow| number(flow)).collect())
 }
 
 /// Why no allocation follows from a file.
@@ -63,6 +84,9 @@ pub enum Undefined {
     /// A flow has several receivers.
     #[error("a flow with several receivers takes of several paths at once")]
     Multicast,
+    /// A switch spreads a connection's frames.
+    #[error("a session takes of several paths what the schedule of its switch sends there")]
+    Session,
     /// Traffic is asked for other prices than the rest.
     #[error("its classes of traffic are asked for prices of their own")]
     Classes,
@@ -84,6 +108,8 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
         Some(Undefined::Medium)
     } else if !plan.trees.is_empty() {
         Some(Undefined::Multicast)
+    } else if plan.sessions.iter().any(Session::spreads) {
+        Some(Undefined::Session)
     } else if plan.classes.iter().any(|class| !matches!(class.pricing, Pricing::Standard | Pricing::Stable)) {
         Some(Undefined::Classes)
     } else if plan.flows.iter().any(|flow| !flow.data.is_endless()) {
@@ -636,6 +662,22 @@ mod tests {
         let mbps = ideal_mbps(&plan)[0][0].unwrap();
         assert!((mbps - (12.0 * 4.0 + 3.0 * 4.0 + 6.0 * 2.0) / 10.0).abs() < 1e-9, "{mbps}");
         assert_eq!(steady(&plan).unwrap().network.flows[0].demand, 3e6);
+    }
+
+    #[test]
+    fn merged_flows_have_one_share_and_spread_ones_no_ideal() {
+        let text = include_str!("../../../scenarios/switch.toml");
+        let ideals = |sets: &[&str]| {
+            let scenario = Scenario::parse("", text, sets).unwrap();
+            let plan = scenario.variants()[0].plan.clone();
+            (ideal_mbps(&plan), steady(&plan).map(|steady| steady.lanes.len()))
+        };
+        let (found, lanes) = ideals(&["measure.warmup=6 s"]);
+        let mbps: Vec<f64> = found.iter().filter_map(|ways| ways[0]).collect();
+        assert!(mbps.iter().zip([2.5, 2.5, 2.5, 2.5, 10.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{mbps:?}");
+        assert_eq!((mbps.len(), lanes), (5, Ok(5)));
+        let (found, lanes) = ideals(&["flow.any.from=client", "flow.any.to=server"]);
+        assert_eq!((found, lanes), (vec![[None; 2]; 5], Err(Undefined::Session)));
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let stands_still = plan.events.is_empty()
         && plan.media.is_empty()
         && plan.trees.is_empty()
+        && plan.sessions.is_empty()
         && plan.cbrs.iter().all(always);
     let whole = |flow: &tollway_scenario::plan::Flow| flow.stop >= plan.duration;
     if plan.workloads.is_empty() || !stands_still || !plan.flows.iter().all(whole) {

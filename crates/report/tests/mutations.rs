@@ -23,7 +23,7 @@ fn keys(metric: Metric) -> &'static str {
         TimeToReach => "link = \"b\"\nfraction = 0.5",
         SeriesDeviation => "flow = \"f\"\nspan = \"4 s\"\nreference = \"rates.csv\"",
         Table => "name = \"t.x\"",
-        Jain | TotalRate | TotalGoodput | Retransmissions | Timeouts | Finished => "",
+        Jain | TotalRate | TotalGoodput | TotalRateVariation | Retransmissions | Timeouts | Finished => "",
         Rate | Goodput | ShareOfIdeal | RateVariation | Cwnd | CwndMax | CwndEnd | CwndSlope | Rtt
         | RttMax | Fct | Spending => "flow = \"f\"",
     }
@@ -42,7 +42,10 @@ fn run(broken: Option<Metric>) -> RunResult {
         let peak = |every: u32| if t % every == 0 { 2.0 } else { 1.0 };
         for (flow, rate) in [("f", 5.0), ("g", 4.0)] {
             let mut rate_mbps = off(&[Rate, TotalRate, ShareOfFair, ShareOfIdeal, SeriesDeviation], rate);
-            if is(&[RateVariation]) && even || is(&[SteadyPart]) && t % 8 < 4 || is(&[Jain]) && flow == "g" {
+            if is(&[RateVariation, TotalRateVariation]) && even
+                || is(&[SteadyPart]) && t % 8 < 4
+                || is(&[Jain]) && flow == "g"
+            {
                 rate_mbps *= 0.5;
             }
             let mut cwnd = peak(if is(&[CwndPeriod]) { 5 } else { 4 }) * 10.0;

@@ -76,6 +76,78 @@ fn a_live_run_leaves_the_same_tables() {
     assert!(live.run.census.is_conserved() && live.run.census.delivered > 400, "{:?}", live.run.census);
 }
 
+/// A client, a switch, and two servers.
+const SESSION: &str = r#"
+    name = "session"
+    duration = "3 s"
+    [node.client]
+    [node.front]
+    [node.server]
+    count = 2
+    [link.access]
+    from = "client"
+    to = "front"
+    rate = "5 Mbps"
+    delay = "5 ms"
+    law = "xcp"
+    symmetric = true
+    [link.member]
+    from = "front"
+    to = "server"
+    rate = "5 Mbps"
+    delay = "5 ms"
+    law = "xcp"
+    symmetric = true
+    loss = 0.002
+    [switch.front]
+    node = "front"
+    [flow.any]
+    from = "client"
+    to = "server"
+    session = "front"
+    law = "xcp"
+    frames = { size = "1 kB", count = 600 }
+"#;
+
+/// Payload is checked on the way: each frame says what it is.
+#[test]
+fn sessions_deliver_every_frame_once_live() {
+    if !sockets() {
+        return;
+    }
+    let outbound = SESSION
+        .replace("from = \"client\"\n    to = \"server\"", "from = \"server\"\n    to = \"client\"")
+        .replace("count = 600", "count = 300");
+    // An application takes 2 ms for each frame.
+    let read = SESSION.to_owned()
+        + "    receive-buffer = \"50 kB\"\n    flow-control = \"soft\"\n    reader = { every = \"2 ms\" }\n    xcp = { pacing = true }\n";
+    for (text, side) in [(SESSION.to_owned(), "received"), (outbound, "sent"), (read, "received")] {
+        let live = finish(&text, EngineKind::Live).unwrap();
+        let of = |server: u32| {
+            live.result.systems.get(&format!("members.front.any.server.{server}.{side}_packets"))
+        };
+        assert_eq!([of(1), of(2)], [Some(300.0); 2], "{side}");
+        let bytes: Vec<u64> = live
+            .result
+            .summary
+            .iter()
+            .flat_map(|batch| batch["delivered_bytes"].as_primitive::<UInt64Type>().values().to_vec())
+            .collect();
+        assert_eq!(bytes, [300_000; 2], "{side}");
+        let forged = live.result.systems.get("switches.front.any.forged_acks");
+        assert!(forged == Some(0.0) && live.run.census.is_conserved(), "{forged:?} {:?}", live.run.census);
+    }
+    let scenario = Scenario::parse::<&str>("test.toml", SESSION, &[]).unwrap();
+    let options = Options {
+        engine: EngineKind::Live,
+        hosting: tollway_scenario::run::Hosting::Namespaces,
+        outputs: Outputs::memory(),
+        ..Options::default()
+    };
+    let error = run(&scenario.variants()[0].plan, &options).unwrap_err();
+    assert!(error.to_string().contains("`flow.any.session`"), "{error}");
+}
+
 #[test]
 fn workloads_changes_losses_and_both_directions_run_live() {
     if !sockets() {

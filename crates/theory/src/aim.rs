@@ -3,7 +3,7 @@
 use tollway_law::Aim;
 use tollway_law::sender::LAWS;
 
-use crate::{Network, NetworkError, max_min, proportional_rates, xcp_equilibrium};
+use crate::{Network, NetworkError, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
 /// The sender laws whose allocation runs are held against, by their words in scenario files. Laws that go by losses or
 /// marks alone aim at none, their shares depending on round trips and queues.
@@ -27,7 +27,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// What `aim` gives each flow of `network`; XCP's routers have its own constants.
+    /// What `aim` gives each flow of `network`; XCP's routers have its own constants, and each flow is
+    /// a session.
     ///
     /// # Errors
     /// As [`Network::check`].
@@ -35,6 +36,10 @@ impl Allocation {
         match aim {
             Aim::MaxMin => max_min(network),
             Aim::Proportional => proportional_rates(network).map(|(rates, _)| rates),
+            Aim::SessionFair => {
+                let alone: Vec<usize> = (0..network.flows.len()).collect();
+                session_fair(network, &alone).map(|found| found.rates)
+            }
             Aim::XcpEquilibrium => xcp_equilibrium(network, &[]).map(|x| x.rates),
         }
         .map(|rates| Allocation { rates })

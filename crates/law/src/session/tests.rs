@@ -63,6 +63,24 @@ fn a_split_moves_the_session_by_its_tightest_member() {
 }
 
 #[test]
+fn a_member_that_sees_less_than_a_packet_a_round_trip_bounds_nothing() {
+    let (mut ratio, mut split) = (ReceiveRatio::new(2, 64), XcpSplit::new(Reading::Totals, 2));
+    (0..64).for_each(|frame| ratio.on_frame(usize::from(frame % 4 > 0), 1000));
+    // Three packets a round trip: the first member has three quarters of one.
+    split.on_data(1, 1000, &ratio, &mut packet(3e4, 0.0));
+    answer(&mut split, 1, 1e6, 300.0);
+    assert_eq!(split.echo(Time::from_millis(1), &ratio), 400.0);
+    answer(&mut split, 0, 1e6, -10.0);
+    assert_eq!(split.echo(Time::from_millis(2), &ratio), -40.0, "what it takes back counts");
+    // Five packets a round trip: it sees one.
+    split.on_data(1, 1000, &ratio, &mut packet(5e4, 0.0));
+    answer(&mut split, 1, 1e6, 300.0);
+    assert_eq!(split.echo(Time::from_millis(3), &ratio), 0.0);
+    answer(&mut split, 0, 1e6, 10.0);
+    assert_eq!(split.echo(Time::from_millis(4), &ratio), 40.0);
+}
+
+#[test]
 fn room_that_was_not_used_within_a_round_trip_is_gone() {
     let (ratio, mut split) = (even(2), XcpSplit::new(Reading::Totals, 2));
     split.on_data(0, 1000, &ratio, &mut packet(1e6, 0.0));

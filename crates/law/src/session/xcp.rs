@@ -15,7 +15,9 @@ use crate::{Time, Toll};
 ///
 /// **Floor.** A member's link that sees less than a packet a control interval grants nothing, so
 /// that a session under one segment a member would stay there. The sender's window is therefore
-/// kept at one segment for each member in use; with one it is not touched.
+/// kept at one segment for each member in use; with one it is not touched. A member with much less
+/// than an even share of the frames sees less than a packet a round trip even so: until it sees
+/// one, what it grants is not waited for.
 #[derive(Clone, Debug)]
 pub struct XcpSplit {
     reading: Reading,
@@ -85,7 +87,10 @@ impl XcpSplit {
         let literal = self.reading == Reading::Literal;
         let used = || (0..self.members.len()).map(|k| (k, ratio.of(k))).filter(|&(_, beta)| beta > 0.0);
         let part = |k: usize| if literal { self.members[k].latest } else { self.members[k].pending };
-        let least = used().map(|(k, beta)| part(k) / beta).fold(f64::INFINITY, f64::min);
+        let (even, window) = (1.0 / f64::from(ratio.active().max(1)), self.window);
+        let counts = |beta: f64| literal || beta >= SEEN * even || beta * window >= 1.0;
+        let bounds = used().filter(|&(k, beta)| counts(beta) || part(k) < 0.0);
+        let least = bounds.map(|(k, beta)| part(k) / beta).fold(f64::INFINITY, f64::min);
         if !least.is_finite() {
             return 0.0;
         }
@@ -93,7 +98,10 @@ impl XcpSplit {
             return least as f32;
         }
         for (k, member) in self.members.iter_mut().enumerate() {
-            member.pending -= least * ratio.of(k);
+            let beta = ratio.of(k);
+            if counts(beta) || least < 0.0 {
+                member.pending -= least * beta;
+            }
         }
         self.raise_to_floor(least, ratio.active()) as f32
     }
@@ -131,6 +139,10 @@ impl XcpSplit {
         change.max(cut)
     }
 }
+
+/// The part of an even share from which on a member counts whatever the window: at the floor it sees
+/// nearly a packet a round trip.
+const SEEN: f64 = 0.75;
 
 /// XCP flows of members merged into one.
 ///

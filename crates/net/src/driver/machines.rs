@@ -34,7 +34,11 @@ impl Driver {
             return Ok(());
         }
         let end = &mut self.ends[at];
-        let wrong = if end.hears_app { None } else { wire::corrupt(&packet, end.header, datagram) };
+        let wrong = match (end.hears_app, end.keyed) {
+            (true, _) => None,
+            (_, true) => wire::corrupt_keyed(&packet, end.header, datagram),
+            _ => wire::corrupt(&packet, end.header, datagram),
+        };
         if let Some(position) = wrong {
             let (flow, segment) = (end.flow, packet.seq);
             if !self.apart {
@@ -203,6 +207,7 @@ impl Driver {
         let handle = self.buffers.alloc(packet, len);
         let (header, bytes) = (end.header, self.buffers.bytes_mut(handle));
         let composed = match &mut end.hosted {
+            None if end.keyed => wire::compose_keyed(&packet, &self.sack, header, bytes),
             None => wire::compose(&packet, &self.sack, header, bytes),
             Some(hosted) => wire::compose_with(&packet, &self.sack, header, bytes, |payload| {
                 hosted.write(&packet, header, payload);

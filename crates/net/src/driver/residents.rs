@@ -149,7 +149,10 @@ impl Driver {
             };
             let mut out = Packet::default();
             let Some(gate) = middle.poll_transmit(now, &mut out, &mut self.sack) else { break };
-            let sack = std::mem::take(&mut self.sack);
+            let mut sack = std::mem::take(&mut self.sack);
+            if out.flags.has(Flags::DATA) {
+                sack.clear(); // There is no room for ranges between header and payload.
+            }
             let Some(Outlet { label, first }) = outlets.get(gate.0 as usize).copied().flatten() else {
                 continue;
             };

@@ -9,11 +9,13 @@ mod round_robin;
 mod sticky;
 #[cfg(test)]
 mod tests;
+mod weighted;
 
 pub use by_key::ByKey;
 pub use least_loaded::LeastLoaded;
 pub use round_robin::RoundRobin;
 pub use sticky::Sticky;
+pub use weighted::Weighted;
 
 use std::fmt;
 use std::str::FromStr;

@@ -32,6 +32,24 @@ fn round_robin_takes_turns_and_passes_over_who_is_down() {
 }
 
 #[test]
+fn shares_are_kept_in_every_stretch() {
+    let mut members = members(4);
+    let mut route = Weighted::new(&[3, 1, 0, 2]);
+    let mut picks = |members: &[Candidate], n| -> Vec<usize> {
+        (0..n).filter_map(|_| route.pick(&item(0), members)).collect()
+    };
+    assert_eq!(picks(&members, 12), [0, 3, 0, 1, 3, 0, 0, 3, 0, 1, 3, 0]);
+    members[0].up = false;
+    assert_eq!(picks(&members, 6).iter().filter(|&&at| at == 3).count(), 4);
+    members[1].up = false;
+    members[3].up = false;
+    assert_eq!(picks(&members, 1), []);
+    let mut equal = Weighted::new(&[5; 3]);
+    let turns: Vec<_> = (0..6).filter_map(|_| equal.pick(&item(0), &self::members(3))).collect();
+    assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+}
+
+#[test]
 fn a_leaving_member_moves_only_its_keys_over_ten_thousand_frames() {
     let hash = Hash::new([9; 16]);
     let all = members(5);

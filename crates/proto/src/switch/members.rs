@@ -76,8 +76,9 @@ impl Member {
     pub(super) fn begin(&mut self, first: u32, covered: u32, opens: bool) {
         let life = if opens { u32::from(self.lives) << 24 } else { 0 };
         self.lives = self.lives.wrapping_add(1);
-        self.to = Inbox { covered, ..Inbox::new(first.wrapping_add(life)) };
-        self.from = Outbox::new(first);
+        let (to, from) = (self.to.delivered, self.from.delivered);
+        self.to = Inbox { covered, delivered: to, ..Inbox::new(first.wrapping_add(life)) };
+        self.from = Outbox { delivered: from, ..Outbox::new(first) };
         (self.silent, self.born) = (None, None);
         (self.reset, self.greet) = (None, false);
     }
@@ -170,7 +171,7 @@ pub(super) struct Inbox {
     /// The FIN's number, and whether it is acknowledged.
     pub(super) fin: Option<u32>,
     pub(super) finished: bool,
-    /// Bytes acknowledged, and packets.
+    /// Bytes acknowledged, and packets, of all lives.
     pub(super) delivered: (u64, u64),
 }
 
@@ -273,6 +274,8 @@ pub(super) struct Outbox {
     pub(super) starved: bool,
     /// The stamp that the next packet to it echoes.
     pub(super) stamp: Option<Stamp>,
+    /// Bytes that the peer has of it, and packets, of all lives.
+    pub(super) delivered: (u64, u64),
 }
 
 impl Outbox {
@@ -286,6 +289,7 @@ impl Outbox {
             owes: false,
             starved: false,
             stamp: None,
+            delivered: (0, 0),
         }
     }
 

@@ -237,6 +237,8 @@ impl Outbound {
         let Some(member) = members.get_mut(k) else { return true };
         self.merge.on_acked(k, slot.due);
         member.from.on_received(slot.lsn);
+        member.from.delivered.0 += u64::from(slot.size);
+        member.from.delivered.1 += 1;
         let own = stamp.is_some_and(|stamp| stamp == slot.sent);
         if own {
             member.from.stamp = stamp;

@@ -74,10 +74,14 @@ pub struct Stats {
 pub struct MemberStats {
     /// Its state.
     pub health: Health,
-    /// Packets that it has acknowledged since it began.
+    /// Packets that it has acknowledged.
     pub packets: u64,
     /// The same in bytes on the wire.
     pub bytes: u64,
+    /// Packets of it that the peer has.
+    pub sent_packets: u64,
+    /// The same in bytes on the wire.
+    pub sent_bytes: u64,
     /// Its receive ratio.
     pub ratio: f64,
     /// Bytes that it has not acknowledged.
@@ -129,6 +133,8 @@ impl Session {
             health: member.health,
             packets: member.to.delivered.1,
             bytes: member.to.delivered.0,
+            sent_packets: member.from.delivered.1,
+            sent_bytes: member.from.delivered.0,
             ratio: self.inbound.ratio.of(k),
             outstanding: self.router.candidates[k].outstanding,
         })

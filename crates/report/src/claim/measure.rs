@@ -177,6 +177,10 @@ impl<'a> Bench<'a> {
                 self.of_flows("price", window, |s| swing(s, window, span))
             }
             RateVariation => self.of_flows("rate_mbps", window, |s| variation(s, window)),
+            TotalRateVariation => {
+                let value = variation(&total(self.flow_series("rate_mbps")), window);
+                Ok(vec![Sample { label: String::new(), value }])
+            }
             TotalRate | TotalGoodput => {
                 let column = if self.m.metric == TotalRate { "rate_mbps" } else { "goodput_mbps" };
                 // A flow that is not there all the time adds what it moved while it was.

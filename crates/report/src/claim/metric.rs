@@ -127,6 +127,8 @@ vocabulary! {
         Jain,
         /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
         RateVariation,
+        /// The same of the summed rates of all flows selected.
+        TotalRateVariation,
         /// Part of the windows of `span`, one for each interval, in which a flow's mean rate is within `fraction` of `capacity`; or,
         /// without that, of its mean over the whole window measured in.
         SteadyPart,

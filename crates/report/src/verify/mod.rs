@@ -413,7 +413,7 @@ impl Bounds {
     pub const fn of(aim: Aim) -> Bounds {
         match aim {
             Aim::XcpEquilibrium => Bounds { tolerance: 0.05, full: 0.8, least_used: 0.78, queue_ms: 10.0 },
-            Aim::Proportional | Aim::MaxMin => {
+            Aim::Proportional | Aim::MaxMin | Aim::SessionFair => {
                 Bounds { tolerance: 0.03, full: 0.999, least_used: 0.97, queue_ms: 10.0 }
             }
         }

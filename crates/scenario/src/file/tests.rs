@@ -7,6 +7,7 @@ mod plans;
 mod random;
 mod refusals;
 mod routes;
+mod switches;
 
 use super::{Scenario, ScenarioError};
 use crate::plan::Plan;

@@ -34,6 +34,10 @@ pub enum What {
     ReceiveBuffer(FlowId, u32),
     /// The application at a flow's receiver reads otherwise.
     Reader(FlowId, Reader),
+    /// A switch, by its index, spreads frames over its members by other shares.
+    Shares(usize, Arc<[u32]>),
+    /// The member at a node leaves the sessions of a switch, by its index.
+    Leave(usize, NodeId),
 }
 
 /// Random loss for a while.

@@ -10,6 +10,7 @@ pub mod overlay;
 mod own;
 mod owners;
 mod senders;
+pub mod switch;
 mod traffic;
 
 use std::sync::Arc;
@@ -97,6 +98,10 @@ pub struct Plan {
     pub machines: Vec<Machine>,
     /// Daemons that multicast messages at a price.
     pub overlay: Option<overlay::Overlay>,
+    /// Anypoint switches.
+    pub switches: Vec<switch::Switch>,
+    /// Connections over them.
+    pub sessions: Vec<switch::Session>,
     /// What happens on the way, by time, in the file's order where times are equal.
     pub events: Vec<Event>,
     /// Random loss beyond [`Link::loss`].

@@ -59,17 +59,6 @@ impl Tree {
     }
 }
 
-impl Plan {
-    /// The flow whose sender sends what `flow` receives: itself, but for a receiver of a [`Tree`].
-    pub fn sender_of(&self, flow: usize) -> usize {
-        self.trees
-            .iter()
-            .map(Tree::flows)
-            .find(|flows| flows.contains(&flow))
-            .map_or(flow, |flows| flows.start)
-    }
-}
-
 /// What a flow has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {

@@ -5,6 +5,7 @@ use tollway_law::{Budget, Time};
 use super::build::Built;
 use super::engine::Engine;
 use super::hosts::Hosts;
+use super::sessions;
 use crate::plan::{Event, Plan, What};
 
 /// The events of a plan that have not happened yet.
@@ -21,15 +22,15 @@ impl Agenda {
     }
 
     /// Applies everything that is due.
-    pub(super) fn apply<E: Engine>(&mut self, built: &mut Built<E>, hosts: &mut Hosts) {
+    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
         let now = built.network.now();
         while let Some(event) = self.0.next_if(|event| event.at <= now) {
-            apply(event.what, built, hosts);
+            apply(event.what, plan, built, hosts);
         }
     }
 }
 
-fn apply<E: Engine>(what: What, built: &mut Built<E>, hosts: &mut Hosts) {
+fn apply<E: Engine>(what: What, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
     match what {
         What::Link(link, change) => built.network.change(built.links[link.0 as usize], change),
         What::FlowBudget(flow, budget) => {
@@ -48,6 +49,8 @@ fn apply<E: Engine>(what: What, built: &mut Built<E>, hosts: &mut Hosts) {
                 server.set_reader(reader);
             });
         }
+        What::Shares(switch, shares) => sessions::set_shares(built, switch, &shares),
+        What::Leave(switch, node) => sessions::leave(plan, built, switch, node),
         // The timeline has made changes of links of them.
         What::Loss(..) | What::Blackout(..) => {}
     }

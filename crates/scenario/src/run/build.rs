@@ -16,7 +16,7 @@ use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, Shaper
 use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
 use super::meters::Posts;
-use super::{machines, meters, overlay, trees};
+use super::{machines, meters, overlay, sessions, trees};
 use crate::plan::{self, Data, LinkLaw, Plan, TransportId};
 use crate::tables::SystemTables;
 
@@ -34,6 +34,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) machines: Vec<MachineId>,
     /// The overlay's daemons.
     pub(super) sites: overlay::Sites,
+    pub(super) switches: sessions::Switches,
     pub(super) meters: Posts,
     /// By index in the plan.
     pub(super) shapers: Vec<ShaperId>,
@@ -51,6 +52,8 @@ pub(super) struct FlowEnds<'a, R> {
     /// Its name, and for a flow of a workload its number instead.
     pub(super) name: Result<&'a str, u64>,
     pub(super) transport: TransportId,
+    /// It is part of a session.
+    pub(super) session: bool,
     pub(super) route: (R, R),
     /// Routers there and back.
     pub(super) routers: (u8, u8),
@@ -103,6 +106,7 @@ impl<E: Engine> Built<E> {
             sources: Vec::new(),
             machines: Vec::new(),
             sites: overlay::Sites::default(),
+            switches: sessions::Switches::default(),
             meters: Posts::default(),
             shapers: Vec::new(),
             raised: raised(plan),
@@ -115,6 +119,7 @@ impl<E: Engine> Built<E> {
         built.meters = meters::place(plan, &mut built);
         built.machines = machines::place(plan, &mut built);
         built.sites = overlay::place(plan, &mut built);
+        built.switches = sessions::place(plan, &mut built);
         for shaper in &plan.shapers {
             built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
         }
@@ -135,13 +140,15 @@ impl<E: Engine> Built<E> {
             built.workload_routes.push(routes);
         }
         let mut planted = trees::plant(plan, &mut built);
+        sessions::plant(plan, &mut built, &mut planted);
         for (i, flow) in plan.flows.iter().enumerate() {
-            // A receiver that is not the first of its tree has a sender in name only.
+            // A receiver that is not the first of its tree or session has a sender in name only.
             let silent = plan.sender_of(i) != i;
             let ends = FlowEnds {
                 section: &flow.section,
                 name: Ok(&flow.name),
                 transport: flow.transport,
+                session: plan.session_of(i).is_some(),
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
                 routers: routers(plan, &flow.path),
                 line_rates: built.line_rates(plan, &flow.path),
@@ -258,6 +265,7 @@ impl<E: Engine> Built<E> {
             encoding: transport.encoding,
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
+            session: ends.session,
             kernel: transport.kernel.then(|| Kernels {
                 congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
                 bytes: ends.data.bytes(),

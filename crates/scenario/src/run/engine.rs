@@ -58,6 +58,8 @@ pub(super) trait Engine {
     fn attach(&mut self, flow: FlowId, end: End, app: MachineId);
     /// A machine, if its node is run here.
     fn machine(&self, machine: MachineId) -> Option<&NodeMachine>;
+    /// Works on a machine at the present instant, if its node is run here.
+    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine));
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow, in the place of `vacant` if there is one.
@@ -143,6 +145,8 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
+    /// Its data are frames of a session.
+    pub(super) session: bool,
     /// Live it is the kernel's TCP.
     pub(super) kernel: Option<Kernels>,
 }
@@ -208,6 +212,10 @@ impl Engine for Network<Connection> {
         Some(Network::machine(self, machine))
     }
 
+    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine)) {
+        Network::with_machine(self, machine, work);
+    }
+
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {
         Some(Network::add_source(
             self,
@@ -223,7 +231,7 @@ impl Engine for Network<Connection> {
     }
 
     fn start_flow(&mut self, start: Start<RouteId>, vacant: Option<FlowId>) -> FlowId {
-        let Start { client, server, forward, back, start, stop, encoding, segment, class, kernel: _ } = start;
+        let Start { client, server, forward, back, start, stop, encoding, segment, class, .. } = start;
         let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
         let flow = match vacant {
             None => self.add_flow(spec),

@@ -323,6 +323,12 @@ impl Engine for Live {
         self.network.machine(machine.0)
     }
 
+    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine)) {
+        if let Err(error) = self.network.with_machine(machine.0, work) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
     fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
         let (links, end) = &self.routes[route];
         if let Err(error) = self.network.set_outlet(machine.0, gate, (links, *end), flow.0, of.0) {
@@ -377,6 +383,9 @@ impl Engine for Live {
         match added {
             Ok(flow) => {
                 self.network.set_class(flow, start.class);
+                if start.session {
+                    self.network.set_keyed(flow);
+                }
                 FlowId(flow)
             }
             Err(error) => {

@@ -12,6 +12,7 @@ use super::build::Built;
 use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Outside};
+use super::sessions::Share;
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch, overlay};
 use crate::plan::{self, Plan};
@@ -53,6 +54,10 @@ struct Lane {
     flow: FlowId,
     /// Where its data come from: another flow, for a receiver of copies.
     sender: FlowId,
+    /// The flow with its receiver: another one, for a session's senders to one receiver.
+    receiver: FlowId,
+    /// The sender's part of what that receiver gets, if there are others.
+    share: Option<Share>,
     plan_flow: usize,
     /// From client to server, or back.
     forward: bool,
@@ -77,16 +82,23 @@ struct Counters {
 
 impl Lane {
     fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
-        let (client, server) = (built.network.client(self.sender), built.network.server(self.flow));
+        let (client, server) = (built.network.client(self.sender), built.network.server(self.receiver));
         if self.forward { (client, server) } else { (server, client) }
     }
 
-    fn counters<E: Engine>(&self, built: &Built<E>) -> Counters {
+    fn counters<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Counters {
         if let Some(outside) = built.network.outside(self.flow, self.forward) {
             return Counters::outside(&outside);
         }
         let (sender, receiver) = self.ends(built);
-        Counters::of(sender.stats(), receiver.stats())
+        self.shared(plan, built, Counters::of(sender.stats(), receiver.stats()))
+    }
+
+    /// The counters without what other senders have sent to the same receiver.
+    fn shared<E: Engine>(&self, plan: &Plan, built: &Built<E>, counters: Counters) -> Counters {
+        let Some(share) = &self.share else { return counters };
+        let (received, delivered) = share.bytes(plan, built);
+        Counters { received, delivered, ..counters }
     }
 
     /// Whether there was anything of it since `last`.
@@ -188,6 +200,8 @@ impl Meter {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
                     sender,
+                    receiver: built.flows[plan.receiver_of(i)],
+                    share: Share::of(plan, i),
                     plan_flow: i,
                     forward,
                     start: flow.start,
@@ -268,17 +282,17 @@ impl Meter {
             self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
         }
         if now >= self.next_sample {
-            self.sample(built, now);
+            self.sample(plan, built, now);
             self.next_sample += SAMPLED_EVERY;
         }
         while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
             let lane = &mut self.lanes[lane];
-            lane.at_stop = Some(lane.counters(built));
+            lane.at_stop = Some(lane.counters(plan, built));
         }
         if !self.warmed && now >= self.warmup {
             self.warmed = true;
             for lane in &mut self.lanes {
-                lane.at_warmup = lane.counters(built);
+                lane.at_warmup = lane.counters(plan, built);
             }
             for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
                 *at_warmup = built.network.read_source(source).arrived_bytes;
@@ -302,9 +316,9 @@ impl Meter {
     }
 
     /// Samples the round trips of all flows that something arrived of since the last sample.
-    fn sample<E: Engine>(&mut self, built: &Built<E>, now: Time) {
+    fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
         for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
-            let received = lane.counters(built).received;
+            let received = lane.counters(plan, built).received;
             if received <= lane.heard {
                 continue;
             }
@@ -335,10 +349,12 @@ impl Meter {
             for (i, lane) in lanes.iter().enumerate().take(READ_AHEAD) {
                 if lane.lived(self.last, now) {
                     let (sender, receiver) = lane.ends(built);
-                    self.readings.push(match built.network.outside(lane.flow, lane.forward) {
+                    let mut reading = match built.network.outside(lane.flow, lane.forward) {
                         None => Reading::of(i, sender, receiver, now),
                         Some(outside) => Reading::outside(i, &outside),
-                    });
+                    };
+                    reading.counters = lane.shared(plan, built, reading.counters);
+                    self.readings.push(reading);
                 }
             }
             for reading in &self.readings {
@@ -356,7 +372,7 @@ impl Meter {
                     retransmissions: counters.retransmissions - lane.last.retransmissions,
                     spending: reading.spending,
                     price: reading.price.map(Price::per_megabyte),
-                    seen: seen(&built.network, [lane.sender, lane.flow], lane.forward),
+                    seen: seen(&built.network, [lane.sender, lane.receiver], lane.forward),
                 };
                 self.digest.word(counters.received);
                 self.digest.number(row.cwnd_packets);
@@ -486,14 +502,14 @@ impl Meter {
         let end = built.network.now();
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
-            let seen = seen(&built.network, [lane.sender, lane.flow], lane.forward);
+            let seen = seen(&built.network, [lane.sender, lane.receiver], lane.forward);
             let outside = built.network.outside(lane.flow, lane.forward);
-            let counters = lane.counters(built);
+            let counters = lane.counters(plan, built);
             let flow = &plan.flows[lane.plan_flow];
             // It is the sender's clock that stops a flow.
             let stop = if seen == Ends::Receiver { Time::NEVER } else { lane.stop };
             let last = lane.done.unwrap_or(end).min(stop).min(end);
-            let (first, last) = built.network.heard(lane.flow, lane.forward, (lane.start, last));
+            let (first, last) = built.network.heard(lane.receiver, lane.forward, (lane.start, last));
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
             let base = if self.warmed { lane.at_warmup } else { Counters::default() };
             let per_second =

@@ -14,6 +14,7 @@ mod machines;
 mod measure;
 mod meters;
 mod overlay;
+mod sessions;
 mod trees;
 mod watch;
 mod workload;
@@ -296,7 +297,7 @@ fn drive<E: Engine>(
         if next == plan.duration || stopped || network.network.is_over() {
             break;
         }
-        agenda.apply(network, &mut hosts);
+        agenda.apply(plan, network, &mut hosts);
         policies.apply(plan, network, &workloads);
         workloads.arrive(plan, network, &mut hosts);
         within_horizon(plan, network)?;
@@ -311,6 +312,7 @@ fn drive<E: Engine>(
     workloads.report(plan, &mut tables);
     hosts.report(plan, network, &mut tables);
     machines::report(plan, network, &mut tables);
+    sessions::report(plan, network, &mut tables);
     overlay::report(plan, network, &mut tables);
     policies.report(plan, network, &workloads, &mut tables);
     // Where there are thousands of links, their rows take the place that the flows had.

@@ -16,7 +16,7 @@ pub(super) struct Planted<R> {
     /// There and back, by flow of the plan.
     pub(super) routes: BTreeMap<usize, (R, R)>,
     /// Where each gate of each middle leads, as packets of which flow of the plan, and of which flow's sender.
-    outlets: Vec<(MachineId, Gate, R, usize, usize)>,
+    pub(super) outlets: Vec<(MachineId, Gate, R, usize, usize)>,
 }
 
 impl<R: Copy> Planted<R> {

@@ -117,6 +117,7 @@ impl Generator {
                     section: &workload.name,
                     name: Err(number),
                     transport: workload.transport,
+                    session: false,
                     route: built.workload_routes[i][path],
                     routers: routers(plan, &workload.paths[path]),
                     line_rates: built.line_rates(plan, &workload.paths[path]),

@@ -135,7 +135,36 @@ macro_rules! overlay {
     };
 }
 
+/// Two sessions beside the rest, over a switch each.
+macro_rules! switches {
+    ($more:literal) => {
+        concat!(
+            "[node.sp]\n[node.sx]\n[node.sw]\n[node.sz]\n[node.sm]\ncount = 2\n[node.sn]\ncount = 2\n",
+            "[link.spx]\nfrom = \"sp\"\nto = \"sx\"\nrate = \"4 Mbps\"\ndelay = \"2 ms\"\nlaw = \"xcp\"\nsymmetric = true\n",
+            "[link.sxw]\nfrom = \"sx\"\nto = \"sw\"\nrate = \"6 Mbps\"\ndelay = \"2 ms\"\nlaw = \"xcp\"\nsymmetric = true\n",
+            "[link.sxz]\nfrom = \"sx\"\nto = \"sz\"\nrate = \"6 Mbps\"\ndelay = \"2 ms\"\nlaw = \"xcp\"\nsymmetric = true\n",
+            "[link.swm]\nfrom = \"sw\"\nto = \"sm\"\nrate = \"2 Mbps\"\ndelay = { first = \"2 ms\", last = \"20 ms\" }\nlaw = \"xcp\"\nsymmetric = true\n",
+            "[link.szn]\nfrom = \"sz\"\nto = \"sn\"\nrate = \"2 Mbps\"\ndelay = \"3 ms\"\nlaw = \"xcp\"\nsymmetric = true\n",
+            "[switch.front]\nnode = \"sw\"\n[switch.back]\nnode = \"sz\"\n",
+            "[flow.ses]\nfrom = \"sp\"\nto = \"sm\"\nsession = \"front\"\nlaw = \"xcp\"\nframes = { size = \"1 kB\" }\n",
+            "[flow.set]\nfrom = \"sp\"\nto = \"sn\"\nsession = \"back\"\nlaw = \"xcp\"\nframes = { size = \"1 kB\" }\n",
+            $more
+        )
+    };
+}
+
 const CASES: &[Case] = cases! {
+    "switch.node": [] + switches!(""); "switch.front.node=sx",
+    "switch.policy": [] + switches!(""); "switch.front.policy=least-loaded",
+    "switch.shares": [] + switches!(""); "switch.front.shares=[1, 3]",
+    "switch.flow-control": ["flow.ses.receive-buffer=4 packets"] + switches!(""); "switch.front.flow-control=strict",
+    "switch.transforms": [] + switches!(""); "switch.front.transforms=literal",
+    "switch.ratio-window": ["switch.front.policy=least-loaded"] + switches!(""); "switch.front.ratio-window=4",
+    "switch.patience": [] + switches!("[[change]]\nat = \"1 s\"\nlink = \"swm.1\"\nblackout = \"4 s\"\n"); "switch.front.patience=500ms",
+    "flow.session": ["switch.back.node=sx"] + switches!(""); "flow.ses.session=back",
+    "change.switch": [] + switches!("[[change]]\nat = \"2 s\"\nswitch = \"front\"\nshares = [1, 0]\n"); "change.1.switch=back",
+    "change.shares": [] + switches!("[[change]]\nat = \"2 s\"\nswitch = \"front\"\nshares = [1, 0]\n"); "change.1.shares=[0, 1]",
+    "change.member": [] + switches!("[[change]]\nat = \"2 s\"\nswitch = \"front\"\nmember = \"sm.1\"\n"); "change.1.member=sm.2",
     "overlay.message": [] + overlay!(""); "overlay.message=500B",
     "overlay.soft-limit": [] + overlay!(""); "overlay.soft-limit=100ms",
     "overlay.prohibitive": [] + overlay!(""); "overlay.prohibitive=10",
@@ -504,6 +533,7 @@ const NO_EFFECT: &[&str] = &[
     "random",
     "neighbourhood",
     "overlay",
+    "switch",
     "overlay.update",
     "overlay.period",
     "overlay.hop",

@@ -14,6 +14,7 @@ mod multicast;
 mod own_laws;
 mod readers;
 mod scenes;
+mod sessions;
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;

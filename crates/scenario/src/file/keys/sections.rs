@@ -8,6 +8,7 @@ mod machines;
 mod network;
 mod overlay;
 mod policies;
+mod switches;
 
 pub(crate) use aggregates::AGGREGATE;
 pub(crate) use events::{CBR, CHANGE, LOSS};
@@ -21,6 +22,7 @@ pub(crate) use overlay::{
     OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD, OVERLAY_SENDER, OVERLAY_UPDATE,
 };
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
+pub(crate) use switches::SWITCH;
 
 use super::Default::{Else, Is, Must};
 use super::{Default, Key, Kind, Section};
@@ -70,6 +72,7 @@ pub(crate) static TOP: Section = Section {
             "Policies: flows that share a token bucket at their host.",
         ),
         key("machine", Kind::Named(&MACHINE), Else(""), "Machines at nodes."),
+        key("switch", Kind::Named(&SWITCH), Else(""), "Anypoint switches."),
         key("overlay", Kind::Table(&OVERLAY), Else(""), "Daemons that multicast messages at a price."),
         key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
         key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
@@ -130,6 +133,7 @@ pub(crate) fn all() -> Vec<&'static Section> {
         &HOST,
         &AGGREGATE,
         &MACHINE,
+        &SWITCH,
         &OVERLAY,
         &OVERLAY_UPDATE,
         &OVERLAY_PERIOD,

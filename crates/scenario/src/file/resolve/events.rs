@@ -32,6 +32,14 @@ impl<'a> Resolver<'a> {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
             let receives = change.has("receive-buffer") || change.has("reader");
             let is_for = |wanted: &str| format!("`{wanted}` is missing: what does this change?");
+            if change.has("switch") {
+                self.change_switches(&change);
+                continue;
+            }
+            if let Some(key) = ["shares", "member"].into_iter().find(|key| change.has(key)) {
+                let message = format!("only a switch has a `{key}` to change");
+                self.mistakes.add(change.key_at(key), message, "without `switch`");
+            }
             if change.has("host") {
                 self.change_host(&change);
                 continue;

@@ -82,6 +82,9 @@ impl<'a> Resolver<'a> {
             if keys.truth("multicast") {
                 self.tree(&keys, transport, first, n);
             }
+            if keys.has("session") {
+                self.session(&keys, transport, first, n);
+            }
             let target = Target::Flows { first, each: each as usize };
             self.requests.push(Request { keys, pairs, target });
         }
@@ -708,7 +711,7 @@ impl Target {
     }
 }
 
-fn round_trip(links: &[Link], route: &[LinkId], back: &[LinkId]) -> Time {
+pub(super) fn round_trip(links: &[Link], route: &[LinkId], back: &[LinkId]) -> Time {
     route::delay(links, route).saturating_add(route::delay(links, back))
 }
 

@@ -9,6 +9,7 @@ mod idle;
 mod links;
 mod machines;
 mod overlay;
+mod switches;
 mod trees;
 
 use std::collections::{HashMap, HashSet};
@@ -59,6 +60,8 @@ pub(crate) fn resolve(
         cbrs: Vec::new(),
         machines: Vec::new(),
         overlay: None,
+        switches: Vec::new(),
+        sessions: Vec::new(),
         events: Vec::new(),
         losses: Vec::new(),
     };
@@ -77,10 +80,12 @@ pub(crate) fn resolve(
         hop_links: Vec::new(),
         crossing: None,
         trees: Vec::new(),
+        sessions: Vec::new(),
     };
     r.nodes();
     r.classes();
     r.links();
+    r.switches();
     r.flows();
     r.hops();
     r.workloads();
@@ -93,6 +98,7 @@ pub(crate) fn resolve(
     r.routes();
     r.hop_routes();
     r.trees();
+    r.sessions();
     r.overlay();
     r.machines();
     if !r.mistakes.is_empty() {
@@ -129,6 +135,8 @@ struct Resolver<'a> {
     hop_links: Vec<(usize, LinkId)>,
     /// Where the file asks for each of the plan's trees.
     trees: Vec<At>,
+    /// The switches that each of the plan's sessions asks for, and where.
+    sessions: Vec<(String, At)>,
     /// Sum and number of the base RTTs of the flows whose data cross each link, once that is asked for.
     crossing: Option<Vec<(u128, u64)>>,
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use tollway_law::sender::Ecn;
 use tollway_proto::encoding::acp;
 
-use crate::plan::Plan;
+use crate::plan::switch::Session;
+use crate::plan::{Data, Plan};
 use crate::run::Hosting;
 
 /// Something in a plan that the live engine cannot do.
@@ -43,6 +44,14 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
             return Err(unsupported(key, why, "give it another route"));
         }
     }
+    if let (Some(session), false) = (plan.sessions.first(), *hosting == Hosting::Loopback) {
+        let why = "has sessions over switches where all nodes are sockets of one process";
+        return Err(unsupported(
+            format!("flow.{}.session", session.name),
+            why,
+            "leave out `--hosts` and `--node`",
+        ));
+    }
     let bare = acp::OVERHEAD + acp::header_len(0);
     if let Some(cbr) = plan.cbrs.iter().find(|cbr| usize::from(cbr.packet_size) < bare) {
         let key = format!("cbr.{}.packet-size", cbr.section);
@@ -59,6 +68,8 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
     }
     kernels(plan)?;
     let mut plan = plan.clone();
+    let of_session = |session: &Session| plan.flows[session.first.0 as usize].transport.0 as usize;
+    let sessions: Vec<usize> = plan.sessions.iter().map(of_session).collect();
     for i in 0..plan.transports.len() {
         let section = plan
             .flows
@@ -75,7 +86,10 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
         }
         // Between processes that come and go, only who was opened knows what it has.
         transport.handshake |= matches!(hosting, Hosting::Processes(_));
-        let ranges = usize::from(transport.sack_blocks).min(tollway_proto::SackRanges::MAX);
+        let merged = sessions.contains(&i);
+        let most = tollway_proto::SackRanges::MAX;
+        // A switch states what all members have.
+        let ranges = if merged { most } else { usize::from(transport.sack_blocks).min(most) };
         let bare = (acp::OVERHEAD + acp::header_len(0)) as u16;
         let full = (acp::OVERHEAD + acp::header_len(ranges)) as u16;
         transport.header = transport.header.max(if transport.both_ways { full } else { bare });
@@ -84,6 +98,15 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
             let key = format!("{}.packet-size", section.unwrap_or_default());
             let why = format!("puts {} B of IP, UDP and ACP header into every packet", transport.header);
             return Err(unsupported(key, &why, "make packets larger"));
+        }
+    }
+    // A session's frame is a packet, whatever its header.
+    for session in &plan.sessions {
+        for flow in &mut plan.flows[session.flows()] {
+            let transport = &plan.transports[flow.transport.0 as usize];
+            if let Data::Frames { size, .. } = &mut flow.data {
+                *size = (*size).min(u64::from(transport.packet_size - transport.header));
+            }
         }
     }
     Ok(plan)

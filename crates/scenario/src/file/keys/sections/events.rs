@@ -3,6 +3,7 @@
 use super::super::Default::{Else, Is, Must};
 use super::super::{Kind, Section};
 use super::flows::READER;
+use super::switches::SHARES;
 use super::*;
 use crate::plan::Strategy;
 
@@ -27,7 +28,7 @@ const DIRECTION: Kind = Kind::Word(&["forward", "reverse", "both"]);
 /// `[[change]]`.
 pub(crate) static CHANGE: Section = Section {
     header: "[[change]]",
-    says: "What happens on the way, to links or to flows' receivers.",
+    says: "What happens on the way, to links, to flows' receivers, to hosts or to switches.",
     parts: &[&[
         key("at", TIME, Must, "When."),
         key("link", Kind::Links, Else(""), "Which links: a name, with `*` and `?` if many."),
@@ -79,6 +80,14 @@ pub(crate) static CHANGE: Section = Section {
             Kind::Word(Strategy::WORDS),
             Else(""),
             "How the host divides its budget from now on.",
+        ),
+        key("switch", Kind::Text, Else(""), "Which switches: a name, with `*` and `?` if many."),
+        key("shares", SHARES, Else(""), "The new shares of their members, as in `[switch.NAME]`."),
+        key(
+            "member",
+            Kind::Node,
+            Else(""),
+            "Which of their members leaves their sessions for good: its node, or a group of nodes.",
         ),
     ]],
 };

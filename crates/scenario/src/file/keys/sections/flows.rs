@@ -159,6 +159,12 @@ pub(crate) static FLOW: Section = Section {
                 "One sender for a whole group `to`, whose members receive copies that are made where their routes part; with the law `fcp`.",
             ),
             key(
+                "session",
+                Kind::Text,
+                Else("each flow is a connection"),
+                "The switches that make the flows of this section one connection: a name that `[switch.NAME]` gives, with `*` and `?` if many. They send `frames`.",
+            ),
+            key(
                 "start",
                 Kind::When,
                 Is("0 s"),
