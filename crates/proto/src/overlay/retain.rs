@@ -75,18 +75,23 @@ impl<B: Body> Outbound<B> {
     /// Numbers and keeps a client's message to some destinations.
     pub(super) fn send(&mut self, by: ClientId, set: &Arc<Destinations>, body: B) -> Data<B> {
         let seq = self.base + self.kept.len() as u64;
-        let (mut previous, mut before) = (Vec::new(), Vec::new());
+        let mut previous = Vec::with_capacity(set.as_slice().len());
+        let mut before: Option<Vec<u64>> = None;
         for &destination in set.as_slice() {
             let chain = self.chains.entry(destination).or_default();
             chain.outstanding.push_back((seq, by));
             let last = std::mem::replace(&mut chain.last, seq);
             let own = chain.by_client.insert(by, seq).unwrap_or(0);
             let same = chain.last_by.replace(by) == Some(by);
+            let own = if same { last } else { own };
+            match &mut before {
+                Some(before) => before.push(own),
+                None if own == last => {}
+                None => before = Some([&previous[..], &[own]].concat()),
+            }
             previous.push(last);
-            before.push(if same { last } else { own });
         }
-        let before = (before != previous).then(|| before.into());
-        let previous = previous.into();
+        let (previous, before) = (previous.into(), before.map(Vec::into));
         let all = Bits::all(set.as_slice().len());
         self.bytes += body.size() as u64;
         let data = Data {
