@@ -368,11 +368,13 @@ fn the_overview_has_the_tables_of_systems() {
         runs[1].systems.set("hops", &[("hop", &format!("h{hop:02}"))], "price", 0.25);
     }
     runs[0].systems.set("hops", &[("hop", "h00")], "messages", 7.0);
+    runs[0].systems.set("deadlines", &[], "refused", 3.0);
     let text = Overview::new(&runs).to_text(100);
     let row: Vec<&str> =
         text.lines().find(|line| line.starts_with("h00")).unwrap_or_default().split_whitespace().collect();
     // Messages and price of either run.
     assert_eq!(row, ["h00", "7", "–", "–", "0.2500"], "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["all", "3", "–"])), "{text}");
     assert!(text.contains("h11") && !text.contains("h12") && text.contains("8 more rows"), "{text}");
 }
 
