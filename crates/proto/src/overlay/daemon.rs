@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tollway_law::overlay::{Announcer, Backlog, Cost, Drain, PurseConfig};
+use tollway_law::overlay::{Announcer, Backlog, Cost, Drain};
 use tollway_law::{Rate, Time};
 
 use super::agenda::Agenda;
@@ -33,8 +33,6 @@ use super::{
 pub struct Daemon<B> {
     pub(super) me: Incarnation,
     pub(super) config: Config,
-    /// The laws' constants, pulled into range.
-    pub(super) purse: PurseConfig,
     /// T_min and T_max.
     pub(super) update: Time,
     pub(super) most: Time,
@@ -141,16 +139,12 @@ impl<B: Body> Daemon<B> {
     /// A daemon without links.
     pub fn new(now: Time, config: Config, seed: u64) -> Daemon<B> {
         let me = Incarnation { daemon: config.id, epoch: config.epoch };
-        let announce = config.announce.clamped();
-        let update = announce.least;
-        let unscaled = Cost::new(&config.cost, Rate::from_bytes_per_sec(1e6), update);
         let mut daemon = Daemon {
             me,
             config,
-            purse: config.purse.clamped(),
-            update,
-            most: announce.most,
-            lot_interval: unscaled.lot() / 1e6,
+            update: config.announce.least,
+            most: config.announce.most,
+            lot_interval: config.cost.lot_interval(),
             random: Pcg64Mcg::seed_from_u64(seed),
             database: Database::default(),
             routes: Routes::default(),
@@ -164,7 +158,7 @@ impl<B: Body> Daemon<B> {
             ports: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             next_port: 0,
-            announcer: Announcer::new(announce),
+            announcer: Announcer::new(config.announce),
             number: 0,
             news: false,
             sets: Sets::default(),
@@ -201,7 +195,7 @@ impl<B: Body> Daemon<B> {
         let id = PortId(self.next_port);
         self.next_port += 1;
         let link = LinkConfig { weight: link.weight.max(1), ..link };
-        self.ports.insert(id, Port::new(now, link, &self.config.cost, self.update));
+        self.ports.insert(id, Port::new(now, link, &self.config.cost));
         self.wake(id);
         id
     }
@@ -336,7 +330,7 @@ impl<B: Body> Daemon<B> {
         let fresh = || LastHop {
             backlog: Backlog::new(self.config.cost.window, now),
             drain: Drain::new(Rate::ZERO, now),
-            cost: Cost::new(&self.config.cost, Rate::ZERO, self.update),
+            cost: Cost::new(&self.config.cost, Rate::ZERO),
             price: 0.0,
             announced: 0.0,
             queued: 0,

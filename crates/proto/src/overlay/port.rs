@@ -44,7 +44,7 @@ pub(super) struct Port<B> {
 }
 
 impl<B: Body> Port<B> {
-    pub(super) fn new(now: Time, config: LinkConfig, cost: &CostConfig, update: Time) -> Port<B> {
+    pub(super) fn new(now: Time, config: LinkConfig, cost: &CostConfig) -> Port<B> {
         Port {
             config,
             peer: None,
@@ -61,7 +61,7 @@ impl<B: Body> Port<B> {
             queued: 0,
             backlog: Backlog::new(cost.window, now),
             drain: Drain::new(config.rate, now),
-            cost: Cost::new(cost, config.rate, update),
+            cost: Cost::new(cost, config.rate),
             price: 0.0,
             announced: 0.0,
             sent_data: 0,
