@@ -13,7 +13,6 @@ use super::bits::Bits;
 use super::clients::{Client, Tenant};
 use super::frame::{Data, Destinations, LinkCost, Receipt, ReceiptKind};
 use super::groups::Groups;
-use super::links::SILENCE;
 use super::port::Port;
 use super::receive::{Due, Inbound};
 use super::retain::Outbound;
@@ -123,16 +122,17 @@ pub(super) enum Timer {
     Salary(TenantId),
     /// A failed draw is repeated.
     Redraw(TenantId),
+    /// Receipts that wait on a port for others are to go.
+    Receipts(PortId),
     /// Messages of an origin are to be acknowledged.
     Ack(Incarnation),
     /// A destination has not acknowledged for long.
     Probe(Incarnation),
-    /// A daemon is out of reach for as long as patience lasts.
+    /// A daemon is out of reach for as long as patience lasts, or for so long that all about it is
+    /// forgotten.
     Expire(DaemonId),
     /// The next stage of the recovery of a dead daemon's messages.
     Recover(Incarnation),
-    /// A daemon is out of reach for so long that all about it is forgotten.
-    Forget(DaemonId),
 }
 
 impl<B: Body> Daemon<B> {
@@ -261,11 +261,11 @@ impl<B: Body> Daemon<B> {
                 Timer::Hello => self.hello(now),
                 Timer::Salary(tenant) => self.salary(now, tenant),
                 Timer::Redraw(tenant) => self.again(now, tenant),
+                Timer::Receipts(port) => self.release_receipts(port),
                 Timer::Ack(origin) => self.acknowledge(now, origin, false),
                 Timer::Probe(to) => self.probe(now, to),
-                Timer::Expire(daemon) => self.expire(daemon),
+                Timer::Expire(daemon) => self.expire(now, daemon),
                 Timer::Recover(origin) => self.recover(now, origin),
-                Timer::Forget(daemon) => self.forget(now, daemon),
             }
         }
         self.finish(now);
@@ -273,7 +273,12 @@ impl<B: Body> Daemon<B> {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // Thousands of daemons that come into reach at once leave room for as many events.
+            self.events.shrink_to(EVENTS);
+        }
+        event
     }
 
     /// The next message for this daemon's members. It counts as delivered.
@@ -387,7 +392,6 @@ impl<B: Body> Daemon<B> {
             rate: port.rate(),
             data: port.sent_data,
             control: port.sent_control,
-            control_frames: port.control_frames,
         };
         let tenant = |(&id, tenant): (&TenantId, &Tenant)| TenantStatus {
             tenant: id,
@@ -457,7 +461,7 @@ impl<B: Body> Daemon<B> {
         self.deliver(origin, bodies);
         match due {
             Due::Never => {}
-            Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most)),
+            Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most * ACK)),
             Due::Now => self.acknowledge(now, origin, false),
             Due::Gap => self.acknowledge(now, origin, true),
         }
@@ -472,7 +476,7 @@ impl<B: Body> Daemon<B> {
         let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
         let seq = inbound.acknowledge();
         // While copies are kept, the origin is asked whether they still have to be.
-        let again = if inbound.has_copies() { now.saturating_add(self.most * SILENCE) } else { Time::NEVER };
+        let again = if inbound.has_copies() { now.saturating_add(self.most * ACK) } else { Time::NEVER };
         self.agenda.set(Timer::Ack(origin), again);
         let kind = if gap { ReceiptKind::Gap } else { ReceiptKind::Ack };
         self.route_receipt(now, Receipt { kind, origin, receiver: self.me, seq });
@@ -530,10 +534,12 @@ impl<B: Body> Daemon<B> {
         if to != self.me.daemon {
             let next = self.routes.next_hop(to).and_then(|next| self.by_peer.get(&next).copied());
             let Some(id) = next else { return };
-            if let Some(port) = self.ports.get_mut(&id) {
-                port.push_receipt(receipt);
+            let Some(port) = self.ports.get_mut(&id) else { return };
+            if port.push_receipt(receipt) {
+                self.wake(id);
+            } else {
+                self.agenda.by(Timer::Receipts(id), now.saturating_add(self.update));
             }
-            self.wake(id);
         } else if receipt.kind == ReceiptKind::Stable {
             if let Some(inbound) =
                 self.inbounds.get_mut(&receipt.origin).filter(|_| receipt.receiver == self.me)
@@ -542,6 +548,14 @@ impl<B: Body> Daemon<B> {
             }
         } else if receipt.origin == self.me {
             self.acked(now, receipt);
+        }
+    }
+
+    /// Receipts on a port have waited for others long enough.
+    fn release_receipts(&mut self, id: PortId) {
+        if let Some(port) = self.ports.get_mut(&id) {
+            port.release_receipts();
+            self.wake(id);
         }
     }
 
@@ -574,14 +588,20 @@ impl<B: Body> Daemon<B> {
     }
 }
 
+/// Events that there is always room for.
+const EVENTS: usize = 16;
+
 /// Bytes of the longest name of a group.
 pub const MAX_GROUP: usize = 4096;
 
 /// The time between two samples of connections to receivers.
 const HOP_SAMPLE: Time = Time::from_millis(2);
 
+/// T_max's that an acknowledgement may wait for more messages of its origin.
+const ACK: u64 = 3;
+
 /// T_max's without an acknowledgement after which a destination is asked.
-pub(super) const PROBE: u64 = 2;
+pub(super) const PROBE: u64 = ACK + 2;
 
 /// T_min's that links get to settle after a change, and gaps to close.
 pub(super) const SETTLE: u64 = 4;

@@ -33,8 +33,6 @@ pub(super) struct Chain {
     /// The last message sent, and the last acknowledged.
     last: u64,
     acked: u64,
-    /// The stability that the destination knows of.
-    told: u64,
     outstanding: VecDeque<(u64, ClientId)>,
     /// The client of the last message, and the last outstanding one of each client.
     last_by: Option<ClientId>,
@@ -54,7 +52,7 @@ pub(super) struct Acked {
     pub(super) outstanding: bool,
     /// Bytes kept have become fewer.
     pub(super) freed: bool,
-    /// The destination has told nothing new, and all that it told of is stable.
+    /// The destination asks what is stable: it tells nothing new, and all that it told of is.
     pub(super) stable: bool,
 }
 
@@ -143,20 +141,6 @@ impl<B: Body> Outbound<B> {
         self.trim();
         let stable = !progress && seq <= self.stable();
         Some(Acked { resend, outstanding, freed: self.bytes < before, stable })
-    }
-
-    /// Destinations that hold copies of messages that are all stable, and have not been told.
-    pub(super) fn confirm(&mut self) -> Vec<(Incarnation, u64)> {
-        if !self.kept.is_empty() {
-            return Vec::new();
-        }
-        let stable = self.base - 1;
-        let untold = self.chains.iter_mut().filter(|(_, chain)| chain.told < chain.last);
-        untold
-            .map(|(&destination, chain)| {
-                (destination, std::mem::replace(&mut chain.told, stable).max(stable))
-            })
-            .collect()
     }
 
     /// The oldest message that a destination has not acknowledged, to be sent again.
