@@ -257,6 +257,20 @@ fn one_claim_speaks_of_a_part_of_the_grid() {
 }
 
 #[test]
+fn a_claim_may_speak_of_the_mean_over_variants() {
+    let (mut e, runs) = grid([0.9, 0.4, 0.9, 0.6]);
+    e.claims.iter_mut().for_each(|claim| claim.measurement.mean_of_variants = true);
+    let report = claim::check(&e.claims, &runs, &e.context(Vec::new()));
+    let told: Vec<_> = report.claims.iter().map(|c| (c.status, c.measured.as_str())).collect();
+    assert_eq!(told[0], (Status::Met, "mean of 4 runs: 0.7"));
+    // Against the first one's counterpart: 0.9 with 0.01 off.
+    assert_eq!(told[1], (Status::Unmet, "mean of 2 runs: 0.65"));
+    assert_eq!(told[3], (Status::Unmet, "the grid has no variant with udp"));
+    let report = claim::check(&e.claims, &runs[..3], &e.context(Vec::new()));
+    assert_eq!(report.claims[0].measured, "variant `tcp-0.1` has not run");
+}
+
+#[test]
 fn a_metric_is_drawn_over_an_axis_of_the_grid() {
     let (e, runs) = grid([0.9, 0.8, 0.9, 0.6]);
     let figure = Figure::of_grid("t", "", &e.plots, &runs, &e.cells, &e.aims);
