@@ -156,7 +156,7 @@ pub struct Decoder {
     pool: Pool,
 }
 
-/// What decoders of one process have in common, so that many daemons there keep it once: of each
+/// The values that decoders of one process share, so that many daemons there keep each once: of each
 /// daemon the newest link state, the newest with all links, and the newest memberships.
 #[derive(Clone, Debug, Default)]
 pub struct Pool(Arc<Mutex<Pooled>>);
