@@ -500,6 +500,43 @@ fn each_process_has_the_machines_of_its_node() {
 }
 
 #[test]
+fn each_process_has_the_overlay_s_daemon_of_its_node() {
+    let hops = r#"    [overlay.hop.all]
+    link = "*"
+    law = "newreno"
+    [overlay.group.g]
+    at = ["r", "b"]
+    [overlay.sender.x]
+    at = "a"
+    group = "g"
+    arrivals = { interval = "20 ms" }
+    start = "1 s"
+    stop = "3 s"
+"#;
+    let (network, _) = THREE.split_once("    [flow.f]").unwrap();
+    let text = network.replace("    law = \"xcp\"\n", "").replace("40 s", "10 s") + hops;
+    let Some(nodes) = Nodes::of("overlay", &text) else { return };
+    let all = ["b", "r", "a"].map(|node| nodes.start(node));
+    let [b, r, a] = all.map(|process| {
+        let output = process.output();
+        assert!(output.status.success(), "{}", self::text(&output.stderr));
+        let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        told["runs"][0]["tables"].clone()
+    });
+    let rows = |told: &Value, table: &str| told[table].as_array().cloned().unwrap_or_default();
+    // Those of the sender are that process's, and every message reached both others once.
+    let sent = rows(&a, "senders")[0]["messages"].as_f64().unwrap();
+    assert!((90.0..=100.0).contains(&sent), "{a}");
+    assert!(rows(&b, "senders").is_empty() && rows(&r, "senders").is_empty(), "{b} {r}");
+    for (told, node, received, hops) in [(&a, "a", 0.0, 1), (&r, "r", sent, 2), (&b, "b", sent, 1)] {
+        let daemons = rows(told, "daemons");
+        assert_eq!((daemons.len(), rows(told, "hops").len()), (1, hops), "{told}");
+        let counts = (daemons[0]["received"].as_f64(), daemons[0]["wrong"].as_f64());
+        assert_eq!((&daemons[0]["daemon"], counts), (&node.into(), (Some(received), Some(0.0))), "{told}");
+    }
+}
+
+#[test]
 fn a_node_says_what_it_needs() {
     let Some(nodes) = Nodes::new("needs") else { return };
     let tell = |arguments: &[&str]| {

@@ -8,7 +8,8 @@
 //! says = "real packets fare as simulated ones do, at a round trip of 100 ms"
 //! variants = ["xcp"]                       # all, if none is named
 //! set = ["link.bottleneck.delay=50ms"]     # as with `--set`, in both engines
-//! rate-percent = 5                         # each flow's mean rate
+//! flows = ["a.*", "b"]                     # all flows of a pattern together; each by itself, if none is named
+//! rate-percent = 5                         # their mean rate
 //! queue-percent = 10                       # each link's mean queueing delay,
 //! queue-ms = 0.5                           # or this if it is more
 //! ```
@@ -45,7 +46,10 @@ pub struct Comparison {
     /// Keys set otherwise than the file does, as `key=value`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// How far a flow's mean rate may be from the simulator's, percent.
+    /// The flows whose rates are compared, by name with `*`: all of a pattern together. Each flow by itself if none is named.
+    #[serde(default)]
+    pub flows: Vec<String>,
+    /// How far a mean rate may be from the simulator's, percent.
     #[serde(default = "five")]
     pub rate_percent: f64,
     /// How far a link's mean queueing delay may be from the simulator's, percent,
@@ -152,7 +156,8 @@ pub fn agree(
             neighbourhood: Some(0),
             ..Verdict::default()
         };
-        let rates = format!("each flow's mean rate within {} % of the simulator's", comparison.rate_percent);
+        let of = if comparison.flows.is_empty() { "flow" } else { "group" };
+        let rates = format!("each {of}'s mean rate within {} % of the simulator's", comparison.rate_percent);
         let queues = format!(
             "each mean queueing delay within {} % or {} ms of the simulator's",
             comparison.queue_percent, comparison.queue_ms
@@ -214,7 +219,19 @@ fn judge(pairs: &[Pair], unit: &str, late: &str) -> Outcome {
 }
 
 fn rates_agree(sim: &Ran, live: &Ran, comparison: &Comparison) -> Outcome {
-    let flows = |ran: &Ran| data::summary(&ran.result.summary, "flow");
+    let flows = |ran: &Ran| -> Vec<FlowInfo> {
+        let flows = data::summary(&ran.result.summary, "flow");
+        if comparison.flows.is_empty() {
+            return flows;
+        }
+        let together = |pattern: &String| {
+            let rates = flows.iter().filter(|flow| data::matches(pattern, &flow.name));
+            // Of no flow it is no number.
+            let rate = rates.map(|flow| flow.get("rate_mbps")).reduce(|a, b| a + b).unwrap_or(f64::NAN);
+            FlowInfo { name: pattern.clone(), numbers: [("rate_mbps", rate)].into_iter().collect() }
+        };
+        comparison.flows.iter().map(together).collect()
+    };
     let allowed = |sim: f64| sim * comparison.rate_percent / 100.0;
     let pairs = pairs(&flows(sim), &flows(live), |flow| flow.get("rate_mbps"), allowed);
     judge(&pairs, "Mb/s", "")
@@ -281,6 +298,7 @@ mod tests {
             says: String::new(),
             variants: Vec::new(),
             set: Vec::new(),
+            flows: Vec::new(),
             rate_percent: 5.0,
             queue_percent: 10.0,
             queue_ms: 0.5,
@@ -313,6 +331,14 @@ mod tests {
             assert_eq!(found.status, status, "{mbps}");
             assert_eq!(found.measured, format!("worst f: {mbps:.3} against 4.000 Mb/s"));
         }
+    }
+
+    #[test]
+    fn flows_of_a_pattern_are_one_and_no_flow_agrees_with_nothing() {
+        let of = |pattern: &str| Comparison { flows: vec![pattern.into()], ..comparison() };
+        let found = rates_agree(&ran(4.0, 0.0), &ran(4.1, 0.0), &of("f*"));
+        assert_eq!((found.status, &*found.measured), (Status::Met, "worst f*: 4.100 against 4.000 Mb/s"));
+        assert_eq!(rates_agree(&ran(4.0, 0.0), &ran(4.0, 0.0), &of("g")).status, Status::Unmet);
     }
 
     #[test]

@@ -279,6 +279,7 @@ fn system_sheets(runs: &[RunResult]) -> Vec<Sheet> {
         let total = keys.len();
         let row = |keys: &Keys| {
             let name = keys.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" ");
+            let name = if name.is_empty() { "all".to_owned() } else { name };
             let cells = |run: &RunResult| {
                 let row =
                     run.systems.tables().find(|(table, _)| *table == of).and_then(|(_, rows)| rows.get(keys));

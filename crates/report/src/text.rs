@@ -49,7 +49,12 @@ impl TextTable {
             let cells = self.rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count());
             cells.chain([self.header[i].0.chars().count()]).max().unwrap_or(0)
         };
-        (0..self.header.len()).map(width).collect()
+        let mut widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        for (first, span, title) in &self.groups {
+            let own = widths[*first..first + span].iter().sum::<usize>() + GAP * (span - 1);
+            widths[*first] += title.chars().count().saturating_sub(own);
+        }
+        widths
     }
 
     /// The table in at most `width` columns: where it does not fit, the widest left-aligned columns are wrapped.
@@ -87,8 +92,7 @@ impl TextTable {
             let wide = start(first + span) - GAP - from;
             let used = line.chars().count();
             line.push_str(&" ".repeat(from.saturating_sub(used)));
-            let title: String = title.chars().take(wide).collect();
-            let rest = wide - title.chars().count();
+            let rest = wide.saturating_sub(title.chars().count());
             // `── xcp ──`: the rule shows which columns the title is over.
             let (left, right) = (rest / 2, rest - rest / 2);
             let rule = |n: usize| "╌".repeat(n.saturating_sub(1));
@@ -210,5 +214,15 @@ mod tests {
         assert!(text.lines().all(|l| !l.ends_with(' ')));
         assert!(text.contains("12345\n") && text.contains(" fifo "));
         assert_eq!(text.lines().next_back(), Some(format!("b{:>49}", "12345").as_str()));
+    }
+
+    #[test]
+    fn a_title_is_whole_over_narrow_columns() {
+        let mut t = TextTable::new(&[("queue", Align::Left), ("n", Align::Right), ("n", Align::Right)]);
+        t.groups(1, 1, ["slow-client", "fast"].into_iter());
+        t.row(["a", "1", "2"]);
+        let text = t.print(80);
+        assert!(text.contains("slow-client  fast\n"), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= t.natural_width()), "{text}");
     }
 }

@@ -257,6 +257,20 @@ fn one_claim_speaks_of_a_part_of_the_grid() {
 }
 
 #[test]
+fn a_claim_may_speak_of_the_mean_over_variants() {
+    let (mut e, runs) = grid([0.9, 0.4, 0.9, 0.6]);
+    e.claims.iter_mut().for_each(|claim| claim.measurement.mean_of_variants = true);
+    let report = claim::check(&e.claims, &runs, &e.context(Vec::new()));
+    let told: Vec<_> = report.claims.iter().map(|c| (c.status, c.measured.as_str())).collect();
+    assert_eq!(told[0], (Status::Met, "mean of 4 runs: 0.7"));
+    // Against the first one's counterpart: 0.9 with 0.01 off.
+    assert_eq!(told[1], (Status::Unmet, "mean of 2 runs: 0.65"));
+    assert_eq!(told[3], (Status::Unmet, "the grid has no variant with udp"));
+    let report = claim::check(&e.claims, &runs[..3], &e.context(Vec::new()));
+    assert_eq!(report.claims[0].measured, "variant `tcp-0.1` has not run");
+}
+
+#[test]
 fn a_metric_is_drawn_over_an_axis_of_the_grid() {
     let (e, runs) = grid([0.9, 0.8, 0.9, 0.6]);
     let figure = Figure::of_grid("t", "", &e.plots, &runs, &e.cells, &e.aims);
@@ -368,11 +382,13 @@ fn the_overview_has_the_tables_of_systems() {
         runs[1].systems.set("hops", &[("hop", &format!("h{hop:02}"))], "price", 0.25);
     }
     runs[0].systems.set("hops", &[("hop", "h00")], "messages", 7.0);
+    runs[0].systems.set("deadlines", &[], "refused", 3.0);
     let text = Overview::new(&runs).to_text(100);
     let row: Vec<&str> =
         text.lines().find(|line| line.starts_with("h00")).unwrap_or_default().split_whitespace().collect();
     // Messages and price of either run.
     assert_eq!(row, ["h00", "7", "–", "–", "0.2500"], "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["all", "3", "–"])), "{text}");
     assert!(text.contains("h11") && !text.contains("h12") && text.contains("8 more rows"), "{text}");
 }
 

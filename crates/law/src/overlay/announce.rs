@@ -2,40 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Time;
+use crate::param::Kind;
+use crate::{Time, config};
 
-/// The constants of announcements.
-///
-/// Out-of-range values are pulled into range: `least` to 1 ms … 1 h, `most` to `least` … 1 h,
-/// `change` to 0 … 1000.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct AnnounceConfig {
-    /// T_min, the shortest time between two announcements. 50 ms (§ V); 2 ms suits a LAN. All spans
-    /// of the laws scale with it.
-    pub least: Time,
-    /// T_max, the longest time between two. 2.5 s (§ V).
-    pub most: Time,
-    /// The change of a cost that is announced after T_min, as a part of the price 1 + C last
-    /// announced. 0: any change. The paper leaves it open; the parameter study chose 0.3.
-    pub change: f64,
-}
-
-impl Default for AnnounceConfig {
-    fn default() -> AnnounceConfig {
-        AnnounceConfig { least: Time::from_millis(50), most: Time::from_millis(2500), change: 0.3 }
+config! {
+    /// The constants of announcements.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct AnnounceConfig in "update", "When daemons announce the prices of their hops." {
+        /// T_min: never more often.
+        least: Time = Time::from_millis(50), UPDATE, from "§ V";
+        /// T_max: never less often while a hop has a price.
+        most: Time = Time::from_millis(2500), UPDATE, from "§ V";
+        /// The change of a price that is announced at once, as a part of 1 + price; 0 for any. The paper leaves it open.
+        change: f64 = 0.3, Kind::Number { least: 0.0, most: 1000.0 };
     }
 }
 
-impl AnnounceConfig {
-    /// The constants, pulled into range.
-    pub fn clamped(self) -> AnnounceConfig {
-        let hour = Time::from_secs(3600);
-        let least = self.least.clamp(Time::from_millis(1), hour);
-        let change = if self.change > 0.0 { self.change.min(1000.0) } else { 0.0 };
-        AnnounceConfig { least, most: self.most.clamp(least, hour), change }
-    }
-}
+const UPDATE: Kind = Kind::Time { least: 1_000_000 };
 
 /// The schedule of one daemon's announcements.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +31,7 @@ pub struct Announcer {
 impl Announcer {
     /// A daemon that has announced nothing.
     pub fn new(config: AnnounceConfig) -> Announcer {
-        Announcer { config: config.clamped(), last: None }
+        Announcer { config, last: None }
     }
 
     /// Compares a link's cost with the announced one: true if the difference is significant.
@@ -97,14 +81,5 @@ mod tests {
         assert!(!announcer.significant(1.0, 1.19) && announcer.significant(1.0, 1.21));
         assert!(announcer.significant(0.05, 0.0) && announcer.significant(0.0, 0.01));
         assert!(with(0.0).significant(1.0, 1.0001));
-    }
-
-    #[test]
-    fn absurd_constants_are_pulled_into_range() {
-        let config = AnnounceConfig { least: Time::ZERO, most: Time::ZERO, change: f64::NAN }.clamped();
-        assert_eq!(
-            (config.least, config.most, config.change),
-            (Time::from_millis(1), Time::from_millis(1), 0.0)
-        );
     }
 }

@@ -2,21 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Time;
+use crate::{Time, words};
 
-/// The benefit of a message. A sender pays a message's cost divided by its benefit, as one with so
-/// much more salary would.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Benefit {
-    /// One unit a message: the sum of sending rates is the goal (§ IV-B.2, the paper's choice).
-    #[default]
-    Messages,
-    /// One unit a receiving daemon: senders to wide groups have an advantage.
-    Receivers,
-    /// The square root of the sender's rate is its utility, so that the benefit falls with it: no
-    /// sender starves.
-    Concave,
+words! {
+    /// The benefit of a message. A sender pays a message's cost divided by its benefit, as one with
+    /// so much more salary would.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Benefit {
+        /// One unit a message: the sum of sending rates is the goal (§ IV-B.2, the paper's choice).
+        #[default]
+        Messages = "messages",
+        /// One unit a receiving daemon: senders to wide groups have an advantage.
+        Receivers = "receivers",
+        /// The square root of the sender's rate is its utility, so that the benefit falls with it:
+        /// no sender starves.
+        Concave = "concave",
+    }
 }
 
 impl Benefit {

@@ -2,57 +2,53 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Rate, Time};
+use crate::param::{Kind, SPAN};
+use crate::{Rate, Time, config};
 
-/// The constants of [`Cost`].
-///
-/// Out-of-range values are pulled into range: the limit to 0.01 … 10⁶, the prohibitive cost to 0.01
-/// … 10⁶, the base to 1.000001 … 10⁶. The window is read by [`Backlog`](super::Backlog).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CostConfig {
-    /// M, the soft limit of a link's backlog, in update intervals at the link's rate. 8: 100
-    /// packets of 1000 bytes at 2 Mb/s.
-    pub limit: f64,
-    /// S, the cost at the soft limit, in dollars a lot. 20 (§ VI).
-    pub prohibitive: f64,
-    /// The base of the exponent. e (§ IV-B.1); 20 is the theory's.
-    pub base: f64,
-    /// Smoothing of the backlog, in update intervals. 0: the backlog at the update. 1: the mean over
-    /// the last interval. The paper leaves it open; the parameter study chose 0.
-    pub window: f64,
+config! {
+    /// The constants of [`Cost`]. The window is read by [`Backlog`](super::Backlog).
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct CostConfig {
+        /// M: the queue of a hop at which its price is `prohibitive`, as the time that the hop takes for it; 100 messages
+        /// at 2 Mb/s.
+        soft_limit: Time = Time::from_millis(400), SPAN, from "§ VI";
+        /// S: the price at the soft limit, dollars.
+        prohibitive: f64 = 20.0, Kind::Over { over: 0.0, most: 1e6 }, from "§ VI";
+        /// Base of the price's exponent; e.
+        base: f64 = std::f64::consts::E, Kind::Over { over: 1.0, most: 1e6 }, from "§ IV-B.1";
+        /// Updates over which the queue is averaged; 0 takes it as it is at the update. The paper leaves it open.
+        window: f64 = 0.0, Kind::Number { least: 0.0, most: 1e6 };
+    }
 }
 
-impl Default for CostConfig {
-    fn default() -> CostConfig {
-        CostConfig { limit: 8.0, prohibitive: 20.0, base: std::f64::consts::E, window: 0.0 }
+impl CostConfig {
+    /// The time that a link takes for a lot, M / 100, in seconds.
+    pub fn lot_interval(&self) -> f64 {
+        LOT * self.soft_limit.as_secs_f64()
     }
 }
 
 /// The price of one link: C(x) = S · (B^(x/M) − 1) / (B − 1) dollars for a lot of M / 100 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// M in update intervals, and in bytes.
-    intervals: f64,
+    /// M in seconds, and in bytes.
+    seconds: f64,
+    soft: f64,
     prohibitive: f64,
     log_base: f64,
     scale: f64,
-    update: f64,
-    soft: f64,
 }
 
 impl Cost {
-    /// The price of a link of `rate`, where updates are at least `update` apart (T_min).
-    pub fn new(config: &CostConfig, rate: Rate, update: Time) -> Cost {
-        let positive = |x: f64, least: f64| if x > least { x.min(1e6) } else { least };
-        let base = positive(config.base, 1.000001);
+    /// The price of a link of `rate`.
+    pub fn new(config: &CostConfig, rate: Rate) -> Cost {
         let mut cost = Cost {
-            intervals: positive(config.limit, 0.01),
-            prohibitive: positive(config.prohibitive, 0.01),
-            log_base: libm::log(base),
-            scale: 1.0 / (base - 1.0),
-            update: update.as_secs_f64(),
+            seconds: config.soft_limit.as_secs_f64(),
             soft: 0.0,
+            prohibitive: config.prohibitive,
+            log_base: libm::log(config.base),
+            scale: 1.0 / (config.base - 1.0),
         };
         cost.set_rate(rate);
         cost
@@ -61,7 +57,7 @@ impl Cost {
     /// Scales the soft limit to another rate, at least 1 kb/s.
     pub fn set_rate(&mut self, rate: Rate) {
         let rate = rate.bytes_per_sec().max(Rate::SLOWEST_WIRE.bytes_per_sec());
-        self.soft = (self.intervals * self.update * rate).max(100.0);
+        self.soft = (self.seconds * rate).max(100.0);
     }
 
     /// M, the soft limit, in bytes.
@@ -71,7 +67,7 @@ impl Cost {
 
     /// The bytes that one purchase buys, M / 100.
     pub fn lot(&self) -> f64 {
-        self.soft * 0.01
+        self.soft * LOT
     }
 
     /// The cost, in dollars a lot, of a mean backlog in bytes. It grows beyond S above the soft
@@ -82,12 +78,15 @@ impl Cost {
     }
 }
 
+/// A lot, as a part of M.
+const LOT: f64 = 0.01;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn cost() -> Cost {
-        Cost::new(&CostConfig::default(), Rate::from_mbps(2.0), Time::from_millis(50))
+        Cost::new(&CostConfig::default(), Rate::from_mbps(2.0))
     }
 
     #[test]
@@ -105,11 +104,7 @@ mod tests {
 
     #[test]
     fn a_larger_base_asks_less_below_the_limit_and_as_much_at_it() {
-        let theory = Cost::new(
-            &CostConfig { base: 20.0, ..CostConfig::default() },
-            Rate::from_mbps(2.0),
-            Time::from_millis(50),
-        );
+        let theory = Cost::new(&CostConfig { base: 20.0, ..CostConfig::default() }, Rate::from_mbps(2.0));
         assert!(theory.price(50_000.0) < 0.6 * cost().price(50_000.0));
         assert!((theory.price(100_000.0) - 20.0).abs() < 1e-9);
     }

@@ -2,12 +2,10 @@
 //!
 //! The text followed is "Global Flow Control for Wide Area Overlay Networks: A Cost-Benefit
 //! Approach" (OPENARCH 2002), "the paper". Its constants are those of a 2 Mb/s link and 1000-byte
-//! packets. Here every one of them scales with the link and with the shortest update interval
-//! T_min:
+//! packets. Here they scale with the link:
 //!
-//! - a link's soft limit is M = 8 · T_min · rate, 100 packets at 2 Mb/s and T_min = 50 ms;
-//! - the price of a link is that of a **lot** of M / 100 bytes, one packet at 2 Mb/s;
-//! - salary period and retry are parts of T_min.
+//! - a link's soft limit M is what it takes in 400 ms (8 T_min), 100 packets at 2 Mb/s;
+//! - the price of a link is that of a **lot** of M / 100 bytes, one packet at 2 Mb/s.
 //!
 //! | file | question |
 //! |---|---|
@@ -27,4 +25,4 @@ pub use announce::{AnnounceConfig, Announcer};
 pub use average::{Backlog, Drain};
 pub use benefit::{Benefit, Pace};
 pub use cost::{Cost, CostConfig};
-pub use purse::{Attempt, Purse, PurseConfig};
+pub use purse::{Attempt, PeriodConfig, Purse, PurseConfig};

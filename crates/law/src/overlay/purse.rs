@@ -2,80 +2,57 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Time;
+use crate::param::{Kind, PROBABILITY, SPAN};
+use crate::{Time, config};
 
-/// The constants of a [`Purse`]. Spans are parts of the shortest update interval T_min, 50 ms in
-/// the paper.
-///
-/// Out-of-range values are pulled into range: dollars to 0 … 10⁶, spans to 0.0001 … 10⁶, jitter to
-/// 0 … 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct PurseConfig {
-    /// The salary, dollars a period. 10 (§ VI).
-    pub salary: f64,
-    /// The savings at most, dollars. 20 (§ VI).
-    pub cap: f64,
-    /// p, the processing fee, dollars a lot. 1 (§ IV-B.3).
-    pub fee: f64,
-    /// H: a blocked sender whose dearest purchase cost less has its period shortened. 2 (§ IV-B.3).
-    pub threshold: f64,
-    /// The first salary period. 2: 100 ms.
-    pub initial: f64,
-    /// The shortest salary period. 0.08: 4 ms.
-    pub least: f64,
-    /// The longest salary period. 4: 200 ms. The paper bounds neither; the parameter study chose
-    /// both.
-    pub most: f64,
-    /// Random part of each period, to both sides. 0.1.
-    pub jitter: f64,
-    /// Draws: an affordable lot is bought with probability 1 / C only (§ IV-B.3). On.
-    pub draw: bool,
-    /// The mean time to the next draw after a failed one, for each dollar of the price. 0.1: 5 ms.
-    pub retry: f64,
-}
-
-impl Default for PurseConfig {
-    fn default() -> PurseConfig {
-        PurseConfig {
-            salary: 10.0,
-            cap: 20.0,
-            fee: 1.0,
-            threshold: 2.0,
-            initial: 2.0,
-            least: 0.08,
-            most: 4.0,
-            jitter: 0.1,
-            draw: true,
-            retry: 0.1,
+config! {
+    /// The constants of a [`Purse`].
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct PurseConfig {
+        /// A sender's income each period, dollars.
+        salary: f64 = 10.0, DOLLARS, from "§ VI";
+        /// Upper bound of its savings, dollars.
+        cap: f64 = 20.0, DOLLARS, from "§ VI";
+        /// p: the price of every message beside that of its hops, dollars.
+        fee: f64 = 1.0, DOLLARS, from "§ IV-B.3";
+        /// H: a blocked sender whose dearest message cost less has its period shortened.
+        threshold: f64 = 2.0, DOLLARS, from "§ IV-B.3";
+        /// An affordable message of cost C is bought with probability 1/C only.
+        draw: bool = true, Kind::Truth, from "§ IV-B.3";
+        /// Mean time to the next draw after one that failed, for each dollar of the cost. The paper leaves it open.
+        retry: Time = Time::from_millis(5), SPAN;
+        fixed {
+            /// The time between two salaries.
+            period: PeriodConfig = PeriodConfig::default();
         }
     }
 }
+
+config! {
+    /// The time between two salaries of a sender. The paper bounds it on neither side.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct PeriodConfig in "period", "The time between two salaries of a sender." {
+        /// First value.
+        initial: Time = Time::from_millis(100), PERIOD;
+        /// Lower bound.
+        least: Time = Time::from_millis(4), PERIOD;
+        /// Upper bound.
+        most: Time = Time::from_millis(200), PERIOD;
+        /// Random part of each, to both sides.
+        jitter: f64 = 0.1, PROBABILITY;
+    }
+}
+
+const DOLLARS: Kind = Kind::Number { least: 0.0, most: 1e6 };
+/// Timers go by it: a shorter one would keep a run from going on.
+const PERIOD: Kind = Kind::Time { least: 1000 };
 
 impl PurseConfig {
-    /// The constants, pulled into range.
-    pub fn clamped(self) -> PurseConfig {
-        let within = |x: f64, least: f64, most: f64| if x > least { x.min(most) } else { least };
-        let least = within(self.least, 1e-4, 1e6);
-        let most = within(self.most, least, 1e6);
-        PurseConfig {
-            salary: within(self.salary, 0.0, 1e6),
-            cap: within(self.cap, 0.0, 1e6),
-            fee: within(self.fee, 0.0, 1e6),
-            threshold: within(self.threshold, 0.0, 1e6),
-            initial: within(self.initial, least, most),
-            least,
-            most,
-            jitter: within(self.jitter, 0.0, 1.0),
-            draw: self.draw,
-            retry: within(self.retry, 1e-4, 1e6),
-        }
-    }
-
-    /// When to draw again after a failed draw at `price`; `unit` is uniform on [0, 1), `update` is
-    /// T_min.
-    pub fn redraw(&self, price: f64, update: Time, unit: f64) -> Time {
-        Time::from_secs_f64(update.as_secs_f64() * self.retry * price * (0.5 + unit))
+    /// When to draw again after a failed draw at `price`; `unit` is uniform on [0, 1).
+    pub fn redraw(&self, price: f64, unit: f64) -> Time {
+        Time::from_secs_f64(self.retry.as_secs_f64() * price * (0.5 + unit))
     }
 }
 
@@ -116,11 +93,10 @@ impl Purse {
     /// An empty purse, whose first salary comes after the part `unit` of the first period. `update`
     /// is T_min.
     pub fn new(config: &PurseConfig, weight: f64, update: Time, now: Time, unit: f64) -> Purse {
-        let config = config.clamped();
-        let period = scaled(update, config.initial);
+        let period = config.period.initial;
         let due = now.saturating_add(scaled(period, unit));
         let mut purse = Purse {
-            config,
+            config: *config,
             weight: 1.0,
             update,
             balance: 0.0,
@@ -173,13 +149,14 @@ impl Purse {
                     true => period * step / (period + step),
                     false => 2.0 * period,
                 };
-                let (least, most) = (step * self.config.least, step * self.config.most);
-                self.period = Time::from_secs_f64(next.clamp(least, most));
+                let PeriodConfig { least, most, .. } = self.config.period;
+                self.period = Time::from_secs_f64(next).clamp(least, most);
             }
             (self.blocked, self.dearest) = (false, 0.0);
             let cap = self.config.cap * self.weight.max(1.0);
             self.balance = (self.balance + self.config.salary * self.weight).min(cap);
-            let span = scaled(self.period, 1.0 + self.config.jitter * (2.0 * unit() - 1.0)).max(Time(1));
+            let span =
+                scaled(self.period, 1.0 + self.config.period.jitter * (2.0 * unit() - 1.0)).max(Time(1));
             self.due = self.due.saturating_add(span);
             // Savings are full: salaries missed since change nothing.
             if self.balance >= cap && self.due <= now {
@@ -219,7 +196,8 @@ mod tests {
     const UPDATE: Time = Time::from_millis(50);
 
     fn steady() -> Purse {
-        let config = PurseConfig { jitter: 0.0, draw: false, ..PurseConfig::default() };
+        let period = PeriodConfig { jitter: 0.0, ..PeriodConfig::default() };
+        let config = PurseConfig { draw: false, period, ..PurseConfig::default() };
         Purse::new(&config, 1.0, UPDATE, Time::ZERO, 0.0)
     }
 
@@ -288,7 +266,7 @@ mod tests {
     #[test]
     fn redraws_come_after_five_milliseconds_a_dollar() {
         let config = PurseConfig::default();
-        assert_eq!(config.redraw(4.0, UPDATE, 0.5), Time::from_millis(20));
-        assert_eq!(config.redraw(4.0, UPDATE, 0.0), Time::from_millis(10));
+        assert_eq!(config.redraw(4.0, 0.5), Time::from_millis(20));
+        assert_eq!(config.redraw(4.0, 0.0), Time::from_millis(10));
     }
 }

@@ -44,7 +44,7 @@ impl<B: Body> Daemon<B> {
         let id = TenantId(self.next_tenant);
         self.next_tenant += 1;
         let unit = self.random.random();
-        let purse = Purse::new(&self.purse, config.weight, self.update, now, unit);
+        let purse = Purse::new(&self.config.purse, config.weight, self.update, now, unit);
         self.tenants.insert(id, Tenant { config, purse, waiting: VecDeque::new(), lot: None, bought: 0 });
         id
     }
@@ -141,7 +141,7 @@ impl<B: Body> Daemon<B> {
             }
             Attempt::Blocked => {}
             Attempt::Unlucky => {
-                let at = now.saturating_add(self.purse.redraw(price, self.update, random.random()));
+                let at = now.saturating_add(self.config.purse.redraw(price, random.random()));
                 self.agenda.set(Timer::Redraw(client.tenant), at);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tollway_law::overlay::{Announcer, Backlog, Cost, Drain, PurseConfig};
+use tollway_law::overlay::{Announcer, Backlog, Cost, Drain};
 use tollway_law::{Rate, Time};
 
 use super::agenda::Agenda;
@@ -13,7 +13,6 @@ use super::bits::Bits;
 use super::clients::{Client, Tenant};
 use super::frame::{Data, Destinations, LinkCost, Receipt, ReceiptKind};
 use super::groups::Groups;
-use super::links::SILENCE;
 use super::port::Port;
 use super::receive::{Due, Inbound};
 use super::retain::Outbound;
@@ -33,8 +32,6 @@ use super::{
 pub struct Daemon<B> {
     pub(super) me: Incarnation,
     pub(super) config: Config,
-    /// The laws' constants, pulled into range.
-    pub(super) purse: PurseConfig,
     /// T_min and T_max.
     pub(super) update: Time,
     pub(super) most: Time,
@@ -125,32 +122,29 @@ pub(super) enum Timer {
     Salary(TenantId),
     /// A failed draw is repeated.
     Redraw(TenantId),
+    /// Receipts that wait on a port for others are to go.
+    Receipts(PortId),
     /// Messages of an origin are to be acknowledged.
     Ack(Incarnation),
     /// A destination has not acknowledged for long.
     Probe(Incarnation),
-    /// A daemon is out of reach for as long as patience lasts.
+    /// A daemon is out of reach for as long as patience lasts, or for so long that all about it is
+    /// forgotten.
     Expire(DaemonId),
     /// The next stage of the recovery of a dead daemon's messages.
     Recover(Incarnation),
-    /// A daemon is out of reach for so long that all about it is forgotten.
-    Forget(DaemonId),
 }
 
 impl<B: Body> Daemon<B> {
     /// A daemon without links.
     pub fn new(now: Time, config: Config, seed: u64) -> Daemon<B> {
         let me = Incarnation { daemon: config.id, epoch: config.epoch };
-        let announce = config.announce.clamped();
-        let update = announce.least;
-        let unscaled = Cost::new(&config.cost, Rate::from_bytes_per_sec(1e6), update);
         let mut daemon = Daemon {
             me,
             config,
-            purse: config.purse.clamped(),
-            update,
-            most: announce.most,
-            lot_interval: unscaled.lot() / 1e6,
+            update: config.announce.least,
+            most: config.announce.most,
+            lot_interval: config.cost.lot_interval(),
             random: Pcg64Mcg::seed_from_u64(seed),
             database: Database::default(),
             routes: Routes::default(),
@@ -164,7 +158,7 @@ impl<B: Body> Daemon<B> {
             ports: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             next_port: 0,
-            announcer: Announcer::new(announce),
+            announcer: Announcer::new(config.announce),
             number: 0,
             news: false,
             sets: Sets::default(),
@@ -201,7 +195,7 @@ impl<B: Body> Daemon<B> {
         let id = PortId(self.next_port);
         self.next_port += 1;
         let link = LinkConfig { weight: link.weight.max(1), ..link };
-        self.ports.insert(id, Port::new(now, link, &self.config.cost, self.update));
+        self.ports.insert(id, Port::new(now, link, &self.config.cost));
         self.wake(id);
         id
     }
@@ -267,11 +261,11 @@ impl<B: Body> Daemon<B> {
                 Timer::Hello => self.hello(now),
                 Timer::Salary(tenant) => self.salary(now, tenant),
                 Timer::Redraw(tenant) => self.again(now, tenant),
+                Timer::Receipts(port) => self.release_receipts(port),
                 Timer::Ack(origin) => self.acknowledge(now, origin, false),
                 Timer::Probe(to) => self.probe(now, to),
-                Timer::Expire(daemon) => self.expire(daemon),
+                Timer::Expire(daemon) => self.expire(now, daemon),
                 Timer::Recover(origin) => self.recover(now, origin),
-                Timer::Forget(daemon) => self.forget(now, daemon),
             }
         }
         self.finish(now);
@@ -279,7 +273,12 @@ impl<B: Body> Daemon<B> {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // Thousands of daemons that come into reach at once leave room for as many events.
+            self.events.shrink_to(EVENTS);
+        }
+        event
     }
 
     /// The next message for this daemon's members. It counts as delivered.
@@ -336,7 +335,7 @@ impl<B: Body> Daemon<B> {
         let fresh = || LastHop {
             backlog: Backlog::new(self.config.cost.window, now),
             drain: Drain::new(Rate::ZERO, now),
-            cost: Cost::new(&self.config.cost, Rate::ZERO, self.update),
+            cost: Cost::new(&self.config.cost, Rate::ZERO),
             price: 0.0,
             announced: 0.0,
             queued: 0,
@@ -393,7 +392,6 @@ impl<B: Body> Daemon<B> {
             rate: port.rate(),
             data: port.sent_data,
             control: port.sent_control,
-            control_frames: port.control_frames,
         };
         let tenant = |(&id, tenant): (&TenantId, &Tenant)| TenantStatus {
             tenant: id,
@@ -463,7 +461,7 @@ impl<B: Body> Daemon<B> {
         self.deliver(origin, bodies);
         match due {
             Due::Never => {}
-            Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most)),
+            Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most * ACK)),
             Due::Now => self.acknowledge(now, origin, false),
             Due::Gap => self.acknowledge(now, origin, true),
         }
@@ -478,7 +476,7 @@ impl<B: Body> Daemon<B> {
         let Some(inbound) = self.inbounds.get_mut(&origin) else { return };
         let seq = inbound.acknowledge();
         // While copies are kept, the origin is asked whether they still have to be.
-        let again = if inbound.has_copies() { now.saturating_add(self.most * SILENCE) } else { Time::NEVER };
+        let again = if inbound.has_copies() { now.saturating_add(self.most * ACK) } else { Time::NEVER };
         self.agenda.set(Timer::Ack(origin), again);
         let kind = if gap { ReceiptKind::Gap } else { ReceiptKind::Ack };
         self.route_receipt(now, Receipt { kind, origin, receiver: self.me, seq });
@@ -536,10 +534,12 @@ impl<B: Body> Daemon<B> {
         if to != self.me.daemon {
             let next = self.routes.next_hop(to).and_then(|next| self.by_peer.get(&next).copied());
             let Some(id) = next else { return };
-            if let Some(port) = self.ports.get_mut(&id) {
-                port.push_receipt(receipt);
+            let Some(port) = self.ports.get_mut(&id) else { return };
+            if port.push_receipt(receipt) {
+                self.wake(id);
+            } else {
+                self.agenda.by(Timer::Receipts(id), now.saturating_add(self.update));
             }
-            self.wake(id);
         } else if receipt.kind == ReceiptKind::Stable {
             if let Some(inbound) =
                 self.inbounds.get_mut(&receipt.origin).filter(|_| receipt.receiver == self.me)
@@ -548,6 +548,14 @@ impl<B: Body> Daemon<B> {
             }
         } else if receipt.origin == self.me {
             self.acked(now, receipt);
+        }
+    }
+
+    /// Receipts on a port have waited for others long enough.
+    fn release_receipts(&mut self, id: PortId) {
+        if let Some(port) = self.ports.get_mut(&id) {
+            port.release_receipts();
+            self.wake(id);
         }
     }
 
@@ -580,14 +588,20 @@ impl<B: Body> Daemon<B> {
     }
 }
 
+/// Events that there is always room for.
+const EVENTS: usize = 16;
+
 /// Bytes of the longest name of a group.
 pub const MAX_GROUP: usize = 4096;
 
 /// The time between two samples of connections to receivers.
 const HOP_SAMPLE: Time = Time::from_millis(2);
 
+/// T_max's that an acknowledgement may wait for more messages of its origin.
+const ACK: u64 = 3;
+
 /// T_max's without an acknowledgement after which a destination is asked.
-pub(super) const PROBE: u64 = 2;
+pub(super) const PROBE: u64 = ACK + 2;
 
 /// T_min's that links get to settle after a change, and gaps to close.
 pub(super) const SETTLE: u64 = 4;

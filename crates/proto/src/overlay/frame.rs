@@ -95,6 +95,30 @@ pub struct GroupUpdate {
     pub changes: Vec<(Arc<[u8]>, bool)>,
 }
 
+impl GroupUpdate {
+    /// True if it lists all memberships, each once, ascending.
+    pub(super) fn is_plain(&self) -> bool {
+        self.whole
+            && self.changes.iter().all(|&(_, joined)| joined)
+            && self.changes.windows(2).all(|pair| pair[0].0 < pair[1].0)
+    }
+
+    /// The plain update that this one makes of `before`, the memberships before it.
+    pub(super) fn applied_to(&self, before: &[(Arc<[u8]>, bool)]) -> GroupUpdate {
+        let mut changes = if self.whole { Vec::new() } else { before.to_vec() };
+        for change in &self.changes {
+            match (changes.binary_search_by(|other| other.0.cmp(&change.0)), change.1) {
+                (Err(at), true) => changes.insert(at, change.clone()),
+                (Ok(at), false) => {
+                    changes.remove(at);
+                }
+                _ => {}
+            }
+        }
+        GroupUpdate { origin: self.origin, number: self.number, whole: true, changes }
+    }
+}
+
 /// A report about the messages of one daemon to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
@@ -120,6 +144,13 @@ pub enum ReceiptKind {
 }
 
 impl Receipt {
+    /// Its numbers in the order of the encoding.
+    pub(super) fn numbers(&self) -> [u64; 5] {
+        let of = |incarnation: Incarnation| (u64::from(incarnation.daemon.0), incarnation.epoch.0);
+        let ((origin, start), (receiver, other)) = (of(self.origin), of(self.receiver));
+        [origin, start, receiver, other, self.seq]
+    }
+
     /// The daemon that the receipt is for.
     pub fn to(&self) -> DaemonId {
         match self.kind {
@@ -244,7 +275,11 @@ impl<B: Body> Frame<B> {
                 Frame::Groups(update) => {
                     INCARNATION + 13 + update.changes.iter().map(|(group, _)| 3 + group.len()).sum::<usize>()
                 }
-                Frame::Receipts(receipts) => 2 + (2 * INCARNATION + 9) * receipts.len(),
+                Frame::Receipts(receipts) => {
+                    let size =
+                        |receipt: &Receipt| 1 + receipt.numbers().map(varint_len).iter().sum::<usize>();
+                    2 + receipts.iter().map(size).sum::<usize>()
+                }
                 Frame::Holdings(holdings) => 2 + (2 * INCARNATION + 8) * holdings.len(),
                 Frame::Data(data) => data.size() - PREFIX,
             }

@@ -1,6 +1,6 @@
 //! Group memberships: this daemon's, and those that the others have flooded.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::frame::GroupUpdate;
@@ -13,15 +13,8 @@ pub(super) struct Groups {
     number: u64,
     /// Joins less leaves.
     own: BTreeMap<Arc<[u8]>, u32>,
-    others: BTreeMap<DaemonId, Other>,
-}
-
-#[derive(Clone, Debug)]
-struct Other {
-    origin: Incarnation,
-    number: u64,
-    /// Ascending. (A set would take ten times the memory where there are thousands of daemons.)
-    groups: Box<[Arc<[u8]>]>,
+    /// The others' memberships as last known, whole. Daemons of one process share those that came so.
+    others: BTreeMap<DaemonId, Arc<GroupUpdate>>,
 }
 
 /// A daemon has joined or left a group.
@@ -61,65 +54,60 @@ impl Groups {
 
     /// Takes what another daemon floods, if it follows what is known; the changes are those that
     /// differ.
-    pub(super) fn accept(&mut self, update: &GroupUpdate) -> Option<Vec<Change>> {
+    pub(super) fn accept(&mut self, update: &Arc<GroupUpdate>) -> Option<Vec<Change>> {
         let daemon = update.origin.daemon;
         if daemon == self.me.daemon {
             return None;
         }
-        let other = match self.others.entry(daemon) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) if update.whole || update.number == 1 => {
-                entry.insert(Other { origin: update.origin, number: 0, groups: Box::default() })
-            }
-            Entry::Vacant(_) => return None,
+        let known = self.others.get(&daemon);
+        let before = known.map_or(&[][..], |known| &known.changes);
+        let epoch = known.map_or(update.origin.epoch, |known| known.origin.epoch);
+        let restarted = update.origin.epoch > epoch;
+        let number = known.filter(|_| !restarted).map_or(0, |known| known.number);
+        let follows = match update.whole {
+            true => known.is_none() || restarted || update.number > number,
+            false => update.number == number + 1,
         };
-        let restarted = update.origin.epoch > other.origin.epoch;
-        let known = if restarted { 0 } else { other.number };
-        let follows = update.whole && (restarted || update.number > known);
-        if update.origin.epoch < other.origin.epoch || !(follows || update.number == known + 1) {
+        if update.origin.epoch < epoch || !follows {
             return None;
         }
-        let mut after = if update.whole || restarted { Vec::new() } else { other.groups.to_vec() };
-        for (group, joined) in &update.changes {
-            match (after.binary_search(group), joined) {
-                (Err(at), true) => after.insert(at, group.clone()),
-                (Ok(at), false) => {
-                    after.remove(at);
-                }
-                _ => {}
-            }
-        }
-        let lacks = |groups: &[Arc<[u8]>], group| groups.binary_search(group).is_err();
-        let left = other.groups.iter().filter(|group| lacks(&after, group));
-        let joined = after.iter().filter(|group| lacks(&other.groups, group));
-        let left = left.map(|group| (daemon, group.clone(), false));
-        let changes = left.chain(joined.map(|group| (daemon, group.clone(), true))).collect();
-        *other = Other { origin: update.origin, number: update.number, groups: after.into() };
+        let kept = if restarted { &[][..] } else { before };
+        let after = if update.is_plain() { update.clone() } else { Arc::new(update.applied_to(kept)) };
+        let has = |groups: &[(Arc<[u8]>, bool)], group: &Arc<[u8]>| {
+            groups.binary_search_by(|other| other.0.cmp(group)).is_ok()
+        };
+        let left = before.iter().filter(|(group, _)| !has(&after.changes, group));
+        let joined = after.changes.iter().filter(|(group, _)| !has(before, group));
+        let left = left.map(|(group, _)| (daemon, group.clone(), false));
+        let changes = left.chain(joined.map(|(group, _)| (daemon, group.clone(), true))).collect();
+        self.others.insert(daemon, after);
         Some(changes)
     }
 
     /// Forgets a daemon; what it belonged to it has left.
     pub(super) fn forget(&mut self, daemon: DaemonId) -> Vec<Change> {
-        let groups = self.others.remove(&daemon).map(|other| other.groups).unwrap_or_default();
-        groups.into_iter().map(|group| (daemon, group, false)).collect()
+        let known = self.others.remove(&daemon);
+        let groups = known.iter().flat_map(|known| &known.changes);
+        groups.map(|(group, _)| (daemon, group.clone(), false)).collect()
     }
 
     /// All memberships, for a neighbour that knows none.
     pub(super) fn whole(&self) -> Vec<Arc<GroupUpdate>> {
-        let whole = |origin, number, groups: &mut dyn Iterator<Item = &Arc<[u8]>>| {
-            let changes = groups.map(|group| (group.clone(), true)).collect();
-            Arc::new(GroupUpdate { origin, number, whole: true, changes })
+        let own = || GroupUpdate {
+            origin: self.me,
+            number: self.number,
+            whole: true,
+            changes: self.own.keys().map(|group| (group.clone(), true)).collect(),
         };
-        let own = (self.number > 0).then(|| whole(self.me, self.number, &mut self.own.keys()));
-        let others = self.others.values().map(|o| whole(o.origin, o.number, &mut o.groups.iter()));
-        own.into_iter().chain(others).collect()
+        let own = (self.number > 0).then(|| Arc::new(own()));
+        own.into_iter().chain(self.others.values().cloned()).collect()
     }
 
     /// Other daemons that belong to a group, ascending.
     pub(super) fn members<'a>(&'a self, group: &'a [u8]) -> impl Iterator<Item = DaemonId> + 'a {
         self.others
             .iter()
-            .filter(|(_, other)| other.groups.binary_search_by(|own| (**own).cmp(group)).is_ok())
+            .filter(|(_, other)| other.changes.binary_search_by(|own| (*own.0).cmp(group)).is_ok())
             .map(|(&daemon, _)| daemon)
     }
 }

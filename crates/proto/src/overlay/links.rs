@@ -156,7 +156,6 @@ impl<B: Body> Daemon<B> {
         for daemon in came {
             self.lost.remove(&daemon);
             self.agenda.clear(Timer::Expire(daemon));
-            self.agenda.clear(Timer::Forget(daemon));
             self.events.push_back(Event::Reachable { daemon, up: true });
         }
         for &daemon in &went {
@@ -169,7 +168,6 @@ impl<B: Body> Daemon<B> {
         for daemon in out {
             self.lost.insert(daemon, Lost { since: now, expired: false });
             self.agenda.set(Timer::Expire(daemon), now.saturating_add(self.config.patience));
-            self.agenda.set(Timer::Forget(daemon), now.saturating_add(self.config.patience * FORGET));
         }
         self.starts_changed(now);
         let soon = now.saturating_add(self.update * SETTLE);
@@ -279,9 +277,6 @@ const MOST_HOP: f64 = 1e7;
 
 /// T_max's without a word after which a port is silent.
 pub(super) const SILENCE: u64 = 4;
-
-/// Patiences after which a daemon out of reach is forgotten.
-const FORGET: u64 = 10;
 
 /// Link states that one incarnation can state.
 const MOST_STATES: u64 = 1 << 60;

@@ -15,9 +15,11 @@ pub(super) struct Measure {
     /// Message-seconds and dollar-seconds.
     queued: f64,
     priced: f64,
+    /// Bytes and frames of all but data that had been sent when it began.
+    control: (u64, u64),
 }
 
-/// Queue and price of a link since [`Daemon::measure`](super::Daemon::measure) was called.
+/// Queue, price and control of a link since [`Daemon::measure`](super::Daemon::measure) was called.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// The longest queue, in messages.
@@ -26,17 +28,34 @@ pub struct Measured {
     pub queue: f64,
     /// The mean price over time, in dollars a lot.
     pub price: f64,
+    /// Seconds since the measurement began.
+    pub seconds: f64,
+    /// Bytes of all but data.
+    pub control: u64,
+    /// Frames of all but data.
+    pub control_frames: u64,
 }
 
 impl Measure {
     /// An empty queue without a price.
     pub(super) fn new(now: Time) -> Measure {
-        Measure { began: now, since: now, queue: 0, longest: 0, price: 0.0, queued: 0.0, priced: 0.0 }
+        Measure {
+            began: now,
+            since: now,
+            queue: 0,
+            longest: 0,
+            price: 0.0,
+            queued: 0.0,
+            priced: 0.0,
+            control: (0, 0),
+        }
     }
 
-    /// Forgets the past; queue and price stay as they are.
-    pub(super) fn restart(&mut self, now: Time) {
-        *self = Measure { queue: self.queue, longest: self.queue, price: self.price, ..Measure::new(now) };
+    /// Forgets the past; queue and price stay as they are. `control` are the bytes and frames of all
+    /// but data sent so far.
+    pub(super) fn restart(&mut self, now: Time, control: (u64, u64)) {
+        let (queue, price) = (self.queue, self.price);
+        *self = Measure { queue, longest: queue, price, control, ..Measure::new(now) };
     }
 
     /// The queue holds so many messages from `now` on.
@@ -59,22 +78,30 @@ impl Measure {
         self.since = now;
     }
 
-    pub(super) fn read(mut self, now: Time) -> Measured {
+    /// `control` as in `restart`.
+    pub(super) fn read(mut self, now: Time, control: (u64, u64)) -> Measured {
         self.advance(now);
         let seconds = now.saturating_sub(self.began).as_secs_f64().max(1e-9);
-        Measured { longest: self.longest, queue: self.queued / seconds, price: self.priced / seconds }
+        Measured {
+            longest: self.longest,
+            queue: self.queued / seconds,
+            price: self.priced / seconds,
+            seconds,
+            control: control.0 - self.control.0,
+            control_frames: control.1 - self.control.1,
+        }
     }
 }
 
 impl<B: Body> Daemon<B> {
-    /// Begins a measurement of all links' queues and prices.
+    /// Begins a measurement of all links' queues, prices and control.
     pub fn measure(&mut self, now: Time) {
-        self.ports.values_mut().for_each(|port| port.measure.restart(now));
+        self.ports.values_mut().for_each(|port| port.measure.restart(now, port.control_sent()));
     }
 
     /// The measurement of a port; `None` if it is closed.
     pub fn measured(&self, now: Time, port: PortId) -> Option<Measured> {
-        self.ports.get(&port).map(|port| port.measure.read(now))
+        self.ports.get(&port).map(|port| port.measure.read(now, port.control_sent()))
     }
 }
 
@@ -89,9 +116,13 @@ mod tests {
         measure.set_queue(at(0), 9);
         measure.set_queue(at(1), 2);
         measure.set_price(at(1), 3.0);
-        measure.restart(at(2));
+        measure.restart(at(2), (100, 2));
         measure.set_queue(at(5), 4);
         measure.set_price(at(6), 1.0);
-        assert_eq!(measure.read(at(8)), Measured { longest: 4, queue: 3.0, price: 14.0 / 6.0 });
+        let (seconds, control, control_frames) = (6.0, 50, 1);
+        assert_eq!(
+            measure.read(at(8), (150, 3)),
+            Measured { longest: 4, queue: 3.0, price: 14.0 / 6.0, seconds, control, control_frames }
+        );
     }
 }

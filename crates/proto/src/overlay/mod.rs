@@ -306,8 +306,6 @@ pub struct PortStatus {
     pub data: u64,
     /// Bytes of all else polled since the start.
     pub control: u64,
-    /// Frames of all else polled since the start.
-    pub control_frames: u64,
 }
 
 /// The state of a tenant's purse.

@@ -28,6 +28,7 @@ pub(super) struct Port<B> {
     states: BTreeMap<DaemonId, bool>,
     groups: VecDeque<Arc<GroupUpdate>>,
     receipts: BTreeMap<(Incarnation, Incarnation, bool), Receipt>,
+    receipts_due: bool,
     holdings: BTreeMap<(Incarnation, Incarnation), Holding>,
     data: VecDeque<Data<B>>,
     pub(super) queued: u64,
@@ -44,7 +45,7 @@ pub(super) struct Port<B> {
 }
 
 impl<B: Body> Port<B> {
-    pub(super) fn new(now: Time, config: LinkConfig, cost: &CostConfig, update: Time) -> Port<B> {
+    pub(super) fn new(now: Time, config: LinkConfig, cost: &CostConfig) -> Port<B> {
         Port {
             config,
             peer: None,
@@ -56,12 +57,13 @@ impl<B: Body> Port<B> {
             states: BTreeMap::new(),
             groups: VecDeque::new(),
             receipts: BTreeMap::new(),
+            receipts_due: false,
             holdings: BTreeMap::new(),
             data: VecDeque::new(),
             queued: 0,
             backlog: Backlog::new(cost.window, now),
             drain: Drain::new(config.rate, now),
-            cost: Cost::new(cost, config.rate, update),
+            cost: Cost::new(cost, config.rate),
             price: 0.0,
             announced: 0.0,
             sent_data: 0,
@@ -73,6 +75,11 @@ impl<B: Body> Port<B> {
 
     pub(super) fn messages(&self) -> usize {
         self.data.len()
+    }
+
+    /// Bytes and frames of all but data polled so far.
+    pub(super) fn control_sent(&self) -> (u64, u64) {
+        (self.sent_control, self.control_frames)
     }
 
     pub(super) fn rate(&self) -> Rate {
@@ -88,12 +95,19 @@ impl<B: Body> Port<B> {
     }
 
     /// Of two reports the later replaces the earlier, but one that lacks something stays so until
-    /// it is sent.
-    pub(super) fn push_receipt(&mut self, receipt: Receipt) {
+    /// it is sent. Answers whether receipts are to go now; if not, they may wait for others.
+    pub(super) fn push_receipt(&mut self, receipt: Receipt) -> bool {
         let stable = receipt.kind == ReceiptKind::Stable;
         let waiting = self.receipts.entry((receipt.origin, receipt.receiver, stable)).or_insert(receipt);
         waiting.seq = waiting.seq.max(receipt.seq);
         waiting.kind = waiting.kind.max(receipt.kind);
+        self.receipts_due |= receipt.kind == ReceiptKind::Gap || self.receipts.len() >= RECEIPTS_AT_ONCE;
+        self.receipts_due
+    }
+
+    /// Receipts that wait for others go now.
+    pub(super) fn release_receipts(&mut self) {
+        self.receipts_due = true;
     }
 
     pub(super) fn push_holding(&mut self, holding: Holding) {
@@ -154,7 +168,8 @@ impl<B: Body> Port<B> {
         if let Some(update) = self.groups.pop_front() {
             return Some(Frame::Groups(update));
         }
-        if !self.receipts.is_empty() {
+        if std::mem::take(&mut self.receipts_due) && !self.receipts.is_empty() {
+            self.receipts_due = self.receipts.len() > RECEIPTS_AT_ONCE;
             return Some(Frame::Receipts(pop_values(&mut self.receipts)));
         }
         (!self.holdings.is_empty()).then(|| Frame::Holdings(pop_values(&mut self.holdings)))

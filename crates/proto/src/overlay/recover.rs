@@ -28,9 +28,8 @@ impl<B: Body> Daemon<B> {
         if acked.freed {
             self.retry_soon();
         }
-        let asked = acked.stable.then_some((to, receipt.seq));
-        for (receiver, seq) in self.outbound.confirm().into_iter().chain(asked) {
-            self.route_receipt(now, Receipt { kind: ReceiptKind::Stable, origin: self.me, receiver, seq });
+        if acked.stable {
+            self.route_receipt(now, Receipt { kind: ReceiptKind::Stable, ..receipt });
         }
     }
 
@@ -73,10 +72,15 @@ impl<B: Body> Daemon<B> {
         self.retry_soon();
     }
 
-    /// Patience with an unreachable daemon ends: its messages are dropped.
-    pub(super) fn expire(&mut self, daemon: DaemonId) {
+    /// Patience with an unreachable daemon ends: its messages are dropped, and later all that is
+    /// known about it.
+    pub(super) fn expire(&mut self, now: Time, daemon: DaemonId) {
         let Some(lost) = self.lost.get_mut(&daemon) else { return };
-        lost.expired = true;
+        if std::mem::replace(&mut lost.expired, true) {
+            self.forget(now, daemon);
+            return;
+        }
+        self.agenda.set(Timer::Expire(daemon), now.saturating_add(self.config.patience * FORGET));
         self.reach += 1;
         for to in self.outbound.chains_of(daemon) {
             self.drop_destination(to);
@@ -85,7 +89,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// Forgets all about a daemon that is out of reach for very long.
-    pub(super) fn forget(&mut self, now: Time, daemon: DaemonId) {
+    fn forget(&mut self, now: Time, daemon: DaemonId) {
         if self.lost.remove(&daemon).is_none() {
             return;
         }
@@ -202,3 +206,6 @@ impl<B: Body> Daemon<B> {
         }
     }
 }
+
+/// Patiences after which a daemon is forgotten that was given up.
+const FORGET: u64 = 9;

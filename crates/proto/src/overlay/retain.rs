@@ -33,8 +33,6 @@ pub(super) struct Chain {
     /// The last message sent, and the last acknowledged.
     last: u64,
     acked: u64,
-    /// The stability that the destination knows of.
-    told: u64,
     outstanding: VecDeque<(u64, ClientId)>,
     /// The client of the last message, and the last outstanding one of each client.
     last_by: Option<ClientId>,
@@ -54,7 +52,7 @@ pub(super) struct Acked {
     pub(super) outstanding: bool,
     /// Bytes kept have become fewer.
     pub(super) freed: bool,
-    /// The destination has told nothing new, and all that it told of is stable.
+    /// The destination asks what is stable: it tells nothing new, and all that it told of is.
     pub(super) stable: bool,
 }
 
@@ -75,18 +73,23 @@ impl<B: Body> Outbound<B> {
     /// Numbers and keeps a client's message to some destinations.
     pub(super) fn send(&mut self, by: ClientId, set: &Arc<Destinations>, body: B) -> Data<B> {
         let seq = self.base + self.kept.len() as u64;
-        let (mut previous, mut before) = (Vec::new(), Vec::new());
+        let mut previous = Vec::with_capacity(set.as_slice().len());
+        let mut before: Option<Vec<u64>> = None;
         for &destination in set.as_slice() {
             let chain = self.chains.entry(destination).or_default();
             chain.outstanding.push_back((seq, by));
             let last = std::mem::replace(&mut chain.last, seq);
             let own = chain.by_client.insert(by, seq).unwrap_or(0);
             let same = chain.last_by.replace(by) == Some(by);
+            let own = if same { last } else { own };
+            match &mut before {
+                Some(before) => before.push(own),
+                None if own == last => {}
+                None => before = Some([&previous[..], &[own]].concat()),
+            }
             previous.push(last);
-            before.push(if same { last } else { own });
         }
-        let before = (before != previous).then(|| before.into());
-        let previous = previous.into();
+        let (previous, before) = (previous.into(), before.map(Vec::into));
         let all = Bits::all(set.as_slice().len());
         self.bytes += body.size() as u64;
         let data = Data {
@@ -138,20 +141,6 @@ impl<B: Body> Outbound<B> {
         self.trim();
         let stable = !progress && seq <= self.stable();
         Some(Acked { resend, outstanding, freed: self.bytes < before, stable })
-    }
-
-    /// Destinations that hold copies of messages that are all stable, and have not been told.
-    pub(super) fn confirm(&mut self) -> Vec<(Incarnation, u64)> {
-        if !self.kept.is_empty() {
-            return Vec::new();
-        }
-        let stable = self.base - 1;
-        let untold = self.chains.iter_mut().filter(|(_, chain)| chain.told < chain.last);
-        untold
-            .map(|(&destination, chain)| {
-                (destination, std::mem::replace(&mut chain.told, stable).max(stable))
-            })
-            .collect()
     }
 
     /// The oldest message that a destination has not acknowledged, to be sent again.

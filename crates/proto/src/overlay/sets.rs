@@ -125,7 +125,7 @@ impl<B: Body> Daemon<B> {
             set.quote = quote;
         }
         let mut quote = set.quote;
-        let fee = if quote.is_some() { self.purse.fee } else { 0.0 };
+        let fee = if quote.is_some() { self.config.purse.fee } else { 0.0 };
         if !hops.is_empty() && (self.database.has_hops() || !self.hops.is_empty()) {
             let daemons = set.daemons.clone();
             for key in hops {

@@ -63,7 +63,7 @@ pub struct SiteConfig {
     pub measure_from: Time,
     /// What chance is drawn from.
     pub seed: u64,
-    /// Link states that sites of one process have in common.
+    /// Link states and memberships that sites of one process have in common.
     pub pool: Pool,
 }
 

@@ -9,8 +9,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bits::Bits;
 use super::frame::{
@@ -88,9 +89,7 @@ impl Encoder {
                 put_count(out, receipts.len());
                 for receipt in receipts {
                     out.push(receipt.kind as u8);
-                    put_incarnation(out, receipt.origin);
-                    put_incarnation(out, receipt.receiver);
-                    out.extend(receipt.seq.to_be_bytes());
+                    receipt.numbers().into_iter().for_each(|number| put_varint(out, number));
                 }
             }
             Frame::Holdings(holdings) => {
@@ -157,29 +156,55 @@ pub struct Decoder {
     pool: Pool,
 }
 
-/// Link states that decoders of one process have in common, so that many daemons there keep each
-/// state once: the newest of each daemon, and the newest with all links.
+/// The values that decoders of one process share, so that many daemons there keep each once: of each
+/// daemon the newest link state, the newest with all links, and the newest memberships.
 #[derive(Clone, Debug, Default)]
-pub struct Pool(Arc<Mutex<States>>);
+pub struct Pool(Arc<Mutex<Pooled>>);
 
-/// By daemon, and whether the state has all links.
-type States = HashMap<(DaemonId, bool), Arc<LinkState>>;
+#[derive(Debug, Default)]
+struct Pooled {
+    /// By daemon, and whether the state has all links.
+    states: HashMap<(DaemonId, bool), Arc<LinkState>>,
+    groups: HashMap<DaemonId, Arc<GroupUpdate>>,
+}
 
 impl Pool {
-    fn share(&self, state: LinkState) -> Arc<LinkState> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.entry((state.origin.daemon, state.is_whole())) {
-            Entry::Occupied(entry) if **entry.get() == state => entry.get().clone(),
-            Entry::Occupied(mut entry) => {
-                let state = Arc::new(state);
-                let age = |state: &LinkState| (state.origin.epoch, state.number);
-                if age(entry.get()) < age(&state) {
-                    entry.insert(state.clone());
-                }
-                state
-            }
-            Entry::Vacant(entry) => entry.insert(Arc::new(state)).clone(),
+    fn state(&self, state: LinkState) -> Arc<LinkState> {
+        let key = (state.origin.daemon, state.is_whole());
+        share(&mut self.lock().states, key, state, |state| (state.origin.epoch, state.number))
+    }
+
+    fn groups(&self, update: GroupUpdate) -> Arc<GroupUpdate> {
+        match update.whole {
+            true => share(&mut self.lock().groups, update.origin.daemon, update, |update| {
+                (update.origin.epoch, update.number)
+            }),
+            false => Arc::new(update),
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pooled> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The known value if it is the same; else the new one, which is known from then on if it is later.
+fn share<K: Eq + Hash, V: PartialEq, A: PartialOrd>(
+    known: &mut HashMap<K, Arc<V>>,
+    key: K,
+    value: V,
+    age: impl Fn(&V) -> A,
+) -> Arc<V> {
+    match known.entry(key) {
+        Entry::Occupied(entry) if **entry.get() == value => entry.get().clone(),
+        Entry::Occupied(mut entry) => {
+            let value = Arc::new(value);
+            if age(entry.get()) < age(&value) {
+                entry.insert(value.clone());
+            }
+            value
+        }
+        Entry::Vacant(entry) => entry.insert(Arc::new(value)).clone(),
     }
 }
 
@@ -189,7 +214,7 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// The decoder of a new connection that shares link states with others.
+    /// The decoder of a new connection that shares link states and memberships with others.
     pub fn sharing(pool: Pool) -> Decoder {
         Decoder { sets: Vec::new(), pool }
     }
@@ -214,9 +239,9 @@ impl Decoder {
             HELLO => Frame::Hello(reader.incarnation()?),
             STATES | CHANGES => {
                 let states = reader.many(|reader| reader.state(kind == STATES))?;
-                Frame::States(states.into_iter().map(|state| self.pool.share(state)).collect())
+                Frame::States(states.into_iter().map(|state| self.pool.state(state)).collect())
             }
-            GROUPS => Frame::Groups(Arc::new(reader.groups()?)),
+            GROUPS => Frame::Groups(self.pool.groups(reader.groups()?)),
             RECEIPTS => Frame::Receipts(reader.many(Reader::receipt)?),
             HOLDINGS => Frame::Holdings(reader.many(Reader::holding)?),
             DATA => Frame::Data(self.data(&mut reader)?),
@@ -401,7 +426,14 @@ impl Reader<'_> {
             2 => ReceiptKind::Stable,
             _ => return Err(WireError::Field("kind of receipt")),
         };
-        Ok(Receipt { kind, origin: self.incarnation()?, receiver: self.incarnation()?, seq: self.u64()? })
+        let (origin, receiver) = (self.short_incarnation()?, self.short_incarnation()?);
+        Ok(Receipt { kind, origin, receiver, seq: self.varint()? })
+    }
+
+    /// An incarnation in two numbers as short as can be.
+    fn short_incarnation(&mut self) -> Result<Incarnation, WireError> {
+        let daemon = self.varint()?.try_into().map_err(|_| WireError::Field("number of a daemon"))?;
+        Ok(Incarnation { daemon: DaemonId(daemon), epoch: Epoch(self.varint()?) })
     }
 
     fn holding(&mut self) -> Result<Holding, WireError> {

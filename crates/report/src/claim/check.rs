@@ -73,6 +73,9 @@ fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context)
         whole.measured = format!("the grid has no variant with {part}");
         return whole;
     }
+    if claim.measurement.mean_of_variants {
+        return check_mean(claim, &variants, whole, runs, context);
+    }
     let mut met = true;
     let mut samples = Vec::new();
     let mut bounds: Vec<String> = Vec::new();
@@ -108,6 +111,35 @@ fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context)
     whole.measured =
         format!("{} {runs}: {}", variants.len(), shown(&samples, tightest.as_ref().map(|t| &t.1), unit));
     whole
+}
+
+/// One verdict over the mean of `variants`, each of which has one value. A right side with a measurement is the first one's.
+fn check_mean(
+    claim: &Claim,
+    variants: &[&str],
+    mut verdict: Verdict,
+    runs: &[RunResult],
+    context: &Context,
+) -> Verdict {
+    let of = |&variant: &&str| -> Result<(Claim, f64), String> {
+        let claim = of_cell(claim, variant, &context.cells)?;
+        match &values(&claim.measurement, runs, context)?[..] {
+            [one] => Ok((claim, one.value)),
+            several => Err(format!("{variant} has {} values: `over` can make one of them", several.len())),
+        }
+    };
+    let found: Vec<(Claim, f64)> = match variants.iter().map(of).collect() {
+        Ok(found) => found,
+        Err(reason) => {
+            verdict.measured = reason;
+            return verdict;
+        }
+    };
+    let value = found.iter().map(|(_, value)| value).sum::<f64>() / found.len() as f64;
+    let mut verdict =
+        hold(&found[0].0, vec![Sample { label: String::new(), value }], verdict, runs, context).verdict;
+    verdict.measured = format!("mean of {} runs: {}", found.len(), verdict.measured);
+    verdict
 }
 
 /// The claim about one variant of the grid, with what stands beside it on the right of its bounds.
@@ -160,13 +192,23 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
     if verdict.status == Status::Skipped {
         return verdict.into();
     }
-    let samples = match values(&claim.measurement, runs, context) {
-        Ok(samples) => samples,
+    match values(&claim.measurement, runs, context) {
+        Ok(samples) => hold(claim, samples, verdict, runs, context),
         Err(reason) => {
             verdict.measured = reason;
-            return verdict.into();
+            verdict.into()
         }
-    };
+    }
+}
+
+/// Holds what was measured against the claim's bounds.
+fn hold(
+    claim: &Claim,
+    samples: Vec<Sample>,
+    mut verdict: Verdict,
+    runs: &[RunResult],
+    context: &Context,
+) -> Outcome {
     if let Some(bad) = samples.iter().find(|s| s.value.is_nan()) {
         verdict.measured = if bad.label.is_empty() {
             "no data: the value is not a number".into()

@@ -18,6 +18,9 @@ pub struct Measurement {
     /// that differs from it on these axes.
     #[serde(default, rename = "where")]
     pub part: Option<Part>,
+    /// With `where`: one value, the mean over the variants there.
+    #[serde(default)]
+    pub mean_of_variants: bool,
     /// Of which links: a name or a pattern with `*`.
     #[serde(default)]
     pub link: Option<String>,
@@ -183,6 +186,7 @@ impl Measurement {
             metric,
             variant: String::new(),
             part: None,
+            mean_of_variants: false,
             link: None,
             flows: None,
             name: None,

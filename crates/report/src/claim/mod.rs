@@ -30,7 +30,7 @@
 //! in a bound's variant stands for the same.
 //!
 //! A `where` makes one claim of a whole part of the experiment's grid: every variant there must keep the bound, and the one with the
-//! least to spare is shown. A `where` on a bound's right side names the variant beside it: `more-than = { where = { sender = "tcp" } }`.
+//! least to spare is shown; with `mean-of-variants = true` their mean must. A `where` on a bound's right side names the variant beside it: `more-than = { where = { sender = "tcp" } }`.
 //!
 //! A claim whose measurement has no value (no such flow, nothing in the window, not a number) is unmet and says why.
 

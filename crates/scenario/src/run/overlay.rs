@@ -262,7 +262,7 @@ pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut Syst
                 continue;
             };
             header = plan.transports[flow.transport.0 as usize].header;
-            let mbps = with_headers(port.control, port.control_frames, header, now);
+            let mbps = with_headers(measured.control, measured.control_frames, header, measured.seconds);
             control += mbps;
             let hop = format!("{}-{}", name(node), name(peer));
             let mut set = |column, value| tables.set("hops", &[("hop", &hop)], column, value);
@@ -277,7 +277,10 @@ pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut Syst
         }
         let (received, wrong) = site.received();
         let mut set = |column, value| tables.set("daemons", &[("daemon", name(node))], column, value);
-        set("announced_mbps", with_headers(snapshot.announced, snapshot.announcements, header, now));
+        set(
+            "announced_mbps",
+            with_headers(snapshot.announced, snapshot.announcements, header, now.as_secs_f64()),
+        );
         set("announcements", snapshot.announcements as f64);
         set("control_mbps", control);
         set("received", received as f64);
@@ -296,9 +299,9 @@ pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut Syst
     }
 }
 
-/// Frames since the start, with the header of a packet each, in Mb/s.
-fn with_headers(bytes: u64, frames: u64, header: u16, now: Time) -> f64 {
-    (bytes as f64 + frames as f64 * f64::from(header)) * 8e-6 / now.as_secs_f64().max(1e-9)
+/// Frames of a span, with the header of a packet each, in Mb/s.
+fn with_headers(bytes: u64, frames: u64, header: u16, seconds: f64) -> f64 {
+    (bytes as f64 + frames as f64 * f64::from(header)) * 8e-6 / seconds.max(1e-9)
 }
 
 /// What the summary calls the law of senders.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tollway_law::Time;
-use tollway_law::overlay::{AnnounceConfig, Benefit, CostConfig, PurseConfig};
+use tollway_law::overlay::{AnnounceConfig, CostConfig, PeriodConfig, PurseConfig};
+use tollway_law::param::Config;
 use tollway_proto::overlay::Demand;
 
 use super::flows::{Request, Target, path};
@@ -24,7 +25,7 @@ impl<'a> Resolver<'a> {
             return;
         }
         let mut overlay = constants(&keys);
-        if overlay.purse.least > overlay.purse.most {
+        if overlay.purse.period.least > overlay.purse.period.most {
             let period = keys.table("period", &keys::OVERLAY_PERIOD);
             self.mistakes.add(period.at("least"), "`least` is over `most`", "too long");
         }
@@ -233,10 +234,10 @@ impl<'a> Resolver<'a> {
                 on_off,
                 tenant: keys.text("tenant"),
                 salary: if keys.has("salary") { keys.number("salary") } else { 1.0 },
-                benefit: benefit(match keys.word("benefit") {
-                    "" => self.top.table("overlay", &keys::OVERLAY).word("benefit"),
-                    own => own,
-                }),
+                benefit: keys
+                    .one_of("benefit")
+                    .or_else(|| self.top.table("overlay", &keys::OVERLAY).one_of("benefit"))
+                    .unwrap_or_default(),
             });
         }
     }
@@ -269,45 +270,17 @@ impl<'a> Resolver<'a> {
 
 /// The constants of a section, without hops, groups and senders.
 fn constants(keys: &Reader<'_>) -> Overlay {
-    let (update, period) =
-        (keys.table("update", &keys::OVERLAY_UPDATE), keys.table("period", &keys::OVERLAY_PERIOD));
-    let least = update.span("least");
-    // The laws count spans in T_min.
-    let part = |span: Time| span.as_secs_f64() / least.as_secs_f64();
+    let period = PeriodConfig::read(&keys.table("period", &keys::OVERLAY_PERIOD));
     Overlay {
-        cost: CostConfig {
-            limit: part(keys.span("soft-limit")),
-            prohibitive: keys.number("prohibitive"),
-            base: keys.number("base"),
-            window: keys.number("window"),
-        },
-        purse: PurseConfig {
-            salary: keys.number("salary"),
-            cap: keys.number("cap"),
-            fee: keys.number("fee"),
-            threshold: keys.number("threshold"),
-            initial: part(period.span("initial")),
-            least: part(period.span("least")),
-            most: part(period.span("most")),
-            jitter: period.number("jitter"),
-            draw: keys.truth("draw"),
-            retry: part(keys.span("retry")),
-        },
-        announce: AnnounceConfig { least, most: update.span("most"), change: keys.number("change") },
+        cost: CostConfig::read(keys),
+        purse: PurseConfig { period, ..PurseConfig::read(keys) },
+        announce: AnnounceConfig::read(&keys.table("update", &keys::OVERLAY_UPDATE)),
         patience: keys.span("patience"),
         message: keys.bytes("message").unwrap_or_default() as u32,
         daemons: Vec::new(),
         hops: Vec::new(),
         groups: Vec::new(),
         senders: Vec::new(),
-    }
-}
-
-fn benefit(word: &str) -> Benefit {
-    match word {
-        "receivers" => Benefit::Receivers,
-        "concave" => Benefit::Concave,
-        _ => Benefit::Messages,
     }
 }
 

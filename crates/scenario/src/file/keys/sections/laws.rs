@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use tollway_law::link::LAWS;
-use tollway_law::param::{self, Param, Table};
+use tollway_law::param::{self, Config, Param, Table};
 use tollway_law::sender;
 use tollway_proto::port::QUEUES;
 
@@ -141,6 +141,11 @@ fn constants_of(table: &Table) -> String {
     let constants = if (table.params)().len() == 1 { "Constant" } else { "Constants" };
     let laws = if users.len() == 1 { "law" } else { "laws" };
     format!("{constants} of the {laws} {}.", users.join(" and "))
+}
+
+/// The keys of a config's parameters.
+pub(super) fn keys_of<C: Config>() -> Vec<Key> {
+    C::params().iter().map(parameter).collect()
 }
 
 /// The key of a parameter.

@@ -1,12 +1,32 @@
 //! The cost-benefit overlay.
 
+use std::sync::LazyLock;
+
+use tollway_law::overlay::{AnnounceConfig, Benefit, CostConfig, PeriodConfig, PurseConfig};
+use tollway_law::param::Tabled;
+
 use super::super::Default::{Else, Is, Must};
-use super::super::{Kind, Section};
+use super::super::{Key, Kind, Section};
 use super::flows::TRANSPORT;
 use super::*;
 
-const DOLLARS: Kind = Kind::Number { least: 0.0, most: 1e6 };
-const BENEFITS: Kind = Kind::Word(&["messages", "receivers", "concave"]);
+const BENEFITS: Kind = Kind::Word(Benefit::WORDS);
+
+/// Functions that make a law's parameters keys.
+macro_rules! constants {
+    ($($name:ident = $config:ty;)*) => {$(
+        fn $name() -> &'static [Key] {
+            static KEYS: LazyLock<Vec<Key>> = LazyLock::new(laws::keys_of::<$config>);
+            &KEYS
+        }
+    )*};
+}
+constants! {
+    cost = CostConfig;
+    purse = PurseConfig;
+    update = AnnounceConfig;
+    period = PeriodConfig;
+}
 
 /// `[overlay]`.
 pub(crate) static OVERLAY: Section = Section {
@@ -20,57 +40,8 @@ pub(crate) static OVERLAY: Section = Section {
             Is("1000 B"),
             "A message on a link, with the headers of daemon and transport.",
         ),
-        key(
-            "soft-limit",
-            SPAN,
-            Is("400 ms"),
-            "M: the queue of a hop at which its price is `prohibitive`, as the time that the hop takes for it; 100 messages at 2 Mb/s.",
-        ),
-        key(
-            "prohibitive",
-            Kind::Over { over: 0.0, most: 1e6 },
-            Is("20"),
-            "S: the price at the soft limit, dollars.",
-        ),
-        key(
-            "base",
-            Kind::Over { over: 1.0, most: 1e6 },
-            Is("2.718281828459045"),
-            "Base of the price's exponent; e.",
-        ),
-        key(
-            "window",
-            Kind::Number { least: 0.0, most: 1e6 },
-            Is("0"),
-            "Updates over which the queue is averaged; 0 takes it as it is at the update.",
-        ),
-        key("salary", DOLLARS, Is("10"), "What a sender is paid each period, dollars."),
-        key("cap", DOLLARS, Is("20"), "What it can save, dollars."),
-        key("fee", DOLLARS, Is("1"), "p: what every message costs beside its hops, dollars."),
-        key(
-            "threshold",
-            DOLLARS,
-            Is("2"),
-            "H: a blocked sender whose dearest message cost less has its period shortened.",
-        ),
-        key(
-            "draw",
-            Kind::Truth,
-            Is("true"),
-            "An affordable message of cost C is bought with probability 1/C only.",
-        ),
-        key(
-            "retry",
-            SPAN,
-            Is("5 ms"),
-            "Mean time to the next draw after one that failed, for each dollar of the cost.",
-        ),
-        key(
-            "change",
-            Kind::Number { least: 0.0, most: 1000.0 },
-            Is("0.3"),
-            "The change of a price that is announced at once, as a part of 1 + price.",
-        ),
+        key("", Kind::All(cost), Else(""), ""),
+        key("", Kind::All(purse), Else(""), ""),
         key(
             "benefit",
             BENEFITS,
@@ -89,28 +60,15 @@ pub(crate) static OVERLAY: Section = Section {
 /// `[overlay.update]`.
 pub(crate) static OVERLAY_UPDATE: Section = Section {
     header: "[overlay.update]",
-    says: "When daemons announce the prices of their hops.",
-    parts: &[&[
-        key("least", Kind::Time { least: 1_000_000 }, Is("50 ms"), "T_min: never more often."),
-        key(
-            "most",
-            Kind::Time { least: 1_000_000 },
-            Is("2.5 s"),
-            "T_max: never less often while a hop has a price.",
-        ),
-    ]],
+    says: AnnounceConfig::TABLE.says,
+    parts: &[&[key("", Kind::All(update), Else(""), "")]],
 };
 
 /// `[overlay.period]`.
 pub(crate) static OVERLAY_PERIOD: Section = Section {
     header: "[overlay.period]",
-    says: "The time between two salaries of a sender.",
-    parts: &[&[
-        key("initial", PERIOD, Is("100 ms"), "At first."),
-        key("least", PERIOD, Is("4 ms"), "Never shorter."),
-        key("most", PERIOD, Is("200 ms"), "Never longer."),
-        key("jitter", PROBABILITY, Is("0.1"), "Random part of each, to both sides."),
-    ]],
+    says: PeriodConfig::TABLE.says,
+    parts: &[&[key("", Kind::All(period), Else(""), "")]],
 };
 
 /// `[overlay.hop.NAME]`.
