@@ -105,9 +105,8 @@ pub(crate) fn plot(row: &Row) -> Value {
         let (r, g, b) = PALETTE[index % PALETTE.len()];
         format!("#{r:02x}{g:02x}{b:02x}")
     };
-    let axis = |axis: &Axis| {
-        json!({"from": axis.from, "until": axis.until, "log": axis.log, "ticks": axis.ticks})
-    };
+    let axis =
+        |axis: &Axis| json!({"from": axis.from, "until": axis.until, "log": axis.log, "ticks": axis.ticks});
     let columns = COLUMNS / row.panels.len().max(1);
     let curve = |curve: &Curve| {
         let points = curve.decimated(columns, row.x.from, row.x.until);
@@ -117,9 +116,7 @@ pub(crate) fn plot(row: &Row) -> Value {
             "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
         })
     };
-    let panel = |panel: &Panel| {
-        json!({"label": panel.label, "curves": panel.curves.iter().map(curve).collect::<Vec<_>>()})
-    };
+    let panel = |panel: &Panel| json!({"label": panel.label, "curves": panel.curves.iter().map(curve).collect::<Vec<_>>()});
     json!({
         "title": row.title, "xTitle": row.x_title, "x": axis(&row.x), "y": axis(&row.y),
         "legend": row.legend.iter().map(|(name, index)| (name, colour(*index))).collect::<Vec<_>>(),

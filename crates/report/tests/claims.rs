@@ -276,8 +276,7 @@ fn a_metric_is_drawn_over_an_axis_of_the_grid() {
     let figure = Figure::of_grid("t", "", &e.plots, &runs, &e.cells, &e.aims);
     let html = Page { figure: &figure, runs: &runs, claims: None }.to_html();
     let ours = &html[html.rfind("const plots").unwrap()..];
-    for part in ["\"type\":\"log\"", "\"x\":[0.001,0.1],\"y\":[0.9,0.6]", "\"name\":\"xcp\"", "lines+markers"]
-    {
+    for part in ["\"log\":true", "\"x\":[0.001,0.1],\"y\":[0.9,0.6]", "\"name\":\"xcp\"", "\"dotted\":true"] {
         assert!(ours.contains(part), "{part}: {}", &ours[..ours.len().min(3000)]);
     }
     // Without the grid there is nothing to draw.

@@ -150,7 +150,7 @@ fn a_slider_in_a_browser_changes_the_link() {
 
 /// The page that a run draws, where there is little room.
 #[test]
-fn a_narrow_page_s_buttons_leave_its_legend_alone() {
+fn a_narrow_page_s_plots_fit_and_answer_the_pointer() {
     let dir = folder("narrow");
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/quickstart.toml");
     let run =
@@ -161,13 +161,25 @@ fn a_narrow_page_s_buttons_leave_its_legend_alone() {
     let narrow = json!({"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": false});
     browser.call("Emulation.setDeviceMetricsOverride", &narrow);
     browser.call("Page.reload", &json!({}));
-    let overlap = "(() => {
-        const boxes = (of) => [...document.querySelectorAll(of)].map((e) => e.getBoundingClientRect()).filter((b) => b.width > 0);
-        const legends = boxes('.legend .bg');
-        const lie = (b) => legends.some((l) => b.left < l.right && l.left < b.right && b.top < l.bottom && l.top < b.bottom);
-        return innerWidth === 400 && legends.length > 0 ? boxes('.modebar-btn').filter(lie).length : null;
+    let wide = "(() => {
+        const drawn = [...document.querySelectorAll('svg')].map((svg) => svg.getBoundingClientRect());
+        return innerWidth === 400 && drawn.length > 0 ? drawn.filter((box) => box.right > innerWidth).length : null;
     })()";
-    browser.until("buttons over the legend", overlap, |number| number == 0);
+    browser.until("plots wider than the page", wide, |number| number == 0);
+    // Three variants with four flows each.
+    let curves = "document.querySelector('#plot0').querySelectorAll('path.curve').length";
+    browser.until("the first plot's curves", curves, |number| number == 12);
+    browser
+        .call("Runtime.evaluate", &json!({"expression": "document.querySelector('#plot0 button').click()"}));
+    browser.until("curves without those of a flow", curves, |number| number == 9);
+    let told = "(() => {
+        const svg = document.querySelector('#plot0 svg'), box = svg.getBoundingClientRect();
+        const at = { clientX: box.left + box.width / 4, clientY: box.top + box.height / 2 };
+        svg.dispatchEvent(new PointerEvent('pointermove', at));
+        return document.querySelector('#plot0 .tip').textContent;
+    })()";
+    browser
+        .until("values at the pointer", told, |text| text.as_str().is_some_and(|text| text.contains("f.")));
 }
 
 /// Headless Chromium with one page, spoken to in its DevTools protocol over pipes.
