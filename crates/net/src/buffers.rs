@@ -1,5 +1,6 @@
 //! Where packets and their bytes live: pooled buffers that stay where they were received.
 
+use tollway_proto::link::Store;
 use tollway_proto::{Encoding, Flags, Packet, Pool};
 
 use crate::driver::{CARRIED, CROSS, TREE};
@@ -24,6 +25,8 @@ pub(crate) struct Buffers {
     classes: Vec<u8>,
     /// By number of a way out of a middle, a label of the flow whose packets they are.
     stretches: Vec<u32>,
+    /// A packet may be a train of segments, as many as its number says.
+    trains: bool,
 }
 
 #[derive(Debug)]
@@ -176,19 +179,10 @@ impl Buffers {
         }
     }
 
-    /// A link has written into the toll of the packet.
-    #[inline]
-    pub(crate) fn quantise_link(&mut self, handle: u32) {
-        if self.encodings.is_empty() {
-            return;
-        }
-        let label = self.own_label(handle);
-        let packet = &mut self.slots[handle as usize].packet;
-        if packet.flags.has(Flags::TOLLED)
-            && let Some(encoding) = self.encodings.get(label as usize)
-        {
-            encoding.quantise_link(&mut packet.toll, u32::from(packet.size));
-        }
+    /// Buffers of packets that may be trains of segments, as many as a packet's number says.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_trains() -> Buffers {
+        Buffers { trains: true, ..Buffers::default() }
     }
 
     fn slot(&mut self, slot: Slot) -> u32 {
@@ -219,6 +213,31 @@ impl Buffers {
             let small = entry.bytes.len() == SMALL;
             if small { self.free_small.push(chunk) } else { self.free_large.push(chunk) }
         }
+    }
+}
+
+impl Store for Buffers {
+    fn lose(&mut self, handle: u32) {
+        self.free(handle);
+    }
+
+    #[inline]
+    fn quantise_link(&mut self, handle: u32) {
+        if self.encodings.is_empty() {
+            return;
+        }
+        let label = self.own_label(handle);
+        let packet = &mut self.slots[handle as usize].packet;
+        if packet.flags.has(Flags::TOLLED)
+            && let Some(encoding) = self.encodings.get(label as usize)
+        {
+            encoding.quantise_link(&mut packet.toll, u32::from(packet.size));
+        }
+    }
+
+    #[inline]
+    fn segments(&self, handle: u32) -> u64 {
+        if self.trains { u64::from(self.get(handle).seq) } else { 1 }
     }
 }
 

@@ -23,10 +23,11 @@ use tollway_proto::encoding::acp;
 use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
 use tollway_proto::{Encoding, Gate, Medium, SackRanges};
+use tollway_proto::{Lateness, Link};
 
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Standstill};
-use crate::emulator::Link;
+use crate::emulator;
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::exec::tun::Tun;
@@ -34,7 +35,6 @@ use crate::exec::tun::Tun;
 use crate::hosts::wire::Wire;
 #[cfg(target_os = "linux")]
 use crate::kernel::Room;
-use crate::lateness::Lateness;
 use crate::network::Fate;
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
@@ -530,7 +530,7 @@ impl Driver {
         if let Some(medium) = self.links[link].medium {
             return self.offer_shared(medium, link, now, handle);
         }
-        self.links[link].link.offer(now, handle, &mut self.buffers);
+        emulator::offer(&mut self.links[link].link, now, handle, &mut self.buffers);
         self.arm_link(link);
     }
 

@@ -101,10 +101,7 @@ pub fn mesh(data: &[u8]) {
         deliver(&mut mesh);
         let strays = mesh.strays();
         assert!(strays.not_ipv4 + strays.malformed + strays.no_such_address + strays.no_route <= offered);
-        let lost: u64 = (0..4)
-            .map(|link| mesh.read_link(now, link))
-            .map(|stats| stats.full + stats.dropped + stats.lost_before + stats.lost_after)
-            .sum();
+        let lost: u64 = (0..4).map(|link| mesh.read_link(now, link)).map(|stats| stats.drops.total()).sum();
         let flows = mesh.flows();
         let sum = |count: fn(&exec::FlowRecord) -> u64| flows.iter().map(count).sum::<u64>();
         assert_eq!(sum(|flow| flow.packets), sum(|flow| flow.delivered) + sum(|flow| flow.in_flight) + lost);

@@ -35,7 +35,6 @@ pub mod host;
 mod hosts;
 #[cfg(target_os = "linux")]
 mod kernel;
-mod lateness;
 pub mod network;
 #[cfg(target_os = "linux")]
 pub mod outqueue;
@@ -49,13 +48,14 @@ mod wire;
 
 pub use clock::Clock;
 pub use driver::Counters;
-pub use emulator::{LinkSpec, LinkStats};
+pub use emulator::LinkSpec;
 pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use hosts::clean_names;
 #[cfg(target_os = "linux")]
 pub use kernel::{KernelSpec, KernelStats};
-pub use lateness::Lateness;
 #[cfg(target_os = "linux")]
 pub use network::WireCount;
 pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};
+pub use tollway_proto::Lateness;
+pub use tollway_proto::link::LinkStats;

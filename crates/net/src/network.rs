@@ -17,6 +17,8 @@ use std::time::Instant;
 
 use tollway_law::Time;
 use tollway_law::link::AnyLink;
+use tollway_proto::Lateness;
+use tollway_proto::link::{Link, LinkStats};
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::Connection;
@@ -24,11 +26,10 @@ use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
 
 use crate::clock::Clock;
 use crate::driver::{CROSS, Counters, Driver, Endpoint, Next};
-use crate::emulator::{Link, LinkSpec, LinkStats};
+use crate::emulator::LinkSpec;
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::kernel::Programs;
-use crate::lateness::Lateness;
 use crate::punctual::Punctual;
 use crate::socket::Socket;
 #[cfg(target_os = "linux")]
@@ -52,6 +53,7 @@ pub struct Network {
     /// By flow: client and server.
     flows: Vec<[Place; 2]>,
     /// By source of cross-traffic: where it begins and ends.
+    seed: u64,
     sources: Vec<[Place; 2]>,
     shapers: Vec<Place>,
     machines: Vec<Place>,
@@ -188,10 +190,10 @@ impl Network {
         seed: u64,
     ) -> Network {
         let mut places = Vec::new();
-        for (i, spec) in links.iter().enumerate() {
+        for spec in links {
             let (from, to) = (nodes[spec.from as usize], nodes[spec.to as usize]);
             let (source, sink) = (addrs[spec.from as usize], addrs[spec.to as usize]);
-            let link = Link::new(spec, Faults::new(seed, i as u32));
+            let link = spec.build();
             let at = drivers[from.driver].add_link(link, from.at, sink);
             places.push(Place { driver: from.driver, at });
             drivers[to.driver].add_peer(to.at, source);
@@ -203,6 +205,7 @@ impl Network {
             specs: links.iter().map(|spec| (spec.from, spec.to)).collect(),
             flows: Vec::new(),
             sources: Vec::new(),
+            seed,
             shapers: Vec::new(),
             machines: Vec::new(),
             passes: Vec::new(),
@@ -543,7 +546,10 @@ impl Network {
 
     /// Changes a link direction at the present instant.
     pub fn change(&mut self, link: u32, change: Change) {
-        self.touch(link, |link, now, buffers| link.change(now, change, buffers));
+        let seed = self.seed;
+        self.touch(link, |changed, now, buffers| {
+            changed.change(now, change, buffers, || Faults::new(seed, link))
+        });
     }
 
     fn touch<R>(
@@ -607,7 +613,7 @@ impl Network {
 
     /// Packets dropped on links so far.
     pub fn drops(&self) -> u64 {
-        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.drops()).sum()
+        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.drops().total()).sum()
     }
 
     /// Packets in queues now.
@@ -621,7 +627,7 @@ impl Network {
 
     /// Packets in emulated transmitters and on emulated wires now.
     pub fn in_flight(&self) -> u64 {
-        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.in_flight()).sum()
+        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.in_flight() as u64).sum()
     }
 
     /// Packets whose bytes are held now: the same as queued and in flight together.

@@ -14,7 +14,6 @@
 //!
 //! `examples/own_laws.rs` builds a network in Rust, with a sender law and a link law that are not Tollway's, and runs it.
 
-mod link;
 mod network;
 mod pages;
 mod scheduler;
@@ -22,10 +21,10 @@ mod slab;
 mod source;
 mod tap;
 
-pub use link::{Drops, LinkId, LinkSpec, LinkStats};
-pub use network::{Census, End, FlowId, FlowSpec, MachineId, Network, RouteEnd, RouteId, ShaperId};
+pub use network::{Census, End, FlowId, FlowSpec, LinkId, MachineId, Network, RouteEnd, RouteId, ShaperId};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceId, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};
+pub use tollway_proto::link::{Drops, LinkSpec, LinkStats};
 pub use tollway_proto::port::ControlInterval;
 pub use tollway_proto::trace::{Trace, TraceError};

@@ -7,17 +7,17 @@ mod machines;
 pub use gates::ShaperId;
 
 use tollway_law::Time;
-use tollway_law::link::{AnyLink, LinkLaw};
+use tollway_law::link::AnyLink;
 /// Of cross-traffic: the `flow` of such packets numbers a source.
 pub(crate) use tollway_proto::cbr::PLAIN;
-use tollway_proto::port::{ControlInterval, ControlLog, Waits};
+use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, Outcome};
+use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
 use tollway_proto::{Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Packet, SackRanges};
 
 use machines::{Hosted, Opening, Resident};
 
-use crate::link::{Link, LinkId, LinkSpec, LinkStats, NO_MEDIUM, Outcome, Trouble};
 use crate::pages::in_large_pages;
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
@@ -76,6 +76,10 @@ pub struct RouteId(u32);
 /// Names a machine at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u32);
+
+/// Names one direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
 
 /// What is at the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,10 +384,7 @@ impl<M: Machine> Network<M> {
     /// Keeps from now on what a link's law says in each control interval, to be read with
     /// [`take_control`](Network::take_control); does nothing for a law that has none.
     pub fn log_control(&mut self, link: LinkId) {
-        let link = &mut self.links[link.0 as usize];
-        if link.port.law.control().is_some() {
-            link.log_control();
-        }
+        self.links[link.0 as usize].log_control();
     }
 
     /// The control intervals of a link that ended since this was last called, in order; see
@@ -391,7 +392,7 @@ impl<M: Machine> Network<M> {
     pub fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
         let link = &mut self.links[link.0 as usize];
         link.catch_up(self.now, &mut self.slab);
-        link.control_log().map_or(Vec::new(), ControlLog::take)
+        link.take_control()
     }
 
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
@@ -466,25 +467,22 @@ impl<M: Machine> Network<M> {
         answer
     }
 
-    /// Changes a link direction at the present instant.
+    /// Changes a link direction at the present instant; faults also before the first run.
     pub fn change(&mut self, link: LinkId, change: Change) {
-        match change {
-            Change::Losses(losses) => self.faults(link).faults.losses = losses,
-            Change::Blackout(on) => self.faults(link).faults.blackout = on,
-            change => self.touch(link, |link, now, slab| link.change(now, change, slab)),
-        }
-    }
-
-    fn faults(&mut self, link: LinkId) -> &mut Trouble {
         let seed = self.seed;
-        self.links[link.0 as usize].faults(|| Faults::new(seed, link.0))
+        let faults = || Faults::new(seed, link.0);
+        if matches!(change, Change::Losses(_) | Change::Blackout(_)) {
+            self.links[link.0 as usize].change(self.now, change, &mut self.slab, faults);
+        } else {
+            self.touch(link, |changed, now, slab| changed.change(now, change, slab, faults));
+        }
     }
 
     fn touch(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time, &mut Slab)) {
         self.seal();
         let changed = &mut self.links[link.0 as usize];
         work(changed, self.now, &mut self.slab);
-        let (at, medium, free_at) = (changed.next_arrival(), changed.medium(), changed.free_at);
+        let (at, medium, free_at) = (changed.next_arrival(), changed.medium(), changed.free_at());
         self.scheduler.set(link.0, at);
         if medium != NO_MEDIUM && free_at > self.now {
             self.mediums[medium as usize].set_free_at(free_at);

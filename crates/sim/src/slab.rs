@@ -1,5 +1,6 @@
 //! Where packets live: a slab with a free list. The last slot freed is the next one used, while it is in cache.
 
+use tollway_proto::link::Store;
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
 use crate::network::PLAIN;
@@ -53,14 +54,6 @@ impl Slab {
             return None;
         }
         self.encodings.get(flow as usize).copied().filter(|known| known.0 != Encoding::default())
-    }
-
-    /// A link has written into the toll of the packet in `slot`.
-    #[inline(always)]
-    pub(crate) fn quantise_link(&mut self, slot: u32) {
-        if !self.encodings.is_empty() {
-            self.quantise_toll(slot);
-        }
     }
 
     #[inline(never)]
@@ -124,20 +117,6 @@ impl Slab {
             self.free_sacks.push(packet.sack);
         }
         self.free.push(slot);
-    }
-
-    /// Ends a packet that a queue had taken in and dropped.
-    #[cold]
-    pub(crate) fn lose(&mut self, slot: u32) {
-        let packet = &self.packets[slot as usize];
-        let (flow, plain) = (packet.flow as usize, packet.flags.has(PLAIN));
-        if !plain {
-            if self.lost.len() <= flow {
-                self.lost.resize(flow + 1, 0);
-            }
-            self.lost[flow] += 1;
-        }
-        self.free(slot);
     }
 
     /// Packets of `flow` lost so far after a queue had taken them in.
@@ -229,6 +208,28 @@ impl Default for Slab {
             lost: Vec::new(),
             encodings: Vec::new(),
             classes: Vec::new(),
+        }
+    }
+}
+
+impl Store for Slab {
+    #[cold]
+    fn lose(&mut self, slot: u32) {
+        let packet = &self.packets[slot as usize];
+        let (flow, plain) = (packet.flow as usize, packet.flags.has(PLAIN));
+        if !plain {
+            if self.lost.len() <= flow {
+                self.lost.resize(flow + 1, 0);
+            }
+            self.lost[flow] += 1;
+        }
+        self.free(slot);
+    }
+
+    #[inline(always)]
+    fn quantise_link(&mut self, slot: u32) {
+        if !self.encodings.is_empty() {
+            self.quantise_toll(slot);
         }
     }
 }

@@ -3,7 +3,7 @@
 use tollway_law::Time;
 use tollway_proto::{Encoding, Packet, SackRanges};
 
-use crate::link::LinkId;
+use crate::network::LinkId;
 use crate::network::{End, FlowId};
 use crate::source::SourceId;
 

@@ -4,6 +4,7 @@ use tollway_law::Time;
 use tollway_proto::Medium;
 
 use super::{Driver, MEDIUM};
+use crate::emulator;
 
 impl Driver {
     /// Lets `links` share one medium.
@@ -11,7 +12,7 @@ impl Driver {
         for &link in &links {
             let hop = &mut self.links[link as usize];
             hop.medium = Some(self.media.len() as u32);
-            hop.link.share();
+            hop.link.share(self.media.len() as u32);
         }
         self.media.push(Medium::new(links));
     }
@@ -19,7 +20,7 @@ impl Driver {
     /// A packet comes to a link that awaits its turn on `medium`.
     pub(super) fn offer_shared(&mut self, medium: u32, link: usize, now: Time, handle: u32) {
         self.run_medium(medium as usize, now);
-        self.links[link].link.offer(now, handle, &mut self.buffers);
+        emulator::offer(&mut self.links[link].link, now, handle, &mut self.buffers);
         if self.media[medium as usize].free_at() <= now {
             self.take_turn(medium as usize, now);
         }

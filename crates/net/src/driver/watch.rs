@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
+use tollway_proto::link::Pace;
 use tollway_proto::{Encoding, Gate, Packet, Passed, SackRanges};
 
 use super::{CARRIED, Driver};
-use crate::emulator::Pace;
+use crate::emulator;
 use crate::error::Error;
 
 /// A watched link of another process, by which datagrams come in.
@@ -22,12 +23,12 @@ impl Driver {
     /// The next packet that comes off the wire of a link by `now` and goes on from there, and when it was due.
     pub(super) fn arrive(&mut self, link: usize, now: Time) -> Option<(Time, u32)> {
         let Some((machine, gate)) = self.links[link].watch else {
-            return self.links[link].link.arrive(now, &mut self.buffers);
+            return emulator::arrive(&mut self.links[link].link, now, &mut self.buffers);
         };
         loop {
             let hop = &mut self.links[link].link;
-            let (at, handle) = hop.come_off(now, &mut self.buffers)?;
-            let wire = hop.wire(self.buffers.get(handle).size);
+            let (at, handle) = hop.arrive_by(now, &mut self.buffers)?;
+            let wire = hop.pace().wire(self.buffers.get(handle).size);
             // A datagram that does not decode goes on: its receiver throws it away.
             let decoded = acp::decode(self.datagram(handle));
             let own = self.buffers.own_label(handle);
@@ -43,7 +44,7 @@ impl Driver {
                 Ok((packet, _)) => middle.on_wire(at, gate, wire, packet),
                 Err(_) => middle.on_wire(at, gate, wire, &mut Packet::default()),
             }
-            if self.links[link].link.is_lost(handle, &mut self.buffers) {
+            if emulator::is_lost(&mut self.links[link].link, handle, &mut self.buffers) {
                 continue;
             }
             let Ok((mut packet, mut sack)) = seen else { return Some((at, handle)) };

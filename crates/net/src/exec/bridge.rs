@@ -12,10 +12,10 @@ use super::mesh::{FlowRecord, Mesh, MeshSpec, Strays};
 use super::panel::Panel;
 use super::tun::{self, Tun};
 use crate::clock::Clock;
-use crate::emulator::LinkStats;
 use crate::error::Error;
-use crate::lateness::Lateness;
 use crate::punctual::{Punctual, Sleeper};
+use tollway_proto::Lateness;
+use tollway_proto::link::LinkStats;
 
 /// What one link did.
 #[derive(Clone, Debug)]

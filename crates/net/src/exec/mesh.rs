@@ -10,16 +10,17 @@ use std::net::Ipv4Addr;
 
 use tollway_law::link::LinkLaw;
 use tollway_law::{Rate, Time, Toll};
+use tollway_proto::Lateness;
 use tollway_proto::encoding::tcp_option::{self, Feedback};
 use tollway_proto::faults::Loss;
+use tollway_proto::link::{Link, LinkStats};
 use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
 
 use super::ip::{self, FiveTuple, Malformed};
 use super::panel::Setting;
 use super::tun;
 use crate::buffers::Buffers;
-use crate::emulator::{Link, LinkSpec, LinkStats};
-use crate::lateness::Lateness;
+use crate::emulator::{self, LinkSpec};
 
 /// What a network for foreign packets is made of.
 #[derive(Clone, Debug)]
@@ -171,12 +172,10 @@ impl Mesh {
     /// A network at rest; each packet has `prefix` bytes in front that pass unread.
     pub(crate) fn new(spec: &MeshSpec, prefix: usize) -> Mesh {
         let hop = |(i, link): (usize, &LinkSpec)| {
-            let mut faults = Faults::new(spec.seed, i as u32);
-            faults.losses = spec.losses.get(i).cloned().unwrap_or_default();
-            let loss = together(&faults.losses);
-            let mut emulated = Link::new(link, faults);
+            let losses = spec.losses.get(i).cloned().unwrap_or_default();
+            let (loss, mut emulated) = (together(&losses), link.build());
+            emulated.faults(|| Faults::new(spec.seed, i as u32)).losses = losses;
             emulated.note_waits();
-            emulated.carry_trains();
             let rate = link.trace.is_none().then_some(link.rate);
             let setting = Setting { rate, delay: link.delay, loss };
             Hop { link: emulated, to: link.to, armed: Time::NEVER, setting, rates: Vec::new() }
@@ -188,7 +187,7 @@ impl Mesh {
             next: spec.next.clone(),
             changes: spec.changes.clone().into(),
             timers: BinaryHeap::new(),
-            buffers: Buffers::default(),
+            buffers: Buffers::of_trains(),
             flows: Vec::new(),
             known: HashMap::new(),
             arrived: VecDeque::new(),
@@ -320,7 +319,9 @@ impl Mesh {
             Change::Losses(losses) => setting.loss = together(losses),
             _ => {}
         }
-        link.change(now, change.what, buffers);
+        link.change(now, change.what, buffers, || {
+            unreachable!("a link of the mesh has faults from the start")
+        });
         // What was due may be due at another time now.
         self.hops[change.link as usize].armed = Time::NEVER;
         self.arm(change.link);
@@ -449,13 +450,15 @@ impl Mesh {
     }
 
     fn offer(&mut self, now: Time, link: u32, handle: u32) {
-        self.hops[link as usize].link.offer(now, handle, &mut self.buffers);
+        emulator::offer(&mut self.hops[link as usize].link, now, handle, &mut self.buffers);
         self.arm(link);
     }
 
     /// Takes what has reached the far end of a link to its next one, or out.
     fn arrive(&mut self, now: Time, link: u32) {
-        while let Some((at, handle)) = self.hops[link as usize].link.arrive(now, &mut self.buffers) {
+        while let Some((at, handle)) =
+            emulator::arrive(&mut self.hops[link as usize].link, now, &mut self.buffers)
+        {
             let node = self.hops[link as usize].to;
             let packet = *self.buffers.get(handle);
             let to = self.flows[packet.flow as usize].to;

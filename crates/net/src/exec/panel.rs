@@ -8,10 +8,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use rustix::event::EventfdFlags;
 use tollway_law::{Rate, Time};
 use tollway_proto::Change;
+use tollway_proto::link::LinkStats;
 
 use super::ip::FiveTuple;
 use super::mesh::Mesh;
-use crate::emulator::LinkStats;
 use crate::error::Error;
 
 /// How a link is set.
@@ -154,7 +154,7 @@ impl Panel {
         let mut links = Vec::with_capacity(totals.len());
         for (i, (total, past)) in totals.iter().zip(&mut self.links).enumerate() {
             let (waited, waits) = mesh.waited(i);
-            let drops = total.full + total.dropped + total.lost_before + total.lost_after;
+            let drops = total.drops.total();
             let now = LinkPast { bytes: total.sent_bytes, drops, waited, waits };
             let before = std::mem::replace(past, now);
             links.push(LinkMoment {
@@ -207,6 +207,8 @@ mod tests {
     use super::super::address;
     use super::super::ip::tests::packet;
     use super::super::mesh::tests::row;
+    use tollway_proto::link::Drops;
+
     use super::*;
 
     #[test]
@@ -287,13 +289,16 @@ mod tests {
             panel.tell(Time::from_millis(ms), mesh, &[total]);
         };
         (0..14).for_each(|port| send(&mut mesh, u64::from(port), port, 100 * usize::from(port)));
-        let stats = LinkStats { full: 1, dropped: 2, lost_before: 4, lost_after: 8, ..LinkStats::default() };
+        let stats = LinkStats {
+            drops: Drops { full: 1, law: 2, before: 4, after: 8, meter: 0 },
+            ..LinkStats::default()
+        };
         tell(&mut mesh, &mut panel, 100, stats);
         // Two that were small are large now.
         for (ms, port, payload) in [(110, 3, 72), (120, 3, 72), (130, 2, 97)] {
             send(&mut mesh, ms, port, payload);
         }
-        let stats = LinkStats { full: 2, dropped: 4, lost_before: 7, lost_after: 12, ..stats };
+        let stats = LinkStats { drops: Drops { full: 2, law: 4, before: 7, after: 12, meter: 0 }, ..stats };
         tell(&mut mesh, &mut panel, 200, stats);
         // An interval of no length is none.
         tell(&mut mesh, &mut panel, 200, stats);

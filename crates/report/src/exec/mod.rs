@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tollway_law::{Rate, Time};
 use tollway_scenario::exec::{
-    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, Mesh, Outcome, Privilege, Spec, address,
+    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Mesh, Outcome, Privilege, Spec, address,
 };
 use tollway_scenario::plan::Plan;
 
@@ -158,7 +158,7 @@ impl<'a> Account<'a> {
                 // What is queued takes so long to send.
                 queue
                     .push((at, now.queue_byte_ns as f64 / (span * 1e9) / link.nominal.bytes_per_sec() * 1e3));
-                drop.push((at, (dropped(now) - dropped(past)) as f64));
+                drop.push((at, (now.drops.total() - past.drops.total()) as f64));
             }
             rates.push((link.name.to_owned(), rate));
             queues.push((link.name.to_owned(), queue));
@@ -201,10 +201,10 @@ impl<'a> Account<'a> {
                     now.queue_byte_ns as f64 / span.0 as f64,
                     now.queue_max_bytes,
                     now.sent_packets - past.sent_packets,
-                    now.full - past.full,
-                    now.dropped - past.dropped,
-                    now.lost_before - past.lost_before,
-                    now.lost_after - past.lost_after,
+                    now.drops.full - past.drops.full,
+                    now.drops.law - past.drops.law,
+                    now.drops.before - past.drops.before,
+                    now.drops.after - past.drops.after,
                     now.marks - past.marks,
                 );
             }
@@ -241,35 +241,18 @@ struct LinkAccount<'a> {
     elapsed: Time,
 }
 
-type Stats = tollway_scenario::exec::LinkStats;
-
 impl LinkAccount<'_> {
     fn offered(&self) -> u64 {
-        self.record.total.sent_packets + dropped(&self.record.total) - self.record.total.lost_after
+        self.record.total.sent_packets + self.record.total.drops.total() - self.record.total.drops.after
     }
 
     /// Begin, end, and the totals at both, of each interval.
-    fn intervals(&self) -> impl Iterator<Item = (Time, Time, &Stats, &Stats)> {
-        const NOTHING: &Stats = &Stats {
-            sent_packets: 0,
-            sent_bytes: 0,
-            busy_ns: 0,
-            full: 0,
-            dropped: 0,
-            lost_before: 0,
-            lost_after: 0,
-            metered: 0,
-            marks: 0,
-            queue_byte_ns: 0,
-            queue_packet_ns: 0,
-            queue_max_bytes: 0,
-            queue_max_packets: 0,
-        };
+    fn intervals(&self) -> impl Iterator<Item = (Time, Time, LinkStats, LinkStats)> {
         let rows = &self.record.intervals;
-        rows.iter().enumerate().filter_map(move |(i, now)| {
+        rows.iter().enumerate().filter_map(move |(i, &now)| {
             let from = Mesh::INTERVAL * i as u64;
             let until = (from + Mesh::INTERVAL).min(self.elapsed);
-            let past = i.checked_sub(1).map_or(NOTHING, |i| &rows[i]);
+            let past = i.checked_sub(1).map_or_else(LinkStats::default, |i| rows[i]);
             (until > from).then_some((from, until, past, now))
         })
     }
@@ -367,7 +350,7 @@ fn link_json(link: &LinkAccount<'_>) -> Value {
         "rate_mbps": link.rate(), "best_second_mbps": link.best_second(),
         "utilisation": total.busy_ns as f64 / link.elapsed.0.max(1) as f64,
         "sent_packets": total.sent_packets, "sent_bytes": total.sent_bytes, "marks": total.marks,
-        "drops": {"queue_full": total.full, "law": total.dropped, "loss_before_queue": total.lost_before, "loss_on_wire": total.lost_after},
+        "drops": {"queue_full": total.drops.full, "law": total.drops.law, "loss_before_queue": total.drops.before, "loss_on_wire": total.drops.after},
         "held": link.record.held,
         "queueing_delay_ms": {
             "mean": waits.mean().as_millis_f64(), "p50": waits.percentile(0.5).as_millis_f64(),
@@ -401,10 +384,6 @@ fn name(nodes: &[String], tuple: &FiveTuple) -> String {
 fn command(spec: &Spec) -> String {
     let words: Vec<_> = spec.program.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
-}
-
-fn dropped(stats: &Stats) -> u64 {
-    stats.full + stats.dropped + stats.lost_before + stats.lost_after
 }
 
 fn lost(flow: &FlowRecord) -> u64 {

@@ -92,9 +92,9 @@ impl Account<'_> {
                 format!("{:.2}", waits.mean().as_millis_f64()),
                 format!("{:.2}", waits.percentile(0.99).as_millis_f64()),
                 format!("{:.2}", waits.max().as_millis_f64()),
-                total.full.to_string(),
-                total.dropped.to_string(),
-                (total.lost_before + total.lost_after).to_string(),
+                total.drops.full.to_string(),
+                total.drops.law.to_string(),
+                (total.drops.before + total.drops.after).to_string(),
                 total.marks.to_string(),
             ]);
         }

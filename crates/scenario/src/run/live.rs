@@ -14,7 +14,7 @@ use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_proto::{Change, Gate, NodeMachine};
 use tollway_sim::{
-    Census, Drops, End, FlowId, LinkId, LinkStats, MachineId, RouteEnd, ShaperId, SinkStats, SourceId,
+    Census, End, FlowId, LinkId, LinkStats, MachineId, RouteEnd, ShaperId, SinkStats, SourceId,
 };
 
 pub use adapt::Unsupported;
@@ -500,24 +500,7 @@ impl Engine for Live {
     fn measure_link(&mut self, _link: LinkId, _on: bool) {}
 
     fn read_link(&mut self, link: LinkId) -> LinkStats {
-        let stats = self.network.read_link(link.0);
-        LinkStats {
-            sent_packets: stats.sent_packets,
-            sent_bytes: stats.sent_bytes,
-            busy_ns: stats.busy_ns,
-            drops: Drops {
-                full: stats.full,
-                law: stats.dropped,
-                before: stats.lost_before,
-                after: stats.lost_after,
-                meter: stats.metered,
-            },
-            marks: stats.marks,
-            queue_byte_ns: stats.queue_byte_ns,
-            queue_packet_ns: stats.queue_packet_ns,
-            queue_max_bytes: stats.queue_max_bytes,
-            queue_max_packets: stats.queue_max_packets,
-        }
+        self.network.read_link(link.0)
     }
 
     fn read_source(&self, source: SourceId) -> SinkStats {

@@ -499,7 +499,7 @@ impl<M: Machine> Network<M> {
         let (now, links, slab) = (self.now, &mut self.links, &mut self.slab);
         let sends = self.mediums[medium].take_turn(|id| {
             let link = &mut links[id as usize];
-            link.transmit(now, slab).then_some(link.free_at)
+            link.transmit(now, slab).then_some(link.free_at())
         });
         let Some(id) = sends else {
             self.scheduler.set(event, Time::NEVER);

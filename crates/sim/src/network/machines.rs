@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use tollway_proto::app::{self, Connections, MessagePort};
 use tollway_proto::transport::Connection;
-use tollway_proto::{Gate, NodeMachine, Passed, Wire};
+use tollway_proto::{Gate, NodeMachine, Passed};
 
 use super::*;
 
@@ -63,7 +63,8 @@ impl<M: Machine> Network<M> {
 
     /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
     pub fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
-        self.faults(link).watch = Some((machine, gate));
+        let seed = self.seed;
+        self.links[link.0 as usize].set_watch(machine.0, gate, || Faults::new(seed, link.0));
     }
 
     /// Announces a flow to middles.
@@ -78,13 +79,12 @@ impl<M: Machine> Network<M> {
     pub(super) fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
         let link = &mut self.links[id as usize];
         let packet = self.slab.get_mut(slot);
-        let Some((machine, gate)) = link.watch() else { return link.lost_on_wire(packet) };
-        let NodeMachine::Middle(middle) = &mut self.machines[machine.0 as usize].machine else {
+        let Some((machine, gate)) = link.watch() else { return link.lost_on_wire(packet, 1) };
+        let NodeMachine::Middle(middle) = &mut self.machines[machine as usize].machine else {
             unreachable!("an app has no gates")
         };
-        let wire = Wire { time: link.wire_time(packet.size), delay: link.delay() };
-        middle.on_wire(self.now, gate, wire, packet);
-        if link.lost_on_wire(packet) {
+        middle.on_wire(self.now, gate, link.pace().wire(packet.size), packet);
+        if link.lost_on_wire(packet, 1) {
             return true;
         }
         let (flow, size, toll) = (packet.flow, u32::from(packet.size), packet.toll);

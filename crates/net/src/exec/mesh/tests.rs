@@ -86,7 +86,7 @@ fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
     let at: Vec<f64> = came.iter().map(|delivery| (delivery.0 * 1e3).round()).collect();
     assert_eq!(at, [9152.0, 13304.0]);
     let stats = mesh.read_link(Time::from_millis(50), 0);
-    assert_eq!((stats.sent_packets, stats.full, stats.sent_bytes), (8, 4, 8 * 1038));
+    assert_eq!((stats.sent_packets, stats.drops.full, stats.sent_bytes), (8, 4, 8 * 1038));
     assert_eq!((mesh.waits(0).0.count(), mesh.waits(0).1), (8, 0));
     let flow = &mesh.flows()[0];
     assert_eq!((flow.packets, flow.delivered), (12, 8));
@@ -144,7 +144,7 @@ fn what_happens_to_links_happens_at_its_instant() {
     }
     let seen = deliveries(&mut mesh, Time::from_secs(1));
     assert_eq!(seen, [(7.0, 1), (13.0, 1), (34.0, 1)]);
-    assert_eq!((mesh.read_link(Time::from_secs(1), 0).lost_before, mesh.poll_timeout()), (1, Time::NEVER));
+    assert_eq!((mesh.read_link(Time::from_secs(1), 0).drops.before, mesh.poll_timeout()), (1, Time::NEVER));
 }
 
 #[test]
@@ -326,7 +326,7 @@ proptest! {
         let dropped: u64 = (0..4)
             .map(|link| {
                 let stats = mesh.read_link(now, link);
-                stats.full + stats.dropped + stats.lost_before + stats.lost_after
+                stats.drops.total()
             })
             .sum();
         let held: u64 = (0..4).map(|link| mesh.waits(link).1).sum();

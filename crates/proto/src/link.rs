@@ -1,23 +1,37 @@
-//! One direction of a link: port, transmitter, wire.
+//! One direction of a link, in both engines: port, transmitter, wire.
+//!
+//! It works in virtual instants: a packet's departure and its arrival at the far end follow from when it came and from the
+//! link's rate and delay, to the nanosecond, and the law sees the departure at that instant, however late the link is touched.
 
-mod faults;
 mod simply;
+mod stats;
+
+pub use stats::{Drops, LinkStats};
 
 use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time};
-use tollway_proto::faults::Place;
-use tollway_proto::port::{AnyQueue, ControlLog, Limit, Offered};
-use tollway_proto::trace::{Cursor, Trace};
-use tollway_proto::{Change, Faults, Fifo, Gate, Packet, Port};
 
-use crate::network::MachineId;
-use crate::slab::Slab;
+use crate::faults::Place;
+use crate::port::{AnyQueue, Limit, Offered};
+use crate::trace::{Cursor, Trace};
+use stats::{Rare, Rated};
 
-pub(crate) use faults::Trouble;
+use crate::{Change, Faults, Fifo, Gate, Packet, Pool, Port, Wire};
 
-/// Names one direction of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
+/// An engine's packets, as links use them.
+pub trait Store: Pool<Handle = u32> {
+    /// A link that had taken the packet in loses it.
+    fn lose(&mut self, handle: u32);
+
+    /// A link has written into the packet's toll: its encoding may say less.
+    fn quantise_link(&mut self, handle: u32);
+
+    /// The packets that `handle` stands for: more than one for a train of segments, each framed by itself.
+    #[inline]
+    fn segments(&self, _handle: u32) -> u64 {
+        1
+    }
+}
 
 /// What a link direction is made of.
 #[derive(Clone, Debug)]
@@ -36,66 +50,16 @@ pub struct LinkSpec {
     pub queue: AnyQueue<AnyLink, u32>,
 }
 
-/// Packets lost on a link direction, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// The queue was full.
-    pub full: u64,
-    /// The law wanted it.
-    pub law: u64,
-    /// Random loss or blackout before the queue.
-    pub before: u64,
-    /// Random loss on the wire.
-    pub after: u64,
-    /// The meter at the far end: over the allotment of a flow that is held.
-    pub meter: u64,
-}
-
-impl Drops {
-    /// Drops of the queue and its law: what a router would count.
-    pub fn queue(&self) -> u64 {
-        self.full + self.law
-    }
-
-    /// All packets lost here.
-    pub fn total(&self) -> u64 {
-        self.full + self.law + self.before + self.after + self.meter
-    }
-}
-
-/// What a link direction did since the run's start; queue figures since they were last read.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LinkStats {
-    /// Packets whose transmission began.
-    pub sent_packets: u64,
-    /// Their bytes, framing included.
-    pub sent_bytes: u64,
-    /// Nanoseconds the transmitter was busy.
-    pub busy_ns: u64,
-    /// Packets lost.
-    pub drops: Drops,
-    /// Packets marked.
-    pub marks: u64,
-    /// Bytes waiting, integrated over time (bytes · ns), since last read.
-    pub queue_byte_ns: u128,
-    /// Packets waiting, integrated over time (packets · ns), since last read.
-    pub queue_packet_ns: u128,
-    /// Most bytes waiting since last read.
-    pub queue_max_bytes: u64,
-    /// Most packets waiting since last read.
-    pub queue_max_packets: u32,
-}
-
 /// Three cache lines, in the order of use: a large network waits for memory more than for anything else. Of a link that
 /// is idle and [`plain`](Link::plain) a packet touches the first line only.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Link {
+pub struct Link {
     /// When the next packet arrives at the far end, [`Time::NEVER`] if none is on its way.
     first_at: Time,
     /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet, this lies after the
     /// last instant the link was caught up to.
-    pub(crate) free_at: Time,
+    free_at: Time,
     /// Nanoseconds a byte, in units of 2^-24; zero if the link replays a trace.
     ns_per_byte: u64,
     delay: Time,
@@ -106,7 +70,7 @@ pub(crate) struct Link {
     /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
     carry: u32,
     overhead: u32,
-    /// Nothing happens on this link but what its port does and transmission: no faults, medium, trace or log.
+    /// Nothing happens on this link but what its port does and transmission: no faults, medium, trace or record.
     simple: bool,
     /// As `simple`, and the port is silent: the short way will do.
     plain: bool,
@@ -116,7 +80,8 @@ pub(crate) struct Link {
     trailing: bool,
     /// The delay has shrunk before now, so that a packet may catch up with one ahead of it.
     shrunk: bool,
-    pub(crate) port: Port<AnyLink, u32>,
+    /// The queue under its law.
+    pub port: Port<AnyLink, u32>,
     /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
     /// never gets here, and needs no other memory than the link's own.
     behind: Fifo<Arrival>,
@@ -127,8 +92,8 @@ pub(crate) struct Link {
     medium: u32,
     /// The queue is watched.
     measured: bool,
-    /// What the law says is written down.
-    logs_control: bool,
+    /// A control log is kept, or a histogram of waiting times.
+    recorded: bool,
     /// As `plain`, but for what the law reads in tolls and writes into them.
     gentle: bool,
 }
@@ -148,43 +113,25 @@ impl Default for Arrival {
     }
 }
 
-/// What is counted on measured links only, or seldom.
-#[derive(Debug, Default)]
-struct Rare {
-    rated: Rated,
-    drops: Drops,
-    marks: u64,
-    queue_since: Time,
-    queue_byte_ns: u128,
-    queue_packet_ns: u128,
-    queue_max_bytes: u64,
-    queue_max_packets: u32,
-    /// Kept while somebody wants it.
-    control: Option<Box<ControlLog>>,
-    /// What the link replays instead of having a rate.
-    trace: Option<Box<Cursor>>,
-}
-
-/// How things stood when the rate was last set: what the transmitter has done since follows from the bytes sent, so
-/// that no packet has to add to it.
-#[derive(Debug, Default)]
-struct Rated {
-    busy_ns: u64,
-    sent_bytes: u64,
-    carry: u32,
+/// The faults of a link, and the machine that watches its wire.
+#[derive(Debug)]
+struct Trouble {
+    watch: Option<(u32, Gate)>,
+    faults: Faults,
 }
 
 /// What became of a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It is in the queue or on the wire.
     In,
-    /// It is lost; the slot is the caller's to free.
+    /// It is lost; the packet is the caller's to free.
     Lost,
 }
 
 impl Link {
-    pub(crate) fn new(spec: LinkSpec) -> Link {
+    /// A link at rest.
+    pub fn new(spec: LinkSpec) -> Link {
         let mut link = Link {
             first_at: Time::NEVER,
             free_at: Time::ZERO,
@@ -206,7 +153,7 @@ impl Link {
             rare: None,
             medium: NO_MEDIUM,
             measured: false,
-            logs_control: false,
+            recorded: false,
             gentle: false,
         };
         link.settle();
@@ -216,67 +163,79 @@ impl Link {
     /// Finds out again what need not be asked for each packet.
     fn settle(&mut self) {
         self.simple =
-            self.ns_per_byte != 0 && self.faults.is_none() && self.medium == NO_MEDIUM && !self.logs_control;
+            self.ns_per_byte != 0 && self.faults.is_none() && self.medium == NO_MEDIUM && !self.recorded;
         self.plain = self.simple && self.port.is_silent();
         self.gentle = self.simple && self.port.is_gentle();
     }
 
     /// Whether the short way will do: [`offer_simply::<false>`](Link::offer_simply).
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.plain
     }
 
     /// Whether the short way will do if the law is told: [`offer_simply::<true>`](Link::offer_simply).
     #[inline]
-    pub(crate) fn is_gentle(&self) -> bool {
+    pub fn is_gentle(&self) -> bool {
         self.gentle
     }
 
     /// Whether the link has neither faults nor a medium, and nobody looks at its packets.
     #[inline]
-    pub(crate) fn is_simple(&self) -> bool {
+    pub fn is_simple(&self) -> bool {
         self.simple
     }
 
     /// When the next packet arrives at the far end.
     #[inline]
-    pub(crate) fn next_arrival(&self) -> Time {
+    pub fn next_arrival(&self) -> Time {
         self.first_at
+    }
+
+    /// When the transmitter is free.
+    #[inline]
+    pub fn free_at(&self) -> Time {
+        self.free_at
     }
 
     /// Whether no packet is on the wire or in the transmitter.
     #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.first_at == Time::NEVER
     }
 
     /// Packets on the wire or in the transmitter.
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         usize::from(!self.is_idle()) + self.behind.len() as usize
     }
 
     /// The medium that the link shares, [`NO_MEDIUM`] if it has a wire of its own.
     #[inline]
-    pub(crate) fn medium(&self) -> u32 {
+    pub fn medium(&self) -> u32 {
         self.medium
     }
 
     /// From now on the link awaits its turn on `medium`.
-    pub(crate) fn share(&mut self, medium: u32) {
+    pub fn share(&mut self, medium: u32) {
         self.medium = medium;
         self.settle();
     }
 
-    /// The link's faults and meter, to be changed; at first none, with the randomness that `faults` gives.
-    pub(crate) fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Trouble {
+    /// The link's faults, to be changed; at first none, with the randomness that `faults` gives.
+    pub fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
         (self.simple, self.plain, self.gentle) = (false, false, false);
-        self.faults.get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults() }))
+        &mut self.faults.get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults() })).faults
+    }
+
+    /// From now on `machine` watches the wire by `gate`. `faults` as in [`faults`](Link::faults).
+    pub fn set_watch(&mut self, machine: u32, gate: Gate, faults: impl FnOnce() -> Faults) {
+        self.faults(faults);
+        self.faults.iter_mut().for_each(|trouble| trouble.watch = Some((machine, gate)));
     }
 
     /// The packet that arrives at the far end at `now`.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, slab: &mut Slab) -> Option<u32> {
+    pub fn arrive(&mut self, now: Time, store: &mut impl Store) -> Option<u32> {
         if self.first_at == Time::NEVER {
             return None;
         }
@@ -287,10 +246,19 @@ impl Link {
         } else {
             self.first_at = Time::NEVER;
             if self.waiting {
-                self.resume(now, slab);
+                self.resume(now, store);
             }
         }
         Some(arrived)
+    }
+
+    /// The next packet that has arrived at the far end by `now`, and when it did.
+    pub fn arrive_by(&mut self, now: Time, store: &mut impl Store) -> Option<(Time, u32)> {
+        let at = self.first_at;
+        if at > now {
+            return None;
+        }
+        Some((at, self.arrive(at, store)?))
     }
 
     /// The packet behind the first is the first.
@@ -303,8 +271,8 @@ impl Link {
     }
 
     /// Packets wait, and none is on its way any more at `now`.
-    fn resume(&mut self, now: Time, slab: &mut Slab) {
-        self.catch_up(now, slab);
+    fn resume(&mut self, now: Time, store: &mut impl Store) {
+        self.catch_up(now, store);
         if self.first_at < now {
             self.hold_back(now);
         }
@@ -323,68 +291,50 @@ impl Link {
 
     /// Whether something may happen to a packet at the far end.
     #[inline]
-    pub(crate) fn is_faulty(&self) -> bool {
+    pub fn is_faulty(&self) -> bool {
         self.faults.is_some()
     }
 
-    /// What a meter does at the far end.
+    /// The machine that watches the wire at the far end, and its gate.
     #[inline]
-    pub(crate) fn watch(&self) -> Option<(MachineId, Gate)> {
+    pub fn watch(&self) -> Option<(u32, Gate)> {
         self.faults.as_ref().and_then(|faults| faults.watch)
     }
 
-    /// How long a packet of `size` bytes takes on the wire, without the way.
-    pub(crate) fn wire_time(&self, size: u16) -> Time {
-        let bytes = u64::from(size) + u64::from(self.overhead);
-        Time((bytes * self.ns_per_byte) >> FRACTION_BITS)
-    }
-
-    /// One-way propagation delay.
-    pub(crate) fn delay(&self) -> Time {
-        self.delay
+    /// The speed and the length of the link.
+    pub fn pace(&self) -> Pace {
+        Pace { ns_per_byte: self.ns_per_byte, overhead: self.overhead, delay: self.delay }
     }
 
     /// A meter has dropped a packet at the far end.
     #[cold]
-    pub(crate) fn note_metered(&mut self) {
+    pub fn note_metered(&mut self) {
         self.rare().drops.meter += 1;
     }
 
-    /// Whether random loss takes the packet off the wire.
+    /// Draws random loss for a packet on the wire that stands for `segments`; answers whether it is lost.
     #[inline]
-    pub(crate) fn lost_on_wire(&mut self, packet: &Packet) -> bool {
+    pub fn lost_on_wire(&mut self, packet: &Packet, segments: u64) -> bool {
         match &mut self.faults {
             None => false,
             Some(faults) => {
                 let lost = faults.faults.strike(Place::After, packet);
-                self.rare.get_or_insert_default().drops.after += u64::from(lost);
+                self.rare.get_or_insert_default().drops.after += if lost { segments } else { 0 };
                 lost
             }
         }
     }
 
-    /// From now on what the law says in each control interval is written down.
-    pub(crate) fn log_control(&mut self) {
-        self.logs_control = true;
-        self.rare().control = Some(Box::default());
-        self.settle();
-    }
-
-    /// What is written down of that.
-    pub(crate) fn control_log(&mut self) -> Option<&mut ControlLog> {
-        self.rare.as_mut()?.control.as_deref_mut()
-    }
-
     /// Runs the departures up to and including `now`, each at its own instant.
     #[inline]
-    pub(crate) fn catch_up(&mut self, now: Time, slab: &mut Slab) {
+    pub fn catch_up(&mut self, now: Time, store: &mut impl Store) {
         while self.free_at <= now && self.waiting && self.has_transmitter() {
             if self.plain {
-                self.transmit_simply::<false>(slab);
+                self.transmit_simply::<false>(store);
             } else if self.gentle {
-                self.transmit_simply::<true>(slab);
+                self.transmit_simply::<true>(store);
             } else {
-                self.transmit(self.free_at, slab);
+                self.transmit(self.free_at, store);
             }
         }
     }
@@ -397,54 +347,59 @@ impl Link {
 
     /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter is free. Answers
     /// whether there was one.
-    pub(crate) fn transmit(&mut self, now: Time, slab: &mut Slab) -> bool {
+    pub fn transmit(&mut self, now: Time, store: &mut impl Store) -> bool {
         self.note_queue(now);
         let rare = &mut self.rare;
-        let taken = self.port.dequeue(now, slab, |slab, slot| {
-            rare.get_or_insert_default().drops.law += 1;
-            slab.lose(slot);
+        let taken = self.port.dequeue(now, store, |store, slot| {
+            rare.get_or_insert_default().drops.law += store.segments(slot);
+            store.lose(slot);
         });
         self.waiting = self.port.packets() > 0;
         let Some((slot, marked)) = taken else { return false };
         if marked {
-            self.rare().marks += 1;
+            self.rare().marks += store.segments(slot);
         }
-        self.depart_lawful(now, slot, false, slab);
+        self.depart_lawful(now, slot, false, store);
         true
     }
 
     /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited until the packet came.
     #[inline]
-    fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
+    fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
         if self.simple {
-            let size = slab.get(slot).size;
-            self.depart(start, slot, size, slab);
+            let size = store.packet(slot).size;
+            self.depart(start, slot, size, store);
         } else {
-            self.depart_watched(start, slot, idle, slab);
+            self.depart_watched(start, slot, idle, store);
         }
     }
 
-    /// [`depart`](Link::depart), first writing down what the law said if somebody wants it, and by the trace if there is one.
+    /// [`depart`](Link::depart), first writing down what is wanted, and by the trace if there is one.
     #[inline(never)]
-    fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, slab: &mut Slab) {
-        if self.logs_control
-            && let Some(log) = self.rare.as_mut().and_then(|rare| rare.control.as_mut())
+    fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
+        if self.recorded
+            && let Some(rare) = &mut self.rare
         {
-            log.note(&self.port.law, slab.get(slot));
+            if let Some(log) = &mut rare.control {
+                log.note(&self.port.law, store.packet(slot));
+            }
+            if let Some(waits) = &mut rare.waits {
+                let waited = if idle { Time::ZERO } else { store.packet(slot).entered.elapsed(start) };
+                waits.note(waited, store.segments(slot));
+            }
         }
-        let size = slab.get(slot).size;
+        let size = store.packet(slot).size;
         if self.ns_per_byte == 0 {
-            self.replay(start, slot, size, idle, slab);
+            self.replay(start, slot, size, idle, store);
         } else {
-            self.depart(start, slot, size, slab);
+            self.depart(start, slot, size, store);
         }
     }
 
     /// [`depart`](Link::depart) by the trace.
     #[cold]
-    fn replay(&mut self, start: Time, slot: u32, size: u16, idle: bool, slab: &mut Slab) {
-        slab.quantise_link(slot);
-        let bytes = u64::from(size) + u64::from(self.overhead);
+    fn replay(&mut self, start: Time, slot: u32, size: u16, idle: bool, store: &mut impl Store) {
+        let bytes = self.begin(slot, size, store);
         let rare = self.rare.get_or_insert_default();
         if let Some(cursor) = &mut rare.trace {
             if idle {
@@ -454,22 +409,28 @@ impl Link {
             rare.rated.busy_ns += span.0;
             self.free_at = start + span;
         }
-        self.sent_packets += 1;
-        self.sent_bytes += bytes;
         self.launch(self.free_at + self.delay, slot);
     }
 
     /// Puts a packet of `size` bytes on the wire at `start`.
     #[inline(always)]
-    pub(crate) fn depart(&mut self, start: Time, slot: u32, size: u16, slab: &mut Slab) {
-        slab.quantise_link(slot);
-        let bytes = u64::from(size) + u64::from(self.overhead);
+    pub fn depart(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) {
+        let bytes = self.begin(slot, size, store);
         let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
         self.carry = (scaled & FRACTION) as u32;
         self.free_at = start + Time(scaled >> FRACTION_BITS);
-        self.sent_packets += 1;
-        self.sent_bytes += bytes;
         self.launch(self.free_at + self.delay, slot);
+    }
+
+    /// Counts a packet whose transmission begins; answers its bytes on the wire.
+    #[inline(always)]
+    fn begin(&mut self, slot: u32, size: u16, store: &mut impl Store) -> u64 {
+        store.quantise_link(slot);
+        let segments = store.segments(slot);
+        let bytes = u64::from(size) + u64::from(self.overhead) * segments;
+        self.sent_packets += segments;
+        self.sent_bytes += bytes;
+        bytes
     }
 
     #[inline]
@@ -485,48 +446,40 @@ impl Link {
         self.trailing = true;
     }
 
-    /// Nanoseconds of transmission begun so far.
-    fn busy_ns(&self) -> u64 {
-        let start = Rated::default();
-        let rated = self.rare.as_ref().map_or(&start, |rare| &rare.rated);
-        let bytes = u128::from(self.sent_bytes - rated.sent_bytes);
-        let scaled = bytes * u128::from(self.ns_per_byte) + u128::from(rated.carry) - u128::from(self.carry);
-        rated.busy_ns + (scaled >> FRACTION_BITS) as u64
-    }
-
     /// A packet arrives at the port.
     #[inline]
-    pub(crate) fn offer(&mut self, now: Time, slot: u32, slab: &mut Slab) -> Outcome {
+    pub fn offer(&mut self, now: Time, slot: u32, store: &mut impl Store) -> Outcome {
+        let segments = store.segments(slot);
         if !self.simple
             && let Some(faults) = &mut self.faults
-            && faults.faults.strike(Place::Before, slab.get(slot))
+            && faults.faults.strike(Place::Before, store.packet(slot))
         {
-            self.rare().drops.before += 1;
+            self.rare().drops.before += segments;
             return Outcome::Lost;
         }
-        self.catch_up(now, slab);
+        self.catch_up(now, store);
         let idle = self.free_at <= now && self.has_transmitter();
         if idle {
             // It has asked in vain since it is free.
-            self.port.dequeue(now, slab, |_, _| {});
+            self.port.dequeue(now, store, |_, _| {});
         }
         self.note_queue(now);
         let rare = &mut self.rare;
-        let offered = self.port.enqueue(now, slot, slab, |slab, slot| {
-            rare.get_or_insert_default().drops.full += 1;
-            slab.lose(slot);
+        let offered = self.port.enqueue(now, slot, store, |store, slot| {
+            rare.get_or_insert_default().drops.full += store.segments(slot);
+            store.lose(slot);
         });
         let mut marked = match offered {
             Offered::Queued => false,
             Offered::Marked => true,
-            Offered::Full | Offered::Dropped => return self.refuse(offered),
+            Offered::Full | Offered::Dropped => return self.refuse(offered, segments),
         };
         if idle {
-            let Some((slot, late)) = self.port.dequeue(now, slab, |_, _| {}) else {
-                return self.refuse(Offered::Dropped);
+            let Some((slot, late)) = self.port.dequeue(now, store, |_, _| {}) else {
+                return self.refuse(Offered::Dropped, segments);
             };
             marked |= late;
-            self.depart_lawful(now, slot, true, slab);
+            self.depart_lawful(now, slot, true, store);
         } else {
             self.waiting = true;
             // Of a medium it is not known yet whether the packet waits at all.
@@ -535,96 +488,20 @@ impl Link {
             }
         }
         if marked {
-            self.rare().marks += 1;
+            self.rare().marks += segments;
         }
         Outcome::In
     }
 
     /// The port takes no packet that arrives.
     #[cold]
-    fn refuse(&mut self, offered: Offered) -> Outcome {
+    fn refuse(&mut self, offered: Offered, segments: u64) -> Outcome {
         let drops = &mut self.rare().drops;
         match offered {
-            Offered::Full => drops.full += 1,
-            _ => drops.law += 1,
+            Offered::Full => drops.full += segments,
+            _ => drops.law += segments,
         }
         Outcome::Lost
-    }
-
-    /// Adds to the integrals what waited up to `now`, before the queue changes.
-    #[inline(always)]
-    fn note_queue(&mut self, now: Time) {
-        if self.measured {
-            let rare = self.rare.get_or_insert_default();
-            // Ten megabytes for half an hour are more than 64 bits hold.
-            let span = u128::from(now.0 - rare.queue_since.0);
-            rare.queue_byte_ns += u128::from(self.port.bytes()) * span;
-            rare.queue_packet_ns += u128::from(self.port.packets()) * span;
-            rare.queue_since = now;
-        }
-    }
-
-    /// The queue may have grown.
-    #[inline(always)]
-    pub(crate) fn note_waiting(&mut self) {
-        if self.measured {
-            self.note_length();
-        }
-    }
-
-    /// The queue has grown.
-    #[inline]
-    fn note_length(&mut self) {
-        let rare = self.rare.get_or_insert_default();
-        rare.queue_max_bytes = rare.queue_max_bytes.max(self.port.bytes());
-        rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
-    }
-
-    /// The figures up to `now`; those of the queue start anew.
-    pub(crate) fn read_stats(&mut self, now: Time, slab: &mut Slab) -> LinkStats {
-        self.catch_up(now, slab);
-        self.note_queue(now);
-        let mut stats = LinkStats {
-            sent_packets: self.sent_packets,
-            sent_bytes: self.sent_bytes,
-            // What the packet in transmission has still to go isn't done yet.
-            busy_ns: self.busy_ns() - self.free_at.saturating_sub(now).0,
-            ..LinkStats::default()
-        };
-        if let Some(rare) = &mut self.rare {
-            stats.drops = rare.drops;
-            stats.marks = rare.marks;
-            stats.queue_byte_ns = std::mem::take(&mut rare.queue_byte_ns);
-            stats.queue_packet_ns = std::mem::take(&mut rare.queue_packet_ns);
-            stats.queue_max_bytes = rare.queue_max_bytes;
-            stats.queue_max_packets = rare.queue_max_packets;
-        }
-        if self.rare.is_some() || self.port.packets() > 0 {
-            let (bytes, packets) = (self.port.bytes(), self.port.packets());
-            let rare = self.rare();
-            (rare.queue_max_bytes, rare.queue_max_packets) = (bytes, packets);
-        }
-        stats
-    }
-
-    /// Packets lost here so far.
-    pub(crate) fn drops(&self) -> Drops {
-        self.rare.as_ref().map_or(Drops::default(), |rare| rare.drops)
-    }
-
-    /// What is counted seldom, to be added to.
-    #[cold]
-    fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
-    }
-
-    /// Turns measurement of the queue on or off.
-    pub(crate) fn measure(&mut self, now: Time, on: bool) {
-        self.note_queue(now);
-        self.measured = on;
-        if on {
-            self.rare().queue_since = now;
-        }
     }
 
     /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
@@ -645,7 +522,7 @@ impl Link {
     }
 
     /// From the start on packets leave by `trace`, not at a rate.
-    pub(crate) fn set_trace(&mut self, trace: Trace) {
+    pub fn set_trace(&mut self, trace: Trace) {
         self.ns_per_byte = 0;
         self.rare().trace = Some(Box::new(Cursor::new(trace)));
         self.settle();
@@ -662,9 +539,15 @@ impl Link {
         only.then_some(self.first_slot)
     }
 
-    /// Changes the link at `now`; faults are changed by [`faults`](Link::faults).
-    pub(crate) fn change(&mut self, now: Time, change: Change, slab: &mut Slab) {
-        self.catch_up(now, slab);
+    /// Changes the link at `now`; new faults take their randomness from `faults`.
+    pub fn change(
+        &mut self,
+        now: Time,
+        change: Change,
+        store: &mut impl Store,
+        faults: impl FnOnce() -> Faults,
+    ) {
+        self.catch_up(now, store);
         match change {
             Change::Rate(rate) => self.set_rate(now, rate),
             Change::Delay(delay) => {
@@ -677,13 +560,30 @@ impl Link {
                 self.settle();
             }
             Change::LawError(part) => self.port.law.set_error(part),
-            Change::Losses(_) | Change::Blackout(_) => {}
+            Change::Losses(losses) => self.faults(faults).losses = losses,
+            Change::Blackout(on) => self.faults(faults).blackout = on,
         }
     }
 }
 
-/// No shared medium.
-pub(crate) const NO_MEDIUM: u32 = u32::MAX;
+/// The speed and the length of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    ns_per_byte: u64,
+    overhead: u32,
+    delay: Time,
+}
+
+impl Pace {
+    /// The times of a packet of `size` bytes on the wire.
+    pub fn wire(self, size: u16) -> Wire {
+        let bytes = u64::from(size) + u64::from(self.overhead);
+        Wire { time: Time((bytes * self.ns_per_byte) >> FRACTION_BITS), delay: self.delay }
+    }
+}
+
+/// The number that stands for no medium.
+pub const NO_MEDIUM: u32 = u32::MAX;
 
 const FRACTION_BITS: u32 = Rate::FRACTION_BITS;
 const FRACTION: u64 = (1 << FRACTION_BITS) - 1;

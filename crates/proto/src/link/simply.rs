@@ -1,15 +1,14 @@
 //! The short ways: of a link on which nothing happens but queueing and transmission, and of one whose law is told of packets and
-//! asked for its word, and does no more. `tests/it/ways.rs` runs them beside the long one.
+//! asked for its word, and does no more. The tests of the simulator (`ways`) run them beside the long one.
 
 use tollway_law::Time;
 
-use super::Link;
-use crate::slab::Slab;
+use super::{Link, Store};
 
 impl Link {
     /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
     #[inline]
-    pub(crate) fn is_free(&self, now: Time) -> bool {
+    pub fn is_free(&self, now: Time) -> bool {
         self.plain && self.free_at <= now && !self.waiting
     }
 
@@ -17,35 +16,41 @@ impl Link {
     /// [gentle](Link::is_gentle) one; answers whether there is room for it. The same as [`offer`](Link::offer), without all that
     /// needs not be asked.
     #[inline(always)]
-    pub(crate) fn offer_simply<const LAW: bool>(
+    pub fn offer_simply<const LAW: bool>(
         &mut self,
         now: Time,
         slot: u32,
         size: u16,
-        slab: &mut Slab,
+        store: &mut impl Store,
     ) -> bool {
         debug_assert!(if LAW { self.gentle } else { self.plain });
         if self.free_at <= now {
             while self.waiting {
-                self.transmit_simply::<LAW>(slab);
+                self.transmit_simply::<LAW>(store);
                 if self.free_at > now {
-                    return self.wait_simply::<LAW>(now, slot, size, slab);
+                    return self.wait_simply::<LAW>(now, slot, size, store);
                 }
             }
             if LAW {
-                self.port.tell_and_ask(now, slot, slab);
+                self.port.tell_and_ask(now, slot, store);
             }
-            self.depart(now, slot, size, slab);
+            self.depart(now, slot, size, store);
             return true;
         }
-        self.wait_simply::<LAW>(now, slot, size, slab)
+        self.wait_simply::<LAW>(now, slot, size, store)
     }
 
     #[inline(always)]
-    fn wait_simply<const LAW: bool>(&mut self, now: Time, slot: u32, size: u16, slab: &mut Slab) -> bool {
+    fn wait_simply<const LAW: bool>(
+        &mut self,
+        now: Time,
+        slot: u32,
+        size: u16,
+        store: &mut impl Store,
+    ) -> bool {
         self.note_queue(now);
         if LAW {
-            self.port.tell(now, slot, slab);
+            self.port.tell(now, slot, store);
         }
         let room = self.port.push(slot, size);
         self.waiting |= room;
@@ -60,16 +65,16 @@ impl Link {
     /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link or, with its `LAW`,
     /// on a [gentle](Link::is_gentle) one.
     #[inline(never)]
-    pub(super) fn transmit_simply<const LAW: bool>(&mut self, slab: &mut Slab) {
+    pub(super) fn transmit_simply<const LAW: bool>(&mut self, store: &mut impl Store) {
         self.note_queue(self.free_at);
         if LAW && let Some(slot) = self.port.front() {
-            self.port.ask(self.free_at, slot, slab);
+            self.port.ask(self.free_at, slot, store);
         }
-        let taken = self.port.pop(slab);
+        let taken = self.port.pop(store);
         self.waiting = false;
         if let Some((slot, size, more)) = taken {
             self.waiting = more;
-            self.depart(self.free_at, slot, size, slab);
+            self.depart(self.free_at, slot, size, store);
         }
     }
 }
