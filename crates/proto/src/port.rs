@@ -142,7 +142,8 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         pool: &mut P,
         mut dropped: impl FnMut(&mut P, H),
     ) -> Offered {
-        self.queue.enqueue(now, handle, pool, &mut self.law, self.limit, &mut dropped)
+        let mut at = At { now, pool, law: &mut self.law, limit: self.limit, dropped: &mut dropped };
+        self.queue.enqueue(handle, &mut at)
     }
 
     /// Takes out the next packet for the transmitter, its toll written, and answers whether the law marked it just now; `None` if none is
@@ -154,7 +155,52 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         pool: &mut P,
         mut dropped: impl FnMut(&mut P, H),
     ) -> Option<(H, bool)> {
-        self.queue.dequeue(now, pool, &mut self.law, &mut dropped)
+        let mut at = At { now, pool, law: &mut self.law, limit: self.limit, dropped: &mut dropped };
+        self.queue.dequeue(&mut at)
+    }
+}
+
+/// The surroundings of a queue as a packet comes or leaves.
+pub struct At<'a, L, P: Pool> {
+    /// The instant.
+    pub now: Time,
+    /// The packets.
+    pub pool: &'a mut P,
+    /// The port's law.
+    pub law: &'a mut L,
+    /// The upper bound of the queue.
+    pub limit: Limit,
+    /// The taker of queued packets that are dropped.
+    pub dropped: &'a mut dyn FnMut(&mut P, P::Handle),
+}
+
+impl<L: LinkLaw, P: Pool> At<'_, L, P> {
+    /// Shows the law a packet that arrives where so much waits; answers its verdict.
+    #[inline]
+    fn on_arrival(&mut self, handle: P::Handle, packets: u32, bytes: u64) -> Verdict {
+        let class = self.pool.class(handle);
+        let packet = self.pool.packet(handle);
+        self.law.on_arrival(self.now, passing(packet, class, packets, bytes, Time::ZERO), &packet.toll)
+    }
+
+    /// Shows the law a packet that leaves where so much waits, and has it write the toll; answers its verdict.
+    #[inline]
+    fn on_departure(&mut self, handle: P::Handle, packets: u32, bytes: u64, waited: Time) -> Verdict {
+        let class = self.pool.class(handle);
+        let packet = self.pool.packet(handle);
+        self.law.on_departure(self.now, passing(packet, class, packets, bytes, waited), &mut packet.toll)
+    }
+}
+
+impl<L, P: Pool> At<'_, L, P> {
+    /// The same under another law.
+    fn under<'b>(&'b mut self, law: &'b mut L) -> At<'b, L, P> {
+        At { now: self.now, pool: self.pool, law, limit: self.limit, dropped: self.dropped }
+    }
+
+    #[cold]
+    fn drop(&mut self, handle: P::Handle) {
+        (self.dropped)(self.pool, handle);
     }
 }
 

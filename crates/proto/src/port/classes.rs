@@ -3,7 +3,7 @@
 use tollway_law::Time;
 use tollway_law::link::LinkLaw;
 
-use super::{Discipline, Limit, Offered, Pool, obey, passing};
+use super::{At, Discipline, Offered, Pool, obey};
 use crate::{Fifo, Stamp};
 
 /// How a port divides its capacity among classes of traffic.
@@ -113,40 +113,30 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for ClassQueues<H> {
     }
 
     #[inline(never)]
-    fn enqueue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        law: &mut L,
-        limit: Limit,
-        _: &mut impl FnMut(&mut P, H),
-    ) -> Offered {
-        let class = pool.class(handle);
-        let at = self.queue_of(class);
-        let mut backlog = self.backlog(at);
-        if let (true, Some((head, ..))) = (self.config.apart, self.queues[at].packets.front()) {
+    fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered {
+        let n = self.queue_of(at.pool.class(handle));
+        let mut backlog = self.backlog(n);
+        if let (true, Some((head, ..))) = (self.config.apart, self.queues[n].packets.front()) {
             // Of a link that is the queue's own the packet at its head would be in the transmitter.
-            backlog = (backlog.0 - 1, backlog.1 - u64::from(pool.packet(head).size));
+            backlog = (backlog.0 - 1, backlog.1 - u64::from(at.pool.packet(head).size));
         }
-        let packet = pool.packet(handle);
+        let verdict = at.on_arrival(handle, backlog.0, backlog.1);
+        let packet = at.pool.packet(handle);
         let size = u64::from(packet.size);
-        let seen = passing(packet, class, backlog.0, backlog.1, Time::ZERO);
-        let verdict = law.on_arrival(now, seen, &packet.toll);
-        let queue = &mut self.queues[at];
-        if queue.packets.len() >= limit.packets || queue.bytes + size > limit.bytes {
+        let queue = &mut self.queues[n];
+        if queue.packets.len() >= at.limit.packets || queue.bytes + size > at.limit.bytes {
             return Offered::Full;
         }
         let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
-        packet.entered = Stamp::at(now);
+        packet.entered = Stamp::at(at.now);
         if self.packets == 0 {
             // Who comes to an empty port is owed nothing from before.
             self.now = 0.0;
             self.queues.iter_mut().for_each(|queue| queue.last = 0.0);
         }
-        let queue = &mut self.queues[at];
-        queue.last = queue.last.max(self.now) + size as f64 / self.config.weights[at];
-        queue.packets.push_back((handle, now, queue.last));
+        let queue = &mut self.queues[n];
+        queue.last = queue.last.max(self.now) + size as f64 / self.config.weights[n];
+        queue.packets.push_back((handle, at.now, queue.last));
         queue.bytes += size;
         self.packets += 1;
         self.bytes += size;
@@ -154,32 +144,23 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for ClassQueues<H> {
     }
 
     #[inline(never)]
-    fn dequeue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        law: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)> {
+    fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)> {
         loop {
-            let at = self.turn()?;
-            let backlog = self.backlog(at);
-            let (handle, since, tag) = self.queues[at].packets.pop_front()?;
-            let waited = now.saturating_sub(since);
-            let class = pool.class(handle);
-            let packet = pool.packet(handle);
-            let seen = passing(packet, class, backlog.0, backlog.1, waited);
-            let verdict = law.on_departure(now, seen, &mut packet.toll);
-            let queue = &mut self.queues[at];
-            queue.bytes -= u64::from(seen.size);
-            self.waits[at].nanos += waited.0;
-            self.waits[at].packets += 1;
+            let n = self.turn()?;
+            let backlog = self.backlog(n);
+            let (handle, since, tag) = self.queues[n].packets.pop_front()?;
+            let waited = at.now.saturating_sub(since);
+            let verdict = at.on_departure(handle, backlog.0, backlog.1, waited);
+            let packet = at.pool.packet(handle);
+            self.queues[n].bytes -= u64::from(packet.size);
+            self.waits[n].nanos += waited.0;
+            self.waits[n].packets += 1;
             self.packets -= 1;
-            self.bytes -= u64::from(seen.size);
+            self.bytes -= u64::from(packet.size);
             self.now = self.now.max(tag);
             match obey(verdict, packet) {
                 Some(marked) => return Some((handle, marked)),
-                None => dropped(pool, handle),
+                None => at.drop(handle),
             }
         }
     }
@@ -199,8 +180,8 @@ mod tests {
     use tollway_law::link::{AnyLink, DropTail, StepConfig};
     use tollway_law::param::Threshold;
 
-    use super::super::Port;
     use super::super::testing::Packets;
+    use super::super::{Limit, Port};
     use super::*;
     use crate::Flags;
 

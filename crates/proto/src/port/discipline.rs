@@ -9,7 +9,7 @@ use tollway_law::{Rate, Time};
 
 use super::classes::Waits;
 use super::fifo::FifoQueue;
-use super::{AnyQueue, Limit, Offered, Pool};
+use super::{AnyQueue, At, Offered, Pool};
 
 /// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
 ///
@@ -22,26 +22,12 @@ pub trait Discipline<L: LinkLaw, H: Copy> {
     /// Bytes queued.
     fn bytes(&self) -> u64;
 
-    /// Takes in a packet that arrives. Queued packets that make room for it go to `dropped`.
-    fn enqueue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        law: &mut L,
-        limit: Limit,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Offered;
+    /// Takes in a packet that arrives; may drop queued packets to make room.
+    fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered;
 
-    /// Takes out the next packet, its toll written, and answers whether the law marked it just now; `None` if none is left. Packets that
-    /// the law drops on departure go to `dropped`.
-    fn dequeue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        law: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)>;
+    /// Takes out the next packet, its toll written, and answers whether the law marked it just now; `None` if none is left. Drops
+    /// packets as the law wants it.
+    fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)>;
 
     /// Every packet, queue by queue, each queue in order.
     fn queued(&self) -> Box<dyn Iterator<Item = H> + '_>;
@@ -124,32 +110,18 @@ macro_rules! disciplines {
             }
 
             #[inline]
-            fn enqueue<P: Pool<Handle = H>>(
-                &mut self,
-                now: Time,
-                handle: H,
-                pool: &mut P,
-                law: &mut L,
-                limit: Limit,
-                dropped: &mut impl FnMut(&mut P, H),
-            ) -> Offered {
+            fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered {
                 match self {
-                    AnyQueue::Fifo(queue) => queue.enqueue(now, handle, pool, law, limit, dropped),
-                    $(AnyQueue::$name(queue) => queue.enqueue(now, handle, pool, law, limit, dropped),)*
+                    AnyQueue::Fifo(queue) => queue.enqueue(handle, at),
+                    $(AnyQueue::$name(queue) => queue.enqueue(handle, at),)*
                 }
             }
 
             #[inline]
-            fn dequeue<P: Pool<Handle = H>>(
-                &mut self,
-                now: Time,
-                pool: &mut P,
-                law: &mut L,
-                dropped: &mut impl FnMut(&mut P, H),
-            ) -> Option<(H, bool)> {
+            fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)> {
                 match self {
-                    AnyQueue::Fifo(queue) => queue.dequeue(now, pool, law, dropped),
-                    $(AnyQueue::$name(queue) => queue.dequeue(now, pool, law, dropped),)*
+                    AnyQueue::Fifo(queue) => queue.dequeue(at),
+                    $(AnyQueue::$name(queue) => queue.dequeue(at),)*
                 }
             }
 

@@ -7,8 +7,8 @@ use tollway_law::link::{AnyLink, DualPi2, DualPi2Config, LinkLaw, Passing, Place
 use tollway_law::param::Tabled as _;
 use tollway_law::param::{Config, Entry};
 
-use super::{AnyQueue, Discipline, Limit, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
-use crate::{Fifo, Packet, Stamp};
+use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
+use crate::{Fifo, Stamp};
 
 /// The entry of DualPI2 in the registry.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
@@ -91,46 +91,32 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for DualQueue<H> {
 
     /// A.1, `dualpi2_enqueue`.
     #[inline(never)]
-    fn enqueue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        _: &mut L,
-        limit: Limit,
-        _: &mut impl FnMut(&mut P, H),
-    ) -> Offered {
-        self.pi2.catch_up(now, self.oldest());
-        let packet = pool.packet(handle);
+    fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered {
+        self.pi2.catch_up(at.now, self.oldest());
+        let packet = at.pool.packet(handle);
         let size = u64::from(packet.size);
         let packets = self.classic.packets.len() + self.l4s.packets.len();
-        if packets >= limit.packets || self.classic.bytes + self.l4s.bytes + size > limit.bytes {
+        if packets >= at.limit.packets || self.classic.bytes + self.l4s.bytes + size > at.limit.bytes {
             return Offered::Full;
         }
-        packet.entered = Stamp::at(now);
+        packet.entered = Stamp::at(at.now);
         let lane = if packet.flags.l4s() { &mut self.l4s } else { &mut self.classic };
-        lane.packets.push_back((handle, now));
+        lane.packets.push_back((handle, at.now));
         lane.bytes += size;
         Offered::Queued
     }
 
     /// A.1, `dualpi2_dequeue`.
     #[inline(never)]
-    fn dequeue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        _: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)> {
+    fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)> {
         loop {
             let l4s = self.turn()?;
-            self.pi2.catch_up(now, self.oldest());
+            self.pi2.catch_up(at.now, self.oldest());
             let lane = if l4s { &mut self.l4s } else { &mut self.classic };
             let (handle, since) = lane.packets.front()?;
-            let class = pool.class(handle);
-            let packet: &mut Packet = pool.packet(handle);
-            let seen = passing(packet, class, lane.packets.len(), lane.bytes, now.saturating_sub(since));
+            let class = at.pool.class(handle);
+            let packet = at.pool.packet(handle);
+            let seen = passing(packet, class, lane.packets.len(), lane.bytes, at.now.saturating_sub(since));
             // Its own mark must not make another kind of packet of it.
             let seen = Passing { l4s, ..seen };
             let verdict = self.pi2.on_departure(seen);
@@ -141,7 +127,7 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for DualQueue<H> {
                     self.charge(l4s, seen.size);
                     return Some((handle, marked));
                 }
-                None => dropped(pool, handle),
+                None => at.drop(handle),
             }
         }
     }
@@ -157,8 +143,8 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::DropTail;
 
-    use super::super::Port;
     use super::super::testing::Packets;
+    use super::super::{Limit, Port};
     use super::*;
     use crate::Flags;
 
@@ -206,19 +192,19 @@ mod tests {
     #[test]
     fn the_older_head_drives_the_controller() {
         let (mut queue, mut pool) = (DualQueue::new(&DualPi2Config::default()), Packets::default());
-        let ms = Time::from_millis;
+        let (ms, limit, law) = (Time::from_millis, Limit::NONE, &mut DropTail);
+        let dropped = &mut |_: &mut Packets, _| {};
         for (at, ecn) in [(0, Flags::NONE), (12, Flags::ECT1), (30, Flags::NONE)] {
             let handle = pool.add(0, 1000, ecn);
-            let (law, dropped) = (&mut DropTail, &mut |_: &mut Packets, _| {});
-            queue.enqueue(ms(at), handle, &mut pool, law, Limit::NONE, dropped);
+            queue.enqueue(handle, &mut At { now: ms(at), pool: &mut pool, law, limit, dropped });
         }
         // The classic head waits for 16 ms: 0.16 · 1 ms + 3.2 · 16 ms.
         assert!((queue.pi2.base_probability() - 0.05136).abs() < 1e-12);
         // Its queue's turn, since L4S has had too much; then the head of L4S, 20 ms old at 32 ms, is the older one.
         queue.owed = 1.0;
-        let taken = queue.dequeue(ms(31), &mut pool, &mut DropTail, &mut |_, _| {});
+        let taken = queue.dequeue(&mut At { now: ms(31), pool: &mut pool, law, limit, dropped });
         assert_eq!(taken, Some((0, false)));
-        queue.dequeue(ms(40), &mut pool, &mut DropTail, &mut |_, _| {});
+        queue.dequeue(&mut At { now: ms(40), pool: &mut pool, law, limit, dropped });
         assert!((queue.pi2.base_probability() - 0.05136 - 0.0136).abs() < 1e-12);
     }
 

@@ -1,9 +1,8 @@
 //! The FIFO queue.
 
-use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Verdict};
 
-use super::{Discipline, Limit, Offered, Pool, obey, passing};
+use super::{At, Discipline, Offered, Pool, obey};
 use crate::{Fifo, Stamp};
 
 /// First in, first out; what does not fit under the limit is refused.
@@ -31,59 +30,40 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for FifoQueue<H> {
     }
 
     #[inline]
-    fn enqueue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        law: &mut L,
-        limit: Limit,
-        _: &mut impl FnMut(&mut P, H),
-    ) -> Offered {
-        let verdict = if law.is_silent() {
+    fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered {
+        let verdict = if at.law.is_silent() {
             Verdict::Pass
         } else {
-            let class = pool.class(handle);
-            let packet = pool.packet(handle);
-            let seen = passing(packet, class, self.packets.len(), self.bytes, Time::ZERO);
-            law.on_arrival(now, seen, &packet.toll)
+            at.on_arrival(handle, self.packets.len(), self.bytes)
         };
-        let packet = pool.packet(handle);
+        let packet = at.pool.packet(handle);
         let bytes = self.bytes + u64::from(packet.size);
-        if self.packets.len() >= limit.packets || bytes > limit.bytes {
+        if self.packets.len() >= at.limit.packets || bytes > at.limit.bytes {
             return Offered::Full;
         }
         let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
-        packet.entered = Stamp::at(now);
+        packet.entered = Stamp::at(at.now);
         self.bytes = bytes;
         self.packets.push_back(handle);
         Offered::taken(marked)
     }
 
     #[inline]
-    fn dequeue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        law: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)> {
+    fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)> {
         loop {
             let packets = self.packets.len();
             let handle = self.packets.pop_front()?;
-            let verdict = if law.is_silent() {
+            let verdict = if at.law.is_silent() {
                 Verdict::Pass
             } else {
-                let class = pool.class(handle);
-                let packet = pool.packet(handle);
-                let seen = passing(packet, class, packets, self.bytes, packet.entered.elapsed(now));
-                law.on_departure(now, seen, &mut packet.toll)
+                let waited = at.pool.packet(handle).entered.elapsed(at.now);
+                at.on_departure(handle, packets, self.bytes, waited)
             };
-            let packet = pool.packet(handle);
+            let packet = at.pool.packet(handle);
             self.bytes -= u64::from(packet.size);
             match obey(verdict, packet) {
                 Some(marked) => return Some((handle, marked)),
-                None => dropped(pool, handle),
+                None => at.drop(handle),
             }
         }
     }

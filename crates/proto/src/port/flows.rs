@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, LinkLaw, Passing, Placement, Verdict};
+use tollway_law::link::{AnyLink, LinkLaw, Placement, Verdict};
 use tollway_law::param::{Config, Entry, Kind, Table};
 use tollway_law::{Bytes, Rate, Time, config};
 
-use super::{AnyQueue, Discipline, Limit, Offered, Pool, QueueConfig, QueueEntry, obey};
+use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Flags, Packet, Stamp};
 
 config! {
@@ -99,30 +99,22 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
 
     /// RFC 8290 § 4.1.
     #[inline(never)]
-    fn enqueue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        law: &mut L,
-        limit: Limit,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Offered {
-        let class = pool.class(handle);
-        let packet = pool.packet(handle);
-        let (at, size) = (queue_of(packet, self.salt, self.queues.len()), u64::from(packet.size));
-        if limit.packets == 0 || size > limit.bytes {
+    fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered {
+        let packet = at.pool.packet(handle);
+        let (n, size) = (queue_of(packet, self.salt, self.queues.len()), u64::from(packet.size));
+        if at.limit.packets == 0 || size > at.limit.bytes {
             return Offered::Full;
         }
-        let passing = self.queues[at].passing(packet, class, Time::ZERO);
-        let verdict =
-            self.queues[at].law.get_or_insert_with(|| law.clone()).on_arrival(now, passing, &packet.toll);
+        let queue = &mut self.queues[n];
+        let law = queue.law.get_or_insert_with(|| at.law.clone());
+        let verdict = at.under(law).on_arrival(handle, queue.packets.len() as u32, queue.bytes);
+        let packet = at.pool.packet(handle);
         let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
-        packet.entered = Stamp::at(now);
-        while self.packets >= limit.packets || self.bytes + size > limit.bytes {
-            self.make_room(pool, dropped);
+        packet.entered = Stamp::at(at.now);
+        while self.packets >= at.limit.packets || self.bytes + size > at.limit.bytes {
+            self.make_room(at);
         }
-        let queue = &mut self.queues[at];
+        let queue = &mut self.queues[n];
         queue.packets.push_back(handle);
         queue.bytes += size;
         self.packets += 1;
@@ -130,35 +122,29 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
         if !queue.listed {
             queue.listed = true;
             queue.deficit = self.quantum;
-            self.new.push_back(at as u32);
+            self.new.push_back(n as u32);
         }
         Offered::taken(marked)
     }
 
     /// § 4.2, by the law of the packet's queue.
     #[inline(never)]
-    fn dequeue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        _: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)> {
+    fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)> {
         loop {
-            let (young, at) = match (self.new.front(), self.old.front()) {
-                (Some(&at), _) => (true, at),
-                (None, Some(&at)) => (false, at),
+            let (young, n) = match (self.new.front(), self.old.front()) {
+                (Some(&n), _) => (true, n),
+                (None, Some(&n)) => (false, n),
                 (None, None) => return None,
             };
-            let queue = &mut self.queues[at as usize];
+            let queue = &mut self.queues[n as usize];
             if queue.deficit <= 0 {
                 queue.deficit += self.quantum;
                 self.leave(young);
-                self.old.push_back(at);
+                self.old.push_back(n);
                 continue;
             }
             let (packets, bytes) = (queue.packets.len(), queue.bytes);
-            let taken = queue.take(now, pool, dropped);
+            let taken = queue.take(at);
             self.packets -= (packets - queue.packets.len()) as u32;
             self.bytes -= bytes - queue.bytes;
             match taken {
@@ -169,7 +155,7 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
                 // A new queue has to wait for the old ones before it can be new again, or it would starve them.
                 None if young => {
                     self.leave(young);
-                    self.old.push_back(at);
+                    self.old.push_back(n);
                 }
                 None => {
                     queue.listed = false;
@@ -200,7 +186,7 @@ impl<L, H: Copy> FlowQueues<L, H> {
 
     /// § 4.1.2: from the head of the queue with most bytes, half of its packets but no more than 64.
     #[cold]
-    fn make_room<P: Pool<Handle = H>>(&mut self, pool: &mut P, dropped: &mut impl FnMut(&mut P, H)) {
+    fn make_room<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) {
         // Of equals the first, so that it does not depend on anything else.
         let fattest = (0..self.queues.len())
             .rev()
@@ -209,40 +195,33 @@ impl<L, H: Copy> FlowQueues<L, H> {
         let queue = &mut self.queues[fattest];
         let n = queue.packets.len().div_ceil(2).min(BATCH);
         for handle in queue.packets.drain(..n) {
-            let size = u64::from(pool.packet(handle).size);
+            let size = u64::from(at.pool.packet(handle).size);
             queue.bytes -= size;
             self.bytes -= size;
-            dropped(pool, handle);
+            at.drop(handle);
         }
         self.packets -= n as u32;
     }
 }
 
 impl<L: LinkLaw, H: Copy> Queue<L, H> {
-    fn passing(&self, packet: &Packet, class: u8, waited: Time) -> Passing {
-        super::passing(packet, class, self.packets.len() as u32, self.bytes, waited)
-    }
-
     /// The next packet that the law lets leave, its size, and whether it was marked.
-    fn take<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, u32, bool)> {
+    fn take<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, u16, bool)> {
         while let Some(&handle) = self.packets.front() {
-            let class = pool.class(handle);
-            let packet = pool.packet(handle);
-            let passing = self.passing(packet, class, packet.entered.elapsed(now));
+            let waited = at.pool.packet(handle).entered.elapsed(at.now);
             let verdict = match &mut self.law {
-                Some(law) => law.on_departure(now, passing, &mut packet.toll),
+                Some(law) => {
+                    at.under(law).on_departure(handle, self.packets.len() as u32, self.bytes, waited)
+                }
                 None => Verdict::Pass,
             };
             self.packets.pop_front();
-            self.bytes -= u64::from(passing.size);
+            let packet = at.pool.packet(handle);
+            let size = packet.size;
+            self.bytes -= u64::from(size);
             match obey(verdict, packet) {
-                Some(marked) => return Some((handle, passing.size, marked)),
-                None => dropped(pool, handle),
+                Some(marked) => return Some((handle, size, marked)),
+                None => at.drop(handle),
             }
         }
         None
@@ -268,8 +247,8 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::{CodelConfig, DropTail};
 
-    use super::super::Port;
     use super::super::testing::Packets;
+    use super::super::{Limit, Port};
     use super::*;
 
     fn port(limit: u32, law: AnyLink) -> Port<AnyLink, u32> {

@@ -8,7 +8,7 @@ use tollway_law::param::{Config, Entry, Kind, TIME, Table};
 use tollway_law::{Bytes, Time, config};
 
 use super::flows::queue_of;
-use super::{AnyQueue, Discipline, Limit, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
+use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Fifo, Stamp};
 
 config! {
@@ -125,38 +125,28 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for Sfq<H> {
     }
 
     #[inline(never)]
-    fn enqueue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        handle: H,
-        pool: &mut P,
-        law: &mut L,
-        limit: Limit,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Offered {
-        let class = pool.class(handle);
-        let packet = pool.packet(handle);
+    fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered {
+        let verdict = at.on_arrival(handle, self.packets, self.bytes);
+        let packet = at.pool.packet(handle);
         let size = u64::from(packet.size);
-        let at = queue_of(packet, self.salt(now), self.queues.len());
-        let seen = passing(packet, class, self.packets, self.bytes, Time::ZERO);
-        let verdict = law.on_arrival(now, seen, &packet.toll);
-        if limit.packets == 0 || size > limit.bytes {
+        let n = queue_of(packet, self.salt(at.now), self.queues.len());
+        if at.limit.packets == 0 || size > at.limit.bytes {
             return Offered::Full;
         }
         let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
-        packet.entered = Stamp::at(now);
-        while self.packets >= limit.packets || self.bytes + size > limit.bytes {
-            let fuller = self.fuller_than(self.queues[at].bytes + size);
-            match fuller.and_then(|fuller| self.steal(fuller, pool)) {
-                Some(stolen) => dropped(pool, stolen),
+        packet.entered = Stamp::at(at.now);
+        while self.packets >= at.limit.packets || self.bytes + size > at.limit.bytes {
+            let fuller = self.fuller_than(self.queues[n].bytes + size);
+            match fuller.and_then(|fuller| self.steal(fuller, at.pool)) {
+                Some(stolen) => at.drop(stolen),
                 None => return Offered::Full,
             }
         }
         let quantum = self.quantum();
-        let queue = &mut self.queues[at];
+        let queue = &mut self.queues[n];
         if queue.packets.is_empty() {
             queue.deficit = quantum;
-            self.turns.push_back(at as u32);
+            self.turns.push_back(n as u32);
         }
         queue.packets.push_back(handle);
         queue.bytes += size;
@@ -166,38 +156,32 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for Sfq<H> {
     }
 
     #[inline(never)]
-    fn dequeue<P: Pool<Handle = H>>(
-        &mut self,
-        now: Time,
-        pool: &mut P,
-        law: &mut L,
-        dropped: &mut impl FnMut(&mut P, H),
-    ) -> Option<(H, bool)> {
+    fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)> {
         let quantum = self.quantum();
         loop {
-            let at = *self.turns.front()?;
-            let queue = &mut self.queues[at as usize];
+            let n = *self.turns.front()?;
+            let queue = &mut self.queues[n as usize];
             if queue.deficit <= 0 {
                 queue.deficit += quantum;
                 self.turns.rotate_left(1);
                 continue;
             }
             let handle = queue.packets.pop_front()?;
-            let class = pool.class(handle);
-            let packet = pool.packet(handle);
-            let seen = passing(packet, class, self.packets, self.bytes, packet.entered.elapsed(now));
-            let verdict = law.on_departure(now, seen, &mut packet.toll);
-            queue.bytes -= u64::from(seen.size);
+            let waited = at.pool.packet(handle).entered.elapsed(at.now);
+            let verdict = at.on_departure(handle, self.packets, self.bytes, waited);
+            let packet = at.pool.packet(handle);
+            let size = packet.size;
+            queue.bytes -= u64::from(size);
             self.packets -= 1;
-            self.bytes -= u64::from(seen.size);
+            self.bytes -= u64::from(size);
             let stays = obey(verdict, packet);
-            queue.deficit -= if stays.is_some() { i64::from(seen.size) } else { 0 };
+            queue.deficit -= if stays.is_some() { i64::from(size) } else { 0 };
             if queue.packets.is_empty() {
                 self.turns.pop_front();
             }
             match stays {
                 Some(marked) => return Some((handle, marked)),
-                None => dropped(pool, handle),
+                None => at.drop(handle),
             }
         }
     }
@@ -212,8 +196,8 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::{CodelConfig, DropTail};
 
-    use super::super::Port;
     use super::super::testing::Packets;
+    use super::super::{Limit, Port};
     use super::*;
     use crate::Flags;
 
