@@ -46,24 +46,7 @@ pub(crate) fn resolve(
         duration: top.span("duration"),
         seed: top.count("seed").unwrap_or_default(),
         measure: Measure { interval: measure.time("interval"), warmup: measure.span("warmup") },
-        nodes: Vec::new(),
-        links: Vec::new(),
-        media: Vec::new(),
-        classes: Vec::new(),
-        transports: Vec::new(),
-        flows: Vec::new(),
-        trees: Vec::new(),
-        workloads: Vec::new(),
-        hosts: Vec::new(),
-        aggregates: Vec::new(),
-        shapers: Vec::new(),
-        cbrs: Vec::new(),
-        machines: Vec::new(),
-        overlay: None,
-        switches: Vec::new(),
-        sessions: Vec::new(),
-        events: Vec::new(),
-        losses: Vec::new(),
+        ..Plan::default()
     };
     if plan.duration > Time::ZERO && plan.measure.warmup >= plan.duration {
         let message = format!("the warm-up ends after the run, which takes {}", plan.duration);
