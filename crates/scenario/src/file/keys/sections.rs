@@ -17,6 +17,20 @@ macro_rules! keys {
     (@ optional) => { $crate::file::keys::Default::Else("") };
 }
 
+/// A table of the file: what it is for as a doc comment, its header as the manual writes it, and its keys, or several lists of keys.
+macro_rules! section {
+    ($(#[doc = $says:literal])* $name:ident = $header:literal { $($row:tt)* }) => {
+        section! { $(#[doc = $says])* $name = $header: [keys! { $($row)* }] }
+    };
+    ($(#[doc = $says:literal])* $name:ident = $header:literal: [$($part:expr),* $(,)?]) => {
+        pub(crate) static $name: $crate::file::keys::Section = $crate::file::keys::Section {
+            header: $header,
+            says: concat!($($says),*).trim_ascii(),
+            parts: &[$($part),*],
+        };
+    };
+}
+
 mod aggregates;
 mod events;
 mod flows;
@@ -55,12 +69,10 @@ const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
 const PACKET: Kind = Kind::Bytes { least: 60, most: 65535 };
 const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65535 };
 
-/// The top of a file.
-pub(crate) static TOP: Section = Section {
-    header: "",
-    says: "A scenario is one TOML file. Quantities are strings with their unit: `\"10 Mbps\"`, `\"250 ms\"`, \
-           `\"64 KiB\"`; a size may also be a whole number of bytes.",
-    parts: &[keys! {
+section! {
+    /// A scenario is one TOML file. Quantities are strings with their unit: `"10 Mbps"`, `"250
+    /// ms"`, `"64 KiB"`; a size may also be a whole number of bytes.
+    TOP = "" {
         /// What the scenario is called in results and file names.
         "name": Kind::Line;
         /// A line to print over results.
@@ -121,21 +133,19 @@ pub(crate) static TOP: Section = Section {
         "neighbourhood": Kind::RawTable, optional;
         /// What `tollway reproduce --engine live` runs on real packets too.
         "live": Kind::Raw, optional;
-    }],
-};
+    }
+}
 
-/// `[measure]`.
-pub(crate) static MEASURE: Section = Section {
-    header: "[measure]",
-    says: "What is measured.",
-    parts: &[keys! {
+section! {
+    /// What is measured.
+    MEASURE = "[measure]" {
         /// Length of a row in the interval tables, of which a run has a thousand million at most
         /// (twenty million without `--out`); `"none"` writes summaries only.
         "interval": Kind::TimeOrNone, default "100 ms";
         /// What happens before this is left out of summaries.
         "warmup": TIME, default "0 s";
-    }],
-};
+    }
+}
 
 /// Every section, in the manual's order.
 pub(crate) fn all() -> Vec<&'static Section> {

@@ -1,15 +1,14 @@
 //! Rate control of many connections as one.
 
-use super::super::{Kind, Section};
+use super::super::Kind;
 use super::*;
 
-/// `[aggregate.NAME]`.
-pub(crate) static AGGREGATE: Section = Section {
-    header: "[aggregate.NAME]",
-    says: "A policy: flows from one host that its filter matches share one token bucket, at the host (the aggregates paper). Each \
-           host that it matches flows of has a bucket of its own. Of several policies that match a flow the most specific is its: a \
-           full name counts two, a pattern or a group one, over `from`, `to` and `flows`.",
-    parts: &[keys! {
+section! {
+    /// A policy: flows from one host that its filter matches share one token bucket, at the host
+    /// (the aggregates paper). Each host that it matches flows of has a bucket of its own. Of
+    /// several policies that match a flow the most specific is its: a full name counts two, a
+    /// pattern or a group one, over `from`, `to` and `flows`.
+    AGGREGATE = "[aggregate.NAME]" {
         /// Where data come from: nodes by name, with `*` and `?`.
         "from": Kind::Nodes, else "any host";
         /// Where they go, likewise.
@@ -52,5 +51,5 @@ pub(crate) static AGGREGATE: Section = Section {
         "install": TIME, default "0 s";
         /// When it is gone.
         "remove": TIME, else "the end of the run";
-    }],
-};
+    }
+}

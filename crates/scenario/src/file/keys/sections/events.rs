@@ -1,16 +1,14 @@
 //! Cross-traffic, and what happens on the way.
 
-use super::super::{Kind, Section};
+use super::super::Kind;
 use super::flows::READER;
 use super::switches::SHARES;
 use super::*;
 use crate::plan::Strategy;
 
-/// `[cbr.NAME]`.
-pub(crate) static CBR: Section = Section {
-    header: "[cbr.NAME]",
-    says: "Plain packets at a constant rate that nothing holds back, from each member of a group.",
-    parts: &[keys! {
+section! {
+    /// Plain packets at a constant rate that nothing holds back, from each member of a group.
+    CBR = "[cbr.NAME]" {
         /// Where they come from.
         "from": Kind::Node;
         /// Where they go.
@@ -27,16 +25,14 @@ pub(crate) static CBR: Section = Section {
         "on": SPAN, else "always";
         /// … then is silent for so long, and so on.
         "off": SPAN, else "never";
-    }],
-};
+    }
+}
 
 const DIRECTION: Kind = Kind::Word(&["forward", "reverse", "both"]);
 
-/// `[[change]]`.
-pub(crate) static CHANGE: Section = Section {
-    header: "[[change]]",
-    says: "What happens on the way, to links, to flows' receivers, to hosts or to switches.",
-    parts: &[keys! {
+section! {
+    /// What happens on the way, to links, to flows' receivers, to hosts or to switches.
+    CHANGE = "[[change]]" {
         /// When.
         "at": TIME;
         /// Which links: a name, with `*` and `?` if many.
@@ -76,14 +72,12 @@ pub(crate) static CHANGE: Section = Section {
         "shares": SHARES, optional;
         /// Which of their members leaves their sessions for good: its node, or a group of nodes.
         "member": Kind::Node, optional;
-    }],
-};
+    }
+}
 
-/// `[[loss]]`.
-pub(crate) static LOSS: Section = Section {
-    header: "[[loss]]",
-    says: "Random loss, each packet for itself.",
-    parts: &[keys! {
+section! {
+    /// Random loss, each packet for itself.
+    LOSS = "[[loss]]" {
         /// Which links: a name, with `*` and `?` if many.
         "link": Kind::Links;
         /// Which way.
@@ -98,5 +92,5 @@ pub(crate) static LOSS: Section = Section {
         "until": TIME, else "the end of the run";
         /// Which packets.
         "only": Kind::Word(&["all", "data", "ack"]), default "all";
-    }],
-};
+    }
+}

@@ -2,7 +2,7 @@
 
 use tollway_law::sender;
 
-use super::super::{Key, Kind, Section};
+use super::super::{Key, Kind};
 use super::*;
 use crate::plan::Strategy;
 
@@ -81,12 +81,11 @@ const ENDS: &[Key] = keys! {
     "pairs": Kind::Count { least: 1, most: 1_000_000 }, else "all, or 10 000 if there are more";
 };
 
-/// `[flow.NAME]`.
-pub(crate) static FLOW: Section = Section {
-    header: "[flow.NAME]",
-    says: "A flow, or one for each member of a group: groups of one size go member by member, a group and a node \
-           many to one; or between any nodes. Where that makes several they are `NAME.1`, `NAME.2`, …",
-    parts: &[
+section! {
+    /// A flow, or one for each member of a group: groups of one size go member by member, a group
+    /// and a node many to one; or between any nodes. Where that makes several they are `NAME.1`,
+    /// `NAME.2`, …
+    FLOW = "[flow.NAME]": [
         ENDS,
         keys! {
             /// So many between each pair of nodes.
@@ -108,41 +107,36 @@ pub(crate) static FLOW: Section = Section {
             "frames": Kind::Table(&FRAMES), else "a stream of bytes";
         },
         TRANSPORT,
-    ],
-};
+    ]
+}
 
-/// `[flow.NAME.frames]`.
-pub(crate) static FRAMES: Section = Section {
-    header: "[flow.NAME.frames]",
-    says: "What a framed flow sends.",
-    parts: &[keys! {
+section! {
+    /// What a framed flow sends.
+    FRAMES = "[flow.NAME.frames]" {
         /// How many frames.
         "count": Kind::Count { least: 1, most: 1 << 40 }, else "endless";
         /// Payload of each.
         "size": Kind::Bytes { least: 1, most: 1 << 40 };
-    }],
-};
+    }
+}
 
-/// `[flow.NAME.reader]`.
-pub(crate) static READER: Section = Section {
-    header: "[flow.NAME.reader]",
-    says: "An application that works on what it reads: a frame at a time, or a packet where there are no frames. Until then data wait in the receive buffer. \
-           `[workload.NAME.reader]` and `[change.reader]` likewise.",
-    parts: &[keys! {
+section! {
+    /// An application that works on what it reads: a frame at a time, or a packet where there are
+    /// no frames. Until then data wait in the receive buffer. `[workload.NAME.reader]` and
+    /// `[change.reader]` likewise.
+    READER = "[flow.NAME.reader]" {
         /// How long it works on each; `"0 s"` reads at once.
         "every": TIME;
         /// The same in the second half of each period: a square wave.
         "then": TIME, else "as `every`";
         /// The period of that wave, from the run's begin on.
         "period": PERIOD, else "no wave";
-    }],
-};
+    }
+}
 
-/// `[flow.NAME.rto]`.
-pub(crate) static RTO: Section = Section {
-    header: "[flow.NAME.rto]",
-    says: "The retransmission timer (RFC 6298); `[workload.NAME.rto]` likewise.",
-    parts: &[keys! {
+section! {
+    /// The retransmission timer (RFC 6298); `[workload.NAME.rto]` likewise.
+    RTO = "[flow.NAME.rto]" {
         /// Before the first sample of the round trip.
         "initial": PERIOD, default "1 s";
         /// Never shorter.
@@ -156,14 +150,13 @@ pub(crate) static RTO: Section = Section {
         "backoff": Kind::Truth, default "true";
         /// Always this long, without doubling.
         "fixed": PERIOD, else "worked out from the round trip";
-    }],
-};
+    }
+}
 
-/// `[flow.NAME.receive-window]`.
-pub(crate) static RECEIVE_WINDOW: Section = Section {
-    header: "[flow.NAME.receive-window]",
-    says: "How much of the receive buffer is advertised; it never shrinks. `[workload.NAME.receive-window]` likewise.",
-    parts: &[keys! {
+section! {
+    /// How much of the receive buffer is advertised; it never shrinks.
+    /// `[workload.NAME.receive-window]` likewise.
+    RECEIVE_WINDOW = "[flow.NAME.receive-window]" {
         /// All of the buffer from the start; growing with each data packet, as Linux does; or by
         /// the feedback received (the study).
         "growth": Kind::Word(&["whole", "per-packet", "feedback"]), default "whole";
@@ -171,28 +164,26 @@ pub(crate) static RECEIVE_WINDOW: Section = Section {
         "initial": Kind::Count { least: 1, most: 1 << 30 }, default "10";
         /// Packets more for each data packet, if `per-packet`.
         "step": Kind::Count { least: 1, most: 1 << 20 }, default "2";
-    }],
-};
+    }
+}
 
-/// `[host.NAME]`.
-pub(crate) static HOST: Section = Section {
-    header: "[host.NAME]",
-    says: "An owner of a budget that it divides over its flows of the law `fcp`. Flows without a host have a budget each.",
-    parts: &[keys! {
+section! {
+    /// An owner of a budget that it divides over its flows of the law `fcp`. Flows without a host
+    /// have a budget each.
+    HOST = "[host.NAME]" {
         /// What all of its flows may spend, $/s.
         "budget": Kind::Number { least: 0.0, most: 1e12 }, default "1";
         /// Which flows and workloads: a name, with `*` and `?` if many.
         "flows": Kind::Flows;
         /// How it divides its budget.
         "strategy": Kind::Word(Strategy::WORDS), default "equal-budget";
-    }],
-};
+    }
+}
 
-/// `[workload.NAME]`.
-pub(crate) static WORKLOAD: Section = Section {
-    header: "[workload.NAME]",
-    says: "Flows that come by chance, each on one of the pairs of nodes that `from` and `to`, or `between`, make.",
-    parts: &[
+section! {
+    /// Flows that come by chance, each on one of the pairs of nodes that `from` and `to`, or
+    /// `between`, make.
+    WORKLOAD = "[workload.NAME]": [
         ENDS,
         keys! {
             /// `{ poisson = 100 }`, a second over all pairs, or `{ interval = "10 ms" }`.
@@ -209,5 +200,5 @@ pub(crate) static WORKLOAD: Section = Section {
             "max-flows": Kind::Count { least: 1, most: i64::MAX as u64 }, else "as many as come";
         },
         TRANSPORT,
-    ],
-};
+    ]
+}

@@ -1,14 +1,13 @@
 //! Machines at nodes.
 
-use super::super::{Kind, Section};
+use super::super::Kind;
 
-/// `[machine.NAME]`.
-pub(crate) static MACHINE: Section = Section {
-    header: "[machine.NAME]",
-    says: "A machine at a node, or at each member of a group. A *middle* (`counter`) sees every packet that comes over a link to its \
-           node. An *app* (`caller`, `echo`) owns the ends of flows at its node: it writes what they send and reads what they receive, \
-           message by message. Both ends of such a flow are apps', and it has data `both-ways`.",
-    parts: &[keys! {
+section! {
+    /// A machine at a node, or at each member of a group. A *middle* (`counter`) sees every packet
+    /// that comes over a link to its node. An *app* (`caller`, `echo`) owns the ends of flows at
+    /// its node: it writes what they send and reads what they receive, message by message. Both
+    /// ends of such a flow are apps', and it has data `both-ways`.
+    MACHINE = "[machine.NAME]" {
         /// Where it is.
         "node": Kind::Node;
         /// `counter` counts packets and whole frames; `echo` returns each message; `caller` sends
@@ -21,5 +20,5 @@ pub(crate) static MACHINE: Section = Section {
         "messages": Kind::Count { least: 1, most: 1 << 40 }, default "100";
         /// With `caller`: of each.
         "size": Kind::Bytes { least: 0, most: 1 << 30 }, default "1 kB";
-    }],
-};
+    }
+}

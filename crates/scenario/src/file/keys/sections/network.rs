@@ -3,15 +3,14 @@
 use tollway_law::link;
 use tollway_proto::port::QUEUES;
 
-use super::super::{Key, Kind, Section};
+use super::super::{Key, Kind};
 use super::*;
 
-/// `[topology]`.
-pub(crate) static TOPOLOGY: Section = Section {
-    header: "[topology]",
-    says: "A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a `[node.NAME]`, \
-           each edge a `[link.FROM-TO]` of both directions. What the file says of these names itself goes on top.",
-    parts: &[keys! {
+section! {
+    /// A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a
+    /// `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the file says of these
+    /// names itself goes on top.
+    TOPOLOGY = "[topology]" {
         /// The GraphML file, relative to the scenario's folder.
         "file": Kind::Text;
         /// Another such file, read if there is no `file`.
@@ -27,42 +26,35 @@ pub(crate) static TOPOLOGY: Section = Section {
         "delay": TIME, default "1 ms";
         /// What all of its links have, over what the GraphML file says.
         "link": Kind::Table(&TOPOLOGY_LINK), optional;
-    }],
-};
+    }
+}
 
-/// `[topology.link]`.
-pub(crate) static TOPOLOGY_LINK: Section = Section {
-    header: "[topology.link]",
-    says: "Keys of `[link.NAME]` for every imported link.",
-    parts: &[LINK_KEYS],
-};
+section! {
+    /// Keys of `[link.NAME]` for every imported link.
+    TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS]
+}
 
-/// `[node.NAME]`.
-pub(crate) static NODE: Section = Section {
-    header: "[node.NAME]",
-    says: "A host or a router, or a group of them.",
-    parts: &[keys! {
+section! {
+    /// A host or a router, or a group of them.
+    NODE = "[node.NAME]" {
         /// Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name
         /// means all of them.
         "count": Kind::Count { least: 1, most: 1_000_000 }, else "one node, `NAME`";
-    }],
-};
+    }
+}
 
-/// `[medium.NAME]`.
-pub(crate) static MEDIUM: Section = Section {
-    header: "[medium.NAME]",
-    says: "A half-duplex medium: the links that name it, both directions of each, take turns on one transmitter.",
-    parts: &[keys! {
+section! {
+    /// A half-duplex medium: the links that name it, both directions of each, take turns on one
+    /// transmitter.
+    MEDIUM = "[medium.NAME]" {
         /// Rate of the links on it that give none.
         "rate": Kind::WireRate, else "each link's own";
-    }],
-};
+    }
+}
 
-/// `[class.NAME]`.
-pub(crate) static CLASS: Section = Section {
-    header: "[class.NAME]",
-    says: "A class of traffic, for flows to belong to (`class`), and what links make of it.",
-    parts: &[keys! {
+section! {
+    /// A class of traffic, for flows to belong to (`class`), and what links make of it.
+    CLASS = "[class.NAME]" {
         /// What links of the law `fcp` ask it for (see [FCP](fcp.md)): their own price; one that
         /// moves by no more than twice in two mean round trips; the least price within `share` of
         /// the capacity; `times` their own; or a price in the class's own currency, by its
@@ -78,8 +70,8 @@ pub(crate) static CLASS: Section = Section {
         /// With `group`: its weight among the groups with traffic. On links of the law `by-class`:
         /// that of its queue. What is of no class has weight 1.
         "weight": Kind::Over { over: 0.0, most: 1e9 }, default "1";
-    }],
-};
+    }
+}
 
 /// What `law` may be for a link.
 pub(crate) const LINK_LAWS: &[&str] = &{
@@ -97,13 +89,11 @@ pub(crate) const LINK_LAWS: &[&str] = &{
     words
 };
 
-/// `[link.NAME]`.
-pub(crate) static LINK: Section = Section {
-    header: "[link.NAME]",
-    says: "A link: an output port with its queue and law, and the wire behind it. Between a node and a group it is a \
-           link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a link for each pair. The way \
-           back is `NAME.reverse`.",
-    parts: &[
+section! {
+    /// A link: an output port with its queue and law, and the wire behind it. Between a node and a
+    /// group it is a link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a
+    /// link for each pair. The way back is `NAME.reverse`.
+    LINK = "[link.NAME]": [
         keys! {
             /// Node or group where it begins.
             "from": Kind::Node;
@@ -111,8 +101,8 @@ pub(crate) static LINK: Section = Section {
             "to": Kind::Node;
         },
         LINK_KEYS,
-    ],
-};
+    ]
+}
 
 /// What a link is, wherever it is.
 const LINK_KEYS: &[Key] = keys! {
@@ -150,12 +140,10 @@ const LINK_KEYS: &[Key] = keys! {
     "": Kind::All(laws::tables), optional;
 };
 
-/// `[link.NAME.reverse]`.
-pub(crate) static REVERSE: Section = Section {
-    header: "[link.NAME.reverse]",
-    says: "The way back. Without this table it has the link's rate, delay and framing, and a drop-tail queue that \
-           holds everything.",
-    parts: &[keys! {
+section! {
+    /// The way back. Without this table it has the link's rate, delay and framing, and a drop-tail
+    /// queue that holds everything.
+    REVERSE = "[link.NAME.reverse]" {
         /// How fast packets are put on the wire.
         "rate": Kind::WireRate, else "the link's";
         /// Instead of a rate, as for the link.
@@ -173,15 +161,14 @@ pub(crate) static REVERSE: Section = Section {
         /// Probability that a packet is lost on the wire.
         "loss": PROBABILITY, default "0";
         "": Kind::All(laws::reverse_tables), optional;
-    }],
-};
+    }
+}
 
-/// `[link.NAME.meter]`.
-pub(crate) static METER: Section = Section {
-    header: "[link.NAME.meter]",
-    says: "A meter where a host's own link ends. Without `budget` and `balance` it checks what XCP senders state and do against what it measures, reports \
-           those it accuses, and holds them to their allotment. A flow is metered where its data first pass one.",
-    parts: &[keys! {
+section! {
+    /// A meter where a host's own link ends. Without `budget` and `balance` it checks what XCP
+    /// senders state and do against what it measures, reports those it accuses, and holds them to
+    /// their allotment. A flow is metered where its data first pass one.
+    METER = "[link.NAME.meter]" {
         /// How far what is stated may be from what is measured, as a part of it.
         "tolerance": Kind::Over { over: 0.0, most: 10.0 }, default "0.2";
         /// Round trips of excess before a flow is accused; a window sent at once is one.
@@ -198,19 +185,17 @@ pub(crate) static METER: Section = Section {
         /// they are asked. Meters with a `budget` learn whom it accuses with the next
         /// acknowledgement.
         "balance": Kind::Truth, default "false";
-    }],
-};
+    }
+}
 
-/// `[link.NAME.exchange]`.
-pub(crate) static EXCHANGE: Section = Section {
-    header: "[link.NAME.exchange]",
-    says: "A border where a customer's packets enter its provider's network (the FCP report, § 4.3): budgets and prices are turned \
-           from one unit into the other. It has a `rate` or a `weight`.",
-    parts: &[keys! {
+section! {
+    /// A border where a customer's packets enter its provider's network (the FCP report, § 4.3):
+    /// budgets and prices are turned from one unit into the other. It has a `rate` or a `weight`.
+    EXCHANGE = "[link.NAME.exchange]" {
         /// What a $ of the customer's is worth to the provider.
         "rate": Kind::Over { over: 0.0, most: 1e12 }, else "by `weight`";
         /// What all that the customer spends beyond the border is worth together, the provider's
         /// $/s.
         "weight": Kind::Over { over: 0.0, most: 1e12 }, else "by `rate`";
-    }],
-};
+    }
+}

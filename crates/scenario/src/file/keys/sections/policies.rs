@@ -1,14 +1,12 @@
 //! Policies for this machine's own connections: a file of its own.
 
 use super::super::Default::Else;
-use super::super::{Key, Kind, Section};
+use super::super::{Key, Kind};
 use super::*;
 
-/// The top of a policy file.
-pub(crate) static POLICIES: Section = Section {
-    header: "",
-    says: "Policies are one TOML file. Quantities are strings with their unit, as in scenario files.",
-    parts: &[keys! {
+section! {
+    /// Policies are one TOML file. Quantities are strings with their unit, as in scenario files.
+    POLICIES = "" {
         /// What `tollway shape status` calls this version.
         "version": Kind::Line, else "made from the text";
         /// How often connections are looked at, 1 ms to 10 s; less often where that would take more
@@ -18,14 +16,12 @@ pub(crate) static POLICIES: Section = Section {
         "link": Kind::Table(&UPLINK), optional;
         /// Tenants: connections that share a rate.
         "aggregate": Kind::Named(&POLICY), optional;
-    }],
-};
+    }
+}
 
-/// `[link]`.
-pub(crate) static UPLINK: Section = Section {
-    header: "[link]",
-    says: "The uplink. Without a rate nothing but their own rates holds the tenants.",
-    parts: &[
+section! {
+    /// The uplink. Without a rate nothing but their own rates holds the tenants.
+    UPLINK = "[link]": [
         keys! {
             /// Of all tenants together, on the wire.
             "rate": Kind::Rate, else "none";
@@ -37,8 +33,8 @@ pub(crate) static UPLINK: Section = Section {
             "overhead": Kind::Bytes { least: 0, most: 1000 }, default "0 B";
         },
         BURST,
-    ],
-};
+    ]
+}
 
 const BURST: &[Key] = keys! {
     /// Of the bucket: B, what may be sent beyond the rate before what was left unused is counted
@@ -46,13 +42,12 @@ const BURST: &[Key] = keys! {
     "depth": Kind::Bytes { least: 0, most: 1 << 40 }, else "100 ms of the rate";
 };
 
-/// `[aggregate.NAME]` of a policy file.
-pub(crate) static POLICY: Section = Section {
-    header: "[aggregate.NAME]",
-    says: "A tenant: connections that its filter matches have one rate, divided over them weighted max–min. Of several that match a \
-           connection the most specific is its: a full value counts two, a pattern or a range one, `*` none, over all keys; of two \
-           as specific the first in the file. Connections to this machine itself are meant only where `to` is given.",
-    parts: &[
+section! {
+    /// A tenant: connections that its filter matches have one rate, divided over them weighted
+    /// max–min. Of several that match a connection the most specific is its: a full value counts
+    /// two, a pattern or a range one, `*` none, over all keys; of two as specific the first in the
+    /// file. Connections to this machine itself are meant only where `to` is given.
+    POLICY = "[aggregate.NAME]": [
         keys! {
             /// Of all of them together: r, on the wire. Needed where the link has none.
             "rate": Kind::Rate, else "the link's";
@@ -66,22 +61,21 @@ pub(crate) static POLICY: Section = Section {
         BURST,
         &[FROM, key("to", ADDRESSES, Else("any but this machine's own"), OTHER_END)],
         FILTER,
-    ],
-};
+    ]
+}
 
-/// `[aggregate.NAME.class.NAME]`.
-pub(crate) static POLICY_CLASS: Section = Section {
-    header: "[aggregate.NAME.class.NAME]",
-    says: "Some of a tenant's connections, which share its rate with the rest by weight. Which, is told as for tenants.",
-    parts: &[
+section! {
+    /// Some of a tenant's connections, which share its rate with the rest by weight. Which, is told
+    /// as for tenants.
+    POLICY_CLASS = "[aggregate.NAME.class.NAME]": [
         keys! {
             /// What the class counts for among the tenant's.
             "weight": WEIGHT;
         },
         &[FROM, key("to", ADDRESSES, Else("any"), OTHER_END)],
         FILTER,
-    ],
-};
+    ]
+}
 
 const FROM: Key = key(
     "from",
