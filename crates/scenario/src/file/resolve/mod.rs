@@ -235,12 +235,14 @@ impl<'a> Resolver<'a> {
         {
             return Some(*group);
         }
-        let names = self.top.named("node", &keys::NODE).map(|(name, _)| name);
-        let names: Vec<&str> = names.collect();
-        self.mistakes
-            .add(at, format!("there is no node `{text}`"), "unknown node")
-            .suggest(text, names.into_iter());
+        self.unknown("node", text, at);
         None
+    }
+
+    /// Reports a name that no table `[kind.NAME]` gives.
+    fn unknown(&mut self, kind: &'static str, name: &str, at: At) {
+        let message = format!("there is no {kind} `{name}`");
+        self.mistakes.add(at, message, format!("unknown {kind}")).suggest(name, self.top.names(kind));
     }
 
     /// The pairs that a section's `from` and `to` make.
