@@ -10,8 +10,8 @@ use miette::miette;
 use tollway_law::Time;
 use tollway_report::shape::Standing;
 use tollway_scenario::shape::{
-    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, News, Policies, PolicyError, Reach,
-    Regime, Signals, SockDiag, Source, Then, Turn, bpf,
+    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, News, Policies, Reach, Regime,
+    Signals, SockDiag, Source, Then, Turn, bpf,
 };
 
 use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
@@ -526,12 +526,6 @@ fn no_bpf(error: bpf::Unavailable) -> Failure {
         help = "run it as root on Linux 6.12 or later with BTF and cgroup2, or leave out `--backend bpf`",
         "{error}"
     ))
-}
-
-impl From<PolicyError> for Failure {
-    fn from(error: PolicyError) -> Failure {
-        Failure::input(error)
-    }
 }
 
 #[cfg(feature = "watch")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
-/// Why a scenario cannot be run.
+/// Why a scenario cannot be run, or policies cannot be put in force.
 #[derive(Debug)]
 pub enum ScenarioError {
     /// The file could not be read.
@@ -17,7 +17,12 @@ pub enum ScenarioError {
         error: std::io::Error,
     },
     /// The file, or a `--set`, has mistakes; at least one, in the order of the text.
-    Mistakes(Vec<Mistake>),
+    Mistakes {
+        /// What the file is of: `scenario` or `policies`.
+        of: &'static str,
+        /// The mistakes.
+        all: Vec<Mistake>,
+    },
 }
 
 impl ScenarioError {
@@ -25,13 +30,22 @@ impl ScenarioError {
     pub fn mistakes(&self) -> &[Mistake] {
         match self {
             ScenarioError::Unreadable { .. } => &[],
-            ScenarioError::Mistakes(all) => all,
+            ScenarioError::Mistakes { all, .. } => all,
         }
+    }
+
+    /// The same of a file of something else.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(mut self, what: &'static str) -> ScenarioError {
+        if let ScenarioError::Mistakes { of, .. } = &mut self {
+            *of = what;
+        }
+        self
     }
 
     /// The same where `sets`, given as by `--set`, were made of what `option` says.
     pub fn set_by(mut self, option: &str, sets: &[String]) -> ScenarioError {
-        if let ScenarioError::Mistakes(all) = &mut self {
+        if let ScenarioError::Mistakes { all, .. } = &mut self {
             for mistake in all {
                 let text = Arc::clone(mistake.text.inner());
                 if mistake.text.name() == SET && sets.iter().any(|set| **set == *text) {
@@ -45,7 +59,7 @@ impl ScenarioError {
     /// The same where the file `name` was made of words, each text of them given to an option: mistakes are shown in the words, and
     /// what two links have of one word is shown once.
     pub fn in_words(self, name: &str, words: &[(&str, &str)]) -> ScenarioError {
-        let ScenarioError::Mistakes(all) = self else { return self };
+        let ScenarioError::Mistakes { of, all } = self else { return self };
         let mut shown: Vec<Mistake> = Vec::new();
         for mut mistake in all {
             if mistake.text.name() == name {
@@ -65,7 +79,7 @@ impl ScenarioError {
                 shown.push(mistake);
             }
         }
-        ScenarioError::Mistakes(shown)
+        ScenarioError::Mistakes { of, all: shown }
     }
 
     /// The mistake, if there is just one: it then speaks for the whole.
@@ -83,9 +97,9 @@ impl fmt::Display for ScenarioError {
             ScenarioError::Unreadable { path, error } => {
                 write!(f, "`{}` cannot be read: {error}", path.display())
             }
-            ScenarioError::Mistakes(all) => match self.only() {
+            ScenarioError::Mistakes { of, all } => match self.only() {
                 Some(one) => write!(f, "{one}"),
-                None => write!(f, "{} mistakes in the scenario", all.len()),
+                None => write!(f, "{} mistakes in the {of}", all.len()),
             },
         }
     }
@@ -298,7 +312,7 @@ impl Mistakes {
                 None => note,
             });
         }
-        ScenarioError::Mistakes(all)
+        ScenarioError::Mistakes { of: "scenario", all }
     }
 }
 

@@ -236,13 +236,7 @@ impl Draw<'_> {
             }
             match key.kind {
                 Kind::Table(inner) => under.push((key.name, inner)),
-                Kind::Named(_)
-                | Kind::List(_)
-                | Kind::Variants
-                | Kind::Grid
-                | Kind::Raw
-                | Kind::RawTable
-                | Kind::All(_) => {}
+                kind if kind.holds_tables() => {}
                 _ => {
                     let value = self.value_of(key);
                     self.line(&format!("{} = {value}", key.name));
@@ -336,14 +330,7 @@ impl Draw<'_> {
                 if self.once_in(16) { format!("{}.reverse\"", name.trim_end_matches('"')) } else { name }
             }
             Kind::Flows => self.name('f', self.counts.flows, true),
-            Kind::Table(_)
-            | Kind::Named(_)
-            | Kind::List(_)
-            | Kind::Variants
-            | Kind::Grid
-            | Kind::Raw
-            | Kind::RawTable
-            | Kind::All(_) => "{}".into(),
+            _ => "{}".into(),
         }
     }
 

@@ -115,6 +115,14 @@ pub(crate) enum Kind {
     All(fn() -> &'static [Key]),
 }
 
+impl Kind {
+    /// Whether its value is a table, or several, and not read by [`Kind::read`].
+    pub(crate) fn holds_tables(&self) -> bool {
+        use Kind::*;
+        matches!(self, Table(_) | Named(_) | List(_) | Variants | Grid | Raw | RawTable | All(_))
+    }
+}
+
 impl Section {
     /// Every key.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> + Clone + use<> {

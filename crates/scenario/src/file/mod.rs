@@ -56,7 +56,7 @@ pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;
 pub(crate) use keys::LINK_LAWS;
 #[cfg(target_os = "linux")]
-pub use policies::{Policies, PolicyError};
+pub use policies::Policies;
 pub use reference::{policy_reference_markdown, reference_markdown, schema};
 pub(crate) use resolve::matches;
 #[cfg(target_os = "linux")]

@@ -1,16 +1,14 @@
 //! A file of policies for this machine's own connections: the same checks and messages as a scenario's.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, SourceCode};
 use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Bytes, Time};
 use tollway_net::shape::{Party, Regime};
 
-use super::error::{At, Mistake, Mistakes, ScenarioError, Sources};
+use super::error::{At, Mistakes, ScenarioError, Sources};
 use super::files::read_text;
 use super::keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 use super::reader::{Reader, check};
@@ -28,9 +26,9 @@ impl Policies {
     ///
     /// # Errors
     /// There is no such text file, or it has mistakes.
-    pub fn load(path: &Path) -> Result<Policies, PolicyError> {
-        let text = read_text(path)
-            .map_err(|error| PolicyError(ScenarioError::Unreadable { path: path.to_owned(), error }))?;
+    pub fn load(path: &Path) -> Result<Policies, ScenarioError> {
+        let text =
+            read_text(path).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })?;
         Policies::parse(&path.display().to_string(), &text)
     }
 
@@ -38,7 +36,7 @@ impl Policies {
     ///
     /// # Errors
     /// All mistakes that can be told apart, with their places.
-    pub fn parse(file: &str, text: &str) -> Result<Policies, PolicyError> {
+    pub fn parse(file: &str, text: &str) -> Result<Policies, ScenarioError> {
         let sources = Sources(vec![(file.to_owned(), Arc::from(text))]);
         let mut mistakes = Mistakes::default();
         let tree = tree::parse(text, &mut mistakes);
@@ -48,7 +46,7 @@ impl Policies {
         let top = Reader::new(&POLICIES, Some(&tree), At::default());
         let regime = resolve(&top, text, &mut mistakes);
         if !mistakes.is_empty() {
-            return Err(PolicyError(mistakes.into_error(&sources, 1)));
+            return Err(mistakes.into_error(&sources, 1).of("policies"));
         }
         Ok(Policies { regime })
     }
@@ -245,57 +243,13 @@ fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Why policies can't be put in force.
-#[derive(Debug)]
-pub struct PolicyError(ScenarioError);
-
-impl PolicyError {
-    /// What messages call `name` can't be read.
-    #[cfg(feature = "etcd")]
-    pub(crate) fn unreadable(name: &str, error: std::io::Error) -> PolicyError {
-        PolicyError(ScenarioError::Unreadable { path: name.into(), error })
-    }
-
-    /// The mistakes, each with its place.
-    pub fn mistakes(&self) -> &[Mistake] {
-        self.0.mistakes()
-    }
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.mistakes() {
-            [] | [_] => self.0.fmt(f),
-            all => write!(f, "{} mistakes in the policies", all.len()),
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {}
-
-impl Diagnostic for PolicyError {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.0.help()
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.0.source_code()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.0.labels()
-    }
-
-    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        self.0.related()
-    }
-}
-
 const PEAK: &str = "the peak is what the bucket lets for a while: the rate or more";
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use miette::Diagnostic as _;
 
     use super::*;
 

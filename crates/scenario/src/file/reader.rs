@@ -48,16 +48,7 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
             // Variants are laid over the rest before it is checked; the report reads its own.
             (Kind::Variants | Kind::Grid | Kind::RawTable, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {
             }
-            (
-                Kind::Table(_)
-                | Kind::Named(_)
-                | Kind::List(_)
-                | Kind::Variants
-                | Kind::Grid
-                | Kind::Raw
-                | Kind::RawTable,
-                _,
-            ) => {
+            (kind, _) if kind.holds_tables() => {
                 wrong(mistakes, &entry.node);
             }
             _ => {
@@ -125,6 +116,19 @@ fn example(kind: Kind, name: &str) -> String {
     }
 }
 
+/// Methods of [`Reader`] for values of one kind; `None` without a value and a default.
+macro_rules! read_as {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident($type:ty);)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(&self, key: &str) -> Option<$type> {
+            match self.value(key) {
+                Some(Val::$kind(value)) => Some(value),
+                _ => None,
+            }
+        }
+    )*};
+}
+
 /// Reads the keys of one table, with their defaults. Values that do not pass [`check`] read as their defaults: they
 /// have been reported.
 #[derive(Clone, Copy, Debug)]
@@ -147,14 +151,6 @@ impl<'a> Reader<'a> {
         Reader { section, table: self.table.and_then(|t| t.table(key)), at }
     }
 
-    /// A number of a key that has no default.
-    pub(crate) fn number_if(&self, key: &str) -> Option<f64> {
-        match self.value(key) {
-            Some(Val::Number(x)) => Some(x),
-            _ => None,
-        }
-    }
-
     /// The tables by name under a key.
     pub(crate) fn named(
         &self,
@@ -167,6 +163,12 @@ impl<'a> Reader<'a> {
             Value::Table(t) => Some((e.key.as_str(), Reader { section, table: Some(t), at: e.at })),
             _ => None,
         })
+    }
+
+    /// The names of the tables under a key.
+    pub(crate) fn names(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+        let tables = self.table.and_then(|t| t.table(key)).map_or(&[][..], |t| &t.0);
+        tables.iter().map(|e| e.key.as_str())
     }
 
     /// The tables one after another under a key.
@@ -236,11 +238,15 @@ impl<'a> Reader<'a> {
         key.kind.read(name, &node, &mut reported)
     }
 
-    pub(crate) fn text(&self, key: &str) -> Option<String> {
-        match self.value(key) {
-            Some(Val::Text(text)) => Some(text),
-            _ => None,
-        }
+    read_as! {
+        /// A number of a key that has no default.
+        number_if: Number(f64);
+        text: Text(String);
+        count: Count(u64);
+        bytes: Bytes(u64);
+        when: When(When);
+        sizes: Sizes(SizesSpec);
+        arrivals: Arrivals(crate::plan::Arrivals);
     }
 
     pub(crate) fn truth(&self, key: &str) -> bool {
@@ -258,13 +264,6 @@ impl<'a> Reader<'a> {
     /// The same, where the words are an enum's.
     pub(crate) fn one_of<F: Field>(&self, key: &str) -> Option<F> {
         F::of(param::Value::Word(self.word(key)))
-    }
-
-    pub(crate) fn count(&self, key: &str) -> Option<u64> {
-        match self.value(key) {
-            Some(Val::Count(n)) => Some(n),
-            _ => None,
-        }
     }
 
     pub(crate) fn number(&self, key: &str) -> f64 {
@@ -291,31 +290,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn bytes(&self, key: &str) -> Option<u64> {
-        match self.value(key) {
-            Some(Val::Bytes(n)) => Some(n),
-            _ => None,
-        }
-    }
-
     pub(crate) fn limit(&self, key: &str) -> LimitSpec {
         match self.value(key) {
             Some(Val::Limit(limit)) => limit,
             _ => LimitSpec::Unlimited,
-        }
-    }
-
-    pub(crate) fn when(&self, key: &str) -> Option<When> {
-        match self.value(key) {
-            Some(Val::When(when)) => Some(when),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn sizes(&self, key: &str) -> Option<SizesSpec> {
-        match self.value(key) {
-            Some(Val::Sizes(sizes)) => Some(sizes),
-            _ => None,
         }
     }
 
@@ -324,13 +302,6 @@ impl<'a> Reader<'a> {
         match self.value(key) {
             Some(Val::Patterns(patterns)) => patterns,
             _ => Vec::new(),
-        }
-    }
-
-    pub(crate) fn arrivals(&self, key: &str) -> Option<crate::plan::Arrivals> {
-        match self.value(key) {
-            Some(Val::Arrivals(arrivals)) => Some(arrivals),
-            _ => None,
         }
     }
 }

@@ -147,14 +147,7 @@ impl Kind {
             Kind::Sizes => r.sizes(node).map(Val::Sizes),
             Kind::Arrivals => r.arrivals(node).map(Val::Arrivals),
             Kind::Nodes | Kind::Match(_) => r.patterns(node).map(Val::Patterns),
-            Kind::Table(_)
-            | Kind::Named(_)
-            | Kind::Variants
-            | Kind::Grid
-            | Kind::List(_)
-            | Kind::Raw
-            | Kind::RawTable
-            | Kind::All(_) => None,
+            _ => None,
         }
     }
 }
@@ -426,7 +419,7 @@ impl Read<'_> {
     }
 
     fn when(&mut self, node: &Node, random: bool) -> Option<When> {
-        let Value::Table(_) = node.value else { return self.time_or_type(node) };
+        let Value::Table(_) = node.value else { return self.time(node, Time::ZERO).map(When::At) };
         let known: &[&str] = if random { &["first", "last", "random", "after"] } else { &["first", "last"] };
         let table = self.parts(node, known)?;
         if let Some(span) = table.get("random") {
@@ -449,10 +442,6 @@ impl Read<'_> {
         let (first, last) = (self.part(node, table, "first"), self.part(node, table, "last"));
         let (first, last) = (self.time(first?, Time::ZERO), self.time(last?, Time::ZERO));
         Some(When::Spread { first: first?, last: last? })
-    }
-
-    fn time_or_type(&mut self, node: &Node) -> Option<When> {
-        self.time(node, Time::ZERO).map(When::At)
     }
 
     fn arrivals(&mut self, node: &Node) -> Option<crate::plan::Arrivals> {

@@ -52,7 +52,7 @@ pub struct TransportId(pub u32);
 pub struct MediumId(pub u32);
 
 /// One run, complete.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The scenario's name.
     pub name: String,
@@ -150,7 +150,7 @@ impl Plan {
 const FEW_LINKS: usize = 64;
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
     /// Length of a row of the interval tables; `None` writes summaries only.
     pub interval: Option<Time>,

@@ -6,6 +6,7 @@ use tollway_law::link::{AnyLink, Descriptor, LinkConfig};
 pub use tollway_law::link::{Failure, Placement};
 pub use tollway_law::sender::Sending;
 use tollway_law::sender::{self, AnySender, SenderConfig, Unanswered};
+use tollway_proto::shaper::Increase;
 
 use super::*;
 
@@ -307,7 +308,7 @@ impl Plan {
         let mut gates = gates.chain(of_it().filter_map(|i| self.flows[i].gate));
         let told = |gate: Gate| {
             let policies = &self.shapers[gate.shaper].classes[gate.class as usize];
-            policies.iter().any(|&policy| self.aggregates[policy].window != WindowIncrease::Standard)
+            policies.iter().any(|&policy| self.aggregates[policy].policy.increase != Increase::Standard)
         };
         if !law.increase && gates.any(told) {
             let remedy = "leave out the aggregate's `window`";

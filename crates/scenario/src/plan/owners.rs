@@ -1,6 +1,7 @@
 //! Who flows belong to: hosts with budgets, policies with token buckets.
 
 use tollway_law::words;
+use tollway_proto::shaper::PolicyConfig;
 
 use super::*;
 
@@ -33,79 +34,14 @@ impl Plan {
 pub struct Aggregate {
     /// Its name.
     pub name: String,
-    /// r.
-    pub rate: Rate,
-    /// B.
-    pub depth: Bytes,
-    /// p.
-    pub peak: Option<Rate>,
-    /// L, bytes.
-    pub largest: Option<u32>,
-    /// How tokens are shared.
-    pub scheme: AggregateScheme,
-    /// Partitions have depths by round trip, not equal ones.
-    pub by_rtt: bool,
-    /// Who goes first.
-    pub order: AggregateOrder,
-    /// What is done to packets that don't conform.
-    pub action: AggregateAction,
+    /// What flows keep to, and how they share it.
+    pub policy: PolicyConfig,
     /// Packets of cross-traffic that may wait, of each source.
     pub queue: u32,
-    /// How windows grow.
-    pub window: WindowIncrease,
     /// In force from this instant.
     pub install: Time,
     /// Until this one; [`Time::NEVER`] for good.
     pub remove: Time,
-}
-
-/// How tokens are shared (the aggregates paper, § 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregateScheme {
-    /// A bucket each.
-    Partitioned,
-    /// One for whoever comes.
-    Common,
-    /// One with a partition each.
-    Logical,
-}
-
-/// Who of those that wait goes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregateOrder {
-    /// Who came first of all.
-    Sequential,
-    /// Who has waited longest.
-    Fcfs,
-    /// Whose last packet is longest ago.
-    Lru,
-}
-
-/// What is done to a packet that doesn't conform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregateAction {
-    /// It waits.
-    Shape,
-    /// It goes unmarked.
-    Mark,
-    /// It is dropped.
-    Drop,
-}
-
-/// How windows under a policy grow a round trip.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WindowIncrease {
-    /// As their law has it.
-    Standard,
-    /// By rtt²/rtt_av².
-    AggregateFair,
-    /// By `k` packets from a round trip on.
-    ByK {
-        /// Packets.
-        k: f64,
-        /// From this round trip on.
-        long: Time,
-    },
 }
 
 /// A host with policies.

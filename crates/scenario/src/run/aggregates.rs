@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use tollway_law::Time;
-use tollway_law::aggregate::{Depths, Scheme};
-use tollway_law::bucket::Profile;
-use tollway_proto::shaper::{Action, ClassId, Increase, Order, PolicyConfig, PolicyId, Shaper, Timer};
+use tollway_proto::shaper::{Action, ClassId, PolicyId, Shaper, Timer};
 use tollway_sim::{FlowId, SourceId};
 
 use super::build::Built;
 use super::engine::Engine;
 use super::workload::Generator;
-use crate::plan::{
-    self, Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, WindowIncrease,
-};
+use crate::plan::{self, Gate, NodeId, Plan};
 use crate::tables::SystemTables;
 
 /// When policies come and go, and which are in force.
@@ -60,7 +56,7 @@ impl Policies {
             installed: plan.shapers.iter().map(|_| BTreeMap::new()).collect(),
             governing: plan.shapers.iter().map(|shaper| vec![None; shaper.classes.len()]).collect(),
             read: BTreeMap::new(),
-            marks: plan.aggregates.iter().any(|aggregate| aggregate.action == AggregateAction::Mark),
+            marks: plan.aggregates.iter().any(|aggregate| aggregate.policy.action == Action::Mark),
         }
     }
 
@@ -85,7 +81,7 @@ impl Policies {
                 }
                 built.network.with_shaper(id, |machine| {
                     if comes {
-                        let id = machine.install(now, config(&plan.aggregates[policy]));
+                        let id = machine.install(now, plan.aggregates[policy].policy);
                         installed.insert(policy, Installed { id, since: now, until: None, arrived: 0 });
                     } else if let Some(gone) = installed.get_mut(&policy) {
                         gone.until = Some(now);
@@ -164,13 +160,13 @@ impl Policies {
                 let mut tell = |column, value| tables.set("policies", &[("policy", &name)], column, value);
                 tell("conforming_mbps", mbps(stats.bytes));
                 tell("excess_mbps", mbps(stats.excess_bytes));
-                if all_here && plan.aggregates[policy].action == AggregateAction::Mark {
+                if all_here && plan.aggregates[policy].policy.action == Action::Mark {
                     tell("conforming_delivered_mbps", mbps(entry.arrived));
                 }
                 tell("conforming_packets", stats.packets as f64);
                 tell("drops", stats.dropped as f64);
                 tell("burst_bytes", stats.burst);
-                tell("depth_bytes", plan.aggregates[policy].depth.get() as f64);
+                tell("depth_bytes", plan.aggregates[policy].policy.profile.depth.get() as f64);
                 tell("peak_mbps", stats.peak * 8e-6);
                 tell("most_members", stats.members as f64);
             }
@@ -181,36 +177,4 @@ impl Policies {
 /// A host's shaper, without policies.
 pub(super) fn shaper(shaper: &plan::Shaper) -> Shaper {
     Shaper::new(if shaper.flow_timers { Timer::PerFlow } else { Timer::Coarse(shaper.timer) })
-}
-
-fn config(aggregate: &Aggregate) -> PolicyConfig {
-    let depths = if aggregate.by_rtt { Depths::ByRtt } else { Depths::Equal };
-    PolicyConfig {
-        profile: Profile {
-            depth: aggregate.depth,
-            rate: aggregate.rate,
-            peak: aggregate.peak,
-            largest: aggregate.largest,
-        },
-        scheme: match aggregate.scheme {
-            AggregateScheme::Partitioned => Scheme::Partitioned(depths),
-            AggregateScheme::Common => Scheme::Common,
-            AggregateScheme::Logical => Scheme::Logical(depths),
-        },
-        order: match aggregate.order {
-            AggregateOrder::Sequential => Order::Sequential,
-            AggregateOrder::Fcfs => Order::Fcfs,
-            AggregateOrder::Lru => Order::Lru,
-        },
-        action: match aggregate.action {
-            AggregateAction::Shape => Action::Shape,
-            AggregateAction::Mark => Action::Mark,
-            AggregateAction::Drop => Action::Drop,
-        },
-        increase: match aggregate.window {
-            WindowIncrease::Standard => Increase::Standard,
-            WindowIncrease::AggregateFair => Increase::AggregateFair,
-            WindowIncrease::ByK { k, long } => Increase::ByK { k, long },
-        },
-    }
 }

@@ -16,7 +16,7 @@
 //!     rate = "20 Mbps"
 //! "#)?;
 //! assert_eq!(policies.regime().tenants.len(), 2);
-//! # Ok::<(), tollway_scenario::shape::PolicyError>(())
+//! # Ok::<(), tollway_scenario::shape::ScenarioError>(())
 //! ```
 
 #[cfg(feature = "etcd")]
@@ -36,4 +36,4 @@ pub use tollway_net::shape::{
     SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path, run, settle_in,
 };
 
-pub use crate::file::{Policies, PolicyError};
+pub use crate::file::{Policies, ScenarioError};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Policies, PolicyError};
+use super::{Policies, ScenarioError};
 
 /// A place that policies come from.
 pub trait Source {
@@ -22,7 +22,7 @@ pub enum News {
     /// Policies that are good.
     Policies(Box<Policies>),
     /// Something that is not: what was in force stays.
-    Wrong(Box<PolicyError>),
+    Wrong(Box<ScenarioError>),
     /// The source itself can't be reached, or nothing is left in it: what was in force stays.
     Away(String),
 }
@@ -72,7 +72,7 @@ impl FileSource {
     ///
     /// # Errors
     /// It can't be read, or is wrong.
-    pub fn open(path: &Path) -> Result<(FileSource, Policies), PolicyError> {
+    pub fn open(path: &Path) -> Result<(FileSource, Policies), ScenarioError> {
         let mark = mark(path).ok();
         let policies = Policies::load(path)?;
         let pacing = Pacing::begin(&policies);

@@ -1,5 +1,36 @@
 //! The sections of a scenario file and their keys.
 
+/// Rows of the table of keys. A row is the key's meaning as a doc comment, its name, its kind and what holds without it:
+/// `default` a value, `else` something worked out, `optional` nothing to be said; without these it must be there.
+macro_rules! keys {
+    ($($(#[doc = $says:literal])* $name:literal: $kind:expr $(, $absent:ident $($what:literal)?)?;)*) => {
+        &[$($crate::file::keys::Key {
+            name: $name,
+            kind: $kind,
+            default: keys!(@ $($absent $($what)?)?),
+            says: concat!($($says),*).trim_ascii(),
+        }),*]
+    };
+    (@) => { $crate::file::keys::Default::Must };
+    (@ default $value:literal) => { $crate::file::keys::Default::Is($value) };
+    (@ else $words:literal) => { $crate::file::keys::Default::Else($words) };
+    (@ optional) => { $crate::file::keys::Default::Else("") };
+}
+
+/// A table of the file: what it is for as a doc comment, its header as the manual writes it, and its keys, or several lists of keys.
+macro_rules! section {
+    ($(#[doc = $says:literal])* $name:ident = $header:literal { $($row:tt)* }) => {
+        section! { $(#[doc = $says])* $name = $header: [keys! { $($row)* }] }
+    };
+    ($(#[doc = $says:literal])* $name:ident = $header:literal: [$($part:expr),* $(,)?]) => {
+        pub(crate) static $name: $crate::file::keys::Section = $crate::file::keys::Section {
+            header: $header,
+            says: concat!($($says),*).trim_ascii(),
+            parts: &[$($part),*],
+        };
+    };
+}
+
 mod aggregates;
 mod events;
 mod flows;
@@ -24,7 +55,6 @@ pub(crate) use overlay::{
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 pub(crate) use switches::SWITCH;
 
-use super::Default::{Else, Is, Must};
 use super::{Default, Key, Kind, Section};
 
 const fn key(name: &'static str, kind: Kind, default: Default, says: &'static str) -> Key {
@@ -39,89 +69,83 @@ const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
 const PACKET: Kind = Kind::Bytes { least: 60, most: 65535 };
 const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65535 };
 
-/// The top of a file.
-pub(crate) static TOP: Section = Section {
-    header: "",
-    says: "A scenario is one TOML file. Quantities are strings with their unit: `\"10 Mbps\"`, `\"250 ms\"`, \
-           `\"64 KiB\"`; a size may also be a whole number of bytes.",
-    parts: &[&[
-        key("name", Kind::Line, Must, "What the scenario is called in results and file names."),
-        key("title", Kind::Line, Else("the name"), "A line to print over results."),
-        key("source", Kind::Line, Else(""), "Where the experiment comes from: paper, section, figure."),
-        key("description", Kind::Text, Else(""), "What it shows."),
-        key("duration", SPAN, Must, "How long to run."),
-        key(
-            "seed",
-            Kind::Count { least: 0, most: i64::MAX as u64 },
-            Is("1"),
-            "What every random choice is drawn from.",
-        ),
-        key("measure", Kind::Table(&MEASURE), Else(""), "What is measured."),
-        key("topology", Kind::Table(&TOPOLOGY), Else(""), "A network from a file."),
-        key("node", Kind::Named(&NODE), Else(""), "Hosts and routers."),
-        key("medium", Kind::Named(&MEDIUM), Else(""), "Half-duplex media that links share."),
-        key("link", Kind::Named(&LINK), Else(""), "Links between nodes."),
-        key("class", Kind::Named(&CLASS), Else(""), "Classes of traffic."),
-        key("flow", Kind::Named(&FLOW), Else(""), "Flows known beforehand."),
-        key("workload", Kind::Named(&WORKLOAD), Else(""), "Flows that come by chance."),
-        key("host", Kind::Named(&HOST), Else(""), "Owners of budgets, for the law `fcp`."),
-        key(
-            "aggregate",
-            Kind::Named(&AGGREGATE),
-            Else(""),
-            "Policies: flows that share a token bucket at their host.",
-        ),
-        key("machine", Kind::Named(&MACHINE), Else(""), "Machines at nodes."),
-        key("switch", Kind::Named(&SWITCH), Else(""), "Anypoint switches."),
-        key("overlay", Kind::Table(&OVERLAY), Else(""), "Daemons that multicast messages at a price."),
-        key("cbr", Kind::Named(&CBR), Else(""), "Constant-rate cross-traffic."),
-        key("change", Kind::List(&CHANGE), Else(""), "What happens on the way."),
-        key("loss", Kind::List(&LOSS), Else(""), "Random loss by direction and place."),
-        key(
-            "variant",
-            Kind::Variants,
-            Else("one unnamed run"),
-            "The same scenario with some keys set otherwise.",
-        ),
-        key("grid", Kind::Grid, Else(""), "Lists of settings; every combination is a variant more."),
-        key(
-            "claim",
-            Kind::Raw,
-            Else(""),
-            "What `tollway reproduce` checks (see the chapter on experiments).",
-        ),
-        key("plot", Kind::Raw, Else(""), "What it draws."),
-        key("reference", Kind::Raw, Else(""), "Series of others to lay beside ours."),
-        key(
-            "random",
-            Kind::Raw,
-            Else(""),
-            "Random networks that `tollway reproduce` holds against theory beside it.",
-        ),
-        key(
-            "neighbourhood",
-            Kind::RawTable,
-            Else(""),
-            "What is moved to see whether claims hold beside the base (see the chapter on trust).",
-        ),
-        key("live", Kind::Raw, Else(""), "What `tollway reproduce --engine live` runs on real packets too."),
-    ]],
-};
+section! {
+    /// A scenario is one TOML file. Quantities are strings with their unit: `"10 Mbps"`, `"250
+    /// ms"`, `"64 KiB"`; a size may also be a whole number of bytes.
+    TOP = "" {
+        /// What the scenario is called in results and file names.
+        "name": Kind::Line;
+        /// A line to print over results.
+        "title": Kind::Line, else "the name";
+        /// Where the experiment comes from: paper, section, figure.
+        "source": Kind::Line, optional;
+        /// What it shows.
+        "description": Kind::Text, optional;
+        /// How long to run.
+        "duration": SPAN;
+        /// What every random choice is drawn from.
+        "seed": Kind::Count { least: 0, most: i64::MAX as u64 }, default "1";
+        /// What is measured.
+        "measure": Kind::Table(&MEASURE), optional;
+        /// A network from a file.
+        "topology": Kind::Table(&TOPOLOGY), optional;
+        /// Hosts and routers.
+        "node": Kind::Named(&NODE), optional;
+        /// Half-duplex media that links share.
+        "medium": Kind::Named(&MEDIUM), optional;
+        /// Links between nodes.
+        "link": Kind::Named(&LINK), optional;
+        /// Classes of traffic.
+        "class": Kind::Named(&CLASS), optional;
+        /// Flows known beforehand.
+        "flow": Kind::Named(&FLOW), optional;
+        /// Flows that come by chance.
+        "workload": Kind::Named(&WORKLOAD), optional;
+        /// Owners of budgets, for the law `fcp`.
+        "host": Kind::Named(&HOST), optional;
+        /// Policies: flows that share a token bucket at their host.
+        "aggregate": Kind::Named(&AGGREGATE), optional;
+        /// Machines at nodes.
+        "machine": Kind::Named(&MACHINE), optional;
+        /// Anypoint switches.
+        "switch": Kind::Named(&SWITCH), optional;
+        /// Daemons that multicast messages at a price.
+        "overlay": Kind::Table(&OVERLAY), optional;
+        /// Constant-rate cross-traffic.
+        "cbr": Kind::Named(&CBR), optional;
+        /// What happens on the way.
+        "change": Kind::List(&CHANGE), optional;
+        /// Random loss by direction and place.
+        "loss": Kind::List(&LOSS), optional;
+        /// The same scenario with some keys set otherwise.
+        "variant": Kind::Variants, else "one unnamed run";
+        /// Lists of settings; every combination is a variant more.
+        "grid": Kind::Grid, optional;
+        /// What `tollway reproduce` checks (see the chapter on experiments).
+        "claim": Kind::Raw, optional;
+        /// What it draws.
+        "plot": Kind::Raw, optional;
+        /// Series of others to lay beside ours.
+        "reference": Kind::Raw, optional;
+        /// Random networks that `tollway reproduce` holds against theory beside it.
+        "random": Kind::Raw, optional;
+        /// What is moved to see whether claims hold beside the base (see the chapter on trust).
+        "neighbourhood": Kind::RawTable, optional;
+        /// What `tollway reproduce --engine live` runs on real packets too.
+        "live": Kind::Raw, optional;
+    }
+}
 
-/// `[measure]`.
-pub(crate) static MEASURE: Section = Section {
-    header: "[measure]",
-    says: "What is measured.",
-    parts: &[&[
-        key(
-            "interval",
-            Kind::TimeOrNone,
-            Is("100 ms"),
-            "Length of a row in the interval tables, of which a run has a thousand million at most (twenty million without `--out`); `\"none\"` writes summaries only.",
-        ),
-        key("warmup", TIME, Is("0 s"), "What happens before this is left out of summaries."),
-    ]],
-};
+section! {
+    /// What is measured.
+    MEASURE = "[measure]" {
+        /// Length of a row in the interval tables, of which a run has a thousand million at most
+        /// (twenty million without `--out`); `"none"` writes summaries only.
+        "interval": Kind::TimeOrNone, default "100 ms";
+        /// What happens before this is left out of summaries.
+        "warmup": TIME, default "0 s";
+    }
+}
 
 /// Every section, in the manual's order.
 pub(crate) fn all() -> Vec<&'static Section> {

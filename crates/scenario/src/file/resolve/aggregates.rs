@@ -1,15 +1,15 @@
 //! Policies for aggregates: which flows each is for, and which of several is a flow's.
 
+use tollway_law::aggregate::{Depths, Scheme};
+use tollway_law::bucket::Profile;
 use tollway_law::sender::Descriptor;
 use tollway_law::{Bytes, Time};
+use tollway_proto::shaper::{Action, Increase, Order, PolicyConfig};
 
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{
-    Aggregate, AggregateAction, AggregateOrder, AggregateScheme, Gate, NodeId, Plan, Shaper, TransportId,
-    WindowIncrease,
-};
+use crate::plan::{Aggregate, Gate, NodeId, Plan, Shaper, TransportId};
 
 /// What of a connection policies look at.
 struct Subject {
@@ -178,34 +178,39 @@ fn aggregate(name: &str, keys: &Reader<'_>, subjects: &[&Subject]) -> Aggregate 
     let (sum, count) = rtts.fold((0, 0), |(sum, count), rtt| (sum + rtt, count + 1));
     let mean = Time((sum / u128::from(count.max(1u32))) as u64);
     let depth = keys.bytes("depth").unwrap_or((rate.bytes_in(mean).ceil() as u64).max(packet));
-    Aggregate {
-        name: name.to_owned(),
-        rate,
-        depth: Bytes(depth),
-        peak: keys.rate("peak"),
-        largest: keys.bytes("largest").map(|bytes| bytes as u32),
-        scheme: match keys.word("scheme") {
-            "partitioned" => AggregateScheme::Partitioned,
-            "common" => AggregateScheme::Common,
-            _ => AggregateScheme::Logical,
+    let depths = if keys.word("depths") == "rtt" { Depths::ByRtt } else { Depths::Equal };
+    let policy = PolicyConfig {
+        profile: Profile {
+            depth: Bytes(depth),
+            rate,
+            peak: keys.rate("peak"),
+            largest: keys.bytes("largest").map(|bytes| bytes as u32),
         },
-        by_rtt: keys.word("depths") == "rtt",
+        scheme: match keys.word("scheme") {
+            "partitioned" => Scheme::Partitioned(depths),
+            "common" => Scheme::Common,
+            _ => Scheme::Logical(depths),
+        },
         order: match keys.word("order") {
-            "sequential" => AggregateOrder::Sequential,
-            "lru" => AggregateOrder::Lru,
-            _ => AggregateOrder::Fcfs,
+            "sequential" => Order::Sequential,
+            "lru" => Order::Lru,
+            _ => Order::Fcfs,
         },
         action: match keys.word("action") {
-            "mark" => AggregateAction::Mark,
-            "drop" => AggregateAction::Drop,
-            _ => AggregateAction::Shape,
+            "mark" => Action::Mark,
+            "drop" => Action::Drop,
+            _ => Action::Shape,
         },
+        increase: match keys.word("window") {
+            "aggregate-fair" => Increase::AggregateFair,
+            "increase-by-k" => Increase::ByK { k: keys.number("k"), long: keys.span("long-rtt") },
+            _ => Increase::Standard,
+        },
+    };
+    Aggregate {
+        name: name.to_owned(),
+        policy,
         queue: keys.count("queue").unwrap_or_default() as u32,
-        window: match keys.word("window") {
-            "aggregate-fair" => WindowIncrease::AggregateFair,
-            "increase-by-k" => WindowIncrease::ByK { k: keys.number("k"), long: keys.span("long-rtt") },
-            _ => WindowIncrease::Standard,
-        },
         install: keys.span("install"),
         remove: keys.time("remove").unwrap_or(Time::NEVER),
     }
@@ -222,9 +227,10 @@ fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Opt
         let message = format!("policy `{}` goes before it comes at {}", aggregate.name, aggregate.install);
         return Some(("remove", message, "too early", "it comes with `install`"));
     }
+    let policy = &aggregate.policy;
     for subject in subjects {
         let (name, size) = (&subject.name, u32::from(subject.packet));
-        if aggregate.largest.is_some_and(|largest| size > largest) {
+        if policy.profile.largest.is_some_and(|largest| size > largest) {
             let message = format!("packets of `{name}` have {size} B: none would ever leave");
             return Some((
                 "largest",
@@ -233,12 +239,12 @@ fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Opt
                 "give it a smaller `packet-size`, or allow larger ones",
             ));
         }
-        if u64::from(size) > aggregate.depth.get() {
+        if u64::from(size) > policy.profile.depth.get() {
             let message = format!("packets of `{name}` have {size} B, more than the bucket holds");
             return Some(("depth", message, "too small", "let it hold a packet at least"));
         }
         let tolled = subject.law.is_some_and(|law| law.reads.is_some());
-        if aggregate.action == AggregateAction::Mark && tolled {
+        if policy.action == Action::Mark && tolled {
             let message = format!("packets of `{name}` carry a toll, and have no room for a mark");
             return Some((
                 "action",
@@ -248,7 +254,7 @@ fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Opt
             ));
         }
         let grows = subject.law.is_none_or(|law| law.increase);
-        if aggregate.window != WindowIncrease::Standard && !grows {
+        if policy.increase != Increase::Standard && !grows {
             let message = format!("the window of `{name}` can't be told to grow otherwise");
             return Some(("window", message, "of no use", "that is for the law `newreno`"));
         }

@@ -54,10 +54,7 @@ impl<'a> Resolver<'a> {
         if let Some(i) = self.plan.classes.iter().position(|class| class.name == wanted) {
             return i as u8 + 1;
         }
-        let names = self.plan.classes.iter().map(|class| class.name.as_str());
-        self.mistakes
-            .add(keys.at("class"), format!("there is no class `{wanted}`"), "unknown class")
-            .suggest(&wanted, names);
+        self.unknown("class", &wanted, keys.at("class"));
         0
     }
 }

@@ -165,10 +165,7 @@ impl<'a> Resolver<'a> {
             self.mistakes.add(change.key_at(key), message, "beside `host`").help("write two changes");
         }
         let Some(host) = self.plan.hosts.iter().position(|host| host.name == name) else {
-            let names: Vec<&str> = self.top.named("host", &keys::HOST).map(|(name, _)| name).collect();
-            self.mistakes
-                .add(change.at("host"), format!("there is no host `{name}`"), "unknown host")
-                .suggest(&name, names.into_iter());
+            self.unknown("host", &name, change.at("host"));
             return;
         };
         if change.has("budget") {
@@ -210,10 +207,7 @@ impl<'a> Resolver<'a> {
             self.plan.events.push(Event { at, what: What::FlowBudget(id, budget) });
         }
         if !found {
-            let names: Vec<&str> = self.top.named("flow", &keys::FLOW).map(|(name, _)| name).collect();
-            self.mistakes
-                .add(change.at("flow"), format!("there is no flow `{pattern}`"), "unknown flow")
-                .suggest(&pattern, names.into_iter());
+            self.unknown("flow", &pattern, change.at("flow"));
         }
     }
 
@@ -240,10 +234,7 @@ impl<'a> Resolver<'a> {
             }
         }
         if self.plan.events.len() == before {
-            let names: Vec<&str> = self.top.named("flow", &keys::FLOW).map(|(name, _)| name).collect();
-            self.mistakes
-                .add(change.at("flow"), format!("there is no flow `{pattern}`"), "unknown flow")
-                .suggest(&pattern, names.into_iter());
+            self.unknown("flow", &pattern, change.at("flow"));
         }
     }
 
@@ -305,10 +296,7 @@ impl<'a> Resolver<'a> {
                 .help("it has `duplex = false`");
             return None;
         }
-        let names: Vec<&str> = self.top.named("link", &keys::LINK).map(|(name, _)| name).collect();
-        self.mistakes
-            .add(at, format!("there is no link `{pattern}`"), "unknown link")
-            .suggest(&pattern, names.into_iter());
+        self.unknown("link", &pattern, at);
         None
     }
 }

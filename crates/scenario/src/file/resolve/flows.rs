@@ -606,22 +606,37 @@ impl<'a> Resolver<'a> {
             };
             let (receive, send) = (request.keys.limit("receive-buffer"), request.keys.limit("send-buffer"));
             for i in 0..request.pairs.count() as usize * each {
-                let (path, transport) = match request.target {
+                let (name, path, transport, bytes) = match request.target {
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
-                        (&flow.path, flow.transport)
+                        let bytes = flow.data.bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
+                        (&flow.name, &flow.path, flow.transport, bytes)
                     }
                     Target::Workload(w) => {
-                        (&self.plan.workloads[w].paths[i], self.plan.workloads[w].transport)
+                        let workload = &self.plan.workloads[w];
+                        (&workload.name, &workload.paths[i], workload.transport, workload.sizes.mean())
                     }
                     Target::Cbrs { .. } => break,
                 };
-                let (receive, send) =
-                    (buffer(&self.plan, path, transport, receive), buffer(&self.plan, path, transport, send));
-                if receive.min(send) == 0 {
+                let [receive, send] = [receive, send].map(|limit| buffer(&self.plan, path, transport, limit));
+                let least = receive.min(send);
+                if least == 0 {
                     let key = if receive == 0 { "receive-buffer" } else { "send-buffer" };
                     let message = format!("`{key}` holds less than one packet");
                     self.mistakes.add(request.keys.at(key), message, "too small");
+                    break;
+                }
+                if let Some(way) = boundless(&self.plan, path, transport, bytes, least) {
+                    let message =
+                        format!("`{name}` asks for all there is, and no link on its way {way} answers");
+                    let label = match bytes.is_infinite() && least == u32::MAX {
+                        true => "its window would grow without end",
+                        false => "its window would grow to more than a million packets",
+                    };
+                    self.mistakes.add(request.keys.at("law"), message, label).help(
+                        "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), or the flow a \
+                         `receive-buffer`",
+                    );
                     break;
                 }
                 match request.target {
@@ -634,32 +649,6 @@ impl<'a> Resolver<'a> {
                         self.plan.workloads[w].send_buffers.push(send);
                     }
                     Target::Cbrs { .. } => break,
-                }
-                let (name, path, transport, bytes) = match request.target {
-                    Target::Workload(w) => {
-                        let workload = &self.plan.workloads[w];
-                        (&workload.name, &workload.paths[i], workload.transport, workload.sizes.mean())
-                    }
-                    Target::Flows { first, .. } => {
-                        let flow = &self.plan.flows[first + i];
-                        let bytes = flow.data.bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
-                        (&flow.name, &flow.path, flow.transport, bytes)
-                    }
-                    Target::Cbrs { .. } => break,
-                };
-                let buffer = receive.min(send);
-                if let Some(way) = boundless(&self.plan, path, transport, bytes, buffer) {
-                    let message =
-                        format!("`{name}` asks for all there is, and no link on its way {way} answers");
-                    let label = match bytes.is_infinite() && buffer == u32::MAX {
-                        true => "its window would grow without end",
-                        false => "its window would grow to more than a million packets",
-                    };
-                    self.mistakes.add(request.keys.at("law"), message, label).help(
-                        "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), or the flow a \
-                         `receive-buffer`",
-                    );
-                    break;
                 }
             }
         }

@@ -119,9 +119,7 @@ impl<'a> Resolver<'a> {
         let medium = keys.text("medium").and_then(|wanted| {
             let found = media.get(wanted.as_str()).copied();
             if found.is_none() {
-                self.mistakes
-                    .add(keys.at("medium"), format!("there is no medium `{wanted}`"), "unknown medium")
-                    .suggest(&wanted, media.keys().copied());
+                self.unknown("medium", &wanted, keys.at("medium"));
             }
             found
         });

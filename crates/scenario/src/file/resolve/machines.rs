@@ -92,11 +92,7 @@ impl<'a> Resolver<'a> {
             return;
         }
         if !found {
-            let names = self.top.named("flow", &keys::FLOW).map(|(name, _)| name);
-            let names: Vec<&str> = names.collect();
-            self.mistakes
-                .add(at, format!("there is no flow `{pattern}`"), "unknown flow")
-                .suggest(pattern, names.into_iter());
+            self.unknown("flow", pattern, at);
         }
     }
 

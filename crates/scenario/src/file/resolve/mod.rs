@@ -46,24 +46,7 @@ pub(crate) fn resolve(
         duration: top.span("duration"),
         seed: top.count("seed").unwrap_or_default(),
         measure: Measure { interval: measure.time("interval"), warmup: measure.span("warmup") },
-        nodes: Vec::new(),
-        links: Vec::new(),
-        media: Vec::new(),
-        classes: Vec::new(),
-        transports: Vec::new(),
-        flows: Vec::new(),
-        trees: Vec::new(),
-        workloads: Vec::new(),
-        hosts: Vec::new(),
-        aggregates: Vec::new(),
-        shapers: Vec::new(),
-        cbrs: Vec::new(),
-        machines: Vec::new(),
-        overlay: None,
-        switches: Vec::new(),
-        sessions: Vec::new(),
-        events: Vec::new(),
-        losses: Vec::new(),
+        ..Plan::default()
     };
     if plan.duration > Time::ZERO && plan.measure.warmup >= plan.duration {
         let message = format!("the warm-up ends after the run, which takes {}", plan.duration);
@@ -252,12 +235,14 @@ impl<'a> Resolver<'a> {
         {
             return Some(*group);
         }
-        let names = self.top.named("node", &keys::NODE).map(|(name, _)| name);
-        let names: Vec<&str> = names.collect();
-        self.mistakes
-            .add(at, format!("there is no node `{text}`"), "unknown node")
-            .suggest(text, names.into_iter());
+        self.unknown("node", text, at);
         None
+    }
+
+    /// Reports a name that no table `[kind.NAME]` gives.
+    fn unknown(&mut self, kind: &'static str, name: &str, at: At) {
+        let message = format!("there is no {kind} `{name}`");
+        self.mistakes.add(at, message, format!("unknown {kind}")).suggest(name, self.top.names(kind));
     }
 
     /// The pairs that a section's `from` and `to` make.

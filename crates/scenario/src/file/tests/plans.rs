@@ -534,5 +534,5 @@ fn the_most_specific_policy_is_a_flows() {
     // One shaper a host.
     assert_eq!(plan.shapers.len(), 2);
     // B = r · rtt_av (§ 4.2.1): 5 Mb/s × 22 ms for the near sender, 28 for the far one.
-    assert_eq!(plan.aggregates[0].depth.get(), 15_625);
+    assert_eq!(plan.aggregates[0].policy.profile.depth.get(), 15_625);
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tollway_net::shape::etcd::{Access, Address, Event, Keys, Store};
 
 use super::source::Pacing;
-use super::{News, Policies, PolicyError, Source};
+use super::{News, Policies, ScenarioError, Source};
 use crate::file::matches;
 
 /// A store that is watched.
@@ -42,7 +42,7 @@ impl EtcdSource {
         access: Access,
         say: impl FnMut(&str),
         ends: impl FnMut() -> bool,
-    ) -> Result<Option<(EtcdSource, Policies)>, PolicyError> {
+    ) -> Result<Option<(EtcdSource, Policies)>, ScenarioError> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         EtcdSource::open_as(address, access, host.trim(), Duration::from_secs(10), say, ends)
     }
@@ -54,10 +54,11 @@ impl EtcdSource {
         most: Duration,
         mut say: impl FnMut(&str),
         mut ends: impl FnMut() -> bool,
-    ) -> Result<Option<(EtcdSource, Policies)>, PolicyError> {
-        let unreadable = |kind, why: String| PolicyError::unreadable(address, io::Error::new(kind, why));
+    ) -> Result<Option<(EtcdSource, Policies)>, ScenarioError> {
+        let failed = |error| ScenarioError::Unreadable { path: address.into(), error };
+        let unreadable = |kind, why: String| failed(io::Error::new(kind, why));
         let at = Address::parse(address).map_err(|why| unreadable(io::ErrorKind::InvalidInput, why))?;
-        let store = Store::open(at, access).map_err(|error| PolicyError::unreadable(address, error))?;
+        let store = Store::open(at, access).map_err(failed)?;
         let mut source =
             EtcdSource { store, host: host.to_owned(), last: None, away: false, pacing: Pacing::default() };
         let (begin, mut why, mut said) = (Instant::now(), "it does not answer".to_owned(), false);
@@ -101,7 +102,12 @@ impl EtcdSource {
         self.last = Some(read.clone());
         let text = match read {
             Ok(text) => text,
-            Err(why) => return News::Wrong(Box::new(PolicyError::unreadable(&name, io::Error::other(why)))),
+            Err(why) => {
+                return News::Wrong(Box::new(ScenarioError::Unreadable {
+                    path: name.into(),
+                    error: io::Error::other(why),
+                }));
+            }
         };
         let version =
             if names_version(&text) { String::new() } else { format!("version = \"revision {revision}\"\n") };

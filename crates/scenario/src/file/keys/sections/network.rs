@@ -3,109 +3,75 @@
 use tollway_law::link;
 use tollway_proto::port::QUEUES;
 
-use super::super::Default::{Else, Is, Must};
-use super::super::{Key, Kind, Section};
+use super::super::{Key, Kind};
 use super::*;
 
-/// `[topology]`.
-pub(crate) static TOPOLOGY: Section = Section {
-    header: "[topology]",
-    says: "A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a `[node.NAME]`, \
-           each edge a `[link.FROM-TO]` of both directions. What the file says of these names itself goes on top.",
-    parts: &[&[
-        key("file", Kind::Text, Must, "The GraphML file, relative to the scenario's folder."),
-        key("fallback", Kind::Text, Else("none"), "Another such file, read if there is no `file`."),
-        key("rate", Kind::WireRate, Else("every edge says its own"), "Rate of the edges that say none."),
-        key(
-            "delay-per-km",
-            TIME,
-            Is("5 us"),
-            "Propagation along the great circle between two ends that have a latitude and a longitude; light in glass takes 5 µs.",
-        ),
-        key(
-            "delay-per-unit",
-            TIME,
-            Else("drawings are not measured"),
-            "The same for ends that have no position, by their distance in the file's drawing.",
-        ),
-        key("delay", TIME, Is("1 ms"), "Propagation of the other links."),
-        key(
-            "link",
-            Kind::Table(&TOPOLOGY_LINK),
-            Else(""),
-            "What all of its links have, over what the GraphML file says.",
-        ),
-    ]],
-};
+section! {
+    /// A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a
+    /// `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the file says of these
+    /// names itself goes on top.
+    TOPOLOGY = "[topology]" {
+        /// The GraphML file, relative to the scenario's folder.
+        "file": Kind::Text;
+        /// Another such file, read if there is no `file`.
+        "fallback": Kind::Text, else "none";
+        /// Rate of the edges that say none.
+        "rate": Kind::WireRate, else "every edge says its own";
+        /// Propagation along the great circle between two ends that have a latitude and a
+        /// longitude; light in glass takes 5 µs.
+        "delay-per-km": TIME, default "5 us";
+        /// The same for ends that have no position, by their distance in the file's drawing.
+        "delay-per-unit": TIME, else "drawings are not measured";
+        /// Propagation of the other links.
+        "delay": TIME, default "1 ms";
+        /// What all of its links have, over what the GraphML file says.
+        "link": Kind::Table(&TOPOLOGY_LINK), optional;
+    }
+}
 
-/// `[topology.link]`.
-pub(crate) static TOPOLOGY_LINK: Section = Section {
-    header: "[topology.link]",
-    says: "Keys of `[link.NAME]` for every imported link.",
-    parts: &[LINK_KEYS],
-};
+section! {
+    /// Keys of `[link.NAME]` for every imported link.
+    TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS]
+}
 
-/// `[node.NAME]`.
-pub(crate) static NODE: Section = Section {
-    header: "[node.NAME]",
-    says: "A host or a router, or a group of them.",
-    parts: &[&[key(
-        "count",
-        Kind::Count { least: 1, most: 1_000_000 },
-        Else("one node, `NAME`"),
-        "Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name means all of them.",
-    )]],
-};
+section! {
+    /// A host or a router, or a group of them.
+    NODE = "[node.NAME]" {
+        /// Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name
+        /// means all of them.
+        "count": Kind::Count { least: 1, most: 1_000_000 }, else "one node, `NAME`";
+    }
+}
 
-/// `[medium.NAME]`.
-pub(crate) static MEDIUM: Section = Section {
-    header: "[medium.NAME]",
-    says: "A half-duplex medium: the links that name it, both directions of each, take turns on one transmitter.",
-    parts: &[&[key(
-        "rate",
-        Kind::WireRate,
-        Else("each link's own"),
-        "Rate of the links on it that give none.",
-    )]],
-};
+section! {
+    /// A half-duplex medium: the links that name it, both directions of each, take turns on one
+    /// transmitter.
+    MEDIUM = "[medium.NAME]" {
+        /// Rate of the links on it that give none.
+        "rate": Kind::WireRate, else "each link's own";
+    }
+}
 
-/// `[class.NAME]`.
-pub(crate) static CLASS: Section = Section {
-    header: "[class.NAME]",
-    says: "A class of traffic, for flows to belong to (`class`), and what links make of it.",
-    parts: &[&[
-        key(
-            "pricing",
-            Kind::Word(&["standard", "stable", "deadline", "priority", "group"]),
-            Is("standard"),
-            "What links of the law `fcp` ask it for (see [FCP](fcp.md)): their own price; one that moves by no more than twice in two mean round trips; the least price within `share` of the capacity; `times` their own; or a price in the class's own currency, by its `weight`.",
-        ),
-        key(
-            "law",
-            Kind::Word(link::WORDS),
-            Is("drop-tail"),
-            "On links of the law `by-class`: the law that its queue is under, with the link's constants.",
-        ),
-        key(
-            "share",
-            Kind::Over { over: 0.0, most: 1.0 },
-            Is("0.8"),
-            "With `deadline`: the part of the capacity for it.",
-        ),
-        key(
-            "times",
-            Kind::Number { least: 1.0, most: 1e9 },
-            Is("10"),
-            "With `priority`: how many times the price.",
-        ),
-        key(
-            "weight",
-            Kind::Over { over: 0.0, most: 1e9 },
-            Is("1"),
-            "With `group`: its weight among the groups with traffic. On links of the law `by-class`: that of its queue. What is of no class has weight 1.",
-        ),
-    ]],
-};
+section! {
+    /// A class of traffic, for flows to belong to (`class`), and what links make of it.
+    CLASS = "[class.NAME]" {
+        /// What links of the law `fcp` ask it for (see [FCP](fcp.md)): their own price; one that
+        /// moves by no more than twice in two mean round trips; the least price within `share` of
+        /// the capacity; `times` their own; or a price in the class's own currency, by its
+        /// `weight`.
+        "pricing": Kind::Word(&["standard", "stable", "deadline", "priority", "group"]), default "standard";
+        /// On links of the law `by-class`: the law that its queue is under, with the link's
+        /// constants.
+        "law": Kind::Word(link::WORDS), default "drop-tail";
+        /// With `deadline`: the part of the capacity for it.
+        "share": Kind::Over { over: 0.0, most: 1.0 }, default "0.8";
+        /// With `priority`: how many times the price.
+        "times": Kind::Number { least: 1.0, most: 1e9 }, default "10";
+        /// With `group`: its weight among the groups with traffic. On links of the law `by-class`:
+        /// that of its queue. What is of no class has weight 1.
+        "weight": Kind::Over { over: 0.0, most: 1e9 }, default "1";
+    }
+}
 
 /// What `law` may be for a link.
 pub(crate) const LINK_LAWS: &[&str] = &{
@@ -123,167 +89,113 @@ pub(crate) const LINK_LAWS: &[&str] = &{
     words
 };
 
-/// `[link.NAME]`.
-pub(crate) static LINK: Section = Section {
-    header: "[link.NAME]",
-    says: "A link: an output port with its queue and law, and the wire behind it. Between a node and a group it is a \
-           link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a link for each pair. The way \
-           back is `NAME.reverse`.",
-    parts: &[
-        &[
-            key("from", Kind::Node, Must, "Node or group where it begins."),
-            key("to", Kind::Node, Must, "Node or group where it ends."),
-        ],
+section! {
+    /// A link: an output port with its queue and law, and the wire behind it. Between a node and a
+    /// group it is a link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a
+    /// link for each pair. The way back is `NAME.reverse`.
+    LINK = "[link.NAME]": [
+        keys! {
+            /// Node or group where it begins.
+            "from": Kind::Node;
+            /// Node or group where it ends.
+            "to": Kind::Node;
+        },
         LINK_KEYS,
-    ],
-};
+    ]
+}
 
 /// What a link is, wherever it is.
-const LINK_KEYS: &[Key] = &[
-    key(
-        "rate",
-        Kind::WireRate,
-        Else("the medium's, or the trace's mean"),
-        "How fast packets are put on the wire.",
-    ),
-    key(
-        "trace",
-        Kind::Text,
-        Else("a constant rate"),
-        "Instead of a rate: a file of opportunities to send, each a line with its millisecond (see [Importing](importing.md)).",
-    ),
-    key(
-        "delay",
-        Kind::Spread,
-        Is("0 s"),
-        "Propagation, one way; `{ first = \"5 ms\", last = \"50 ms\" }` spreads it evenly over the links of a group.",
-    ),
-    key("overhead", OVERHEAD, Is("0 B"), "Framing that each packet takes on this wire beyond its own size."),
-    key("law", Kind::Word(LINK_LAWS), Is("drop-tail"), "The port's law."),
-    key(
-        "limit",
-        Kind::Limit,
-        Is("1000 packets"),
-        "What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the flows whose data cross the link.",
-    ),
-    key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
-    key(
-        "medium",
-        Kind::Medium,
-        Else("a transmitter for each direction"),
-        "The half-duplex medium that it shares.",
-    ),
-    key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
-    key("duplex", Kind::Truth, Is("true"), "Whether there is a way back."),
-    key(
-        "symmetric",
-        Kind::Truth,
-        Else("`false`; `true` for imported links"),
-        "The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.",
-    ),
-    key("reverse", Kind::Table(&REVERSE), Else(""), "What differs on the way back."),
-    key(
-        "meter",
-        Kind::Table(&METER),
-        Else("none"),
-        "A meter at its far end, for the flows that enter there, or leave.",
-    ),
-    key(
-        "exchange",
-        Kind::Table(&EXCHANGE),
-        Else("none"),
-        "A border between domains at its far end, for prices and budgets.",
-    ),
-    key("", Kind::All(laws::tables), Else(""), ""),
-];
-
-/// `[link.NAME.reverse]`.
-pub(crate) static REVERSE: Section = Section {
-    header: "[link.NAME.reverse]",
-    says: "The way back. Without this table it has the link's rate, delay and framing, and a drop-tail queue that \
-           holds everything.",
-    parts: &[&[
-        key("rate", Kind::WireRate, Else("the link's"), "How fast packets are put on the wire."),
-        key("trace", Kind::Text, Else("the link's"), "Instead of a rate, as for the link."),
-        key("delay", Kind::Spread, Else("the link's"), "Propagation, one way."),
-        key(
-            "overhead",
-            OVERHEAD,
-            Else("the link's"),
-            "Framing that each packet takes on this wire beyond its own size.",
-        ),
-        key("law", Kind::Word(LINK_LAWS), Is("drop-tail"), "The port's law."),
-        key("limit", Kind::Limit, Is("unlimited"), "What the queue holds."),
-        key("capacity", Kind::Rate, Else("the rate"), "The capacity that the law believes in."),
-        key("loss", PROBABILITY, Is("0"), "Probability that a packet is lost on the wire."),
-        key("", Kind::All(laws::reverse_tables), Else(""), ""),
-    ]],
+const LINK_KEYS: &[Key] = keys! {
+    /// How fast packets are put on the wire.
+    "rate": Kind::WireRate, else "the medium's, or the trace's mean";
+    /// Instead of a rate: a file of opportunities to send, each a line with its millisecond (see
+    /// [Importing](importing.md)).
+    "trace": Kind::Text, else "a constant rate";
+    /// Propagation, one way; `{ first = "5 ms", last = "50 ms" }` spreads it evenly over the links
+    /// of a group.
+    "delay": Kind::Spread, default "0 s";
+    /// Framing that each packet takes on this wire beyond its own size.
+    "overhead": OVERHEAD, default "0 B";
+    /// The port's law.
+    "law": Kind::Word(LINK_LAWS), default "drop-tail";
+    /// What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the
+    /// flows whose data cross the link.
+    "limit": Kind::Limit, default "1000 packets";
+    /// The capacity that the law believes in.
+    "capacity": Kind::Rate, else "the rate";
+    /// The half-duplex medium that it shares.
+    "medium": Kind::Medium, else "a transmitter for each direction";
+    /// Probability that a packet is lost on the wire.
+    "loss": PROBABILITY, default "0";
+    /// Whether there is a way back.
+    "duplex": Kind::Truth, default "true";
+    /// The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.
+    "symmetric": Kind::Truth, else "`false`; `true` for imported links";
+    /// What differs on the way back.
+    "reverse": Kind::Table(&REVERSE), optional;
+    /// A meter at its far end, for the flows that enter there, or leave.
+    "meter": Kind::Table(&METER), else "none";
+    /// A border between domains at its far end, for prices and budgets.
+    "exchange": Kind::Table(&EXCHANGE), else "none";
+    "": Kind::All(laws::tables), optional;
 };
 
-/// `[link.NAME.meter]`.
-pub(crate) static METER: Section = Section {
-    header: "[link.NAME.meter]",
-    says: "A meter where a host's own link ends. Without `budget` and `balance` it checks what XCP senders state and do against what it measures, reports \
-           those it accuses, and holds them to their allotment. A flow is metered where its data first pass one.",
-    parts: &[&[
-        key(
-            "tolerance",
-            Kind::Over { over: 0.0, most: 10.0 },
-            Is("0.2"),
-            "How far what is stated may be from what is measured, as a part of it.",
-        ),
-        key(
-            "burst",
-            Kind::Over { over: 1.0, most: 1000.0 },
-            Is("2"),
-            "Round trips of excess before a flow is accused; a window sent at once is one.",
-        ),
-        key(
-            "patience",
-            Kind::Number { least: 0.0, most: 1000.0 },
-            Is("4"),
-            "Round trips for which a wrong round trip must be stated without a break.",
-        ),
-        key(
-            "enforce",
-            Kind::Truth,
-            Is("true"),
-            "Whether accused flows are held to their allotment, or only reported.",
-        ),
-        key(
-            "budget",
-            Kind::Number { least: 0.0, most: 1e12 },
-            Else("XCP's windows are metered"),
-            "Instead: what the host behind the link may spend in FCP, $/s, all its flows together. What it spends is held against \
-             that, and what it announces against what it spends then; who is accused is held to the budget and announces nothing more.",
-        ),
-        key(
-            "balance",
-            Kind::Truth,
-            Is("false"),
-            "Instead: what FCP's flows that leave over this link state to pay is held against what they are asked. Meters with a \
-             `budget` learn whom it accuses with the next acknowledgement.",
-        ),
-    ]],
-};
+section! {
+    /// The way back. Without this table it has the link's rate, delay and framing, and a drop-tail
+    /// queue that holds everything.
+    REVERSE = "[link.NAME.reverse]" {
+        /// How fast packets are put on the wire.
+        "rate": Kind::WireRate, else "the link's";
+        /// Instead of a rate, as for the link.
+        "trace": Kind::Text, else "the link's";
+        /// Propagation, one way.
+        "delay": Kind::Spread, else "the link's";
+        /// Framing that each packet takes on this wire beyond its own size.
+        "overhead": OVERHEAD, else "the link's";
+        /// The port's law.
+        "law": Kind::Word(LINK_LAWS), default "drop-tail";
+        /// What the queue holds.
+        "limit": Kind::Limit, default "unlimited";
+        /// The capacity that the law believes in.
+        "capacity": Kind::Rate, else "the rate";
+        /// Probability that a packet is lost on the wire.
+        "loss": PROBABILITY, default "0";
+        "": Kind::All(laws::reverse_tables), optional;
+    }
+}
 
-/// `[link.NAME.exchange]`.
-pub(crate) static EXCHANGE: Section = Section {
-    header: "[link.NAME.exchange]",
-    says: "A border where a customer's packets enter its provider's network (the FCP report, § 4.3): budgets and prices are turned \
-           from one unit into the other. It has a `rate` or a `weight`.",
-    parts: &[&[
-        key(
-            "rate",
-            Kind::Over { over: 0.0, most: 1e12 },
-            Else("by `weight`"),
-            "What a $ of the customer's is worth to the provider.",
-        ),
-        key(
-            "weight",
-            Kind::Over { over: 0.0, most: 1e12 },
-            Else("by `rate`"),
-            "What all that the customer spends beyond the border is worth together, the provider's $/s.",
-        ),
-    ]],
-};
+section! {
+    /// A meter where a host's own link ends. Without `budget` and `balance` it checks what XCP
+    /// senders state and do against what it measures, reports those it accuses, and holds them to
+    /// their allotment. A flow is metered where its data first pass one.
+    METER = "[link.NAME.meter]" {
+        /// How far what is stated may be from what is measured, as a part of it.
+        "tolerance": Kind::Over { over: 0.0, most: 10.0 }, default "0.2";
+        /// Round trips of excess before a flow is accused; a window sent at once is one.
+        "burst": Kind::Over { over: 1.0, most: 1000.0 }, default "2";
+        /// Round trips for which a wrong round trip must be stated without a break.
+        "patience": Kind::Number { least: 0.0, most: 1000.0 }, default "4";
+        /// Whether accused flows are held to their allotment, or only reported.
+        "enforce": Kind::Truth, default "true";
+        /// Instead: what the host behind the link may spend in FCP, $/s, all its flows together.
+        /// What it spends is held against that, and what it announces against what it spends then;
+        /// who is accused is held to the budget and announces nothing more.
+        "budget": Kind::Number { least: 0.0, most: 1e12 }, else "XCP's windows are metered";
+        /// Instead: what FCP's flows that leave over this link state to pay is held against what
+        /// they are asked. Meters with a `budget` learn whom it accuses with the next
+        /// acknowledgement.
+        "balance": Kind::Truth, default "false";
+    }
+}
+
+section! {
+    /// A border where a customer's packets enter its provider's network (the FCP report, § 4.3):
+    /// budgets and prices are turned from one unit into the other. It has a `rate` or a `weight`.
+    EXCHANGE = "[link.NAME.exchange]" {
+        /// What a $ of the customer's is worth to the provider.
+        "rate": Kind::Over { over: 0.0, most: 1e12 }, else "by `weight`";
+        /// What all that the customer spends beyond the border is worth together, the provider's
+        /// $/s.
+        "weight": Kind::Over { over: 0.0, most: 1e12 }, else "by `rate`";
+    }
+}
