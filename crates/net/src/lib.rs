@@ -28,7 +28,9 @@ mod emulator;
 mod error;
 #[cfg(target_os = "linux")]
 pub mod exec;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
 pub mod host;
 #[cfg(target_os = "linux")]
