@@ -257,7 +257,7 @@ struct Keeper {
 
 impl Keeper {
     /// Answers whether there are others from now on.
-    fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) -> bool {
+    fn keep(&mut self, agent: &mut Agent, turn: Turn, quiet: bool) -> bool {
         let warning = agent.warning();
         if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
             terminal::tell(format_args!("warning: {warning}"));
@@ -297,7 +297,7 @@ impl Keeper {
         false
     }
 
-    fn standing<K: Kernel>(&self, agent: &Agent<K>, turn: Turn) -> Standing {
+    fn standing(&self, agent: &Agent, turn: Turn) -> Standing {
         Standing {
             status: agent.status(),
             turn,
@@ -316,7 +316,7 @@ fn dry_run(
 ) -> Result<ExitCode, Failure> {
     say_reach(Reach::find());
     let kernel = LookOnly(SockDiag::new().map_err(refused)?);
-    let mut agent = Agent::new(Time::ZERO, kernel, regime);
+    let mut agent = Agent::new(Time::ZERO, Box::new(kernel), regime);
     let mut last = None;
     shape::run(&mut agent, signals, |agent, turn| {
         if turn.now < Time::from_secs(1) {

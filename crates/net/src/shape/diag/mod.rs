@@ -15,8 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tollway_law::{Rate, Time};
 
 use super::guardian::Guardian;
-use super::number::ByNumber;
-use super::{Kernel, Seen};
+use super::{ByNumber, Kernel, Seen};
 use crate::clock::Clock;
 use message::Answer;
 use owners::Owners;

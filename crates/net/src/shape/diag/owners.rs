@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource};
 
 use super::cookie_of;
-use crate::shape::Seen;
-use crate::shape::number::ByNumber;
+use crate::shape::{ByNumber, Seen};
 
 /// A process and the number of a descriptor there.
 type Place = (i32, i32);
