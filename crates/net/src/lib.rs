@@ -45,6 +45,8 @@ mod punctual;
 pub mod shape;
 mod socket;
 #[cfg(target_os = "linux")]
+mod sockopt;
+#[cfg(target_os = "linux")]
 pub mod tunnel;
 mod wire;
 
