@@ -1,4 +1,4 @@
-//! What the commands with an agent share: those that look on, and the agent's answer to `status`.
+//! The code that commands with an agent share: its readers, and its answer to `status`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -87,7 +87,7 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
     }
 }
 
-/// Writes lines to standard output as long as somebody reads them. A disk that is full is no reason to end the agent.
+/// Writes lines to standard output while they are read. A full disk does not end the agent.
 fn open_json() -> io::Result<Outlet<String>> {
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut torn = false;

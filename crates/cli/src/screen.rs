@@ -15,7 +15,7 @@ use crate::fail::Failure;
 use crate::outlet::Outlet;
 use crate::terminal;
 
-/// Draws a state on a frame, with so many lines above its edge.
+/// Draws a state on a frame, scrolled by a number of lines.
 pub(crate) type Draw<T> = fn(&mut Frame<'_>, &T, u16);
 
 /// The terminal, given back when dropped.

@@ -41,7 +41,7 @@ pub use guardian::{Guardian, clear};
 pub use rights::{Needs, Reach, settle_in};
 pub use run::{Then, Turn, run};
 
-/// A map by cookie or inode, which nobody can choose so that they meet.
+/// A map by cookie or inode. The kernel gives these out, so that no user can make them collide.
 type ByNumber<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 /// A way to see this machine's TCP connections and to say how fast they may send.
