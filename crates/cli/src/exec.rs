@@ -36,9 +36,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     if over.file.is_none() && !over.quiet && !over.json {
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
     }
-    if over.view.is_some() && cfg!(not(feature = "view")) {
-        return Err(Failure::not_built("view"));
-    }
+    Failure::if_not_built(false, false, over.view.is_some())?;
     let privilege = Privilege::acquire().map_err(not_set_up)?;
     // Before the program runs: it should not have run for nothing.
     let tables = TABLES.map(str::to_owned).into();

@@ -32,8 +32,26 @@ impl Failure {
         Failure { report: report.into(), code: 1 }
     }
 
+    /// Refuses an option for which this build has no part, and a screen without a terminal.
+    pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(), Failure> {
+        for (feature, wanted, has) in [
+            ("watch", watch, cfg!(feature = "watch")),
+            ("metrics", metrics, cfg!(feature = "metrics")),
+            ("view", view, cfg!(feature = "view")),
+        ] {
+            if wanted && !has {
+                return Err(Failure::not_built(feature));
+            }
+        }
+        #[cfg(feature = "watch")]
+        if watch {
+            terminal::can_be_drawn_on()?;
+        }
+        Ok(())
+    }
+
     /// An option for which this build has no part.
-    pub(crate) fn not_built(feature: &str) -> Failure {
+    fn not_built(feature: &str) -> Failure {
         Failure::input(miette::miette!(
             help = format!("build it with `--features {feature}`, or leave the option out"),
             "this build of tollway has no `--{feature}`"

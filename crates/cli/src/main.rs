@@ -3,6 +3,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+#[cfg(target_os = "linux")]
+mod audience;
 mod compare;
 #[cfg(target_os = "linux")]
 mod exec;
@@ -13,6 +15,8 @@ mod outlet;
 mod overlay;
 mod reproduce;
 mod run;
+#[cfg(all(target_os = "linux", feature = "watch"))]
+mod screen;
 #[cfg(target_os = "linux")]
 mod shape;
 mod sweep;

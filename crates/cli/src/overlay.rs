@@ -12,6 +12,7 @@ use tollway_overlay::status::Status;
 use tollway_overlay::tls::Ends;
 
 use crate::args::{Overlay, OverlayCommand};
+use crate::audience::say_status;
 use crate::fail::Failure;
 use crate::terminal;
 
@@ -36,14 +37,7 @@ pub(crate) fn overlay(args: &Overlay) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Overlay) -> Result<ExitCode, Failure> {
-    for (feature, wanted, has) in [
-        ("view", args.view.is_some(), cfg!(feature = "view")),
-        ("metrics", args.metrics.is_some(), cfg!(feature = "metrics")),
-    ] {
-        if wanted && !has {
-            return Err(Failure::not_built(feature));
-        }
-    }
+    Failure::if_not_built(false, args.metrics.is_some(), args.view.is_some())?;
     // Before any thread is started.
     let signals = Signals::hold();
     let options = Options { socket: args.socket.clone(), metrics: args.metrics, view: args.view };
@@ -69,15 +63,7 @@ fn status(json: bool, config: Option<&Path>, socket: Option<&Path>) -> Result<Ex
             path.display()
         )),
     })?;
-    if json {
-        terminal::say(format_args!("{text}\n"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let told = Status::told(&text);
-    terminal::say(told.ok_or_else(|| {
-        Failure::run(miette!("the site's answer makes no sense: is it of another version?"))
-    })?);
-    Ok(ExitCode::SUCCESS)
+    say_status(&text, json, "site", Status::told)
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {

@@ -1,23 +1,26 @@
 //! `tollway shape`: this machine's connections, paced.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use miette::miette;
 use tollway_law::Time;
 use tollway_report::shape::Standing;
+#[cfg(feature = "metrics")]
+use tollway_report::shape::metrics;
 use tollway_scenario::shape::{
     self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, News, Policies, Reach, Regime,
     Signals, SockDiag, Source, Then, Turn, bpf,
 };
 
 use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
+use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
-use crate::outlet::Outlet;
 use crate::terminal;
+#[cfg(feature = "metrics")]
+use crate::watch::say_served;
 
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
     match &args.command {
@@ -52,7 +55,7 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Shape) -> Result<ExitCode, Failure> {
-    lacking(args)?;
+    Failure::if_not_built(args.watch, args.metrics.is_some(), false)?;
     let path = args.policy.clone().unwrap_or_default();
     let tick = args.tick.as_deref().map(tick).transpose()?;
     // Before any thread is started, as is what follows.
@@ -90,7 +93,20 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     };
     let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
     let mut keeper = Keeper { source, tick, trouble: None, warned: false };
-    let mut audience = Audience::open(args)?;
+    let mut audience = Audience::open(args.json)?;
+    #[cfg(feature = "metrics")]
+    let _metrics = match args.metrics {
+        None => None,
+        Some(address) => {
+            let latest = metrics::Latest::default();
+            audience.keep_in(latest.clone());
+            Some(say_served(metrics::serve(latest, address))?)
+        }
+    };
+    #[cfg(feature = "watch")]
+    if args.watch {
+        audience.draw_with(tollway_report::shape::screen::draw)?;
+    }
     say_if_empty(agent.regime());
     if !args.json && !args.watch {
         terminal::tell(format_args!(
@@ -103,9 +119,12 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let freed = shape::run(&mut agent, &signals, move |agent, turn| {
         // Of what was divided at this tick: other policies are in force from the next one on, and so that is at once.
         control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
-        let then = audience.show(turn, || keeper.standing(agent, turn));
-        let new = keeper.keep(agent, turn, audience.has_terminal());
-        if new && then == Then::Go { Then::Hurry } else { then }
+        let goes_on = audience.show(|| Some(keeper.standing(agent, turn)));
+        match (goes_on, keeper.keep(agent, turn, audience.has_terminal())) {
+            (false, _) => Then::Stop,
+            (true, false) => Then::Go,
+            (true, true) => Then::Hurry,
+        }
     })
     .map_err(refused)?;
     if !args.json {
@@ -238,7 +257,7 @@ struct Keeper {
 
 impl Keeper {
     /// Answers whether there are others from now on.
-    fn keep<K: Kernel>(&mut self, agent: &mut Agent<K>, turn: Turn, quiet: bool) -> bool {
+    fn keep(&mut self, agent: &mut Agent, turn: Turn, quiet: bool) -> bool {
         let warning = agent.warning();
         if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
             terminal::tell(format_args!("warning: {warning}"));
@@ -278,7 +297,7 @@ impl Keeper {
         false
     }
 
-    fn standing<K: Kernel>(&self, agent: &Agent<K>, turn: Turn) -> Standing {
+    fn standing(&self, agent: &Agent, turn: Turn) -> Standing {
         Standing {
             status: agent.status(),
             turn,
@@ -286,108 +305,6 @@ impl Keeper {
             trouble: self.trouble.clone(),
         }
     }
-}
-
-/// Who looks on: the terminal, a reader of JSON, Prometheus.
-struct Audience {
-    json: Option<Outlet<String>>,
-    next: Time,
-    #[cfg(feature = "metrics")]
-    metrics: Option<(tollway_report::shape::metrics::Latest, tollway_report::watch::metrics::Metrics)>,
-    #[cfg(feature = "watch")]
-    screen: Option<screen::Screen<Standing>>,
-}
-
-impl Audience {
-    fn open(args: &Shape) -> Result<Audience, Failure> {
-        Ok(Audience {
-            json: args.json.then(open_json).transpose().map_err(refused)?,
-            next: Time::ZERO,
-            #[cfg(feature = "metrics")]
-            metrics: match args.metrics {
-                None => None,
-                Some(address) => {
-                    let latest = tollway_report::shape::metrics::Latest::default();
-                    let served =
-                        tollway_report::shape::metrics::serve(std::sync::Arc::clone(&latest), address);
-                    let served = served
-                        .map_err(|error| Failure::input(miette!(help = crate::fail::ADDRESS, "{error}")))?;
-                    terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
-                    Some((latest, served))
-                }
-            },
-            #[cfg(feature = "watch")]
-            screen: match args.watch {
-                false => None,
-                true => Some(screen::Screen::open(tollway_report::shape::screen::draw)?),
-            },
-        })
-    }
-
-    /// Whether the terminal is taken.
-    fn has_terminal(&self) -> bool {
-        #[cfg(feature = "watch")]
-        return self.screen.is_some();
-        #[cfg(not(feature = "watch"))]
-        false
-    }
-
-    fn show(&mut self, turn: Turn, standing: impl FnOnce() -> Standing) -> Then {
-        #[cfg(feature = "watch")]
-        if self.screen.as_mut().is_some_and(screen::Screen::wants_to_end) {
-            return Then::Stop;
-        }
-        if turn.now < self.next {
-            return Then::Go;
-        }
-        let every = if self.has_terminal() { Time::from_millis(200) } else { Time::from_secs(1) };
-        self.next = turn.now + every;
-        #[cfg(feature = "metrics")]
-        let metrics = self.metrics.is_some();
-        #[cfg(not(feature = "metrics"))]
-        let metrics = false;
-        if self.json.is_none() && !metrics && !self.has_terminal() {
-            return Then::Go;
-        }
-        let standing = standing();
-        #[cfg(feature = "watch")]
-        if let Some(screen) = &self.screen {
-            screen.draw(standing.clone());
-        }
-        if let Some(json) = &self.json
-            && !json.show(serde_json::to_string(&standing).unwrap_or_default())
-        {
-            return Then::Stop;
-        }
-        #[cfg(feature = "metrics")]
-        if let Some((latest, _)) = &self.metrics {
-            *latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(standing);
-        }
-        Then::Go
-    }
-}
-
-/// Writes lines to standard output as long as somebody reads them. A disk that is full is no reason to stop pacing.
-pub(crate) fn open_json() -> io::Result<Outlet<String>> {
-    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let mut torn = false;
-    Outlet::open(move |line: String| {
-        // What was written of one that had no room for its end is a line by itself.
-        let start = if torn { "\n" } else { "" };
-        let done = out.write_all(format!("{start}{line}\n").as_bytes());
-        if let Err(error) = &done {
-            if error.kind() == io::ErrorKind::BrokenPipe {
-                return false;
-            }
-            if !torn {
-                terminal::tell(format_args!(
-                    "note: standard output cannot be written to: {error}; pacing goes on"
-                ));
-            }
-        }
-        torn = done.is_err();
-        true
-    })
 }
 
 /// Looks for a second and sets nothing.
@@ -399,7 +316,7 @@ fn dry_run(
 ) -> Result<ExitCode, Failure> {
     say_reach(Reach::find());
     let kernel = LookOnly(SockDiag::new().map_err(refused)?);
-    let mut agent = Agent::new(Time::ZERO, kernel, regime);
+    let mut agent = Agent::new(Time::ZERO, Box::new(kernel), regime);
     let mut last = None;
     shape::run(&mut agent, signals, |agent, turn| {
         if turn.now < Time::from_secs(1) {
@@ -432,15 +349,7 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         )),
     })?;
-    if json {
-        terminal::say(format_args!("{text}\n"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let told = tollway_report::shape::told(&text, terminal::width(), 40);
-    terminal::say(told.ok_or_else(|| {
-        Failure::run(miette!("the agent's answer makes no sense: is it of another version?"))
-    })?);
-    Ok(ExitCode::SUCCESS)
+    say_status(&text, json, "agent", |text| tollway_report::shape::told(text, terminal::width(), 40))
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
@@ -461,23 +370,6 @@ fn say_if_empty(regime: &Regime) {
             regime.version
         ));
     }
-}
-
-/// What this build has no part for.
-fn lacking(args: &Shape) -> Result<(), Failure> {
-    for (feature, wanted, has) in [
-        ("watch", args.watch, cfg!(feature = "watch")),
-        ("metrics", args.metrics.is_some(), cfg!(feature = "metrics")),
-    ] {
-        if wanted && !has {
-            return Err(Failure::not_built(feature));
-        }
-    }
-    #[cfg(feature = "watch")]
-    if args.watch {
-        terminal::can_be_drawn_on()?;
-    }
-    Ok(())
 }
 
 fn say_reach(reach: Reach) {
@@ -526,77 +418,4 @@ fn no_bpf(error: bpf::Unavailable) -> Failure {
         help = "run it as root on Linux 6.12 or later with BTF and cgroup2, or leave out `--backend bpf`",
         "{error}"
     ))
-}
-
-#[cfg(feature = "watch")]
-pub(crate) mod screen {
-    use std::io::stderr;
-    use std::time::Duration;
-
-    use ratatui::backend::CrosstermBackend;
-    use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-    use ratatui::crossterm::execute;
-    use ratatui::crossterm::terminal::{
-        EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-    };
-    use ratatui::{Frame, Terminal};
-
-    use crate::fail::Failure;
-    use crate::outlet::Outlet;
-    use crate::terminal;
-
-    /// The terminal, given back when dropped.
-    pub(crate) struct Screen<T> {
-        outlet: Outlet<(T, u16)>,
-        scroll: u16,
-    }
-
-    impl<T: Send + 'static> Screen<T> {
-        pub(crate) fn open(draw: fn(&mut Frame<'_>, &T, u16)) -> Result<Screen<T>, Failure> {
-            enable_raw_mode().map_err(terminal::no_screen)?;
-            let opened = execute!(stderr(), EnterAlternateScreen)
-                .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
-                .and_then(|mut terminal| {
-                    Outlet::open(move |(shown, scroll): (T, u16)| {
-                        // A terminal that has gone away is no reason to stop pacing.
-                        let _ = terminal.draw(|frame| draw(frame, &shown, scroll));
-                        true
-                    })
-                });
-            if opened.is_err() {
-                let _ = disable_raw_mode();
-            }
-            Ok(Screen { outlet: opened.map_err(terminal::no_screen)?, scroll: 0 })
-        }
-
-        pub(crate) fn draw(&self, shown: T) {
-            self.outlet.show((shown, self.scroll));
-        }
-
-        /// Takes the keys that were pressed; answers whether they mean the end.
-        pub(crate) fn wants_to_end(&mut self) -> bool {
-            let pressed = || terminal::await_keys(Duration::ZERO).and_then(|()| event::poll(Duration::ZERO));
-            while pressed().unwrap_or(false) {
-                let Ok(Event::Key(key)) = event::read() else { continue };
-                match key.code {
-                    KeyCode::Char('q') | KeyCode::Esc => return true,
-                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
-                    KeyCode::Down => self.scroll = self.scroll.saturating_add(1),
-                    KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
-                    _ => {}
-                }
-            }
-            false
-        }
-    }
-
-    impl<T> Drop for Screen<T> {
-        fn drop(&mut self) {
-            // One that takes nothing now would not take that either.
-            if self.outlet.end() {
-                let _ = execute!(stderr(), LeaveAlternateScreen);
-            }
-            let _ = disable_raw_mode();
-        }
-    }
 }

@@ -3,21 +3,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use miette::miette;
 use tollway_law::Bytes;
 use tollway_scenario::shape::Signals;
-use tollway_switch::agent::{self, Agent, Teller};
+use tollway_switch::agent::{self, Agent};
 use tollway_switch::config::{Config, ConfigError, Watched, Words};
 use tollway_switch::status;
 
 use crate::args::{Switch, SwitchCommand};
+use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
-use crate::outlet::Outlet;
-#[cfg(feature = "watch")]
-use crate::shape::screen::Screen;
 use crate::terminal;
+#[cfg(feature = "metrics")]
+use crate::watch::say_served;
 
 pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
     match &args.command {
@@ -29,7 +29,7 @@ pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Switch) -> Result<ExitCode, Failure> {
-    lacking(args)?;
+    Failure::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
     // Before any thread is started.
     let signals = Signals::hold();
     let (mut watched, config) = match &args.config {
@@ -49,7 +49,27 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     let teller = switch.teller();
     let path = args.socket.clone().unwrap_or_else(agent::default_path);
     let _control = teller.answer_at(&path).map_err(|error| not_opened(&path, &error))?;
-    let mut audience = Audience::open(args, &teller)?;
+    let mut audience = Audience::open(args.json)?;
+    #[cfg(feature = "metrics")]
+    let _metrics = args
+        .metrics
+        .map(|address| say_served(tollway_switch::metrics::serve(teller.clone(), address)))
+        .transpose()?;
+    #[cfg(feature = "view")]
+    let _view = match args.view {
+        None => None,
+        Some(address) => {
+            let help = "give a loopback address and a free port: `--view 127.0.0.1:0`";
+            let view = tollway_switch::view::View::serve(teller.clone(), address)
+                .map_err(|error| Failure::input(miette!(help = help, "{error}")))?;
+            terminal::tell(format_args!("view at {}", view.url()));
+            Some(view)
+        }
+    };
+    #[cfg(feature = "watch")]
+    if args.watch {
+        audience.draw_with(tollway_switch::screen::draw)?;
+    }
     if !args.json && !args.watch {
         let at: Vec<String> = switch.listen().iter().map(ToString::to_string).collect();
         terminal::tell(format_args!(
@@ -58,7 +78,7 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
         ));
     }
     let quiet = args.json || args.watch;
-    while !switch.is_over() && audience.show(&teller) {
+    while !switch.is_over() && audience.show(|| teller.status()) {
         std::thread::sleep(LOOK);
         if signals.has_come().is_some() {
             break;
@@ -151,15 +171,7 @@ fn ask(socket: Option<&Path>, what: &str) -> Result<String, Failure> {
 
 fn tell(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
     let text = ask(socket, "status")?;
-    if json {
-        terminal::say(format_args!("{text}\n"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let told = status::told(&text, terminal::width(), 40);
-    terminal::say(told.ok_or_else(|| {
-        Failure::run(miette!("the switch's answer makes no sense: is it of another version?"))
-    })?);
-    Ok(ExitCode::SUCCESS)
+    say_status(&text, json, "switch", |text| status::told(text, terminal::width(), 40))
 }
 
 fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -173,99 +185,6 @@ fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Fa
     let what = if undo { "gets messages again" } else { "gets no new messages" };
     terminal::say(format_args!("`{member}` {what}\n"));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Those who look on: the terminal, a reader of JSON, Prometheus, a browser.
-struct Audience {
-    json: Option<Outlet<String>>,
-    next: Instant,
-    #[cfg(feature = "metrics")]
-    _metrics: Option<tollway_report::watch::metrics::Metrics>,
-    #[cfg(feature = "view")]
-    _view: Option<tollway_switch::view::View>,
-    #[cfg(feature = "watch")]
-    screen: Option<Screen<status::Status>>,
-}
-
-impl Audience {
-    fn open(args: &Switch, teller: &Teller) -> Result<Audience, Failure> {
-        let _ = teller;
-        Ok(Audience {
-            json: args
-                .json
-                .then(crate::shape::open_json)
-                .transpose()
-                .map_err(|error| Failure::run(miette!("cannot write to standard output: {error}")))?,
-            next: Instant::now(),
-            #[cfg(feature = "metrics")]
-            _metrics: match args.metrics {
-                None => None,
-                Some(address) => {
-                    let served = tollway_switch::metrics::serve(teller.clone(), address)
-                        .map_err(|error| Failure::input(miette!(help = crate::fail::ADDRESS, "{error}")))?;
-                    terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
-                    Some(served)
-                }
-            },
-            #[cfg(feature = "view")]
-            _view: match args.view {
-                None => None,
-                Some(address) => {
-                    let help = "give a loopback address and a free port: `--view 127.0.0.1:0`";
-                    let view = tollway_switch::view::View::serve(teller.clone(), address)
-                        .map_err(|error| Failure::input(miette!(help = help, "{error}")))?;
-                    terminal::tell(format_args!("view at {}", view.url()));
-                    Some(view)
-                }
-            },
-            #[cfg(feature = "watch")]
-            screen: match args.watch {
-                false => None,
-                true => Some(Screen::open(tollway_switch::screen::draw)?),
-            },
-        })
-    }
-
-    /// Shows how the switch stands, once a second. Returns whether it is to go on.
-    fn show(&mut self, teller: &Teller) -> bool {
-        #[cfg(feature = "watch")]
-        if self.screen.as_mut().is_some_and(Screen::wants_to_end) {
-            return false;
-        }
-        #[cfg(feature = "watch")]
-        let on_screen = self.screen.is_some();
-        #[cfg(not(feature = "watch"))]
-        let on_screen = false;
-        let now = Instant::now();
-        if now < self.next || (self.json.is_none() && !on_screen) {
-            return true;
-        }
-        self.next = now + if on_screen { Duration::from_millis(200) } else { Duration::from_secs(1) };
-        let Some(status) = teller.status() else { return true };
-        #[cfg(feature = "watch")]
-        if let Some(screen) = &self.screen {
-            screen.draw(status.clone());
-        }
-        let line = || serde_json::to_string(&status).unwrap_or_default();
-        self.json.as_ref().is_none_or(|json| json.show(line()))
-    }
-}
-
-fn lacking(args: &Switch) -> Result<(), Failure> {
-    for (feature, wanted, has) in [
-        ("watch", args.watch, cfg!(feature = "watch")),
-        ("metrics", args.metrics.is_some(), cfg!(feature = "metrics")),
-        ("view", args.view.is_some(), cfg!(feature = "view")),
-    ] {
-        if wanted && !has {
-            return Err(Failure::not_built(feature));
-        }
-    }
-    #[cfg(feature = "watch")]
-    if args.watch {
-        terminal::can_be_drawn_on()?;
-    }
-    Ok(())
 }
 
 fn not_opened(path: &Path, error: &io::Error) -> Failure {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tollway_report::watch::Scene;
+#[cfg(feature = "metrics")]
+use tollway_report::watch::metrics::Metrics;
 use tollway_scenario::file::Scenario;
 
 use crate::args::Run;
@@ -17,7 +19,7 @@ pub(crate) struct Watching {
     /// Who looks on, if anybody does.
     pub(crate) scene: Option<Arc<Scene>>,
     #[cfg(feature = "metrics")]
-    _metrics: Option<tollway_report::watch::metrics::Metrics>,
+    _metrics: Option<Metrics>,
     #[cfg(feature = "watch")]
     screen: Option<screen::Screen>,
 }
@@ -32,13 +34,7 @@ impl Watching {
         if !args.watch && args.metrics.is_none() {
             return Ok(Watching::default());
         }
-        let lacking = [
-            ("watch", args.watch && cfg!(not(feature = "watch"))),
-            ("metrics", args.metrics.is_some() && cfg!(not(feature = "metrics"))),
-        ];
-        if let Some((feature, _)) = lacking.into_iter().find(|(_, lacking)| *lacking) {
-            return Err(Failure::not_built(feature));
-        }
+        Failure::if_not_built(args.watch, args.metrics.is_some(), false)?;
         let variants = scenario.variants();
         if variants.iter().any(|variant| variant.plan.measure.interval.is_none()) {
             return Err(Failure::input(miette::miette!(
@@ -60,17 +56,10 @@ impl Watching {
     ) -> Result<Watching, Failure> {
         Ok(Watching {
             #[cfg(feature = "metrics")]
-            _metrics: match args.metrics {
-                None => None,
-                Some(address) => {
-                    let metrics = tollway_report::watch::metrics::Metrics::serve(Arc::clone(&scene), address);
-                    let metrics = metrics.map_err(|error| {
-                        Failure::input(miette::miette!(help = crate::fail::ADDRESS, "{error}"))
-                    })?;
-                    terminal::tell(format_args!("metrics at http://{}/metrics", metrics.address()));
-                    Some(metrics)
-                }
-            },
+            _metrics: args
+                .metrics
+                .map(|address| say_served(Metrics::serve(Arc::clone(&scene), address)))
+                .transpose()?,
             #[cfg(feature = "watch")]
             screen: match args.watch {
                 false => None,
@@ -87,6 +76,15 @@ impl Watching {
         #[cfg(not(feature = "watch"))]
         false
     }
+}
+
+/// Says where metrics are served, or why they are not.
+#[cfg(feature = "metrics")]
+pub(crate) fn say_served<E: std::fmt::Display>(served: Result<Metrics, E>) -> Result<Metrics, Failure> {
+    let served =
+        served.map_err(|error| Failure::input(miette::miette!(help = crate::fail::ADDRESS, "{error}")))?;
+    terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
+    Ok(served)
 }
 
 #[cfg(feature = "watch")]
@@ -127,7 +125,6 @@ mod screen {
             title: &str,
             interrupted: &Arc<AtomicBool>,
         ) -> Result<Screen, Failure> {
-            terminal::can_be_drawn_on()?;
             enable_raw_mode().map_err(terminal::no_screen)?;
             // From here on leaving the scope gives the terminal back.
             let restore = Restore;

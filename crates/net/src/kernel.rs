@@ -7,8 +7,8 @@
 //! Namespaces have no name and die with the process.
 
 use std::io::{self, Read, Write};
+use std::mem::offset_of;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::exec::namespace::Namespace;
 use crate::exec::tun::{self, Tun, TunSpec};
 use crate::exec::{address, ip};
+use crate::sockopt::{self, set_number};
 use crate::wire;
 
 /// Data from one node to another over the kernel's TCP.
@@ -533,21 +534,6 @@ fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most)
 }
 
-#[expect(unsafe_code, reason = "no safe wrapper of these options among our dependencies")]
-fn set_number(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the kernel reads an integer from `value`, which is one, and of the length given.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Info {
     retransmissions: u64,
@@ -558,29 +544,15 @@ pub(crate) struct Info {
 }
 
 /// What the kernel says of a connection (tcp(7), `TCP_INFO`).
-#[expect(unsafe_code, reason = "no safe wrapper of TCP_INFO among our dependencies")]
 pub(crate) fn tcp_info(socket: &Socket) -> io::Result<Info> {
-    // SAFETY: all of the structure's fields are numbers, for which zero is a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `info`, which has so many, and the length to `len`.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut len,
-        )
-    };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let mut info = [0; size_of::<libc::tcp_info>()];
+    sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| info[at + i]));
     Ok(Info {
-        retransmissions: u64::from(info.tcpi_total_retrans),
-        cwnd: info.tcpi_snd_cwnd,
-        srtt: Time::from_micros(u64::from(info.tcpi_rtt)),
-        in_flight: info.tcpi_unacked,
+        retransmissions: u64::from(word(offset_of!(libc::tcp_info, tcpi_total_retrans))),
+        cwnd: word(offset_of!(libc::tcp_info, tcpi_snd_cwnd)),
+        srtt: Time::from_micros(u64::from(word(offset_of!(libc::tcp_info, tcpi_rtt)))),
+        in_flight: word(offset_of!(libc::tcp_info, tcpi_unacked)),
     })
 }
 

@@ -28,7 +28,9 @@ mod emulator;
 mod error;
 #[cfg(target_os = "linux")]
 pub mod exec;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
 pub mod host;
 #[cfg(target_os = "linux")]
@@ -42,6 +44,8 @@ mod punctual;
 #[cfg(target_os = "linux")]
 pub mod shape;
 mod socket;
+#[cfg(target_os = "linux")]
+mod sockopt;
 #[cfg(target_os = "linux")]
 pub mod tunnel;
 mod wire;

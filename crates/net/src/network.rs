@@ -1,5 +1,7 @@
 //! A network of nodes that exchange real datagrams over loopback.
 
+#[cfg(any(test, fuzzing))]
+#[path = "network/tests/fuzzing.rs"]
 pub(crate) mod fuzzing;
 mod gates;
 #[cfg(target_os = "linux")]

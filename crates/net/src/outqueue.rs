@@ -19,24 +19,10 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
 ///
 /// # Errors
 /// `socket` is no TCP connection.
-#[expect(unsafe_code, reason = "no safe wrapper of TCP_INFO among our dependencies")]
 pub fn offered_window(socket: impl AsFd) -> io::Result<Option<u32>> {
     let mut info = [0u8; SND_WND + 4];
-    let mut len = info.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `info`, which has so many, and the length to `len`.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let field = info[..len as usize].get(SND_WND..).and_then(|bytes| bytes.try_into().ok());
+    let len = crate::sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let field = info[..len].get(SND_WND..).and_then(|bytes| bytes.try_into().ok());
     Ok(field.map(u32::from_ne_bytes))
 }
 

@@ -2,8 +2,6 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -155,14 +153,10 @@ pub(crate) fn is_of_trains(error: &io::Error) -> bool {
 
 /// An option of a socket that is an integer, if the kernel tells.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "no safe wrapper of IP_MTU among our dependencies")]
 fn number(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> Option<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many, and the length to `len`.
-    let done =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
-    (done == 0).then_some(value)
+    let mut value = [0; size_of::<libc::c_int>()];
+    crate::sockopt::get(socket, level, name, &mut value).ok()?;
+    Some(libc::c_int::from_ne_bytes(value))
 }
 
 /// Packets that this machine's processors dropped before anybody's socket was looked for, if it tells: whoever sent them.

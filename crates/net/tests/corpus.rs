@@ -10,8 +10,6 @@ mod packets;
 
 use std::path::Path;
 
-use tollway_net::fuzzing;
-
 #[test]
 fn the_corpus_is_harmless() {
     if std::net::UdpSocket::bind("127.0.0.1:0").is_err() {
@@ -21,30 +19,10 @@ fn the_corpus_is_harmless() {
     replay("host", hosts::strangers);
 }
 
-#[test]
-fn nodes_hear_anything_of_their_neighbours() {
-    if std::net::UdpSocket::bind("127.0.0.1:0").is_err() {
-        eprintln!("SKIPPED: no UDP socket on loopback here");
-        return;
-    }
-    replay("node", fuzzing::node);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
-    replay("frame", fuzzing::frame);
-    replay("types", fuzzing::types);
-    replay("connections", fuzzing::connections);
-    #[cfg(feature = "etcd")]
-    replay("etcd", fuzzing::etcd);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn packets_of_programs_are_read_or_refused() {
     replay("ip", packets::ip);
-    replay("mesh", fuzzing::mesh);
 }
 
 #[cfg(target_os = "linux")]

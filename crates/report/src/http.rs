@@ -2,6 +2,10 @@
 //! this process than a thread for `PATIENCE` and some kilobytes. Of more than `MOST` the one who came first gives way, so that who says
 //! nothing keeps nobody else from asking.
 
+#[cfg(any(test, fuzzing))]
+#[path = "tests/http.rs"]
+pub(crate) mod fuzzing;
+
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -318,22 +322,6 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Any bytes as a request: it is read or refused, within bounds, and no byte that comes later changes what those before it said.
-pub(crate) fn read_anything(bytes: &[u8]) {
-    let whole = parse(bytes);
-    if let Parsed::Whole(request) = &whole {
-        assert!(request.body.len() <= BODY && request.path.len() + request.query.len() <= HEAD);
-        assert!(!request.path.contains(|c: char| c.is_control() || c == ' ' || c == '?'));
-        assert!(!request.method.is_empty());
-    }
-    let waits = |parsed: &Parsed| matches!(parsed, Parsed::Head | Parsed::Body { .. });
-    assert!(!waits(&whole) || bytes.len() <= HEAD + BODY, "{} bytes, and more are wanted", bytes.len());
-    for cut in [bytes.len() / 2, bytes.len().saturating_sub(1)] {
-        let part = parse(&bytes[..cut]);
-        assert!(waits(&part) || part == whole, "{part:?}, and then {whole:?}");
-    }
-}
-
 /// Those who are answered at once.
 const MOST: usize = 64;
 /// Bytes of the longest head, and of the longest body.
@@ -477,12 +465,12 @@ mod tests {
             at in 0usize..200,
             with in any::<u8>(),
         ) {
-            read_anything(&bytes);
+            fuzzing::read_anything(&bytes);
             let mut request =
                 b"POST /a/link?b HTTP/1.1\r\nHost: localhost:80\r\nContent-Length: 14\r\nExpect: 100-continue\r\n\r\n{\"loss\": 0.5 }".to_vec();
             let at = at % request.len();
             request[at] = with;
-            read_anything(&request);
+            fuzzing::read_anything(&request);
         }
     }
 }

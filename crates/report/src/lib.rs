@@ -23,7 +23,9 @@ mod deviation;
 pub mod exec;
 mod experiment;
 pub mod folder;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
 mod gallery;
 pub mod grid;

@@ -13,3 +13,10 @@ pub mod run;
 #[cfg(target_os = "linux")]
 pub mod shape;
 pub mod tables;
+
+#[cfg(test)]
+#[path = "tests/corpus.rs"]
+mod corpus;
+// The fuzz targets' files, which the corpus is replayed through, name this crate as others do.
+#[cfg(test)]
+extern crate self as tollway_scenario;

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::exec::interface;
+use crate::sockopt::{self, set_number};
 
 /// A socket on one interface of the namespace in which it was opened.
 #[derive(Debug)]
@@ -44,14 +45,14 @@ impl Wire {
         // It hears nothing until it is bound to its interface.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.set_nonblocking(true)?;
-        set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        set_number(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set_number(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         for (forced, option) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
             // Root may have more than the system allows others, who get what they get.
-            let _ = set_option(&socket, libc::SOL_SOCKET, forced, BUFFER)
-                .or_else(|_| set_option(&socket, libc::SOL_SOCKET, option, BUFFER));
+            let _ = set_number(&socket, libc::SOL_SOCKET, forced, BUFFER)
+                .or_else(|_| set_number(&socket, libc::SOL_SOCKET, option, BUFFER));
         }
         socket.bind(&address_of(interface::index(name)?)?)?;
         Ok(Wire { socket })
@@ -138,21 +139,12 @@ impl Wire {
     }
 
     /// Frames for which this socket had no room, since this was last asked.
-    #[expect(unsafe_code, reason = "no safe wrapper of PACKET_STATISTICS among our dependencies")]
     pub(crate) fn missed(&self) -> io::Result<u64> {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `stats`, which has so many, and the length to `len`.
-        let done = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast(),
-                &raw mut len,
-            )
-        };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::from(stats.tp_drops)) }
+        // `struct tpacket_stats`: packets, and of these those that were dropped.
+        let mut stats = [0; size_of::<libc::tpacket_stats>()];
+        sockopt::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
+        let [.., a, b, c, d] = stats;
+        Ok(u64::from(u32::from_ne_bytes([a, b, c, d])))
     }
 }
 
@@ -194,14 +186,6 @@ fn address_of(index: u32) -> io::Result<SockAddr> {
         })
     }?;
     Ok(address)
-}
-
-#[expect(unsafe_code, reason = "no safe wrapper of these options among our dependencies")]
-fn set_option(socket: &Socket, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
-    let len = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes of `value`, which has so many, and keeps nothing.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Frames that one system call receives or sends at most.

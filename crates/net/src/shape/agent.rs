@@ -8,13 +8,12 @@ use tollway_law::shares::{Demand, LimitedBy, Member, Partition, Sample, Shares, 
 use tollway_law::{Rate, Time};
 
 use super::cgroup::Cgroups;
-use super::number::ByNumber;
-use super::{Kernel, LEAST_BURST, Regime, Seen};
+use super::{ByNumber, Kernel, LEAST_BURST, Regime, Seen};
 
 /// What looks and sets.
 #[derive(Debug)]
-pub struct Agent<K> {
-    kernel: K,
+pub struct Agent {
+    kernel: Box<dyn Kernel>,
     regime: Regime,
     shares: Shares,
     /// Class by class, whose it is.
@@ -65,9 +64,9 @@ impl Open {
     }
 }
 
-impl<K: Kernel> Agent<K> {
+impl Agent {
     /// An agent that has looked at nothing yet.
-    pub fn new(now: Time, kernel: K, regime: Regime) -> Agent<K> {
+    pub fn new(now: Time, kernel: Box<dyn Kernel>, regime: Regime) -> Agent {
         let (shares, owners) = shares(now, &regime);
         Agent {
             kernel,

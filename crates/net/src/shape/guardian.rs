@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tollway_law::Rate;
 
-use super::number::ByNumber;
 use super::rights::{Needs, give_up_rights};
-use super::{Kernel, Seen, SockDiag};
+use super::{ByNumber, Kernel, Seen, SockDiag};
 use crate::exec::Signals;
 
 /// A guardian that waits.

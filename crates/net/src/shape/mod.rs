@@ -22,7 +22,6 @@ pub(crate) mod diag;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod guardian;
-mod number;
 mod rights;
 mod run;
 #[cfg(test)]
@@ -42,11 +41,14 @@ pub use guardian::{Guardian, clear};
 pub use rights::{Needs, Reach, settle_in};
 pub use run::{Then, Turn, run};
 
+/// A map by cookie or inode. The kernel gives these out, so that no user can make them collide.
+type ByNumber<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+
 /// A way to see this machine's TCP connections and to say how fast they may send.
 ///
 /// The agent asks for the connections, says what each may have, and then that all is said, once a tick. A back-end that acts in
 /// the kernel may take that last call for the renewal of a lease: whoever is not heard of any more has no say.
-pub trait Kernel {
+pub trait Kernel: std::fmt::Debug {
     /// Lists every connection that may still send data; `seen` is empty at the call.
     ///
     /// # Errors
@@ -77,32 +79,6 @@ pub trait Kernel {
     /// What it could not do at the last look, and the remedy, for people.
     fn warning(&self) -> Option<String> {
         None
-    }
-}
-
-impl<K: Kernel + ?Sized> Kernel for Box<K> {
-    fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
-        (**self).connections(seen)
-    }
-
-    fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
-        (**self).pace(connection, rate)
-    }
-
-    fn owns(&mut self, connection: &Seen) {
-        (**self).owns(connection);
-    }
-
-    fn settle(&mut self) -> io::Result<()> {
-        (**self).settle()
-    }
-
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
-
-    fn warning(&self) -> Option<String> {
-        (**self).warning()
     }
 }
 

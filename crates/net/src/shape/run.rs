@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::time::ClockId;
 use tollway_law::Time;
 
-use super::{Agent, Kernel};
+use super::Agent;
 use crate::clock::Clock;
 use crate::exec::Signals;
 
@@ -41,10 +41,10 @@ pub enum Then {
 ///
 /// # Errors
 /// The kernel can't be asked. What was paced is freed all the same, as far as that can be.
-pub fn run<K: Kernel>(
-    agent: &mut Agent<K>,
+pub fn run(
+    agent: &mut Agent,
     signals: &Signals,
-    mut each: impl FnMut(&mut Agent<K>, Turn) -> Then,
+    mut each: impl FnMut(&mut Agent, Turn) -> Then,
 ) -> io::Result<usize> {
     // Time that has passed before the agent's first look is nobody's.
     let clock = Clock::starting_at(agent.last());

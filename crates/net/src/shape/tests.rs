@@ -167,14 +167,14 @@ fn regime(version: &str, mbps: f64, weights: &[f64]) -> Regime {
 
 struct World {
     table: Table,
-    agent: Agent<Table>,
+    agent: Agent,
     now: Time,
 }
 
 impl World {
     fn new(regime: Regime) -> World {
         let table = Table::default();
-        World { agent: Agent::new(Time::ZERO, table.clone(), regime), table, now: Time::ZERO }
+        World { agent: Agent::new(Time::ZERO, Box::new(table.clone()), regime), table, now: Time::ZERO }
     }
 
     fn run(&mut self, span: Time) {

@@ -9,6 +9,10 @@
 //! Whoever may change links is who was told the address: it has a token that nobody guesses, and the server listens on loopback only
 //! and answers to no other name, so that a page from elsewhere cannot have the browser ask for it (DNS rebinding).
 
+#[cfg(any(test, fuzzing))]
+#[path = "view/tests/fuzzing.rs"]
+pub(crate) mod fuzzing;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read};
@@ -245,25 +249,6 @@ fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<Change>), String>
         changes.push(Change::Losses(Loss::on_wire(probability).into_iter().collect()));
     }
     Ok((link as u32, changes))
-}
-
-/// Any text as a wish: what comes of it is what a link can be.
-pub(crate) fn hear(text: &str) {
-    let face =
-        |name: &str| LinkFace { name: name.into(), from: String::new(), to: String::new(), told: true };
-    let Ok((link, changes)) = changes(&[face("down"), face("up")], text) else { return };
-    assert!(link < 2);
-    for change in changes {
-        let right = match &change {
-            Change::Rate(rate) | Change::Capacity(rate) => (LEAST_MBPS..=MOST_MBPS).contains(&rate.mbps()),
-            Change::Delay(delay) => *delay <= Time::from_secs(60),
-            Change::Losses(losses) => {
-                losses.iter().all(|loss| loss.probability > 0.0 && loss.probability <= 1.0)
-            }
-            _ => false,
-        };
-        assert!(right, "{change:?}");
-    }
 }
 
 fn link_json(link: &LinkMoment) -> Value {

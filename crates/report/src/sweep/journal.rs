@@ -1,5 +1,9 @@
 //! What is done, a line a run.
 
+#[cfg(any(test, fuzzing))]
+#[path = "tests/journal.rs"]
+pub(crate) mod fuzzing;
+
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -7,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tollway_scenario::tables::{RunResult, Table};
+use tollway_scenario::tables::RunResult;
 
 use super::{Point, SweepError, links_beside};
 use crate::data;
@@ -81,25 +85,6 @@ fn read(bytes: &[u8], head: &Head) -> Result<(usize, HashMap<Key, Done>), String
     // Half a line, or one that a full disk cut short, is a run that is not done.
     let runs = lines.filter_map(|line| serde_json::from_slice::<Done>(line).ok());
     Ok((whole, runs.map(|run| ((run.values.clone(), run.seed, run.variant.clone()), run)).collect()))
-}
-
-/// Any bytes as the rest of a journal: what is read is a table or an error, and what is written of it reads the same.
-pub(crate) fn read_anything(bytes: &[u8]) {
-    let head = Head { tollway_sweep: "0".into(), scenario: String::new(), vary: Vec::new() };
-    let _ = read(bytes, &head);
-    let mut whole = serde_json::to_vec(&head).unwrap_or_default();
-    whole.push(b'\n');
-    whole.extend_from_slice(bytes);
-    let Ok((_, done)) = read(&whole, &head) else { panic!("its own first line is refused") };
-    for run in done.values() {
-        let point = Point { values: Vec::new(), seed: run.seed, variant: run.variant.clone() };
-        for table in [Table::Summary, Table::LinkSummary] {
-            let _ = super::table::batch(table, &[], &[(&point, run)]);
-        }
-        let line = serde_json::to_string(run).unwrap_or_default();
-        let again: Option<Done> = serde_json::from_str(&line).ok();
-        assert_eq!(again.map(|again| serde_json::to_string(&again).unwrap_or_default()), Some(line));
-    }
 }
 
 /// The file, open for more, and locked for as long as it is.

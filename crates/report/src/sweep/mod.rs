@@ -4,7 +4,7 @@
 //! it and runs what is missing: after Ctrl-C, after a crash (half a line is no line), or with more seeds and values. Each
 //! line has a hash of the plan that ran, everything resolved; a scenario that has changed since is not mixed in.
 
-mod journal;
+pub(crate) mod journal;
 mod table;
 
 use std::collections::HashMap;
@@ -20,7 +20,6 @@ use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{EXPORTS, Outputs, Table, TableError, export};
 
 use crate::seeds::{NoSeeds, seeds};
-pub(crate) use journal::read_anything;
 use journal::{Done, Journal};
 
 /// A key and the values it takes: `link.bottleneck.rate=10Mbps,20Mbps`.

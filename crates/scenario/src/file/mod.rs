@@ -29,7 +29,9 @@
 
 mod error;
 mod files;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
 mod grid;
 mod keys;

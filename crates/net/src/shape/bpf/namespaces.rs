@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::LinkNameSpaceType;
 
 use crate::shape::cgroup::mount_point;
+use crate::sockopt;
 
 /// Does `work` in every network namespace that a process is in, its own included; where it may not enter one, it passes on.
 ///
@@ -41,13 +42,9 @@ pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()
 /// The kernel's number for this thread's network namespace, never used again and never zero.
 pub(crate) fn cookie() -> io::Result<u64> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
-    let (mut value, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
-    #[expect(unsafe_code, reason = "nobody wraps this option")]
-    // SAFETY: value and length live until the call returns, and the length is the value's.
-    let answer =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
-    if answer == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    let mut value = [0; 8];
+    sockopt::get(socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut value)?;
+    Ok(u64::from_ne_bytes(value))
 }
 
 /// The numbers of a control group and of all in it, as sockets carry them.

@@ -1,6 +1,6 @@
 //! What is said over netlink: a request for TCP sockets (sock_diag(7)), and what comes back.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use tollway_law::Time;
 
@@ -64,12 +64,7 @@ fn socket(bytes: &[u8]) -> Option<Seen> {
         let port = u16::from_be_bytes(*bytes.get(port..)?.first_chunk()?);
         let ip = match family {
             libc::AF_INET => IpAddr::from(*bytes.get(address..)?.first_chunk::<4>()?),
-            _ => match Ipv6Addr::from(*bytes.get(address..)?.first_chunk::<16>()?) {
-                ip if ip.to_ipv4_mapped().is_some() => {
-                    IpAddr::V4(ip.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED))
-                }
-                ip => IpAddr::V6(ip),
-            },
+            _ => IpAddr::from(*bytes.get(address..)?.first_chunk::<16>()?).to_canonical(),
         };
         Some(SocketAddr::new(ip, port))
     };

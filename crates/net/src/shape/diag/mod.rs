@@ -9,15 +9,15 @@ pub(crate) mod message;
 mod owners;
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tollway_law::{Rate, Time};
 
 use super::guardian::Guardian;
-use super::number::ByNumber;
-use super::{Kernel, Seen};
+use super::{ByNumber, Kernel, Seen};
 use crate::clock::Clock;
+use crate::sockopt;
 use message::Answer;
 use owners::Owners;
 
@@ -146,7 +146,9 @@ impl Kernel for SockDiag {
             self.tell(connection.cookie, connection.limit)?;
             self.paced.insert(connection.cookie, connection.limit);
         }
-        self.owners.with(connection, |socket| set_pace(socket, value))?;
+        // 8 bytes; all ones is no limit (socket(7), Linux 4.20 and later).
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+        self.owners.with(connection, |socket| sockopt::set(socket, level, name, &value.to_ne_bytes()))?;
         // It has what it had: whatever its program sets from now on is to stay.
         let own = self.paced.get(&connection.cookie).map(|own| own.unwrap_or(u64::MAX));
         if own.is_some_and(|own| own == value || value == u64::MAX) {
@@ -170,40 +172,6 @@ impl Kernel for SockDiag {
     fn warning(&self) -> Option<String> {
         self.guardian.as_ref()?.trouble()
     }
-}
-
-/// Sets `SO_MAX_PACING_RATE` of 8 bytes; all ones is no limit (socket(7), Linux 4.20 and later).
-#[expect(unsafe_code, reason = "no safe wrapper of this socket option among our dependencies")]
-fn set_pace(socket: BorrowedFd<'_>, bytes_per_sec: u64) -> io::Result<()> {
-    let len = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes of a value that outlives the call, and keeps nothing.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_sec).cast(),
-            len,
-        )
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The socket's cookie (`SO_COOKIE`).
-#[expect(unsafe_code, reason = "no safe wrapper of this socket option among our dependencies")]
-fn cookie_of(socket: BorrowedFd<'_>) -> io::Result<u64> {
-    let (mut cookie, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
-    // SAFETY: the kernel writes at most `len` bytes to a value that outlives the call, and keeps nothing.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    if done == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

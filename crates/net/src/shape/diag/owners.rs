@@ -7,10 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource};
+use socket2::SockRef;
 
-use super::cookie_of;
-use crate::shape::Seen;
-use crate::shape::number::ByNumber;
+use crate::shape::{ByNumber, Seen};
 
 /// A process and the number of a descriptor there.
 type Place = (i32, i32);
@@ -75,7 +74,7 @@ impl Owners {
             };
             return Err(kind.into());
         };
-        let borrowed = self.borrow(pid, number).and_then(|socket| match cookie_of(socket.as_fd()) {
+        let borrowed = self.borrow(pid, number).and_then(|socket| match SockRef::from(&socket).cookie() {
             Ok(cookie) if cookie == seen.cookie => Ok(socket),
             _ => Err(io::ErrorKind::NotFound.into()),
         });

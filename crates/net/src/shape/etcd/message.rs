@@ -1,5 +1,9 @@
 //! What is said to etcd and heard from it: JSON, keys and values in base 64, numbers as text.
 
+#[cfg(any(test, fuzzing))]
+#[path = "tests/message.rs"]
+pub(crate) mod fuzzing;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -84,19 +88,6 @@ pub(super) fn read_watch(line: &str, keys: &mut Keys) -> Option<Said> {
     }
     let revision = number(&result["header"]["revision"])?;
     Some(Said::Changed(if events.is_empty() { 0 } else { revision }))
-}
-
-/// Any text as any of the answers; what is read of one is what is read of the same once more said.
-pub(crate) fn hear(text: &str) {
-    let mut held = Keys::new();
-    let _ = (read_watch(text, &mut held), read_token(text));
-    assert!(read_refusal(text).is_none_or(|why| !why.is_empty() && why.chars().count() <= LONGEST_REASON));
-    if let Some((revision, keys)) = read_range(text) {
-        let row = |(key, value): (&String, &Vec<u8>)| json!({ "key": encode(key), "value": STANDARD.encode(value) });
-        let rows: Vec<Value> = keys.iter().map(row).collect();
-        let again = json!({ "header": { "revision": revision.to_string() }, "kvs": rows }).to_string();
-        assert_eq!(read_range(&again), Some((revision, keys)));
-    }
 }
 
 /// Numbers of 64 bits are text in JSON's mapping; what is zero is left out.

@@ -154,7 +154,7 @@ fn row() -> crate::exec::MeshSpec {
 /// What the kernel says of its own types: what is read of it lies within it.
 #[cfg(target_os = "linux")]
 pub fn types(data: &[u8]) {
-    crate::shape::bpf::btf::look(data);
+    crate::shape::bpf::btf::fuzzing::look(data);
 }
 
 /// What the kernel answers who asks for its TCP connections; the first byte is the request's number.
@@ -191,7 +191,7 @@ pub fn etcd(data: &[u8]) {
     use crate::shape::etcd::Address;
 
     let Ok(text) = std::str::from_utf8(data) else { return };
-    crate::shape::etcd::message::hear(text);
+    crate::shape::etcd::message::fuzzing::hear(text);
     if let Ok(address) = Address::parse(text) {
         assert!(!address.members.is_empty() && address.prefix.len() > 1);
         assert_eq!(Address::parse(&address.to_string()), Ok(address));
@@ -200,6 +200,8 @@ pub fn etcd(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -233,6 +235,35 @@ mod tests {
         fn a_store_may_say_anything(text in ".{0,80}") {
             etcd(text.as_bytes());
             etcd(format!("etcd://{text}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn nodes_hear_anything_of_their_neighbours() {
+        if std::net::UdpSocket::bind("127.0.0.1:0").is_err() {
+            eprintln!("SKIPPED: no UDP socket on loopback here");
+            return;
+        }
+        replay("node", node);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
+        replay("frame", frame);
+        replay("types", types);
+        replay("connections", connections);
+        replay("mesh", mesh);
+        #[cfg(feature = "etcd")]
+        replay("etcd", etcd);
+    }
+
+    fn replay(target: &str, run: fn(&[u8])) {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 3);
+        for file in files {
+            run(&std::fs::read(file).unwrap());
         }
     }
 }

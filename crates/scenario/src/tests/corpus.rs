@@ -5,10 +5,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-#[path = "../../../fuzz/src/inputs.rs"]
+#[path = "../../../../fuzz/src/inputs.rs"]
 #[allow(unreachable_pub)]
 mod inputs;
-#[path = "../../../fuzz/src/scenarios.rs"]
+#[path = "../../../../fuzz/src/scenarios.rs"]
 #[allow(unreachable_pub)]
 mod scenarios;
 

@@ -1,0 +1,126 @@
+//! The code that commands with an agent share: its readers, and its answer to `status`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use miette::miette;
+use serde::Serialize;
+
+use crate::fail::Failure;
+use crate::outlet::Outlet;
+#[cfg(feature = "watch")]
+use crate::screen::{Draw, Screen};
+use crate::terminal;
+
+/// Readers of an agent's state: standard output, the terminal, Prometheus.
+pub(crate) struct Audience<T> {
+    json: Option<Outlet<String>>,
+    latest: Option<Arc<Mutex<Option<T>>>>,
+    next: Instant,
+    #[cfg(feature = "watch")]
+    screen: Option<Screen<T>>,
+}
+
+impl<T: Clone + Serialize + Send + 'static> Audience<T> {
+    /// Opens standard output for JSON, if that is wanted.
+    pub(crate) fn open(json: bool) -> Result<Audience<T>, Failure> {
+        let cannot = |error| Failure::run(miette!("cannot write to standard output: {error}"));
+        Ok(Audience {
+            json: json.then(open_json).transpose().map_err(cannot)?,
+            latest: None,
+            next: Instant::now(),
+            #[cfg(feature = "watch")]
+            screen: None,
+        })
+    }
+
+    /// Shows the state on the terminal.
+    #[cfg(feature = "watch")]
+    pub(crate) fn draw_with(&mut self, draw: Draw<T>) -> Result<(), Failure> {
+        self.screen = Some(Screen::open(draw)?);
+        Ok(())
+    }
+
+    /// Keeps the latest state in `latest`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn keep_in(&mut self, latest: Arc<Mutex<Option<T>>>) {
+        self.latest = Some(latest);
+    }
+
+    /// Whether the terminal is taken.
+    pub(crate) fn has_terminal(&self) -> bool {
+        #[cfg(feature = "watch")]
+        return self.screen.is_some();
+        #[cfg(not(feature = "watch"))]
+        false
+    }
+
+    /// Shows the state when that is due, and returns whether the agent is to go on.
+    pub(crate) fn show(&mut self, state: impl FnOnce() -> Option<T>) -> bool {
+        #[cfg(feature = "watch")]
+        if self.screen.as_mut().is_some_and(Screen::wants_to_end) {
+            return false;
+        }
+        let now = Instant::now();
+        let unread = self.json.is_none() && self.latest.is_none() && !self.has_terminal();
+        if now < self.next || unread {
+            return true;
+        }
+        self.next = now + Duration::from_millis(if self.has_terminal() { 200 } else { 1000 });
+        let Some(state) = state() else { return true };
+        #[cfg(feature = "watch")]
+        if let Some(screen) = &self.screen {
+            screen.draw(state.clone());
+        }
+        let line = || serde_json::to_string(&state).unwrap_or_default();
+        if self.json.as_ref().is_some_and(|json| !json.show(line())) {
+            return false;
+        }
+        if let Some(latest) = &self.latest {
+            *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        }
+        true
+    }
+}
+
+/// Writes lines to standard output while they are read. A full disk does not end the agent.
+fn open_json() -> io::Result<Outlet<String>> {
+    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut torn = false;
+    Outlet::open(move |line: String| {
+        // What was written of one that had no room for its end is a line by itself.
+        let start = if torn { "\n" } else { "" };
+        let done = out.write_all(format!("{start}{line}\n").as_bytes());
+        if let Err(error) = &done {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                return false;
+            }
+            if !torn {
+                terminal::tell(format_args!(
+                    "note: standard output cannot be written to: {error}; pacing goes on"
+                ));
+            }
+        }
+        torn = done.is_err();
+        true
+    })
+}
+
+/// Prints what the agent called `name` has answered: JSON, or the text made of it.
+pub(crate) fn say_status(
+    answer: &str,
+    json: bool,
+    name: &str,
+    text: impl FnOnce(&str) -> Option<String>,
+) -> Result<ExitCode, Failure> {
+    let nonsense = || Failure::run(miette!("the {name}'s answer makes no sense: is it of another version?"));
+    match json {
+        true => terminal::say(format_args!("{answer}\n")),
+        false => terminal::say(text(answer).ok_or_else(nonsense)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,74 @@
+//! An agent on the terminal.
+
+use std::io::stderr;
+use std::time::Duration;
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::{Frame, Terminal};
+
+use crate::fail::Failure;
+use crate::outlet::Outlet;
+use crate::terminal;
+
+/// Draws a state on a frame, scrolled by a number of lines.
+pub(crate) type Draw<T> = fn(&mut Frame<'_>, &T, u16);
+
+/// The terminal, given back when dropped.
+pub(crate) struct Screen<T> {
+    outlet: Outlet<(T, u16)>,
+    scroll: u16,
+}
+
+impl<T: Send + 'static> Screen<T> {
+    pub(crate) fn open(draw: Draw<T>) -> Result<Screen<T>, Failure> {
+        enable_raw_mode().map_err(terminal::no_screen)?;
+        let opened = execute!(stderr(), EnterAlternateScreen)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
+            .and_then(|mut terminal| {
+                Outlet::open(move |(shown, scroll): (T, u16)| {
+                    // A terminal that has gone away is no reason to stop pacing.
+                    let _ = terminal.draw(|frame| draw(frame, &shown, scroll));
+                    true
+                })
+            });
+        if opened.is_err() {
+            let _ = disable_raw_mode();
+        }
+        Ok(Screen { outlet: opened.map_err(terminal::no_screen)?, scroll: 0 })
+    }
+
+    pub(crate) fn draw(&self, shown: T) {
+        self.outlet.show((shown, self.scroll));
+    }
+
+    /// Takes the keys that were pressed; answers whether they mean the end.
+    pub(crate) fn wants_to_end(&mut self) -> bool {
+        let pressed = || terminal::await_keys(Duration::ZERO).and_then(|()| event::poll(Duration::ZERO));
+        while pressed().unwrap_or(false) {
+            let Ok(Event::Key(key)) = event::read() else { continue };
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return true,
+                KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+                KeyCode::Down => self.scroll = self.scroll.saturating_add(1),
+                KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+impl<T> Drop for Screen<T> {
+    fn drop(&mut self) {
+        // One that takes nothing now would not take that either.
+        if self.outlet.end() {
+            let _ = execute!(stderr(), LeaveAlternateScreen);
+        }
+        let _ = disable_raw_mode();
+    }
+}

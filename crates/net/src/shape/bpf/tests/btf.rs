@@ -1,0 +1,14 @@
+//! Any bytes as the kernel's description of its types.
+
+use super::Btf;
+
+/// Any bytes as a description: what is found in it is what an instruction can load.
+pub(crate) fn look(bytes: &[u8]) {
+    let Ok(btf) = Btf::parse(bytes.to_vec()) else { return };
+    for path in ["x", "to->a", "in.high", "list[2]", "list[4000000000]", "->", "y.z"] {
+        let Ok(field) = btf.field("outer", path) else { continue };
+        assert!(field.steps.iter().all(|step| [1, 2, 4, 8].contains(&step.bytes)), "{field:?}");
+        assert!(field.bits.is_none_or(|(first, bits)| bits > 0 && first + bits <= 8), "{field:?}");
+    }
+    let _ = btf.value("WORD");
+}

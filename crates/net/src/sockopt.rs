@@ -1,0 +1,39 @@
+//! Options of sockets that no dependency wraps, as the bytes that the kernel reads and writes.
+#![expect(unsafe_code, reason = "no safe wrapper of these options among our dependencies")]
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Reads an option into `value`, and returns how many bytes of it the kernel has written.
+///
+/// # Errors
+/// The socket has no such option.
+pub(crate) fn get(socket: impl AsFd, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
+    let socket = socket.as_fd().as_raw_fd();
+    let mut len = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many, and the length to `len`.
+    let done = unsafe { libc::getsockopt(socket, level, name, value.as_mut_ptr().cast(), &raw mut len) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
+}
+
+/// Sets an option.
+///
+/// # Errors
+/// The socket has no such option, or refuses the value.
+pub(crate) fn set(socket: impl AsFd, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads `value`, whose length it is given, and keeps nothing.
+    let done = unsafe {
+        libc::setsockopt(socket, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sets an option that is an integer.
+///
+/// # Errors
+/// As those of [`set`].
+pub(crate) fn set_number(socket: impl AsFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    set(socket, level, name, &value.to_ne_bytes())
+}

@@ -1,0 +1,128 @@
+//! What fuzz targets run of parsers that nobody else may call. Not for anybody else.
+//!
+//! Each takes any bytes, and panics where what it parses breaks its word.
+
+use std::path::Path;
+
+use tollway_scenario::tables::{Outputs, RunResult, TableWriter};
+
+use crate::claim::{self, Status};
+use crate::experiment::Experiment;
+
+/// A request to `--metrics` or `--view`, and, what follows its head, a browser's wish.
+#[cfg(any(feature = "metrics", feature = "view"))]
+pub fn http(data: &[u8]) {
+    crate::http::fuzzing::read_anything(data);
+    #[cfg(all(feature = "view", target_os = "linux"))]
+    if let Ok(text) = std::str::from_utf8(data) {
+        crate::exec::view::fuzzing::hear(text.split_once("\r\n\r\n").map_or(text, |(_, body)| body));
+    }
+}
+
+/// What an agent answers who asks it how it stands (`shape --status`).
+#[cfg(target_os = "linux")]
+pub fn standing(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Some(shown) = crate::shape::told(text, 80, 20) {
+        assert!(shown.ends_with('\n'));
+    }
+}
+
+/// Runs that a sweep has written down, behind their head.
+pub fn journal(data: &[u8]) {
+    crate::sweep::journal::fuzzing::read_anything(data);
+}
+
+/// Another simulator's rates.
+pub fn reference(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    crate::reference::fuzzing::read_anything(text);
+}
+
+/// Claims and plots: no claim holds where nothing has run, nor in a run that left nothing.
+pub fn experiment(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(experiment) = Experiment::parse(text, Path::new("papers/fuzz/fuzz.toml")) else { return };
+    let empty = empty();
+    for runs in [&[][..], std::slice::from_ref(&empty)] {
+        let report = claim::check(&experiment.claims, runs, &experiment.context(Vec::new()));
+        let met = report.claims.iter().find(|claim| claim.status == Status::Met);
+        assert!(met.is_none(), "{met:?}");
+    }
+}
+
+fn empty() -> RunResult {
+    let written = TableWriter::new(&Outputs::memory()).and_then(|writer| writer.finish(""));
+    written.expect("memory takes rows")
+}
+
+/// Replays the checked-in corpus (`fuzz/corpus`).
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    #[cfg(any(feature = "metrics", feature = "view"))]
+    fn http() {
+        replay("http", super::http);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn standing() {
+        replay("standing", super::standing);
+    }
+
+    #[test]
+    fn journal() {
+        replay("journal", super::journal);
+    }
+
+    #[test]
+    fn reference() {
+        replay("reference", super::reference);
+    }
+
+    #[test]
+    fn experiment() {
+        replay("experiment", super::experiment);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(data in prop::collection::vec(any::<u8>(), 0..300)) {
+            super::journal(&data);
+        }
+
+        #[test]
+        fn any_rates(rows in prop::collection::vec("[0-9.e-]{1,4},(inf|nan|[0-9.e-]{0,4})", 0..6)) {
+            super::reference(format!("time_s,f_mbps\n{}\n", rows.join("\n")).as_bytes());
+        }
+
+        /// A claim with any of the metrics and bounds, and no run.
+        #[test]
+        fn any_claim(
+            metric in prop::sample::select(crate::claim::Metric::ALL),
+            bound in prop::sample::select(&["at-least", "at-most", "more-than", "less-than", "equals"][..]),
+            value in "-?[0-9]|inf|nan|\\{ plus = 1 \\}",
+            keys in "(link = \"\\*\"\n)?(flow = \"\\*\"\n)?(span = \"1 s\"\n)?(fraction = 0.5\n)?(capacity = \"1 Mbps\"\n)?(phases = true\n)?(name = \"\\*\"\n)?",
+        ) {
+            let metric = metric.name();
+            let text = format!("[[claim]]\nid = \"a\"\nmetric = \"{metric}\"\n{bound} = {value}\n{keys}");
+            super::experiment(text.as_bytes());
+        }
+    }
+
+    /// Whole, and cut at every thirteenth byte.
+    fn replay(target: &str, run: fn(&[u8])) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 3);
+        for file in files {
+            let data = std::fs::read(file).unwrap();
+            (0..data.len()).step_by(13).chain([data.len()]).for_each(|cut| run(&data[..cut]));
+        }
+    }
+}
