@@ -110,8 +110,8 @@ impl Files {
     }
 }
 
-/// The text of a regular file, without the mark that some editors put before it; where it is none, the error says what it is and what
-/// to do.
+/// The text of a regular file, without a byte order mark. The error names what else it is, and the
+/// remedy.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let no_text = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let wrong = |what: String| no_text(format!("{what}; save it as UTF-8"));

@@ -2,6 +2,7 @@
 
 mod agenda;
 mod aggregates;
+mod budget;
 mod build;
 mod capture;
 mod choices;
@@ -23,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollway_law::Time;
+use tollway_law::{Bytes, Time};
 use tollway_sim::Census;
 
 use crate::plan::Plan;
@@ -52,6 +53,8 @@ pub struct Options<'a> {
     pub ideal_mbps: Arc<[[Option<f64>; 2]]>,
     /// What the digest covers.
     pub digest: DigestMode,
+    /// Bytes of memory that the run may take, as estimated from its plan; `None` is 80 % of what is free.
+    pub memory: Option<u64>,
     /// What crosses links, to a file; in the simulator.
     pub capture: Option<Capture>,
     /// Who looks on.
@@ -171,6 +174,18 @@ pub enum RunError {
         /// What is possible.
         horizon: Time,
     },
+    /// The run would take more memory than it may.
+    #[error("the run would take some {needed} of memory, more than the {allowed} that it may: {share} {of}")]
+    Memory {
+        /// The estimate.
+        needed: Bytes,
+        /// The limit.
+        allowed: Bytes,
+        /// The largest part of the estimate.
+        share: Bytes,
+        /// Its purpose and remedy.
+        of: String,
+    },
     /// The plan has something that the live engine cannot do.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
@@ -203,6 +218,7 @@ pub enum RunError {
 /// no run: [`RunResult::unwritten`] has it.
 pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let begun = Instant::now();
+    budget::check(plan, options.memory)?;
     match options.engine {
         EngineKind::Sim => {
             let (mut network, links) = build::simulated(plan);
