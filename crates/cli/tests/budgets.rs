@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use common::{folder, text};
 
@@ -86,4 +87,29 @@ fn devices_and_fifos_are_no_files() {
         let said = refusal(name, &traced(file), "");
         assert!(said.contains("it is a device, FIFO or socket; name a regular file"), "{said}");
     }
+}
+
+/// A simulated nanosecond holds eight packets here, so that a hundredth of the run is hours of real time.
+#[test]
+fn a_dense_run_ends_when_it_is_told_to() {
+    let dir = folder("budgets", "dense");
+    let cbr = "[cbr.c]\nfrom = \"a\"\nto = \"b\"\nrate = \"100 Tbps\"\n";
+    let wire = link("100 Tbps", "limit = \"20 packets\"").replace("10 ms", "0 s");
+    fs::write(dir.join("s.toml"), format!("{NODES}{wire}{cbr}")).expect("written");
+    let mut child = common::tollway(&["run", "s.toml", "--out", "out", "--quiet"])
+        .current_dir(&dir)
+        .spawn()
+        .expect("the command starts");
+    let within = |done: &mut dyn FnMut() -> bool| {
+        (0..1200).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            done()
+        })
+    };
+    assert!(within(&mut || dir.join("out").exists()));
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
+    let ended = within(&mut || child.try_wait().expect("it is a child").is_some());
+    child.kill().expect("no error once it has ended");
+    assert!(sent.success() && ended);
+    assert_eq!(child.wait().expect("it has ended").code(), Some(130));
 }
