@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand, ValueEnum};
+use tollway_law::Bytes;
 use tollway_scenario::run::{EngineKind, Hosting};
 
 #[cfg(target_os = "linux")]
@@ -305,6 +306,9 @@ pub(crate) struct Run {
     /// How many variants run at once; 0 means as many as there are processors. Live they run one after the other.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
+    /// Refuse a run that would take more memory than this, such as 4GB; 80 % of what is free if it is not given.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
     /// What the digest covers: the results, or every packet-hop.
     #[arg(long, value_enum, default_value_t = Digest::Results, value_name = "OF")]
     pub(crate) digest: Digest,

@@ -121,7 +121,9 @@ impl From<SweepError> for Failure {
     fn from(error: SweepError) -> Failure {
         match error {
             SweepError::Scenario(error) => Failure::input(error),
-            SweepError::Run { error: RunError::TooLong { .. }, .. } => Failure::input(error),
+            SweepError::Run { error: RunError::TooLong { .. } | RunError::Memory { .. }, .. } => {
+                Failure::input(error)
+            }
             SweepError::Run { .. }
             | SweepError::Table(_)
             | SweepError::Journal { .. }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tollway_law::Time;
+use tollway_law::{Bytes, Time};
 use tollway_report::Overview;
 use tollway_report::folder::{Folder, tables_of};
 use tollway_report::reproduce::draw_runs;
@@ -107,6 +107,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
             Digest::Results => DigestMode::Results,
             Digest::Packets => DigestMode::Packets,
         },
+        memory: args.memory.map(Bytes::get),
         capture,
         watch: watching.scene.clone().map(|scene| scene as Arc<dyn Watch>),
         rates_only: true,

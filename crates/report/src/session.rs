@@ -39,6 +39,8 @@ pub struct Session {
     pub hosting: Hosting,
     /// What digests cover.
     pub digest: DigestMode,
+    /// Bytes of memory that each run may take ([`run::Options::memory`]).
+    pub memory: Option<u64>,
     /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
     pub capture: Option<Capture>,
     /// Who looks on.
@@ -118,7 +120,10 @@ impl SessionError {
         matches!(
             self,
             SessionError::Rows { .. }
-                | SessionError::Run { error: RunError::TooLong { .. } | RunError::Unsupported(_), .. }
+                | SessionError::Run {
+                    error: RunError::TooLong { .. } | RunError::Memory { .. } | RunError::Unsupported(_),
+                    ..
+                }
         )
     }
 }
@@ -180,6 +185,7 @@ impl Session {
             outputs,
             ideal_mbps,
             digest: self.digest,
+            memory: self.memory,
             capture: self.capture.clone().map(|capture| Capture {
                 path: run::variant_path(&capture.path, if variants > 1 { &variant.name } else { "" }),
                 ..capture

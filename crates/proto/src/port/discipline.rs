@@ -45,6 +45,11 @@ pub trait Discipline<L: LinkLaw, H: Copy> {
 pub trait QueueConfig: Same + fmt::Debug + Send + Sync {
     /// The queue, for a port.
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32>;
+
+    /// Bytes that the queue takes while it is empty, where its parameters decide them.
+    fn memory(&self) -> usize {
+        0
+    }
 }
 
 impl PartialEq for dyn QueueConfig {

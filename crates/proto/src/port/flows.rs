@@ -43,6 +43,10 @@ impl QueueConfig for FlowQueuesConfig {
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
         FlowQueuesConfig { salt: at.seed, ..*self }.build().into()
     }
+
+    fn memory(&self) -> usize {
+        self.queues as usize * size_of::<Queue<AnyLink, u32>>()
+    }
 }
 
 /// Queues that take turns by deficit round robin; those of flows that just began, or send little, come first.

@@ -46,6 +46,10 @@ impl QueueConfig for SfqConfig {
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
         SfqConfig { salt: at.seed, ..*self }.build().into()
     }
+
+    fn memory(&self) -> usize {
+        self.queues as usize * size_of::<Queue<u32>>()
+    }
 }
 
 impl SfqConfig {

@@ -1,6 +1,7 @@
 //! Files that a scenario names: found beside it, read once, and kept as sources that mistakes can point into.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,6 @@ impl Files {
         let known = self.read.iter().position(|(known, _)| *known == path);
         let i = known.unwrap_or_else(|| {
             let text = match read_text(&path) {
-                Ok(text) if text.len() > MOST_BYTES => Err("it is larger than 1 GB".to_owned()),
                 Ok(text) => Ok(Arc::from(text)),
                 Err(error) => Err(error.to_string()),
             };
@@ -110,11 +110,21 @@ impl Files {
     }
 }
 
-/// The text of a file, without the mark that some editors put before it; where it is none, the error says what it is and what to do.
+/// The text of a regular file, without a byte order mark. The error names what else it is, and the
+/// remedy.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let wrong =
-        |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{what}; save it as UTF-8"));
-    let bytes = std::fs::read(path)?;
+    let no_text = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let wrong = |what: String| no_text(format!("{what}; save it as UTF-8"));
+    // A device may have no end, and opening a FIFO waits for its writer.
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() && !about.is_dir() {
+        return Err(no_text("it is a device, FIFO or socket; name a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(no_text("it is larger than 1 GB".to_owned()));
+    }
     // Marked, or beginning with a letter of ASCII's, whose other byte is zero.
     if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 1..0x80, ..] | [1..0x80, 0, ..] = bytes[..] {
         return Err(wrong("it is UTF-16".to_owned()));
@@ -138,4 +148,4 @@ pub(crate) fn place(source: u32, span: &Range<usize>) -> At {
 /// Where a file is looked for.
 pub(super) const BESIDE: &str = "a file's name is relative to the folder of the scenario that names it";
 /// Places are 32 bits, and no such file is larger.
-const MOST_BYTES: usize = 1_000_000_000;
+const MOST_BYTES: u64 = 1_000_000_000;

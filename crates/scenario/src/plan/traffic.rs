@@ -132,6 +132,16 @@ pub enum Arrivals {
     Every(Time),
 }
 
+impl Arrivals {
+    /// The mean number of arrivals in `span`.
+    pub(crate) fn expected(&self, span: Time) -> f64 {
+        match *self {
+            Arrivals::Poisson { per_sec } => span.as_secs_f64() * per_sec,
+            Arrivals::Every(gap) => span.as_secs_f64() / gap.as_secs_f64(),
+        }
+    }
+}
+
 /// How much a flow sends, in bytes of payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {

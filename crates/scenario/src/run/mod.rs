@@ -2,6 +2,7 @@
 
 mod agenda;
 mod aggregates;
+mod budget;
 mod build;
 mod capture;
 mod choices;
@@ -21,9 +22,9 @@ mod workload;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tollway_law::Time;
+use tollway_law::{Bytes, Time};
 use tollway_sim::Census;
 
 use crate::plan::Plan;
@@ -52,6 +53,8 @@ pub struct Options<'a> {
     pub ideal_mbps: Arc<[[Option<f64>; 2]]>,
     /// What the digest covers.
     pub digest: DigestMode,
+    /// Bytes of memory that the run may take, as estimated from its plan; `None` is 80 % of what is free.
+    pub memory: Option<u64>,
     /// What crosses links, to a file; in the simulator.
     pub capture: Option<Capture>,
     /// Who looks on.
@@ -171,6 +174,18 @@ pub enum RunError {
         /// What is possible.
         horizon: Time,
     },
+    /// The run would take more memory than it may.
+    #[error("the run would take some {needed} of memory, more than the {allowed} that it may: {share} {of}")]
+    Memory {
+        /// The estimate.
+        needed: Bytes,
+        /// The limit.
+        allowed: Bytes,
+        /// The largest part of the estimate.
+        share: Bytes,
+        /// Its purpose and remedy.
+        of: String,
+    },
     /// The plan has something that the live engine cannot do.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
@@ -203,6 +218,7 @@ pub enum RunError {
 /// no run: [`RunResult::unwritten`] has it.
 pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let begun = Instant::now();
+    budget::check(plan, options.memory)?;
     match options.engine {
         EngineKind::Sim => {
             let (mut network, links) = build::simulated(plan);
@@ -262,6 +278,7 @@ fn drive<E: Engine>(
         tick = tick.min(Time::from_millis(200));
     }
     let mut next_tick = Time::ZERO;
+    let mut slices = Slices { length: Time(1) };
     let own_laws = plan.has_own_laws();
     let mut stopped = false;
     if network.network.foresees() {
@@ -286,7 +303,13 @@ fn drive<E: Engine>(
         if own_laws {
             next = next.min(network.network.now().saturating_add(OWN_LAWS_TICK));
         }
-        network.network.run_until(next)?;
+        match options.progress {
+            Some(progress) if options.engine == EngineKind::Sim => {
+                let goes_on = |now: Time| progress(now.as_secs_f64() / plan.duration.as_secs_f64());
+                stopped |= !slices.run_until(&mut network.network, next, &goes_on)?;
+            }
+            _ => network.network.run_until(next)?,
+        }
         if own_laws && let Some((law, failure)) = plan.failure() {
             return Err(RunError::Law { law, failure });
         }
@@ -346,6 +369,41 @@ fn within_horizon<E: Engine>(plan: &Plan, network: &mut Built<E>) -> Result<(), 
     Ok(())
 }
 
+/// Cuts simulated time into slices of like real time, so that a caller can end a run between them.
+struct Slices {
+    /// Grows and shrinks towards [`SLICE`] of real time.
+    length: Time,
+}
+
+impl Slices {
+    /// Runs to `end`; false if `goes_on` ended the run before.
+    fn run_until<E: Engine>(
+        &mut self,
+        network: &mut E,
+        end: Time,
+        goes_on: &dyn Fn(Time) -> bool,
+    ) -> Result<bool, RunError> {
+        loop {
+            let begun = Instant::now();
+            let next = network.now().saturating_add(self.length).min(end);
+            network.run_until(next)?;
+            if next == end {
+                return Ok(true);
+            }
+            self.length = match begun.elapsed() {
+                took if took < SLICE / 2 => Time(self.length.0.saturating_mul(2)),
+                took if took > SLICE => Time((self.length.0 / 2).max(1)),
+                _ => self.length,
+            };
+            if !goes_on(next) {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Real time between two questions whether a simulation goes on.
+const SLICE: Duration = Duration::from_millis(200);
 /// How often laws of the caller's are asked whether they go on.
 const OWN_LAWS_TICK: Time = Time::from_millis(100);
 /// How often what a capture saw is written.

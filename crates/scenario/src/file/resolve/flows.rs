@@ -19,8 +19,8 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Arrivals, Cbr, Data, Detection, Encoding, Flow, Link, LinkId, NodeId, Path, Plan, Rto, SenderLaw, Sizes,
-    Transport, TransportId, WindowGrowth, Workload, laws_that,
+    Cbr, Data, Detection, Encoding, Flow, Link, LinkId, NodeId, Path, Plan, Rto, SenderLaw, Sizes, Transport,
+    TransportId, WindowGrowth, Workload, laws_that,
 };
 
 /// A section whose paths wait for routes.
@@ -105,11 +105,8 @@ impl<'a> Resolver<'a> {
                 continue;
             };
             let max_flows = keys.count("max-flows").unwrap_or(u64::MAX);
-            let span = stop.min(self.plan.duration).saturating_sub(start).as_secs_f64();
-            let expected = match arrivals {
-                Arrivals::Poisson { per_sec } => span * per_sec,
-                Arrivals::Every(gap) => span / gap.as_secs_f64(),
-            };
+            let span = stop.min(self.plan.duration).saturating_sub(start);
+            let expected = arrivals.expected(span);
             if expected.min(max_flows as f64) > MOST_ARRIVALS {
                 let message = format!(
                     "workload `{name}` would bring some {expected:.0} flows; there can be {MOST_ARRIVALS}"

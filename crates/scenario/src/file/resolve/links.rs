@@ -147,7 +147,7 @@ impl<'a> Resolver<'a> {
         };
         let Some(rate) = rate else { return };
         // Memory for what a slip of a digit asks for is not to be had.
-        const MOST: usize = 8_000_000;
+        const MOST: usize = 1_000_000;
         if self.plan.links.len() + 2 * pairs.count() as usize > MOST {
             self.mistakes.add(
                 keys.place(),

@@ -175,7 +175,7 @@ impl Pairs {
 impl<'a> Resolver<'a> {
     fn nodes(&mut self) {
         // Memory for what a slip of a digit asks for is not to be had.
-        const MOST: u64 = 4_000_000;
+        const MOST: u64 = 1_000_000;
         let mut total = 0;
         for (name, node) in self.top.named("node", &keys::NODE) {
             let count = node.count("count");
