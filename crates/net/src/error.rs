@@ -17,6 +17,9 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The system gives no random numbers.
+    #[error("the system gives no randomness: {0}")]
+    Random(io::Error),
     /// The system refused to wait for sockets.
     #[error("cannot wait for sockets: {0}")]
     Wait(io::Error),

@@ -59,3 +59,13 @@ pub use network::WireCount;
 pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};
 pub use tollway_proto::Lateness;
 pub use tollway_proto::link::LinkStats;
+
+/// Random bytes from the system's generator.
+///
+/// # Errors
+/// The system provides none.
+pub fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(bytes)
+}

@@ -113,7 +113,10 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     };
     // Within a process there is but one file.
     let fingerprints = part.iter().flat_map(|_| numbered::fingerprints(plan)).collect();
-    let live = Live { network, part, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
+    // A machine that splits connections knows their first numbers.
+    let numbered = part.is_some() && plan.machines.is_empty();
+    let live =
+        Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
 }
 
@@ -162,6 +165,8 @@ fn threads(plan: &Plan) -> usize {
 pub(super) struct Live {
     network: net::Network,
     part: Option<Part>,
+    /// Flows begin with random segment numbers.
+    numbered: bool,
     /// By flow; none where all nodes are this process's.
     fingerprints: Vec<u32>,
     /// Links, and what is at their end.
@@ -236,10 +241,6 @@ impl Live {
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
-                net::Fate::Corrupt { segment, position, at } => Some(format!(
-                    "flow `{name}`: a wrong byte came at {position} of segment {segment} after {at}: what node `{other}` sent was \
-                     corrupted on its way, or somebody else sent it"
-                )),
                 net::Fate::Mistaken => Some(format!(
                     "flow `{name}`: the process at the other end, node `{other}`, reads another file: its flow in this place has another \
                      name, other ends or packets, something else to send, or another law; give every process the same file, and the same \
@@ -286,6 +287,14 @@ impl Engine for Live {
 
     fn foresees(&self) -> bool {
         self.part.is_some()
+    }
+
+    fn first_segment(&mut self) -> Option<u32> {
+        if !self.numbered {
+            return None;
+        }
+        let drawn = net::random().map_err(|error| self.failed.get_or_insert(net::Error::Random(error)));
+        drawn.ok().map(u32::from_be_bytes)
     }
 
     fn is_over(&self) -> bool {
