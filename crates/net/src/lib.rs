@@ -15,6 +15,7 @@
 //! | [`KernelSpec`] | the kernel's own TCP on the same links |
 //! | [`tunnel`] | encrypted tunnels that links may speak to |
 //! | [`host::Host`] | ACP between processes, without emulation |
+//! | [`secure`] | datagrams sealed between peers with pinned keys |
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
 //!
@@ -39,6 +40,7 @@ pub mod network;
 #[cfg(target_os = "linux")]
 pub mod outqueue;
 mod punctual;
+pub mod secure;
 #[cfg(target_os = "linux")]
 pub mod shape;
 mod socket;

@@ -30,6 +30,11 @@ fn nodes_hear_anything_of_their_neighbours() {
     replay("node", fuzzing::node);
 }
 
+#[test]
+fn handshakes_and_sealed_datagrams_are_read_or_refused() {
+    replay("sealed", fuzzing::sealed);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_interfaces_and_kernels_and_stores_say_is_read_or_refused() {
