@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "processes/keys.rs"]
+mod keys;
+
 /// 10 Mb/s over a router: 5 MB take four seconds.
 const THREE: &str = r#"
     name = "three"
