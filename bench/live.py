@@ -123,6 +123,7 @@ def main() -> int:
     ours = ROOT / "target" / "release" / "examples"
     router = measure(ours / "router_cost", [seconds, "xcp"], rounds)
     fcp = measure(ours / "router_cost", [seconds, "fcp"], rounds)
+    keys = measure(ours / "router_cost", [seconds, "xcp", "keys"], rounds)
     namespaces = {"xcp": [], "fcp": []}
     forwarder = []
     if os.geteuid() == 0:
@@ -137,6 +138,7 @@ def main() -> int:
     report = {
         "router_us_per_datagram": spread([run["us_per_datagram"] for run in router]),
         "router_us_per_data_datagram": spread([run["cpu_s"] * 1e6 / run["data_datagrams"] for run in router]),
+        "keys_router_us_per_datagram": spread([run["us_per_datagram"] for run in keys]),
         "fcp_router_us_per_datagram": spread([run["us_per_datagram"] for run in fcp]),
         "fcp_router_datagrams_per_send": spread([run["datagrams_per_send"] for run in fcp]),
         "namespace_router_us_per_datagram": None,
@@ -164,6 +166,7 @@ def main() -> int:
         report["acp_over_quinn_plain"] = report["acp_gbit_per_cpu_s"]["median"] / plain["median"]
     routers = [report[name]["median"] for name in ("router_us_per_datagram", "fcp_router_us_per_datagram")]
     report["router_target_met"] = max(routers) <= ROUTER_TARGET_US
+    report["keys_over_plain"] = report["keys_router_us_per_datagram"]["median"] / routers[0]
     ratio = report["acp_over_quinn_plain"]
     report["quinn_target_met"] = None if ratio is None else ratio >= QUINN_TARGET
 

@@ -42,6 +42,7 @@ fn listen() -> Host {
         law: Box::new(|| NewRenoConfig::default().build().into()),
         patience: Time::from_secs(3),
         most: 8,
+        most_per_address: 4,
     };
     Host::new(SocketAddr::from(([127, 0, 0, 1], 0)), config, Some([7; 16])).expect("a socket on loopback")
 }

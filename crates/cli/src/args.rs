@@ -107,6 +107,14 @@ Examples:
   tollway run mine.toml --engine live                        # real packets, in real time
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'";
 
+const KEYS_EXAMPLES: &str = "\
+Example:
+  tollway keys a r b                                         # a.key, r.key, b.key
+  tollway run three.toml --engine live --node a --at … --key a.key
+
+What is sealed, and what that costs: docs/src/security.md.
+Exit status: 0 all went well; 1 a file cannot be written; 2 a name is wrong, or its file there already.";
+
 const RUN_MORE: &str = "\
 Examples:
   tollway run mine.toml
@@ -239,6 +247,7 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     Overlay(Overlay),
     Switch(Switch),
+    Keys(Keys),
     /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
     #[cfg(target_os = "linux")]
     Clean,
@@ -303,6 +312,9 @@ pub(crate) struct Run {
     /// Give up a flow of this node of which nothing new has come for so long.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "node")]
     pub(crate) patience: String,
+    /// Seal datagrams between nodes with this node's key file, which `tollway keys` makes.
+    #[arg(long, value_name = "FILE", requires = "node")]
+    pub(crate) key: Option<PathBuf>,
     /// How many variants run at once; 0 means as many as there are processors. Live they run one after the other.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
@@ -312,6 +324,20 @@ pub(crate) struct Run {
     /// What the digest covers: the results, or every packet-hop.
     #[arg(long, value_enum, default_value_t = Digest::Results, value_name = "OF")]
     pub(crate) digest: Digest,
+}
+
+/// Make key files with which nodes seal what they send each other.
+///
+/// Each file has a secret key and the public keys of all other names. It goes to its node's machine and nowhere else.
+#[derive(Debug, clap::Args)]
+#[command(after_help = KEYS_EXAMPLES)]
+pub(crate) struct Keys {
+    /// The nodes. Each gets a file NODE.key.
+    #[arg(required = true, value_name = "NODE")]
+    pub(crate) names: Vec<String>,
+    /// Write the files to this folder.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,7 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod exec;
 mod fail;
+mod keys;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Switch(switch) => switch::switch(switch),
         #[cfg(target_os = "linux")]
         Command::Clean => exec::clean(),
+        Command::Keys(keys) => keys::keys(keys),
         Command::Schema => {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)

@@ -14,7 +14,7 @@ use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::plan::Plan;
-use tollway_scenario::run::{Capture, DigestMode, Hosting, LiveInfo, Part, Watch, variant_path};
+use tollway_scenario::run::{Capture, DigestMode, Hosting, KeyFile, LiveInfo, Part, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Engine, Format, Hosts, Run, address};
@@ -230,17 +230,30 @@ fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
         let help = format!("add `--at {name}=HOST:PORT`, or `--ports 7000` for all of them on this machine");
         return Err(input(help, format!("nobody says where node `{name}` is reached")));
     }
-    if let Some(i) = placed.iter().position(|at| !at.ip().is_loopback()) {
+    let keys = args.key.as_deref().map(|path| keys(path, name)).transpose()?;
+    if let Some(i) = placed.iter().position(|at| !at.ip().is_loopback()).filter(|_| keys.is_none()) {
         terminal::tell(format_args!(
             "WARNING: node `{}` is at {}, outside this machine: nothing between nodes is encrypted or authenticated, and whoever \
-             reaches their ports can read, change or end the flows; use a network that you trust, or a tunnel",
+             reaches their ports can read, change or end the flows; make keys with `tollway keys`, and give each node its own with `--key`",
             plan.nodes[i].name, placed[i]
         ));
     }
     let patience = args.patience.parse();
     let patience = patience
         .map_err(|error| input("write it like `--patience 10s`".into(), format!("`--patience`: {error}")))?;
-    Ok(Hosting::Processes(Part { node, at: placed, patience }))
+    Ok(Hosting::Processes(Part { node, at: placed, patience, keys }))
+}
+
+/// The key file of node `name`.
+fn keys(path: &Path, name: &str) -> Result<KeyFile, Failure> {
+    let file = KeyFile::load(path).map_err(|error| Failure::input(miette::miette!("`--key`: {error}")))?;
+    if file.name != name {
+        let (path, whose) = (path.display(), &file.name);
+        return Err(Failure::input(miette::miette!(
+            "`--key {path}` is the key of node `{whose}`, not of `{name}`"
+        )));
+    }
+    Ok(file)
 }
 
 /// What of a run's files is not written, if that is not everything.

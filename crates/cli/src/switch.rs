@@ -131,7 +131,7 @@ fn words(args: &Switch) -> Words {
 
 fn secret(path: Option<&Path>) -> Result<[u8; 16], Failure> {
     let Some(path) = path else {
-        return agent::secret().map_err(|error| Failure::run(miette!("no randomness to be had: {error}")));
+        return agent::random().map_err(|error| Failure::run(miette!("no randomness to be had: {error}")));
     };
     let wrong = |why: String| {
         let help = "make one: `head -c 16 /dev/urandom > secret`; other users should not be able to read it";

@@ -47,21 +47,13 @@ fn host(key: Option<[u8; 16]>) -> Result<Host, tollway_net::Error> {
         law: Box::new(|| NewRenoConfig { initial_window: 100.0, ..Default::default() }.build().into()),
         patience: Time::from_secs(5),
         most: 100,
+        most_per_address: 100,
     };
     Host::new(SocketAddr::from(([127, 0, 0, 1], 0)), config, key)
 }
 
-/// A key that nobody else knows: addresses and times of this process, hashed with the standard library's random keys.
-fn random_key() -> [u8; 16] {
-    use std::hash::{BuildHasher, RandomState};
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
-    key[8..].copy_from_slice(&RandomState::new().hash_one(Instant::now()).to_le_bytes());
-    key
-}
-
 fn listen(tell: impl FnOnce(SocketAddr)) -> Result<(), Box<dyn std::error::Error>> {
-    let mut server = host(Some(random_key()))?;
+    let mut server = host(Some(tollway_net::random()?))?;
     tell(server.addr());
     loop {
         match server.run(Time::from_secs(3600))? {
@@ -73,7 +65,7 @@ fn listen(tell: impl FnOnce(SocketAddr)) -> Result<(), Box<dyn std::error::Error
 
 fn send(addr: SocketAddr, bytes: u64) -> Result<(), Box<dyn std::error::Error>> {
     let mut client = host(None)?;
-    client.connect(addr, bytes);
+    client.connect(addr, bytes)?;
     match client.run(Time::from_secs(3600))? {
         Some(HostEvent::Finished(_)) => Ok(()),
         Some(HostEvent::TimedOut(peer)) => {
@@ -84,7 +76,7 @@ fn send(addr: SocketAddr, bytes: u64) -> Result<(), Box<dyn std::error::Error>> 
 }
 
 fn both(bytes: u64) -> Result<(), Box<dyn std::error::Error>> {
-    let mut server = host(Some(random_key()))?;
+    let mut server = host(Some(tollway_net::random()?))?;
     let addr = server.addr();
     let (wall, cpu) = (Instant::now(), process_cpu());
     let receiver = std::thread::spawn(move || match server.run(Time::from_secs(600)) {

@@ -1,17 +1,18 @@
 //! What a router costs: processor time of its thread a datagram, XCP or FCP rewriting every one with data, senders in long trains.
 //!
 //! ```text
-//! cargo run --release -p tollway-net --example router_cost [SECONDS] [xcp|fcp] [loopback|namespaces]
+//! cargo run --release -p tollway-net --example router_cost [SECONDS] [xcp|fcp] [loopback|keys|namespaces]
 //! ```
 //!
 //! `a` sends through the router `r` to `b` over links so fast that nothing waits for them; each node has a thread, and is a socket on
-//! loopback, or (as root) a network namespace. Printed as one JSON object. `bench/live.py` runs it.
+//! loopback, or (as root) a network namespace; with `keys` datagrams between the sockets are sealed. Printed as one JSON object. `bench/live.py` runs it.
 
 use std::sync::Arc;
 
 use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, XcpConfig as XcpSender};
 use tollway_law::{Budget, Rate, Time};
+use tollway_net::secure::KeyFile;
 use tollway_net::{FlowSpec, LinkSpec, Network};
 use tollway_proto::Encoding;
 use tollway_proto::port::Limit;
@@ -44,11 +45,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plain = || AnyLink::DropTail(DropTail);
     let links = [link(0, 1, plain()), link(1, 2, speaking()), link(2, 1, plain()), link(1, 0, speaking())];
     let mut network = match std::env::args().nth(3).as_deref() {
-        None | Some("loopback") => Network::new(&names, &links, 1, 3)?,
+        None | Some("loopback" | "keys") => Network::new(&names, &links, 1, 3)?,
         #[cfg(target_os = "linux")]
         Some("namespaces") => Network::in_namespaces(&names, &links, 1, 3, 1500)?,
-        Some(other) => return Err(format!("`{other}` is neither loopback nor namespaces").into()),
+        Some(other) => return Err(format!("`{other}` is none of loopback, keys, namespaces").into()),
     };
+    if std::env::args().nth(3).as_deref() == Some("keys") {
+        for (node, keys) in KeyFile::mesh(&names)?.iter().enumerate() {
+            network.seal(node as u32, keys)?;
+        }
+    }
     // Windows that one socket's buffer holds, so that the kernel drops nothing.
     let config = Arc::new(Config {
         segment: 1500,

@@ -10,6 +10,7 @@ mod machines;
 mod mail;
 mod media;
 mod residents;
+mod sealed;
 mod watch;
 
 use std::cmp::Reverse;
@@ -117,6 +118,7 @@ struct Node {
     peers: Vec<SocketAddr>,
     /// Those of them whose datagrams come over a watched link.
     entries: Vec<(SocketAddr, u32)>,
+    seals: Option<Box<sealed::Seals>>,
 }
 
 /// What a node does with packets of a label.
@@ -222,6 +224,8 @@ pub struct Counters {
     pub unsent: u64,
     /// Of these, the ones that are longer than the interface takes.
     pub too_long: u64,
+    /// Datagrams not sent, there being no keys with the neighbour.
+    pub unkeyed: u64,
     /// Datagrams received from nodes of this run.
     pub received: u64,
     /// Of these, the ones that meant nothing.
@@ -253,6 +257,7 @@ impl Counters {
         self.sent += other.sent;
         self.unsent += other.unsent;
         self.too_long += other.too_long;
+        self.unkeyed += other.unkeyed;
         self.received += other.received;
         self.senseless += other.senseless;
         self.strangers += other.strangers;
@@ -285,6 +290,7 @@ impl Driver {
             stretches: Vec::new(),
             peers: Vec::new(),
             entries: Vec::new(),
+            seals: None,
         };
         Driver {
             clock: Clock::starting_at(Time::ZERO),
@@ -479,6 +485,7 @@ impl Driver {
                 SHAPER => self.tick_shaper(index, at, now)?,
                 MEDIUM => self.run_medium(index, now),
                 MACHINE => self.tick_resident(index, at, now)?,
+                KEYS => self.renew_keys(index, at)?,
                 _ => {}
             }
         }
@@ -585,4 +592,5 @@ const SOURCE: u32 = 2;
 const SHAPER: u32 = 3;
 const MEDIUM: u32 = 4;
 const MACHINE: u32 = 5;
+const KEYS: u32 = 6;
 const KIND_BITS: u32 = 3;

@@ -4,6 +4,8 @@ use std::io;
 
 use tollway_law::Time;
 
+use crate::secure::SecureError;
+
 /// Why a live run cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -17,6 +19,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The system gives no random numbers.
+    #[error("the system gives no randomness: {0}")]
+    Random(io::Error),
+    /// Datagrams between nodes can't be sealed.
+    #[error(transparent)]
+    Secure(#[from] SecureError),
     /// The system refused to wait for sockets.
     #[error("cannot wait for sockets: {0}")]
     Wait(io::Error),

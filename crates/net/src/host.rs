@@ -7,6 +7,7 @@
 //! [cookie] is answered with one and forgotten, everything else from strangers is thrown away.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct HostConfig {
     pub patience: Time,
     /// Connections at once, at most; who comes then gets no answer.
     pub most: usize,
+    /// The same for those from one IP address.
+    pub most_per_address: usize,
 }
 
 /// Something that a host's owner should know.
@@ -64,7 +67,7 @@ pub struct HostStats {
     pub sent: u64,
     /// Datagrams that the kernel would not take.
     pub unsent: u64,
-    /// Datagrams thrown away: no ACP, of no connection, or with a wrong payload that it would not have taken in.
+    /// Datagrams thrown away: no ACP, of no connection, or with a wrong payload.
     pub refused: u64,
     /// Bytes received from addresses not shown to be their sender's.
     pub stranger_bytes: u64,
@@ -122,7 +125,7 @@ impl Host {
             socket: Arc::new(socket),
             jar: key.map(|key| Jar::new(key, COOKIE_LIFETIME)),
             peers: BTreeMap::new(),
-            next_flow: 0,
+            next_flow: u32::from_be_bytes(crate::random().map_err(Error::Random)?),
             inbox: Inbox::new(),
             train: Vec::with_capacity(MOST_BYTES),
             stats: HostStats::default(),
@@ -135,16 +138,26 @@ impl Host {
     }
 
     /// Opens a connection to `addr` and sends `bytes` over it, then finishes.
-    pub fn connect(&mut self, addr: SocketAddr, bytes: u64) -> PeerId {
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn connect(&mut self, addr: SocketAddr, bytes: u64) -> Result<PeerId, Error> {
         let id = PeerId { addr, flow: self.next_flow };
-        self.next_flow += 1;
+        self.next_flow = self.next_flow.wrapping_add(1);
         let now = self.clock.now();
-        let mut machine = Connection::client(&self.config.transport, (self.config.law)(), id.flow);
+        let config = self.numbered().map_err(Error::Random)?;
+        let mut machine = Connection::client(&config, (self.config.law)(), id.flow);
         machine.write_stream(bytes);
         machine.finish();
         machine.open(now);
         self.peers.insert(id, Peer { machine, cookie: None, opening: None, heard: now, over: None });
-        id
+        Ok(id)
+    }
+
+    /// The configuration of a new connection, with a random first segment number (RFC 6528).
+    fn numbered(&self) -> io::Result<Arc<Config>> {
+        let initial_segment = u32::from_be_bytes(crate::random()?);
+        Ok(Arc::new(Config { initial_segment, ..(*self.config.transport).clone() }))
     }
 
     /// Connections there are, those included that are over but answer what comes late, for a second.
@@ -165,7 +178,7 @@ impl Host {
     /// Sends, receives and waits until something happens or `span` has passed.
     ///
     /// # Errors
-    /// The system refuses to receive or send, or a payload is corrupt.
+    /// The system refuses to receive or send.
     pub fn run(&mut self, span: Time) -> Result<Option<HostEvent>, Error> {
         let until = self.clock.now().saturating_add(span);
         let socket = Arc::clone(&self.socket);
@@ -245,7 +258,7 @@ impl Host {
     /// A datagram has come from `addr`: public so that tests and fuzzers can hand over anything.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a connection would have taken it in and its payload is wrong.
+    /// The system refuses to send the answer.
     pub fn handle(&mut self, now: Time, addr: SocketAddr, datagram: &[u8]) -> Result<(), Error> {
         self.stats.received += 1;
         let Ok(decoded) = acp::decode(datagram) else {
@@ -274,12 +287,10 @@ impl Host {
             return Ok(());
         }
         let header = peer.machine.config().header;
-        if let Some(position) = wire::corrupt(&packet, header, datagram) {
-            if !peer.machine.awaits(&packet) {
-                self.stats.refused += 1;
-                return Ok(());
-            }
-            return Err(Error::Corrupt { flow: id.flow, segment: packet.seq, position, at: now });
+        if wire::corrupt(&packet, header, datagram).is_some() {
+            // It may be forged: the sender retransmits the segment.
+            self.stats.refused += 1;
+            return Ok(());
         }
         peer.heard = now;
         peer.machine.handle_packet(now, &packet, &decoded.sack);
@@ -294,11 +305,15 @@ impl Host {
             return;
         };
         if rest.get(..cookie::LEN).is_some_and(|cookie| jar.knows(now, id.addr, id.flow, cookie)) {
-            if self.peers.len() >= self.config.most {
+            let ip = id.addr.ip();
+            let of_address = self.peers.range(PeerId { addr: (ip, 0).into(), flow: 0 }..);
+            let of_address = of_address.take_while(|(peer, _)| peer.addr.ip() == ip).count();
+            let full = self.peers.len() >= self.config.most || of_address >= self.config.most_per_address;
+            let Some(config) = self.numbered().ok().filter(|_| !full) else {
                 self.stats.refused += 1;
                 return;
-            }
-            let mut machine = Connection::server(&self.config.transport, (self.config.law)(), id.flow);
+            };
+            let mut machine = Connection::server(&config, (self.config.law)(), id.flow);
             machine.finish();
             machine.handle_packet(now, packet, &SackRanges::EMPTY);
             self.peers.insert(id, Peer { machine, cookie: None, opening: None, heard: now, over: None });

@@ -15,6 +15,7 @@
 //! | [`KernelSpec`] | the kernel's own TCP on the same links |
 //! | [`tunnel`] | encrypted tunnels that links may speak to |
 //! | [`host::Host`] | ACP between processes, without emulation |
+//! | [`secure`] | datagrams sealed between peers with pinned keys |
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
 //!
@@ -41,6 +42,7 @@ pub mod network;
 #[cfg(target_os = "linux")]
 pub mod outqueue;
 mod punctual;
+pub mod secure;
 #[cfg(target_os = "linux")]
 pub mod shape;
 mod socket;
@@ -63,3 +65,13 @@ pub use network::WireCount;
 pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};
 pub use tollway_proto::Lateness;
 pub use tollway_proto::link::LinkStats;
+
+/// Random bytes from the system's generator.
+///
+/// # Errors
+/// The system provides none.
+pub fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(bytes)
+}

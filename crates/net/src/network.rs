@@ -11,6 +11,7 @@ mod kernel;
 mod media;
 mod part;
 mod residents;
+mod sealed;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 use common::{MANY, Mixer, mutated, resident, sockets};
 use tollway_law::Time;
 use tollway_law::sender::NewRenoConfig;
+use tollway_net::cookie;
 use tollway_net::host::{Host, HostConfig, HostEvent};
-use tollway_proto::transport::Config;
+use tollway_proto::encoding::acp;
+use tollway_proto::transport::{Config, Connection};
+use tollway_proto::{Flags, Packet, SackRanges};
 
 fn host(key: Option<[u8; 16]>) -> Host {
     let transport =
@@ -21,6 +24,7 @@ fn host(key: Option<[u8; 16]>) -> Host {
         law: Box::new(|| NewRenoConfig::default().build().into()),
         patience: Time::from_secs(3),
         most: 8,
+        most_per_address: 4,
     };
     Host::new("127.0.0.1:0".parse().unwrap(), config, key).unwrap()
 }
@@ -40,7 +44,7 @@ fn serve(mut host: Host, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<(Hos
 /// Sends `bytes` to `addr` and answers what became of it, within 20 s.
 fn transfer(addr: SocketAddr, bytes: u64) -> HostEvent {
     let mut client = host(None);
-    client.connect(addr, bytes);
+    client.connect(addr, bytes).unwrap();
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
         if let Some(event) = client.run(Time::from_millis(100)).unwrap() {
@@ -161,7 +165,7 @@ fn mutated_datagrams_handed_over_directly_break_nothing() {
     // A client that has opened a connection, and hears nonsense in its place.
     let mut client = host(None);
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    client.connect(peer, 1000);
+    client.connect(peer, 1000).unwrap();
     client.run(Time::ZERO).unwrap();
     for i in 0..MANY {
         // Whatever is in it: nothing but an answer to its opening would be taken in.
@@ -169,4 +173,81 @@ fn mutated_datagrams_handed_over_directly_break_nothing() {
     }
     assert!(client.connections() <= 1);
     assert!(resident() < before + GROWTH);
+}
+
+/// Opens a connection from a socket and returns the listener's cookie. `None` if refused.
+fn admit(listener: &mut Host, from: &UdpSocket, flow: u32, config: &Arc<Config>) -> Option<Connection> {
+    let mut client = Connection::client(config, NewRenoConfig::default().build().into(), flow);
+    client.write_stream(100_000);
+    client.open(Time::ZERO);
+    let addr = from.local_addr().unwrap();
+    let (mut packet, mut sack) = (Packet::default(), SackRanges::EMPTY);
+    assert!(client.poll_transmit(Time::ZERO, &mut packet, &mut sack));
+    let mut opening = vec![0; usize::from(packet.size) - acp::OVERHEAD];
+    acp::encode(&packet, &sack, &mut opening).unwrap();
+    let mut answer = [0; 2000];
+    // Answers to earlier connections may come first.
+    let mut ask = |opening: &[u8], wanted: &dyn Fn(&[u8], &Packet) -> bool| {
+        listener.handle(Time::ZERO, addr, opening).unwrap();
+        listener.run(Time::ZERO).unwrap();
+        while let Ok(len) = from.recv(&mut answer) {
+            let datagram = &answer[..len];
+            let packet = acp::decode(datagram).unwrap().packet;
+            if packet.flow == flow && wanted(datagram, &packet) {
+                return Some(datagram.to_vec());
+            }
+        }
+        None
+    };
+    let cookie = ask(&opening, &|datagram, _| datagram.len() == acp::LEN + cookie::LEN)?;
+    opening[acp::LEN..acp::LEN + cookie::LEN].copy_from_slice(&cookie[acp::LEN..]);
+    let welcome = ask(&opening, &|_, packet| packet.flags.has(Flags::SYN))?;
+    let welcome = acp::decode(&welcome).unwrap();
+    client.handle_packet(Time::ZERO, &welcome.packet, &welcome.sack);
+    Some(client)
+}
+
+/// The audit's datagrams, from a peer that was let in: data far ahead, data with a wrong byte, a reset with the number that once was every
+/// connection's first. The listener and its other connections go on.
+#[test]
+fn an_admitted_peer_ends_nothing_but_its_own() {
+    if !sockets() {
+        return;
+    }
+    let mut listener = host(Some([12; 16]));
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let config = Arc::new(Config {
+        segment: 1400,
+        header: 80,
+        ack_size: 112,
+        initial_segment: 1 << 20,
+        ..Config::default()
+    });
+    let mut client = admit(&mut listener, &peer, 7, &config).expect("it shows its cookie");
+    let (mut packet, mut sack) = (Packet::default(), SackRanges::EMPTY);
+    let say = |listener: &mut Host, packet: &Packet| {
+        let mut datagram = vec![0x5a; usize::from(packet.size) - acp::OVERHEAD];
+        acp::encode(packet, &SackRanges::EMPTY, &mut datagram).unwrap();
+        listener.handle(Time::ZERO, peer.local_addr().unwrap(), &datagram).unwrap();
+    };
+    let before = listener.stats().refused;
+    assert!(client.poll_transmit(Time::ZERO, &mut packet, &mut sack) && packet.flags.has(Flags::DATA));
+    for seq in [packet.seq, packet.seq.wrapping_add(100_000_000)] {
+        say(&mut listener, &Packet { seq, ..packet });
+    }
+    for seq in [0, 1, 2] {
+        say(&mut listener, &Packet { seq, flags: Flags::RST, size: 112, flow: 7, ..Packet::default() });
+    }
+    assert_eq!((listener.stats().refused, listener.connections()), (before + 2, 1));
+    assert_eq!(listener.run(Time::ZERO).unwrap(), None, "nothing has ended");
+    // Each address has a limit of its own.
+    for flow in 8..20 {
+        admit(&mut listener, &peer, flow, &config);
+    }
+    assert_eq!(listener.connections(), 4);
+    let other = UdpSocket::bind("127.0.0.2:0").unwrap();
+    other.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(admit(&mut listener, &other, 7, &config).is_some());
+    assert_eq!(listener.connections(), 5);
 }

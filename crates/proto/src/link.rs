@@ -51,7 +51,7 @@ pub struct LinkSpec {
 }
 
 /// Three cache lines, in the order of use: a large network waits for memory more than for anything else. Of a link that
-/// is idle and [`plain`](Link::plain) a packet touches the first line only.
+/// is idle and plain (no faults, no medium) a packet touches the first line only.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {

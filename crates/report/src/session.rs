@@ -368,6 +368,7 @@ fn live_account(live: &LiveInfo) -> Value {
         "datagrams_waiting": counters.waiting,
         "datagrams_unsent": counters.unsent,
         "datagrams_too_long": counters.too_long,
+        "datagrams_unkeyed": counters.unkeyed,
         "datagrams_senseless": counters.senseless,
         "datagrams_from_strangers": counters.strangers,
         "kernel_drops": live.kernel_drops,

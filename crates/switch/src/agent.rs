@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use tollway_net::random;
+
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::status::Status;
@@ -219,16 +221,6 @@ pub fn ask(path: &Path, what: &str) -> io::Result<String> {
 /// Where a switch of this user is asked unless it is said otherwise.
 pub fn default_path() -> PathBuf {
     tollway_net::shape::default_path().with_file_name("switch.sock")
-}
-
-/// A secret for the keyed hash, from the system.
-///
-/// # Errors
-/// It has none to give.
-pub fn secret() -> io::Result<[u8; 16]> {
-    let mut key = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
-    Ok(key)
 }
 
 /// How long an event loop is waited for.

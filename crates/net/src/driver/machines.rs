@@ -40,17 +40,12 @@ impl Driver {
             _ => wire::corrupt(&packet, end.header, datagram),
         };
         if let Some(position) = wrong {
-            let (flow, segment) = (end.flow, packet.seq);
             if !self.apart {
-                return Err(Error::Corrupt { flow, segment, position, at: now });
+                return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
             }
+            // It may be forged: the sender retransmits the segment.
             self.counters.senseless += 1;
-            let Some(machine) = end.machine.as_mut().filter(|machine| machine.awaits(&packet)) else {
-                return Ok(());
-            };
-            end.fate = Some(Fate::Corrupt { segment, position, at: now });
-            machine.abort();
-            return self.pump(at, now);
+            return Ok(());
         }
         self.counters.delivered += 1;
         if packet.flags.has(Flags::TOLLED) {

@@ -54,16 +54,17 @@ impl Driver {
     /// How many packets from the first on one system call can send: all as long as the first, the last maybe shorter.
     pub(super) fn train_from(&self, leaving: &[u32], node: u32) -> usize {
         let most = self.sockets[node as usize].longest_train();
+        let sealing = self.sealing(node);
         let segment = self.buffers.bytes(leaving[0]).len();
-        let mut total = segment;
+        let mut total = segment + sealing;
         let mut count = 1;
         for &handle in leaving.iter().skip(1).take(most.saturating_sub(1)) {
             let len = self.buffers.bytes(handle).len();
-            if len > segment || total + len > MOST_BYTES {
+            if len > segment || total + len + sealing > MOST_BYTES {
                 break;
             }
             count += 1;
-            total += len;
+            total += len + sealing;
             if len < segment {
                 break;
             }
@@ -72,21 +73,32 @@ impl Driver {
     }
 
     pub(super) fn send(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
-        let socket = &self.sockets[node as usize];
         let (first, last) = (packets[0], packets[packets.len() - 1]);
-        let segment = self.buffers.bytes(first).len();
-        let one_piece = packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1]));
+        let sealing = self.sealing(node);
+        let segment = self.buffers.bytes(first).len() + sealing;
+        let mut count = packets.len();
+        if sealing > 0 {
+            count = self.seal(node, to, packets);
+            self.shake_hands(node as usize)?;
+            if count == 0 {
+                return Ok(());
+            }
+        }
+        let socket = &self.sockets[node as usize];
+        let one_piece = sealing == 0 && packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1]));
         let done = if one_piece {
             socket.send(to, self.buffers.span(first, last), segment)
         } else {
-            self.train.clear();
-            for &handle in packets {
-                self.train.extend_from_slice(self.buffers.bytes(handle));
+            if sealing == 0 {
+                self.train.clear();
+                for &handle in packets {
+                    self.train.extend_from_slice(self.buffers.bytes(handle));
+                }
             }
             socket.send(to, &self.train, segment)
         };
         self.counters.sends += 1;
-        let count = packets.len() as u64;
+        let count = count as u64;
         match done {
             Ok(()) => self.counters.sent += count,
             // No room, or nobody there any more: a datagram is lost, as datagrams may be.
@@ -141,8 +153,12 @@ impl Driver {
             while start < meta.len {
                 let stop = (start + meta.stride.max(1)).min(meta.len);
                 let place = chunk.map(|chunk| (chunk, start));
+                let Some(len) = self.unseal(node, meta.addr, &mut bytes[start..stop]) else {
+                    start = stop;
+                    continue;
+                };
                 // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
-                let datagram = &mut bytes[start..stop];
+                let datagram = &mut bytes[start..start + len];
                 let accepted = match entry {
                     None => self.accept(node, now, datagram, place),
                     Some(entry) => self.accept_watched(node, now, datagram, place, entry),
@@ -161,6 +177,7 @@ impl Driver {
             };
             failed = failed.and(wrong.map_or(Ok(()), Err));
         }
+        self.shake_hands(node)?;
         failed?;
         Ok(count == crate::socket::BATCH)
     }
@@ -248,7 +265,7 @@ impl Driver {
             Out::Wire(_) => return None,
         };
         let headers = if to.is_ipv6() { acp::OVERHEAD + LONGER_IPV6 } else { acp::OVERHEAD };
-        let longest = Some(hop.longest).filter(|&longest| longest > 0)? + headers;
+        let longest = Some(hop.longest).filter(|&longest| longest > 0)? + headers + self.sealing(hop.node);
         let most = self.sockets[hop.node as usize].most_to(to)?;
         (longest > most).then_some((longest, most))
     }

@@ -2,12 +2,16 @@
 //!
 //! Each takes any bytes, and panics where what it parses breaks its word.
 
+use std::net::SocketAddr;
+
+use tollway_law::Time;
 #[cfg(target_os = "linux")]
 use tollway_law::Toll;
 #[cfg(target_os = "linux")]
 use tollway_proto::Flags;
 
 pub use crate::network::fuzzing::node;
+use crate::secure::{Heard, KeyFile, Secure};
 
 /// A frame as an interface gives it: a link that changes nothing leaves it as it is, and one that writes changes nothing else.
 #[cfg(target_os = "linux")]
@@ -198,6 +202,58 @@ pub fn etcd(data: &[u8]) {
     }
 }
 
+/// Datagrams to one of two peers with keys, from the other's address, and the whole as a key file.
+///
+/// An even first byte gives a datagram as it stands; an odd one is XORed into a sealed one. The second
+/// is its length; and so on. Nothing unsealed is opened, and the peers can exchange packets afterwards.
+pub fn sealed(data: &[u8]) {
+    let now = Time::from_secs(1);
+    let _ = KeyFile::parse(&String::from_utf8_lossy(data));
+    let files = KeyFile::mesh(&["a".into(), "b".into()]).expect("randomness");
+    let addrs = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let [mut a, mut b] = [0, 1].map(|i: usize| {
+        let peer = (files[1 - i].name.as_str(), addrs[1 - i]);
+        Secure::new(&files[i], &[peer]).expect("each has the other's key")
+    });
+    let settle = |a: &mut Secure, b: &mut Secure| loop {
+        let mut quiet = true;
+        while let Some((_, mut datagram)) = a.poll_transmit() {
+            b.handle_datagram(now, addrs[0], &mut datagram);
+            quiet = false;
+        }
+        while let Some((_, mut datagram)) = b.poll_transmit() {
+            a.handle_datagram(now, addrs[1], &mut datagram);
+            quiet = false;
+        }
+        if quiet {
+            break;
+        }
+    };
+    a.open_all(now);
+    settle(&mut a, &mut b);
+    let mut rest = data;
+    while let [turned, len, tail @ ..] = rest {
+        let (given, tail) = tail.split_at(tail.len().min(usize::from(*len)));
+        rest = tail;
+        let mut datagram = given.to_vec();
+        if let (true, Some(&at)) = (turned % 2 == 1, given.first()) {
+            datagram.clear();
+            assert!(a.seal(now, addrs[1], given, &mut datagram));
+            let at = usize::from(at) % datagram.len();
+            datagram[at] ^= turned;
+        }
+        assert!(!matches!(b.handle_datagram(now, addrs[0], &mut datagram), Heard::Packet(_)));
+    }
+    settle(&mut a, &mut b);
+    let say = |from: &mut Secure, to: &mut Secure, at: usize| {
+        let mut datagram = Vec::new();
+        assert!(from.seal(now, addrs[1 - at], b"whole", &mut datagram));
+        assert_eq!(to.handle_datagram(now, addrs[at], &mut datagram), Heard::Packet(5));
+    };
+    say(&mut a, &mut b, 0);
+    say(&mut b, &mut a, 1);
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -245,6 +301,11 @@ mod tests {
             return;
         }
         replay("node", node);
+    }
+
+    #[test]
+    fn handshakes_and_sealed_datagrams_are_read_or_refused() {
+        replay("sealed", sealed);
     }
 
     #[cfg(target_os = "linux")]

@@ -15,7 +15,7 @@ pub(crate) mod fuzzing;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -282,9 +282,7 @@ fn is_ours(host: &str) -> bool {
 
 /// 128 bits from the system, in hexadecimal digits.
 fn token() -> io::Result<String> {
-    let mut bytes = [0u8; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(tollway_scenario::exec::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn words(status: u16, text: &str) -> Answer {

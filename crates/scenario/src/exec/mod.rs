@@ -16,7 +16,7 @@ pub use tollway_net::exec::{
     MeshChange, Moment, Outcome, Panel, Privilege, Publish, Record, Remote, Sample, Setting, Signals, Spec,
     Strays, address, clean, panel, run, run_kernel,
 };
-pub use tollway_net::{Error, Lateness, LinkStats};
+pub use tollway_net::{Error, Lateness, LinkStats, random};
 pub use words::{WordError, two_nodes};
 
 use crate::file::Router;

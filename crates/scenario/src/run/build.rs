@@ -201,10 +201,11 @@ impl<E: Engine> Built<E> {
     ) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
         let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
-        let config = self
-            .configs
-            .entry(key)
-            .or_insert_with(|| Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer)));
+        let config = || Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer));
+        let config = match self.network.first_segment() {
+            None => Arc::clone(self.configs.entry(key).or_insert_with(config)),
+            Some(initial_segment) => Arc::new(Config { initial_segment, ..(*config()).clone() }),
+        };
         // A stream of chance of its own for each sender.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -234,8 +235,8 @@ impl<E: Engine> Built<E> {
                 NewRenoConfig::default().make(&sending)
             }
         };
-        let mut client = Connection::client(config, law(seed, false), 0);
-        let mut server = Connection::server(config, law(!seed, true), 0);
+        let mut client = Connection::client(&config, law(seed, false), 0);
+        let mut server = Connection::server(&config, law(!seed, true), 0);
         server.set_routers_passed(ends.routers.0);
         client.set_routers_passed(ends.routers.1);
         let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];

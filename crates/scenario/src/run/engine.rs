@@ -42,6 +42,10 @@ pub(super) trait Engine {
     fn foresees(&self) -> bool {
         false
     }
+    /// The number of a new flow's first segment, if each flow has another.
+    fn first_segment(&mut self) -> Option<u32> {
+        None
+    }
     /// Whether nothing is left to be done here before the run's time is over.
     fn is_over(&self) -> bool {
         false

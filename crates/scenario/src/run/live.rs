@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use tollway_law::Time;
 use tollway_law::link::AnyLink;
 use tollway_net as net;
+use tollway_net::secure::Trouble;
 use tollway_proto as proto;
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{ClassId, Shaper};
@@ -91,8 +92,12 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
         }
         #[cfg(not(target_os = "linux"))]
         Hosting::Namespaces => return Err(adapt::no_namespaces().into()),
-        Hosting::Processes(Part { node, at, patience }) => {
-            net::Network::part(&names, &specs, plan.seed, *node, at, *patience)?
+        Hosting::Processes(Part { node, at, patience, keys }) => {
+            let mut network = net::Network::part(&names, &specs, plan.seed, *node, at, *patience)?;
+            if let Some(keys) = keys {
+                network.seal(*node as u32, keys).map_err(net::Error::from)?;
+            }
+            network
         }
     };
     #[cfg(target_os = "linux")]
@@ -113,7 +118,10 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     };
     // Within a process there is but one file.
     let fingerprints = part.iter().flat_map(|_| numbered::fingerprints(plan)).collect();
-    let live = Live { network, part, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
+    // A machine that splits connections knows their first numbers.
+    let numbered = part.is_some() && plan.machines.is_empty();
+    let live =
+        Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
 }
 
@@ -162,6 +170,8 @@ fn threads(plan: &Plan) -> usize {
 pub(super) struct Live {
     network: net::Network,
     part: Option<Part>,
+    /// Flows begin with random segment numbers.
+    numbered: bool,
     /// By flow; none where all nodes are this process's.
     fingerprints: Vec<u32>,
     /// Links, and what is at their end.
@@ -223,8 +233,29 @@ impl Live {
         let mut broken: Vec<String> = self.network.too_narrow().into_iter().map(tell).collect();
         if let Some(part) = &self.part {
             broken.extend(self.given_up(plan, part));
+            broken.extend(self.without_keys(plan, part));
         }
         broken
+    }
+
+    /// The neighbours of this node with which it could agree on no keys.
+    fn without_keys(&self, plan: &Plan, part: &Part) -> Vec<String> {
+        let here = &plan.nodes[part.node].name;
+        let tell = |(node, trouble): (u32, Trouble)| {
+            let name = &plan.nodes[node as usize].name;
+            Some(match trouble {
+                // The node's flows report its absence.
+                Trouble::Silent => return None,
+                Trouble::Mistaken => format!(
+                    "node `{name}` is there, and its keys and those of node `{here}` do not fit each other: give all nodes the files that \
+                     one `tollway keys` made"
+                ),
+                Trouble::Plain => format!(
+                    "node `{name}` sends without keys, and node `{here}` takes nothing that is not sealed: start both with `--key`"
+                ),
+            })
+        };
+        self.network.unkeyed(part.node as u32).into_iter().filter_map(tell).collect()
     }
 
     /// What of the flows at this node came to no good end.
@@ -236,10 +267,6 @@ impl Live {
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
-                net::Fate::Corrupt { segment, position, at } => Some(format!(
-                    "flow `{name}`: a wrong byte came at {position} of segment {segment} after {at}: what node `{other}` sent was \
-                     corrupted on its way, or somebody else sent it"
-                )),
                 net::Fate::Mistaken => Some(format!(
                     "flow `{name}`: the process at the other end, node `{other}`, reads another file: its flow in this place has another \
                      name, other ends or packets, something else to send, or another law; give every process the same file, and the same \
@@ -262,7 +289,7 @@ impl Live {
             created: counters.created + counters.received,
             delivered: counters.delivered + counters.sent,
             absorbed: counters.absorbed + counters.senseless,
-            dropped: self.network.drops() + counters.unsent + counters.metered,
+            dropped: self.network.drops() + counters.unsent + counters.unkeyed + counters.metered,
             queued: self.network.queued(),
             in_flight: self.network.in_flight(),
         }
@@ -286,6 +313,14 @@ impl Engine for Live {
 
     fn foresees(&self) -> bool {
         self.part.is_some()
+    }
+
+    fn first_segment(&mut self) -> Option<u32> {
+        if !self.numbered {
+            return None;
+        }
+        let drawn = net::random().map_err(|error| self.failed.get_or_insert(net::Error::Random(error)));
+        drawn.ok().map(u32::from_be_bytes)
     }
 
     fn is_over(&self) -> bool {

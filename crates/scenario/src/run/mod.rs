@@ -35,6 +35,7 @@ pub use capture::{Capture, CaptureError, variant_path};
 #[cfg(target_os = "linux")]
 pub(crate) use live::link_specs;
 pub use live::{LiveInfo, Unsupported, WireInfo};
+pub use tollway_net::secure::KeyFile;
 pub use watch::Watch;
 pub use workload::{Drawn, arrivals};
 
@@ -105,6 +106,8 @@ pub struct Part {
     pub at: Vec<SocketAddr>,
     /// An end of a flow here of which nothing new has come for so long is given up.
     pub patience: Time,
+    /// Its keys, if datagrams between nodes are to be sealed.
+    pub keys: Option<KeyFile>,
 }
 
 /// What a run's digest covers. Both are equal on every machine and for any number of threads.

@@ -1,0 +1,40 @@
+//! `tollway keys`.
+
+use std::path::{Component, Path};
+use std::process::ExitCode;
+
+use tollway_scenario::run::KeyFile;
+
+use crate::args::Keys;
+use crate::fail::Failure;
+use crate::terminal::say;
+
+pub(crate) fn keys(args: &Keys) -> Result<ExitCode, Failure> {
+    for (i, name) in args.names.iter().enumerate() {
+        let parts: Vec<Component<'_>> = Path::new(name).components().collect();
+        if !matches!(parts[..], [Component::Normal(_)]) || name.trim() != name || name.contains(['\n', '\r'])
+        {
+            return Err(Failure::input(miette::miette!("`{name}` cannot be the name of a file")));
+        }
+        if args.names[..i].contains(name) {
+            return Err(Failure::input(miette::miette!("`{name}` is there twice")));
+        }
+    }
+    let files = KeyFile::mesh(&args.names)
+        .map_err(|error| Failure::run(miette::miette!("the system gives no randomness: {error}")))?;
+    let path = |file: &KeyFile| args.out.join(format!("{}.key", file.name));
+    if let Some(there) = files.iter().map(path).find(|path| path.exists()) {
+        return Err(Failure::input(miette::miette!(
+            help = "move it away, or name another folder with `--out`",
+            "`{}` is there already, and keys are not written over",
+            there.display()
+        )));
+    }
+    for file in &files {
+        let path = path(file);
+        file.save(&path)
+            .map_err(|error| Failure::run(miette::miette!("cannot write `{}`: {error}", path.display())))?;
+        say(format_args!("{}\n", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}

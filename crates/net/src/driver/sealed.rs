@@ -1,0 +1,95 @@
+//! Nodes whose datagrams are sealed.
+
+use std::net::SocketAddr;
+
+use tollway_law::Time;
+
+use super::{Driver, KEYS};
+use crate::error::Error;
+use crate::secure::{self, Heard, Secure};
+
+/// A node's sessions with its neighbours.
+#[derive(Debug)]
+pub(crate) struct Seals {
+    pub(crate) secure: Secure,
+    armed: Time,
+}
+
+impl Driver {
+    /// From now on datagrams between a node and its neighbours are sealed.
+    pub(crate) fn set_seals(&mut self, node: u32, mut secure: Secure) {
+        secure.open_all(self.now);
+        self.nodes[node as usize].seals = Some(Box::new(Seals { secure, armed: self.now }));
+        self.set_timer(self.now, node as usize, KEYS);
+    }
+
+    pub(crate) fn secure(&self, node: u32) -> Option<&Secure> {
+        self.nodes[node as usize].seals.as_ref().map(|seals| &seals.secure)
+    }
+
+    /// Bytes that datagrams of a node are longer than their packets.
+    pub(super) fn sealing(&self, node: u32) -> usize {
+        if self.nodes[node as usize].seals.is_some() { secure::OVERHEAD } else { 0 }
+    }
+
+    /// Opens a datagram from a neighbour, in place; answers the bytes of the packet that was in it, if one was.
+    pub(super) fn unseal(&mut self, node: usize, from: SocketAddr, datagram: &mut [u8]) -> Option<usize> {
+        let Some(seals) = &mut self.nodes[node].seals else { return Some(datagram.len()) };
+        match seals.secure.handle_datagram(self.now, from, datagram) {
+            Heard::Packet(len) => return Some(len),
+            // It holds no packet.
+            Heard::Handshake => self.counters.received -= 1,
+            Heard::Refused => self.counters.senseless += 1,
+        }
+        None
+    }
+
+    /// Puts packets, sealed, into the train; answers how many there are keys for.
+    pub(super) fn seal(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> usize {
+        let Some(seals) = &mut self.nodes[node as usize].seals else { return 0 };
+        self.train.clear();
+        let mut sealed = 0;
+        for &handle in packets {
+            let bytes = self.buffers.bytes(handle);
+            sealed += usize::from(seals.secure.seal(self.now, to, bytes, &mut self.train));
+        }
+        self.counters.unkeyed += (packets.len() - sealed) as u64;
+        sealed
+    }
+
+    /// Hellos that were not answered are sent again.
+    pub(super) fn renew_keys(&mut self, node: usize, at: Time) -> Result<(), Error> {
+        let now = self.now;
+        if let Some(seals) = self.nodes[node].seals.as_mut().filter(|seals| seals.armed == at) {
+            seals.armed = Time::NEVER;
+            seals.secure.handle_timeout(now);
+        }
+        self.shake_hands(node)
+    }
+
+    /// Sends what handshakes have to send, and notes their timer.
+    pub(super) fn shake_hands(&mut self, node: usize) -> Result<(), Error> {
+        let Some(seals) = &mut self.nodes[node].seals else { return Ok(()) };
+        while let Some((to, datagram)) = seals.secure.poll_transmit() {
+            // A packet that has waited.
+            let waited = u64::from(secure::has_packet(&datagram));
+            self.counters.unkeyed -= waited;
+            match self.sockets[node].send(to, &datagram, datagram.len()) {
+                Ok(()) => self.counters.sent += waited,
+                Err(error) if crate::socket::is_loss(&error) || crate::socket::is_too_long(&error) => {
+                    self.counters.unsent += waited;
+                }
+                Err(source) => {
+                    let node = self.nodes[node].name.clone();
+                    return Err(Error::Socket { node, action: "send", source });
+                }
+            }
+        }
+        let due = seals.secure.poll_timeout();
+        if due < seals.armed {
+            seals.armed = due;
+            self.set_timer(due, node, KEYS);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,473 @@
+//! Datagrams sealed between two peers that know each other's public keys.
+//!
+//! Peers agree on keys by Noise's pattern IK (`Noise_IK_25519_AESGCM_SHA256`), with static keys that both have pinned. Then
+//! each datagram is sealed whole, header and toll included, with keys of this hop: a node that rewrites the toll opens the
+//! datagram and seals it anew for the next. Nothing of it is in clear but a session's number and a counter, which is the nonce.
+//!
+//! ```text
+//! hello    0xC0 | cookie (24) | ephemeral key (32), static key (48), session (17)      to a peer
+//! retry    0xC1 | first 4 bytes of the ephemeral key | cookie (24)                     if the cookie is not good
+//! welcome  0xC2 | first 4 bytes of the ephemeral key | ephemeral key (32), session (17)
+//! sealed   0xC3 | session (1) | counter (6) | ciphertext | tag (16)
+//! ```
+//!
+//! | threat | answer |
+//! |---|---|
+//! | hellos from addresses that are not their sender's | a [cookie] first: no state, no arithmetic of keys, fewer bytes than came |
+//! | other addresses | nothing |
+//! | a hello that comes again | the same welcome; an older one than the last that was welcomed: nothing |
+//! | a datagram that comes again | a window of 1024 counters |
+//! | a key that becomes known later | ephemeral keys, new ones after two minutes or 2^23 datagrams |
+//!
+//! The machine is sans-I/O: time is an argument, and it knows no socket. Randomness of keys is the system's.
+
+mod keys;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use snow::{Builder, HandshakeState};
+use tollway_law::Time;
+
+use crate::cookie::{self, Jar};
+pub use keys::{Key, KeyFile, KeyFileError};
+use session::{Session, Unopened};
+
+/// One party and its sessions with its peers.
+pub struct Secure {
+    secret: Key,
+    jar: Jar,
+    /// Sorted by address.
+    peers: Vec<Peer>,
+    /// Handshakes' datagrams to send.
+    replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    scratch: Vec<u8>,
+    stats: SecureStats,
+}
+
+/// Counts of refused datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecureStats {
+    /// Sealed datagrams that came before, or fell out of the window.
+    pub replayed: u64,
+    /// Sealed datagrams that the peer did not seal, or with keys that are forgotten.
+    pub forged: u64,
+    /// Datagrams of peers that are not sealed at all.
+    pub plain: u64,
+    /// Handshakes of other parties, with other keys, or repeated from before.
+    pub handshakes: u64,
+    /// Datagrams from addresses of no peer.
+    pub strangers: u64,
+    /// Datagrams not sealed, there being no keys yet and no room to wait for them.
+    pub unsealed: u64,
+}
+
+/// The content of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A packet, and its length in bytes.
+    Packet(usize),
+    /// Part of a handshake.
+    Handshake,
+    /// Nothing that a peer would send now.
+    Refused,
+}
+
+/// A peer with which there are no keys, and what is known of the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing has come from its address.
+    Silent,
+    /// It is there, and one of the two has another key than the other has pinned.
+    Mistaken,
+    /// It sends datagrams that are not sealed.
+    Plain,
+}
+
+struct Peer {
+    addr: SocketAddr,
+    public: Key,
+    /// The last sessions, oldest first.
+    sessions: Vec<Session>,
+    /// The number of the next one.
+    next: u8,
+    attempt: Option<Attempt>,
+    welcomed: Option<Welcomed>,
+    /// Sealed once there are keys.
+    waiting: Vec<Vec<u8>>,
+    trouble: Trouble,
+}
+
+/// A handshake that this party has begun.
+struct Attempt {
+    handshake: HandshakeState,
+    /// The hello, with the cookie if there is one.
+    hello: Vec<u8>,
+    session: u8,
+    due: Time,
+    pause: Time,
+    /// A retry has been answered since the last timeout.
+    answered: bool,
+}
+
+/// The last hello that was welcomed.
+struct Welcomed {
+    /// When its cookie was baked.
+    baked: Time,
+    hello: Vec<u8>,
+    welcome: Vec<u8>,
+}
+
+impl Secure {
+    /// The party of `file`, whose peers are at these addresses; `None` for one that the file has no key of is an error.
+    ///
+    /// # Errors
+    /// The name of a peer without a key, or what the system said where it gives no randomness.
+    pub fn new(file: &KeyFile, peers: &[(&str, SocketAddr)]) -> Result<Secure, SecureError> {
+        let mut known = Vec::new();
+        for &(name, addr) in peers {
+            let public =
+                *file.others.get(name).ok_or_else(|| SecureError::NoKey { name: name.to_owned() })?;
+            known.push(Peer::new(addr, public));
+        }
+        known.sort_by_key(|peer| peer.addr);
+        known.dedup_by_key(|peer| peer.addr);
+        let jar = Jar::new(crate::random().map_err(SecureError::Random)?, COOKIE_LIFETIME);
+        let (replies, scratch, stats) = (VecDeque::new(), Vec::new(), SecureStats::default());
+        Ok(Secure { secret: file.secret, jar, peers: known, replies, scratch, stats })
+    }
+
+    /// Begins a handshake with every peer.
+    pub fn open_all(&mut self, now: Time) {
+        for at in 0..self.peers.len() {
+            self.begin(at, now);
+        }
+    }
+
+    /// A datagram has come; a packet in it lies at its start then.
+    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) -> Heard {
+        let Ok(at) = self.peers.binary_search_by_key(&from, |peer| peer.addr) else {
+            self.stats.strangers += 1;
+            return Heard::Refused;
+        };
+        match datagram.first() {
+            Some(&SEALED) => self.open(at, now, datagram),
+            Some(&HELLO) => self.greet(at, now, datagram),
+            Some(&RETRY) => self.try_again(at, datagram),
+            Some(&WELCOME) => self.conclude(at, now, datagram),
+            _ => {
+                self.stats.plain += 1;
+                self.peers[at].trouble = Trouble::Plain;
+                Heard::Refused
+            }
+        }
+    }
+
+    /// Appends `packet`, sealed for the peer at `to`, to `out`. Answers `false` if there are no keys yet: the packet waits for
+    /// them, or is dropped if [`WAITING`] others do.
+    pub fn seal(&mut self, now: Time, to: SocketAddr, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        let Ok(at) = self.peers.binary_search_by_key(&to, |peer| peer.addr) else { return false };
+        let peer = &mut self.peers[at];
+        let session = peer.sessions.iter_mut().rev().find(|session| session.confirmed);
+        let usable = session.filter(|session| !session.is_over(now));
+        let stale = usable.as_ref().is_none_or(|session| session.is_stale(now));
+        let sealed = match usable {
+            Some(session) => {
+                session.seal(packet, out);
+                true
+            }
+            None if peer.waiting.len() < WAITING => {
+                peer.waiting.push(packet.to_vec());
+                false
+            }
+            None => {
+                self.stats.unsealed += 1;
+                false
+            }
+        };
+        if stale {
+            self.begin(at, now);
+        }
+        sealed
+    }
+
+    /// Sends hellos again that were not answered.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for peer in &mut self.peers {
+            let Some(attempt) = peer.attempt.as_mut().filter(|attempt| attempt.due <= now) else { continue };
+            attempt.pause = (attempt.pause + attempt.pause).min(LONGEST_PAUSE);
+            attempt.due = now.saturating_add(attempt.pause);
+            attempt.answered = false;
+            self.replies.push_back((peer.addr, attempt.hello.clone()));
+        }
+    }
+
+    /// When [`handle_timeout`](Secure::handle_timeout) has something to do.
+    pub fn poll_timeout(&self) -> Time {
+        let attempts = self.peers.iter().filter_map(|peer| peer.attempt.as_ref());
+        attempts.map(|attempt| attempt.due).min().unwrap_or(Time::NEVER)
+    }
+
+    /// The next datagram to send: part of a handshake, or a packet that has [waited](Secure::seal) for its end.
+    pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.replies.pop_front()
+    }
+
+    /// Counts of refused datagrams.
+    pub fn stats(&self) -> SecureStats {
+        self.stats
+    }
+
+    /// Why there are no keys with the peer at an address; `None` if there are, or were.
+    pub fn trouble(&self, addr: SocketAddr) -> Option<Trouble> {
+        let peer = self.peers.iter().find(|peer| peer.addr == addr)?;
+        peer.sessions.iter().all(|session| !session.confirmed).then_some(peer.trouble)
+    }
+
+    fn begin(&mut self, at: usize, now: Time) {
+        let peer = &mut self.peers[at];
+        if peer.attempt.is_some() {
+            return;
+        }
+        let Some(attempt) = Attempt::new(&self.secret, &peer.public, peer.next, now) else { return };
+        peer.next = peer.next.wrapping_add(1);
+        self.replies.push_back((peer.addr, attempt.hello.clone()));
+        peer.attempt = Some(attempt);
+    }
+
+    fn open(&mut self, at: usize, now: Time, datagram: &mut [u8]) -> Heard {
+        let peer = &mut self.peers[at];
+        let named = datagram.get(1).copied();
+        let place = peer.sessions.iter().rposition(|session| Some(session.ours) == named);
+        let session = place.map(|place| &mut peer.sessions[place]).filter(|session| !session.is_over(now));
+        let opened = match session {
+            None => Err(Unopened::Forged),
+            Some(session) => session.open(now, datagram, &mut self.scratch),
+        };
+        let len = match opened {
+            Ok(len) => len,
+            Err(why) => {
+                match why {
+                    Unopened::Replayed => self.stats.replayed += 1,
+                    Unopened::Forged => self.stats.forged += 1,
+                }
+                return Heard::Refused;
+            }
+        };
+        if let Some(place) = place.filter(|&place| !peer.sessions[place].confirmed) {
+            // It is the one that the other side sends by from now on.
+            let mut session = peer.sessions.remove(place);
+            session.confirmed = true;
+            peer.sessions.push(session);
+            peer.release(&mut self.replies);
+        }
+        if len > 0 { Heard::Packet(len) } else { Heard::Handshake }
+    }
+
+    /// A hello: answered with a cookie if it shows none, else with a welcome if it is the peer's and new.
+    fn greet(&mut self, at: usize, now: Time, datagram: &[u8]) -> Heard {
+        let shown = datagram[1..].split_first_chunk::<{ cookie::LEN }>();
+        let Some((cookie, message)) = shown.filter(|_| datagram.len() == HELLO_LEN) else {
+            return self.refuse();
+        };
+        let peer = &mut self.peers[at];
+        let [a, b, c, d, ..] = *message else { return self.refuse() };
+        let token = [a, b, c, d];
+        if !self.jar.knows(now, peer.addr, u32::from_be_bytes(token), cookie) {
+            let cookie = self.jar.bake(now, peer.addr, u32::from_be_bytes(token));
+            self.replies.push_back((peer.addr, [&[RETRY][..], &token, &cookie].concat()));
+            return Heard::Handshake;
+        }
+        if let Some(welcomed) = &peer.welcomed {
+            if welcomed.hello == message {
+                self.replies.push_back((peer.addr, welcomed.welcome.clone()));
+                return Heard::Handshake;
+            }
+            if cookie::baked(cookie) < welcomed.baked {
+                return self.refuse();
+            }
+        }
+        let Some((session, welcome)) = peer.welcome(&self.secret, message, token, now) else {
+            peer.trouble = Trouble::Mistaken;
+            return self.refuse();
+        };
+        peer.add(session);
+        self.replies.push_back((peer.addr, welcome.clone()));
+        peer.welcomed = Some(Welcomed { baked: cookie::baked(cookie), hello: message.to_vec(), welcome });
+        Heard::Handshake
+    }
+
+    fn refuse(&mut self) -> Heard {
+        self.stats.handshakes += 1;
+        Heard::Refused
+    }
+
+    /// The peer wants its cookie back.
+    fn try_again(&mut self, at: usize, datagram: &[u8]) -> Heard {
+        let peer = &mut self.peers[at];
+        let attempt = peer.attempt.as_mut().filter(|attempt| !attempt.answered);
+        let Some((attempt, cookie)) = attempt.and_then(|attempt| {
+            let cookie = datagram[1..].strip_prefix(attempt.token())?;
+            (cookie.len() == cookie::LEN).then_some((attempt, cookie))
+        }) else {
+            return self.refuse();
+        };
+        attempt.answered = true;
+        attempt.hello[1..TOKEN_AT].copy_from_slice(cookie);
+        peer.trouble = Trouble::Mistaken;
+        self.replies.push_back((peer.addr, attempt.hello.clone()));
+        Heard::Handshake
+    }
+
+    /// The peer has answered a hello: there are keys.
+    fn conclude(&mut self, at: usize, now: Time, datagram: &[u8]) -> Heard {
+        let peer = &mut self.peers[at];
+        let Some(mut attempt) = peer.attempt.take() else { return self.refuse() };
+        let message = datagram[1..].strip_prefix(attempt.token());
+        let mut theirs = [0; 64];
+        let read = message.map(|message| attempt.handshake.read_message(message, &mut theirs));
+        if !matches!(read, Some(Ok(1))) {
+            peer.attempt = Some(attempt);
+            return self.refuse();
+        }
+        let Ok(keys) = attempt.handshake.into_stateless_transport_mode() else { return self.refuse() };
+        let mut session = Session::new(keys, [attempt.session, theirs[0]], now, true);
+        let mut confirmation = Vec::new();
+        session.seal(&[], &mut confirmation);
+        peer.add(session);
+        self.replies.push_back((peer.addr, confirmation));
+        peer.release(&mut self.replies);
+        Heard::Handshake
+    }
+}
+
+impl std::fmt::Debug for Secure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secure").field("stats", &self.stats).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    fn new(addr: SocketAddr, public: Key) -> Peer {
+        let (sessions, waiting) = (Vec::new(), Vec::new());
+        let (attempt, welcomed, trouble) = (None, None, Trouble::Silent);
+        Peer { addr, public, sessions, next: 0, attempt, welcomed, waiting, trouble }
+    }
+
+    /// Reads a hello of this peer and writes the welcome; `None` if the hello is another's.
+    fn welcome(
+        &mut self,
+        secret: &Key,
+        message: &[u8],
+        token: [u8; TOKEN_LEN],
+        now: Time,
+    ) -> Option<(Session, Vec<u8>)> {
+        let mut handshake = builder(secret)?.build_responder().ok()?;
+        let mut theirs = [0; 64];
+        let len = handshake.read_message(message, &mut theirs).ok()?;
+        if len != 1 || handshake.get_remote_static() != Some(&self.public) {
+            return None;
+        }
+        let ours = self.next;
+        self.next = self.next.wrapping_add(1);
+        let mut welcome = vec![0; 1 + TOKEN_LEN + 64];
+        welcome[0] = WELCOME;
+        welcome[1..=TOKEN_LEN].copy_from_slice(&token);
+        let len = handshake.write_message(&[ours], &mut welcome[1 + TOKEN_LEN..]).ok()?;
+        welcome.truncate(1 + TOKEN_LEN + len);
+        let keys = handshake.into_stateless_transport_mode().ok()?;
+        Some((Session::new(keys, [ours, theirs[0]], now, false), welcome))
+    }
+
+    /// Keeps a new session, and of the older ones the last.
+    fn add(&mut self, session: Session) {
+        if self.sessions.len() >= SESSIONS {
+            // Never the one that is sent by, however many were begun and not confirmed.
+            let spare = self
+                .sessions
+                .iter()
+                .rposition(|session| session.confirmed)
+                .map_or(0, |last| usize::from(last == 0));
+            self.sessions.remove(spare);
+        }
+        self.sessions.push(session);
+    }
+
+    /// Seals what has waited for keys.
+    fn release(&mut self, replies: &mut VecDeque<(SocketAddr, Vec<u8>)>) {
+        let Some(session) = self.sessions.iter_mut().rev().find(|session| session.confirmed) else { return };
+        for packet in self.waiting.drain(..) {
+            let mut sealed = Vec::new();
+            session.seal(&packet, &mut sealed);
+            replies.push_back((self.addr, sealed));
+        }
+    }
+}
+
+impl Attempt {
+    /// `None` if the system gives no randomness.
+    fn new(secret: &Key, public: &Key, session: u8, now: Time) -> Option<Attempt> {
+        let builder = builder(secret)?.remote_public_key(public).ok()?;
+        let mut handshake = builder.build_initiator().ok()?;
+        let mut hello = vec![0; HELLO_LEN];
+        hello[0] = HELLO;
+        let len = handshake.write_message(&[session], &mut hello[TOKEN_AT..]).ok()?;
+        debug_assert_eq!(len, HELLO_LEN - TOKEN_AT);
+        let (pause, due) = (FIRST_PAUSE, now.saturating_add(FIRST_PAUSE));
+        Some(Attempt { handshake, hello, session, due, pause, answered: false })
+    }
+
+    /// By what the answers to its hello are known.
+    fn token(&self) -> &[u8] {
+        &self.hello[TOKEN_AT..][..TOKEN_LEN]
+    }
+}
+
+fn builder(secret: &Key) -> Option<Builder<'_>> {
+    let builder = Builder::new(PATTERN.parse().ok()?);
+    builder.local_private_key(secret).ok()?.prologue(PROLOGUE).ok()
+}
+
+/// Tests if a datagram of [`Secure::poll_transmit`] holds a packet.
+pub fn has_packet(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&SEALED) && datagram.len() > OVERHEAD
+}
+
+/// Why there can be no sealed datagrams.
+#[derive(Debug, thiserror::Error)]
+pub enum SecureError {
+    /// The key file does not have the key of a peer.
+    #[error("the key file has no key of `{name}`: make the files of all together, with `tollway keys NAME…`")]
+    NoKey {
+        /// The peer's name.
+        name: String,
+    },
+    /// The system gives no randomness.
+    #[error("the system gives no randomness: {0}")]
+    Random(std::io::Error),
+}
+
+/// Bytes that a sealed datagram is longer than its packet.
+pub const OVERHEAD: usize = session::HEADER + 16;
+/// Packets that wait for keys with a peer.
+pub const WAITING: usize = 16;
+
+const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
+const PROLOGUE: &[u8] = b"tollway 1";
+const HELLO: u8 = 0xc0;
+const RETRY: u8 = 0xc1;
+const WELCOME: u8 = 0xc2;
+const SEALED: u8 = 0xc3;
+/// Offset of the ephemeral key in a hello. Its first bytes identify the answers.
+const TOKEN_AT: usize = 1 + cookie::LEN;
+const TOKEN_LEN: usize = 4;
+const HELLO_LEN: usize = TOKEN_AT + 32 + 48 + 17;
+/// A hello's cookie has to come back within this.
+const COOKIE_LIFETIME: Time = Time::from_secs(10);
+/// Sessions kept: two for each direction that a handshake may take.
+const SESSIONS: usize = 4;
+const FIRST_PAUSE: Time = Time::from_millis(250);
+const LONGEST_PAUSE: Time = Time::from_secs(2);

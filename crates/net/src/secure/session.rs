@@ -1,0 +1,181 @@
+//! A session: the keys of two peers, a counter for what leaves, a window for what comes.
+
+use snow::StatelessTransportState;
+use tollway_law::Time;
+
+/// The keys that one handshake gave.
+pub(super) struct Session {
+    keys: StatelessTransportState,
+    /// The number in datagrams that come, and in those that leave.
+    pub(super) ours: u8,
+    theirs: u8,
+    /// Datagrams sealed: the next nonce.
+    sealed: u64,
+    window: Window,
+    pub(super) born: Time,
+    /// When the last datagram was opened.
+    pub(super) heard: Time,
+    pub(super) initiator: bool,
+    /// The peer has shown that it has the keys.
+    pub(super) confirmed: bool,
+}
+
+impl Session {
+    pub(super) fn new(
+        keys: StatelessTransportState,
+        [ours, theirs]: [u8; 2],
+        born: Time,
+        initiator: bool,
+    ) -> Session {
+        let window = Window::default();
+        let confirmed = initiator;
+        Session { keys, ours, theirs, sealed: 0, window, born, heard: born, initiator, confirmed }
+    }
+
+    /// Tests if the keys are due for renewal.
+    pub(super) fn is_stale(&self, now: Time) -> bool {
+        let silent = now.saturating_sub(self.heard) >= SILENCE;
+        // The responder steps in only if the initiator does not.
+        let age = if self.initiator { REKEY_AFTER } else { REKEY_AFTER + SILENCE };
+        silent || now.saturating_sub(self.born) >= age || self.sealed >= REKEY_AT
+    }
+
+    /// Tests if the keys have expired.
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        now.saturating_sub(self.born) >= LIFETIME || self.sealed >= 2 * REKEY_AT
+    }
+
+    /// Appends `packet`, sealed, to `out`.
+    pub(super) fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        let [_, _, counter @ ..] = self.sealed.to_be_bytes();
+        out.extend_from_slice(&[super::SEALED, self.theirs]);
+        out.extend_from_slice(&counter);
+        out.resize(start + packet.len() + super::OVERHEAD, 0);
+        // It fails for packets that no datagram can hold: what is left is refused at the other end.
+        let _ = self.keys.write_message(self.sealed, packet, &mut out[start + HEADER..]);
+        self.sealed += 1;
+    }
+
+    /// Opens a sealed datagram in place. Returns the length of the packet at its start.
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<usize, Unopened> {
+        let (header, sealed) = datagram.split_first_chunk::<HEADER>().ok_or(Unopened::Forged)?;
+        let [_, _, counter @ ..] = *header;
+        let [a, b, c, d, e, f] = counter;
+        let counter = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        if self.window.has(counter) {
+            return Err(Unopened::Replayed);
+        }
+        if scratch.len() < sealed.len() {
+            scratch.resize(sealed.len(), 0);
+        }
+        let len = self.keys.read_message(counter, sealed, scratch).map_err(|_| Unopened::Forged)?;
+        self.window.note(counter);
+        self.heard = now;
+        datagram[..len].copy_from_slice(&scratch[..len]);
+        Ok(len)
+    }
+}
+
+/// Why a sealed datagram was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unopened {
+    /// It came before, or is too old to tell.
+    Replayed,
+    /// It was not sealed by the peer, or with keys that are forgotten.
+    Forged,
+}
+
+/// The counters that have come, of the last [`WINDOW`] up to the greatest (RFC 4303 § 3.4.3).
+#[derive(Debug, Default)]
+struct Window {
+    /// One more than the greatest.
+    next: u64,
+    bits: [u64; WINDOW as usize / 64],
+}
+
+impl Window {
+    /// Tests if a counter was received, or lies before the window.
+    fn has(&self, counter: u64) -> bool {
+        let (word, bit) = Window::place(counter);
+        counter + WINDOW < self.next || counter < self.next && self.bits[word] & bit != 0
+    }
+
+    /// Notes that a counter has come that [was not there](Window::has).
+    fn note(&mut self, counter: u64) {
+        if counter >= self.next {
+            // Counters in between were not received: clear the bits of a window earlier.
+            let fresh = (counter - self.next).min(WINDOW - 1);
+            for skipped in counter - fresh..counter {
+                let (word, bit) = Window::place(skipped);
+                self.bits[word] &= !bit;
+            }
+            self.next = counter + 1;
+        }
+        let (word, bit) = Window::place(counter);
+        self.bits[word] |= bit;
+    }
+
+    fn place(counter: u64) -> (usize, u64) {
+        ((counter % WINDOW / 64) as usize, 1 << (counter % 64))
+    }
+}
+
+/// Bytes in front of what is sealed: kind, session, counter.
+pub(super) const HEADER: usize = 8;
+/// Counters that may come out of order.
+pub(super) const WINDOW: u64 = 1024;
+/// Age at which new keys are agreed on.
+pub(super) const REKEY_AFTER: Time = Time::from_secs(120);
+/// Datagrams after which they are: AES-GCM's limit of confidentiality (RFC 9001 § 6.6).
+const REKEY_AT: u64 = 1 << 23;
+/// Age at which keys are forgotten.
+pub(super) const LIFETIME: Time = Time::from_secs(180);
+/// A peer that is sent to and not heard of for so long may have forgotten the keys.
+const SILENCE: Time = Time::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The window beside a set of all counters that came.
+        #[test]
+        fn a_counter_comes_once_and_never_when_it_is_old(
+            steps in prop::collection::vec((0u64..3000, any::<bool>()), 1..400),
+        ) {
+            let (mut window, mut came, mut next) = (Window::default(), std::collections::BTreeSet::new(), 0u64);
+            for (step, ahead) in steps {
+                let counter = if ahead { next + step % 80 } else { next.saturating_sub(step) };
+                let old = came.contains(&counter) || counter + WINDOW < next;
+                prop_assert_eq!(window.has(counter), old, "{} of {}", counter, next);
+                if !old {
+                    window.note(counter);
+                    came.insert(counter);
+                    next = next.max(counter + 1);
+                }
+            }
+        }
+
+        #[test]
+        fn a_leap_clears_the_window(first in 0u64..5000, leap in 1u64..5000) {
+            let mut window = Window::default();
+            for counter in first..first + 10 {
+                window.note(counter);
+            }
+            let last = first + 9 + leap;
+            window.note(last);
+            for counter in first..=last {
+                let old = counter < first + 10 || counter == last || counter + WINDOW < last + 1;
+                prop_assert_eq!(window.has(counter), old, "{}", counter);
+            }
+        }
+    }
+}
