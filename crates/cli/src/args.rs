@@ -113,7 +113,7 @@ Example:
   tollway run three.toml --engine live --node a --at … --key a.key
 
 What is sealed, and what that costs: docs/src/security.md.
-Exit status: 0 all went well; 1 a file cannot be written; 2 a name is wrong, or its file there already.";
+Exit status: 0 all went well; 1 a file cannot be written; 2 a name is wrong, or its file exists.";
 
 const RUN_MORE: &str = "\
 Examples:

@@ -92,5 +92,5 @@ fn key_files_are_private_and_never_written_over() {
     let said = run("a.key", &["--at", "b=192.0.2.1:7000"]);
     assert!(said.contains("--patience 10s") && !said.contains("WARNING"), "{said}");
     std::fs::set_permissions(folder.join("a.key"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(run("a.key", &[]).contains("chmod 600"));
+    assert!(run("a.key", &[]).contains("other users can read the key file"));
 }
