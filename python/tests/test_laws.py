@@ -357,7 +357,7 @@ import sys
 sys.path.insert(0, {str(ROOT / "python/tests")!r})
 import tollway
 from test_laws import LOSSY, NewReno
-long = tollway.Scenario(LOSSY, sets={{"duration": "4000000 s", "measure.interval": "none"}})
+long = tollway.Scenario(LOSSY, sets={{"duration": "4000000 s", "measure.interval": "none", "workload.web.stop": "8 s"}})
 try:
     long.run(laws={{"flow.*": NewReno}}, progress=lambda _: print("goes", flush=True))
 except KeyboardInterrupt:
