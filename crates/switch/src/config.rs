@@ -105,7 +105,7 @@ impl Default for Limits {
             frame: 1 << 20,
             sessions: 10_000,
             sessions_per_client: 10_000,
-            session_buffer: 1 << 20,
+            session_buffer: 256 << 10,
             member_buffer: 4 << 20,
             frame_time: Time::from_secs(10),
             answer_time: Time::from_secs(10),

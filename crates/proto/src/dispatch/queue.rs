@@ -1,6 +1,6 @@
 //! Bytes in the order in which they came.
 
-/// A queue of bytes that lie side by side. It gives its memory back when it is empty.
+/// A queue of bytes that lie side by side. An empty one keeps its memory until it is [released](Queue::release).
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     bytes: Vec<u8>,
@@ -39,14 +39,16 @@ impl Queue {
         if self.head == self.bytes.len() {
             self.head = 0;
             self.bytes.clear();
-            if self.bytes.capacity() > KEPT {
-                self.bytes = Vec::new();
-            }
+        }
+    }
+
+    /// Gives memory back, if the queue is empty.
+    pub fn release(&mut self) {
+        if self.is_empty() {
+            self.bytes = Vec::new();
         }
     }
 }
 
 /// Fewer bytes are left where they are.
 const WORTH_MOVING: usize = 4096;
-/// An empty queue keeps so much memory.
-const KEPT: usize = 4096;

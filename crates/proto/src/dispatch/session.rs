@@ -313,6 +313,11 @@ impl<A: Copy> Session<A> {
             .position(|lane| lane.entries.iter().any(|entry| entry.seq == first && entry.tag != Tag::Own))
     }
 
+    /// Gives back the memory of queues that are empty.
+    pub fn release(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.queue.release());
+    }
+
     /// The client's frames that are not done.
     pub fn open(&self) -> u64 {
         self.open

@@ -235,7 +235,7 @@ fn limits(raw: &RawLimits, place: &Place<'_>) -> Result<Limits, ConfigError> {
         frame: frame as usize,
         sessions: raw.sessions.unwrap_or(known.sessions),
         sessions_per_client: raw.sessions_per_client.unwrap_or(known.sessions_per_client),
-        session_buffer: bytes(&raw.session_buffer, (known.session_buffer as u64).max(frame), frame)? as usize,
+        session_buffer: bytes(&raw.session_buffer, known.session_buffer as u64, 1)? as usize,
         member_buffer: bytes(&raw.member_buffer, known.member_buffer.max(frame), frame)?,
         frame_time: raw.frame_time.unwrap_or(known.frame_time),
         answer_time: raw.answer_time.unwrap_or(known.answer_time),

@@ -34,6 +34,10 @@ impl HeldQueue {
         Held { lane, at, len: answer.len() as u32 }
     }
 
+    pub(super) fn release(&mut self) {
+        self.bytes.release();
+    }
+
     /// Moves an answer to `out`.
     pub(super) fn take(&mut self, held: Held, out: &mut Queue) {
         let from = (held.at - self.start) as usize;

@@ -521,8 +521,18 @@ impl Session {
         Ok(())
     }
 
+    /// Gives back the memory of queues that are empty.
+    fn release(&mut self) {
+        let lanes = self.lanes.iter_mut().flatten().map(|lane| &mut lane.partial);
+        [&mut self.partial, &mut self.out].into_iter().chain(lanes).for_each(Queue::release);
+        self.held.iter_mut().for_each(HeldQueue::release);
+        self.local_held.release();
+        self.dispatch.release();
+    }
+
     /// What has taken too long.
     pub(super) fn sweep(&mut self, core: &mut Core) -> Result<(), End> {
+        self.release();
         let (now, limits) = (core.now, self.config.limits);
         let past = |since: Time, most: Time| now.saturating_sub(since) > most;
         if self.paused {
