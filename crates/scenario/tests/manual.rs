@@ -90,10 +90,10 @@ fn links(page: &str) -> Vec<String> {
     targets.filter(|t| !t.contains("://")).map(str::to_owned).collect()
 }
 
-/// `results.md` has each table's columns, all of them, in their order, with what the schema says of them.
+/// `columns.md` has each table's columns, all of them, in their order, with what the schema says of them.
 #[test]
 fn result_columns_are_those_of_the_manual() {
-    let page = std::fs::read_to_string(repository().join("docs/src/results.md")).expect("a page");
+    let page = std::fs::read_to_string(repository().join("docs/src/columns.md")).expect("a page");
     for table in Table::ALL {
         let section = page.split("\n## ").find(|s| s.starts_with(&format!("`{}`\n", table.name())));
         let section = section.unwrap_or_else(|| panic!("no section on `{}`", table.name()));
