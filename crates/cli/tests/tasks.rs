@@ -1,4 +1,4 @@
-//! The commands of docs/src/ten-tasks.md run as they stand there. Output of simulations is what the page shows.
+//! The commands of docs/src/ten-tasks.md, run as they stand there. Simulations print what the page shows.
 
 mod common;
 
@@ -9,13 +9,20 @@ use std::process::{Command, Output};
 
 use common::text;
 
-/// The kinds of tasks that need programs on this machine, with a command that succeeds where these are.
+/// The kinds of tasks, each with a command that succeeds where the programs that it needs are installed.
 const NEEDS: &[(&str, &str)] = &[
     ("task", "true"),
     ("pandas", "python3 -c 'import pandas, pyarrow, matplotlib'"),
     ("exec", "tollway exec --link 1Gbps -q -- true && curl --version && iperf3 --version && jq --version"),
+    (
+        "user",
+        "setpriv --reuid=nobody --regid=nogroup --clear-groups tollway exec --link 1Gbps -q -- true && iperf3 --version",
+    ),
     ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version"),
-    ("root", "test $(id -u) = 0 && tollway exec --link 1Gbps -q -- true && iperf3 --version && runuser --version"),
+    (
+        "root",
+        "test $(id -u) = 0 && tollway exec --link 1Gbps -q -- true && iperf3 --version && runuser --version",
+    ),
 ];
 
 #[test]
@@ -26,11 +33,11 @@ fn simulated_tasks_print_what_the_page_shows() {
 #[cfg(target_os = "linux")]
 #[test]
 fn tasks_with_programs_run() {
-    assert_eq!(run_tasks("programs", &["exec", "browser", "root"], false), 6);
+    assert_eq!(run_tasks("programs", &["exec", "user", "browser", "root"], false), 7);
 }
 
-/// Runs the page's blocks of these kinds, in order and in one folder. Returns the number of blocks. With `compare` each line of the output that
-/// the page shows must be printed.
+/// Runs the page's blocks of these kinds, in order and in one folder, and returns their number. With
+/// `compare` the commands must print each line of output that the page shows.
 fn run_tasks(name: &str, kinds: &[&str], compare: bool) -> usize {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = fs::canonicalize(root).expect("the repository");
@@ -59,7 +66,10 @@ fn run_tasks(name: &str, kinds: &[&str], compare: bool) -> usize {
         assert!(!printed.is_empty(), "{body}");
         if let Some((_, shown)) = blocks.get(at + 1).filter(|(info, _)| compare && *info == "text") {
             for line in shown.lines().map(str::trim_end).filter(|line| !line.is_empty() && *line != "…") {
-                assert!(printed.lines().any(|found| found.trim_end() == line), "{line}\nis not in\n{printed}");
+                assert!(
+                    printed.lines().any(|found| found.trim_end() == line),
+                    "{line}\nis not in\n{printed}"
+                );
             }
         }
     }

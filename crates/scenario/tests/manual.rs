@@ -60,8 +60,10 @@ fn snippets_are_right() {
     assert!(count >= 15, "{count}");
 }
 
-/// The users' parts of the book have at most 25 000 words. Counted are words outside of fenced blocks, tables included, on the pages that
-/// SUMMARY.md lists before *For contributors*, but for the references that are compared with the code: keys, policies and columns.
+/// The users' parts of the book have at most 25 000 words.
+///
+/// Words outside of fenced blocks count, tables included, on the pages that SUMMARY.md lists before
+/// *For contributors*. References that are compared with the code (keys, policies, columns) do not count.
 #[test]
 fn the_users_book_is_short() {
     const REFERENCES: [&str; 3] = ["scenario-reference.md", "policy-reference.md", "columns.md"];
