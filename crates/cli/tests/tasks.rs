@@ -55,7 +55,7 @@ fn run_tasks(name: &str, kinds: &[&str], compare: bool) -> usize {
         }
         let Some(kind) = info.strip_prefix("sh,").filter(|kind| kinds.contains(kind)) else { continue };
         count += 1;
-        let (_, needs) = NEEDS.iter().find(|(name, _)| name == &kind).expect("a known kind");
+        let (_, needs) = NEEDS.iter().find(|(name, _)| *name == kind).expect("a known kind");
         if !shell(&dir, needs).status.success() {
             eprintln!("SKIPPED: a task that needs `{needs}`:\n{body}");
             continue;
