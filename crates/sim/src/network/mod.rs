@@ -8,8 +8,7 @@ pub use gates::ShaperId;
 
 use tollway_law::Time;
 use tollway_law::link::AnyLink;
-/// Of cross-traffic: the `flow` of such packets numbers a source.
-pub(crate) use tollway_proto::cbr::PLAIN;
+use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, Outcome};
 use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::shaper::{Gates, OPEN};
@@ -18,10 +17,11 @@ use tollway_proto::{Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medi
 
 use machines::{Hosted, Opening, Resident};
 
+use crate::names::{End, FlowId, LinkId, MachineId, RouteId, SourceId};
 use crate::pages::in_large_pages;
 use crate::scheduler::Scheduler;
 use crate::slab::Slab;
-use crate::source::{SinkStats, Source, SourceId, SourceSpec};
+use crate::source::{SinkStats, Source, SourceSpec};
 use crate::tap::{Fate, Origin, Sighting, Tap};
 
 /// A simulated network: links, flows between machines of kind `M`, cross-traffic.
@@ -65,22 +65,6 @@ pub struct Network<M> {
     done: Vec<(FlowId, End, Time)>,
 }
 
-/// Names a flow: two machines and the routes between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowId(pub u32);
-
-/// Names a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteId(u32);
-
-/// Names a machine at a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MachineId(pub u32);
-
-/// Names one direction of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
-
 /// What is at the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteEnd {
@@ -92,15 +76,6 @@ pub enum RouteEnd {
     Sink,
     /// A gate of a middle.
     Middle(MachineId, Gate),
-}
-
-/// One of the two machines of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
-    /// The machine that opens.
-    Client,
-    /// The machine that answers.
-    Server,
 }
 
 /// What a flow is made of. The client opens; either side may send.
