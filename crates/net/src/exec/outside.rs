@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 use rustix::io::FdFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::child::{Signals, prepare};
-use super::interface::{self, Arp, Request};
-use super::namespace::Namespace;
-use super::{address, clean, netlink, problem, tun};
+use super::child::prepare;
 use crate::error::Error;
+use crate::sys::interface::{self, Arp, Request};
+use crate::sys::namespace::Namespace;
+use crate::sys::signals::Signals;
+use crate::sys::{address, clean, netlink, problem, tun};
 
 /// Who answers names' queries, as long as there is an outside.
 pub(super) const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);

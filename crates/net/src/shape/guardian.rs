@@ -15,7 +15,7 @@ use tollway_law::Rate;
 
 use super::rights::{Needs, give_up_rights};
 use super::{ByNumber, Kernel, Seen, SockDiag};
-use crate::exec::Signals;
+use crate::sys::signals::Signals;
 
 /// A guardian that waits.
 #[derive(Debug)]

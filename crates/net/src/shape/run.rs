@@ -8,7 +8,7 @@ use tollway_law::Time;
 
 use super::Agent;
 use crate::clock::Clock;
-use crate::exec::Signals;
+use crate::sys::signals::Signals;
 
 /// What a tick was like.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use tollway_law::{Rate, Time};
 use super::guardian::Guardian;
 use super::{ByNumber, Kernel, Seen};
 use crate::clock::Clock;
-use crate::sockopt;
+use crate::sys::sockopt;
 use message::Answer;
 use owners::Owners;
 

@@ -2,8 +2,8 @@
 
 use super::{FlowSpec, Network, Place};
 use crate::error::Error;
-use crate::exec::namespace::Namespace;
-use crate::kernel::{KernelSpec, KernelStats, MOST, Programs, Room};
+use crate::kernel_tcp::{KernelSpec, KernelStats, MOST, Programs, Room};
+use crate::sys::namespace::Namespace;
 
 impl Network {
     /// Gives each of these nodes a kernel of its own, for flows of the kernel's to end there; before the first flow, and once.

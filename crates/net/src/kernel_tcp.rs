@@ -7,7 +7,6 @@
 //! Namespaces have no name and die with the process.
 
 use std::io::{self, Read, Write};
-use std::mem::offset_of;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,12 +19,13 @@ use tollway_proto::encoding::acp;
 use tollway_proto::{Flags, Packet, SackRanges};
 
 use crate::buffers::Buffers;
-use crate::driver::CARRIER;
 use crate::error::Error;
-use crate::exec::namespace::Namespace;
-use crate::exec::tun::{self, Tun, TunSpec};
-use crate::exec::{address, ip};
-use crate::sockopt::{self, set_number};
+use crate::label::CARRIER;
+use crate::sys::namespace::Namespace;
+use crate::sys::sockopt::set_number;
+use crate::sys::tcp_info::{TcpInfo, tcp_info};
+use crate::sys::tun::{self, Tun, TunSpec};
+use crate::sys::{address, ip};
 use crate::wire;
 
 /// Data from one node to another over the kernel's TCP.
@@ -180,7 +180,7 @@ pub(crate) struct Programs {
     waiting: Option<(TcpListener, Errand)>,
     both_ways: bool,
     /// The kernel's last word on each direction.
-    last: [Info; 2],
+    last: [TcpInfo; 2],
     /// The end of what is sent was told, in each direction.
     told: [bool; 2],
 }
@@ -267,7 +267,7 @@ impl Programs {
             threads: Vec::new(),
             waiting: Some((listener.into(), errand)),
             both_ways: spec.both_ways,
-            last: [Info::default(); 2],
+            last: [TcpInfo::default(); 2],
             told: [false; 2],
         })
     }
@@ -315,7 +315,7 @@ impl Programs {
     }
 
     /// What the kernel says of the side that sends in a direction.
-    fn info(&self, way: usize) -> Info {
+    fn info(&self, way: usize) -> TcpInfo {
         let known = match way {
             0 => self.opener.as_ref().and_then(|socket| tcp_info(socket).ok()),
             _ => held(&self.shared.accepted).as_ref().and_then(|socket| tcp_info(socket).ok()),
@@ -532,28 +532,6 @@ fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
         return Err(io::Error::other(message));
     }
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most)
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Info {
-    retransmissions: u64,
-    /// Packets.
-    pub(crate) cwnd: u32,
-    srtt: Time,
-    in_flight: u32,
-}
-
-/// What the kernel says of a connection (tcp(7), `TCP_INFO`).
-pub(crate) fn tcp_info(socket: &Socket) -> io::Result<Info> {
-    let mut info = [0; size_of::<libc::tcp_info>()];
-    sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
-    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| info[at + i]));
-    Ok(Info {
-        retransmissions: u64::from(word(offset_of!(libc::tcp_info, tcpi_total_retrans))),
-        cwnd: word(offset_of!(libc::tcp_info, tcpi_snd_cwnd)),
-        srtt: Time::from_micros(u64::from(word(offset_of!(libc::tcp_info, tcpi_rtt)))),
-        in_flight: word(offset_of!(libc::tcp_info, tcpi_unacked)),
-    })
 }
 
 /// More than a receiver of the kernel's offers by itself, and than the pipes here hold, bytes.

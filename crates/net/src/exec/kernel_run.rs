@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tollway_law::Time;
 
+use super::Emulated;
 use super::bridge::{Bridge, Record};
-use super::mesh::{MeshSpec, address};
-use super::namespace::Namespace;
-use super::{Emulated, problem};
+use super::mesh::MeshSpec;
 use crate::error::Error;
-use crate::kernel::tcp_info;
+use crate::sys::namespace::Namespace;
+use crate::sys::tcp_info::tcp_info;
+use crate::sys::{address, problem};
 
 /// A connection that sends as much as goes through.
 #[derive(Clone, Debug, PartialEq, Eq)]

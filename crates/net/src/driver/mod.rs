@@ -20,25 +20,24 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
-use tollway_proto::encoding::acp;
 use tollway_proto::shaper::Gates;
 use tollway_proto::transport::Connection;
 use tollway_proto::{Encoding, Gate, Medium, SackRanges};
 use tollway_proto::{Lateness, Link};
 
 use crate::buffers::Buffers;
-use crate::clock::{Clock, Standstill};
+use crate::clock::{Clock, Standstill, thread_cpu};
 use crate::emulator;
 use crate::error::Error;
 #[cfg(target_os = "linux")]
-use crate::exec::tun::Tun;
-#[cfg(target_os = "linux")]
 use crate::hosts::wire::Wire;
 #[cfg(target_os = "linux")]
-use crate::kernel::Room;
-use crate::network::Fate;
+use crate::kernel_tcp::Room;
+use crate::label::{CARRIED, CROSS, TREE};
 use crate::punctual::Sleeper;
 use crate::socket::{Inbox, Socket};
+#[cfg(target_os = "linux")]
+use crate::sys::tun::Tun;
 use mail::MOST_BYTES;
 use residents::Opening;
 pub(crate) use residents::{Hosted, Outlet, Resident};
@@ -571,20 +570,19 @@ impl Driver {
     }
 }
 
-/// Processor time of the calling thread so far.
-pub(crate) fn thread_cpu() -> Time {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Time(spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64)
+/// What became of one end of a flow here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its data are through.
+    Over,
+    /// The other side gave it up.
+    Reset,
+    /// The process at the other end means something else by the flow's number: it was not let in.
+    Mistaken,
+    /// The other side has been heard of, or anything it sent been of use, for longer than this node has patience: it was given up.
+    Silent,
 }
 
-/// In the labels of packets that carry an IP packet of a node's kernel; without it they are those of the flow.
-pub(crate) const CARRIED: u32 = 1 << 30;
-/// Bytes on the wire between nodes that are none of such an IP packet's: headers, and ten bytes of the interface's own.
-pub(crate) const CARRIER: u16 = (acp::OVERHEAD + acp::LEN) as u16 + 10;
-/// In the labels of cross-traffic; the rest numbers its sources.
-pub(crate) const CROSS: u32 = 1 << 31;
-/// In the labels of what middles send; the rest numbers the ways out of them.
-pub(crate) const TREE: u32 = 1 << 29;
 /// What a timer is of.
 const LINK: u32 = 0;
 const END: u32 = 1;

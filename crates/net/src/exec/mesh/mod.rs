@@ -16,11 +16,10 @@ use tollway_proto::faults::Loss;
 use tollway_proto::link::{Link, LinkStats};
 use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
 
-use super::ip::{self, FiveTuple, Malformed};
-use super::panel::Setting;
-use super::tun;
 use crate::buffers::Buffers;
 use crate::emulator::{self, LinkSpec};
+use crate::sys::ip::{self, FiveTuple, Malformed};
+use crate::sys::tun;
 
 /// What a network for foreign packets is made of.
 #[derive(Clone, Debug)]
@@ -52,10 +51,15 @@ pub struct MeshChange {
     pub what: Change,
 }
 
-/// The address of a node in every network that programs run over: 10.77.0.1 is the first.
-pub fn address(node: u32) -> Ipv4Addr {
-    let number = node + 1;
-    Ipv4Addr::new(10, 77, (number >> 8) as u8, number as u8)
+/// How a link is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Its rate; `None` while it replays a recording.
+    pub rate: Option<Rate>,
+    /// Its delay, one way.
+    pub delay: Time,
+    /// The probability that a packet is lost at random, all of what is lost taken together.
+    pub loss: f64,
 }
 
 /// Whether an address is one that a node may have.
