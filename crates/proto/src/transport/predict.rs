@@ -16,8 +16,7 @@ use crate::{Answer, Flags, Packet, Stamp};
 use super::config::MAX_WINDOW;
 use super::inline::Inline;
 use super::receiver::Receiver;
-use super::scoreboard::Slot;
-use super::sender::{Force, Phase, Sender};
+use super::sender::{Force, Phase, Sender, Slot};
 use super::serial::later;
 use super::{Connection, State};
 

@@ -490,7 +490,7 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     let s = Scenario::parse::<&str>("t.toml", text, &[]).unwrap();
     let plan = |name| s.variant(name).unwrap().plan.clone();
     let one = plan("one");
-    let LinkLaw::Queued(_, queues) = &*one.links[0].law else { panic!() };
+    let queues = one.links[0].law.queue.as_ref().unwrap();
     let codel: &CodelConfig = one.links[0].law.get().unwrap();
     assert_eq!((codel.target, codel.interval), (Time::from_millis(2), Time::from_millis(100)));
     let queues: &FlowQueuesConfig = queues.get().unwrap();

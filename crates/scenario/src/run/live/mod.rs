@@ -24,7 +24,7 @@ pub(super) use adapt::{adapt, no_capture};
 use super::build::{link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
-use super::engine::{Engine, Outside, Start};
+use super::engine::{Engine, Outside, Start, forward};
 use super::{Hosting, Part, RunError};
 use crate::plan::{Cbr, NodeId, Plan, TransportId};
 
@@ -299,12 +299,34 @@ impl Live {
 impl Engine for Live {
     type Route = usize;
 
-    fn has_end(&self, flow: FlowId, end: End) -> bool {
-        self.network.has_end(flow.0, end == End::Client)
+    forward! { self => self.network;
+        ref {
+            has_link(link.0: LinkId) -> bool;
+            is_over() -> bool;
+            machine(machine.0: MachineId) -> Option<&NodeMachine>;
+            now() -> Time;
+            client(flow.0: FlowId) -> &Connection;
+            server(flow.0: FlowId) -> &Connection;
+            shaper(shaper.0: ShaperId) -> Option<&Shaper>;
+        }
+        mut {
+            pass_by(link.0: LinkId, machine.0: MachineId, gate: Gate);
+            watch(link.0: LinkId, machine.0: MachineId, gate: Gate);
+            set_class(flow.0: FlowId, class: u8);
+            queue_waits(link.0: LinkId) -> Vec<Waits>;
+            retire_when_done(flow.0: FlowId, both: bool);
+            read_link(link.0: LinkId) -> LinkStats;
+            law(link.0: LinkId) -> &AnyLink;
+            gate_flow(flow.0: FlowId, shaper.0: ShaperId, class: ClassId);
+            gate_source(source.0: SourceId, shaper.0: ShaperId, class: ClassId, room: u32);
+            log_control(link.0: LinkId);
+            take_control(link.0: LinkId) -> Vec<ControlInterval>;
+            change(link.0: LinkId, change: Change);
+        }
     }
 
-    fn has_link(&self, link: LinkId) -> bool {
-        self.network.has_link(link.0)
+    fn has_end(&self, flow: FlowId, end: End) -> bool {
+        self.network.has_end(flow.0, end == End::Client)
     }
 
     fn has_node(&self, node: NodeId) -> bool {
@@ -323,10 +345,6 @@ impl Engine for Live {
         drawn.ok().map(u32::from_be_bytes)
     }
 
-    fn is_over(&self) -> bool {
-        self.network.is_over()
-    }
-
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> usize {
         let end = match end {
             RouteEnd::Client => net::RouteEnd::Client,
@@ -342,20 +360,8 @@ impl Engine for Live {
         MachineId(self.network.add(node.0, machine))
     }
 
-    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
-        self.network.pass_by(link.0, machine.0, gate);
-    }
-
-    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
-        self.network.watch(link.0, machine.0, gate);
-    }
-
     fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
         self.network.attach(flow.0, end == End::Client, app.0);
-    }
-
-    fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
-        self.network.machine(machine.0)
     }
 
     fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine)) {
@@ -380,14 +386,6 @@ impl Engine for Live {
                 None
             }
         }
-    }
-
-    fn set_class(&mut self, flow: FlowId, class: u8) {
-        self.network.set_class(flow.0, class);
-    }
-
-    fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
-        self.network.queue_waits(link.0)
     }
 
     /// Places are not used again: a label on the wire means one flow for the whole run.
@@ -430,10 +428,6 @@ impl Engine for Live {
         }
     }
 
-    fn now(&self) -> Time {
-        self.network.now()
-    }
-
     fn horizon(&mut self) -> Time {
         Time::NEVER
     }
@@ -466,14 +460,6 @@ impl Engine for Live {
             true => Ok(census),
             false => Err(RunError::NotConserved { census }),
         }
-    }
-
-    fn client(&self, flow: FlowId) -> &Connection {
-        self.network.client(flow.0)
-    }
-
-    fn server(&self, flow: FlowId) -> &Connection {
-        self.network.server(flow.0)
     }
 
     fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection)) {
@@ -517,10 +503,6 @@ impl Engine for Live {
         heard.map_or((from, until), |(first, last)| (first, last.unwrap_or(until)))
     }
 
-    fn retire_when_done(&mut self, flow: FlowId, both: bool) {
-        self.network.retire_when_done(flow.0, both);
-    }
-
     fn has_vanished(&self, _flow: FlowId) -> bool {
         false
     }
@@ -534,52 +516,20 @@ impl Engine for Live {
     /// Every queue is measured.
     fn measure_link(&mut self, _link: LinkId, _on: bool) {}
 
-    fn read_link(&mut self, link: LinkId) -> LinkStats {
-        self.network.read_link(link.0)
-    }
-
     fn read_source(&self, source: SourceId) -> SinkStats {
         let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =
             self.network.read_source(source.0);
         SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes }
     }
 
-    fn law(&mut self, link: LinkId) -> &AnyLink {
-        self.network.law(link.0)
-    }
-
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
         ShaperId(self.network.add_shaper(node.0, shaper))
-    }
-
-    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
-        self.network.gate_flow(flow.0, shaper.0, class);
-    }
-
-    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
-        self.network.gate_source(source.0, shaper.0, class, room);
     }
 
     fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
         if let Err(error) = self.network.with_shaper(shaper.0, work) {
             self.failed.get_or_insert(error);
         }
-    }
-
-    fn shaper(&self, shaper: ShaperId) -> Option<&Shaper> {
-        self.network.shaper(shaper.0)
-    }
-
-    fn log_control(&mut self, link: LinkId) {
-        self.network.log_control(link.0);
-    }
-
-    fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
-        self.network.take_control(link.0)
-    }
-
-    fn change(&mut self, link: LinkId, change: Change) {
-        self.network.change(link.0, change);
     }
 
     fn events(&self) -> u64 {

@@ -8,21 +8,21 @@ use tollway_law::meter::MeterConfig;
 use tollway_proto::{Meters, NodeMachine};
 use tollway_sim::MachineId;
 
-use super::build::Built;
-use super::engine::Engine;
+use super::Built;
 use crate::plan::{self, Plan};
+use crate::run::engine::Engine;
 use crate::tables::SystemTables;
 
 /// The meters that are run here.
 #[derive(Default)]
-pub(super) struct Posts {
+pub(in crate::run) struct Posts {
     machine: Option<MachineId>,
     /// By index of the link in the plan.
     posts: BTreeMap<usize, u32>,
 }
 
 /// Adds the meters of the nodes that are run here: before there are flows.
-pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Posts {
+pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Posts {
     let mut meters = Meters::default();
     let (mut at, mut watched, mut posts) = (None, Vec::new(), BTreeMap::new());
     for (i, link) in plan.links.iter().enumerate() {
@@ -49,7 +49,7 @@ fn config(meter: plan::Meter) -> MeterConfig {
 }
 
 /// What meters found, by the link that a host is behind, or by flow, and what borders make of money.
-pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
+pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     let Posts { machine, posts } = &built.meters;
     let meters = machine.and_then(|id| built.network.machine(id)).and_then(NodeMachine::get::<Meters>);
     let flows = || plan.flows.iter().zip(&built.flows);

@@ -10,24 +10,24 @@ use tollway_proto::overlay::{
 };
 use tollway_sim::{End, MachineId};
 
-use super::build::Built;
-use super::digest::Digest;
-use super::engine::Engine;
-use super::{RunError, Watch};
+use super::Built;
 use crate::plan::overlay::{Hop, Overlay, Sender};
 use crate::plan::{LinkId, NodeId, Plan};
+use crate::run::digest::Digest;
+use crate::run::engine::Engine;
+use crate::run::{RunError, Watch};
 use crate::tables::{FlowRow, FlowSummary, SystemTables, TableWriter};
 
 /// The sites of a plan's overlay, by daemon, and where each sender is.
 #[derive(Default)]
-pub(super) struct Sites {
+pub(in crate::run) struct Sites {
     machines: Vec<MachineId>,
     /// By sender: its site, and its place there.
     senders: Vec<(usize, usize)>,
 }
 
 /// Adds a site at each daemon's node.
-pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sites {
+pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sites {
     let Some(overlay) = &plan.overlay else { return Sites::default() };
     let mut senders = vec![(0, 0); overlay.senders.len()];
     let pool = Pool::default();
@@ -44,7 +44,7 @@ pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sites {
 }
 
 /// Gives sites their ends of hops, in the order of their links.
-pub(super) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
+pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     let Some(overlay) = &plan.overlay else { return };
     for (at, &node) in overlay.daemons.iter().enumerate() {
         for (hop, client, _) in hops_of(plan, overlay, node) {
@@ -142,7 +142,7 @@ fn frame(plan: &Plan, overlay: &Overlay) -> usize {
 }
 
 /// Reads how many messages of each sender have been accepted.
-pub(super) struct Senders(Vec<Counts>);
+pub(in crate::run) struct Senders(Vec<Counts>);
 
 /// Messages accepted by the last row, and by the end of the warm-up.
 #[derive(Clone, Copy, Default)]
@@ -152,20 +152,20 @@ struct Counts {
 }
 
 impl Senders {
-    pub(super) fn new(plan: &Plan) -> Senders {
+    pub(in crate::run) fn new(plan: &Plan) -> Senders {
         let senders = plan.overlay.iter().flat_map(|overlay| &overlay.senders);
         Senders(senders.map(|_| Counts::default()).collect())
     }
 
     /// The warm-up is over.
-    pub(super) fn warm<E: Engine>(&mut self, built: &Built<E>) {
+    pub(in crate::run) fn warm<E: Engine>(&mut self, built: &Built<E>) {
         for (at, counts) in self.0.iter_mut().enumerate() {
             counts.at_warmup = accepted(built, at).unwrap_or_default();
         }
     }
 
     /// The rows of senders that have begun, over a span.
-    pub(super) fn rows<E: Engine>(
+    pub(in crate::run) fn rows<E: Engine>(
         &mut self,
         plan: &Plan,
         built: &Built<E>,
@@ -199,7 +199,7 @@ impl Senders {
     }
 
     /// Adds the summaries of senders.
-    pub(super) fn finish<E: Engine>(
+    pub(in crate::run) fn finish<E: Engine>(
         &self,
         plan: &Plan,
         built: &Built<E>,
@@ -246,7 +246,7 @@ fn site_of<E: Engine>(built: &Built<E>, at: usize) -> Option<&Site> {
 }
 
 /// Tables of hops, daemons and senders.
-pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
+pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     let Some(overlay) = &plan.overlay else { return };
     let now = built.network.now();
     let name = |node: NodeId| &*plan.nodes[node.0 as usize].name;

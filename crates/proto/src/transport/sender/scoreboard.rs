@@ -3,16 +3,16 @@
 use crate::{Flags, SackRanges, Stamp};
 
 use super::delivery::Sampler;
-use super::ring::Ring;
-use super::serial::{before, later};
+use crate::transport::ring::Ring;
+use crate::transport::serial::{before, later};
 
 /// One segment in flight: all that is needed to send it again, unchanged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slot {
+pub(in crate::transport) struct Slot {
     /// When it was last sent.
-    pub(super) sent: Stamp,
+    pub(in crate::transport) sent: Stamp,
     /// Bytes of payload.
-    pub(super) payload: u16,
+    pub(in crate::transport) payload: u16,
     flags: u8,
 }
 
@@ -28,26 +28,26 @@ impl Slot {
     /// Sent more than once.
     const REPEATED: u8 = 8;
     /// First of a frame.
-    pub(super) const FIRST: u8 = 16;
+    pub(in crate::transport) const FIRST: u8 = 16;
     /// Last of a frame.
-    pub(super) const LAST: u8 = 32;
+    pub(in crate::transport) const LAST: u8 = 32;
     /// The SYN.
-    pub(super) const SYN: u8 = 64;
+    pub(in crate::transport) const SYN: u8 = 64;
     /// The FIN.
-    pub(super) const FIN: u8 = 128;
+    pub(in crate::transport) const FIN: u8 = 128;
 
-    pub(super) fn new(sent: Stamp, payload: u16, flags: u8) -> Slot {
+    pub(in crate::transport) fn new(sent: Stamp, payload: u16, flags: u8) -> Slot {
         Slot { sent, payload, flags }
     }
 
     #[inline]
-    pub(super) fn has(self, flag: u8) -> bool {
+    pub(in crate::transport) fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     /// What it says of a frame.
     #[inline]
-    pub(super) fn frame_flags(self) -> Flags {
+    pub(in crate::transport) fn frame_flags(self) -> Flags {
         let mut flags = Flags::NONE;
         if self.has(Slot::FIRST) {
             flags.set(Flags::FIRST);
@@ -59,7 +59,7 @@ impl Slot {
     }
 
     /// Sent more than once, so that an acknowledgement does not say which.
-    pub(super) fn repeated(self) -> bool {
+    pub(in crate::transport) fn repeated(self) -> bool {
         self.has(Slot::REPEATED)
     }
 }
@@ -73,13 +73,13 @@ impl Slot {
 /// What only repairs need stands first, so that the rest is together with the sender's own.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(super) struct Scoreboard {
+pub(in crate::transport) struct Scoreboard {
     /// Notes what is received and lost, for laws that want delivery measured.
-    pub(super) sampler: Option<Box<Sampler>>,
+    pub(in crate::transport) sampler: Option<Box<Sampler>>,
     /// The ranges of the last report, all of them marked already; a flow that never lost owns none.
     seen: Option<Box<SackRanges>>,
     /// The latest sent of the segments known to be received, and its number (RFC 8985 § 5.2).
-    pub(super) newest: Option<(Stamp, u32)>,
+    pub(in crate::transport) newest: Option<(Stamp, u32)>,
     /// No segment before it is pending.
     hint: u32,
     /// Whatever lies before it has been judged: received, or taken for lost.
@@ -91,26 +91,26 @@ pub(super) struct Scoreboard {
     /// All before it was sent again in this recovery, or needs not be (RFC 6675's HighRxt).
     rescued: u32,
     /// A segment never repeated was reported after one sent later.
-    pub(super) reordered: bool,
+    pub(in crate::transport) reordered: bool,
     /// Keeps `newest`, for those who look at it.
-    pub(super) tracks: bool,
+    pub(in crate::transport) tracks: bool,
     slots: Ring<Slot>,
     /// First segment not acknowledged.
-    pub(super) una: u32,
+    pub(in crate::transport) una: u32,
     /// Next segment to be sent for the first time.
-    pub(super) next: u32,
+    pub(in crate::transport) next: u32,
     /// Segments received out of order (or duplicate acknowledgements).
-    pub(super) sacked: u32,
+    pub(in crate::transport) sacked: u32,
     /// Segments taken for lost and not received since.
-    pub(super) lost: u32,
+    pub(in crate::transport) lost: u32,
     /// Segments sent again and not received since.
-    pub(super) resent: u32,
+    pub(in crate::transport) resent: u32,
     /// Segments taken for lost and not sent again since.
-    pub(super) pending: u32,
+    pub(in crate::transport) pending: u32,
 }
 
 impl Scoreboard {
-    pub(super) fn new(first: u32) -> Scoreboard {
+    pub(in crate::transport) fn new(first: u32) -> Scoreboard {
         Scoreboard {
             una: first,
             next: first,
@@ -134,25 +134,25 @@ impl Scoreboard {
 
     /// Segments sent and not acknowledged cumulatively.
     #[inline]
-    pub(super) fn outstanding(&self) -> u32 {
+    pub(in crate::transport) fn outstanding(&self) -> u32 {
         self.next.wrapping_sub(self.una)
     }
 
     /// Segments in the network (RFC 6675's pipe).
     #[inline]
-    pub(super) fn pipe(&self) -> u32 {
+    pub(in crate::transport) fn pipe(&self) -> u32 {
         (self.outstanding() + self.resent).saturating_sub(self.sacked + self.lost)
     }
 
     /// Whether nothing is known but what the cumulative acknowledgement says.
     #[inline]
-    pub(super) fn clean(&self) -> bool {
+    pub(in crate::transport) fn clean(&self) -> bool {
         self.sacked | self.lost | self.resent == 0
     }
 
     /// One more segment is in flight; answers its number.
     #[inline]
-    pub(super) fn push(&mut self, slot: Slot) -> u32 {
+    pub(in crate::transport) fn push(&mut self, slot: Slot) -> u32 {
         let seq = self.next;
         self.slots.reserve(self.una, self.outstanding() + 1);
         *self.slots.at(seq) = slot;
@@ -161,19 +161,19 @@ impl Scoreboard {
     }
 
     #[inline]
-    pub(super) fn slot(&self, seq: u32) -> Slot {
+    pub(in crate::transport) fn slot(&self, seq: u32) -> Slot {
         self.slots.get(seq)
     }
 
     /// The cumulative acknowledgement moves by `count` segments, of a [clean](Scoreboard::clean) board.
     #[inline]
-    pub(super) fn ack_clean(&mut self, count: u32) {
+    pub(in crate::transport) fn ack_clean(&mut self, count: u32) {
         self.una = self.una.wrapping_add(count);
     }
 
     /// There is something to repair after a time without: what was remembered is from another window, perhaps
     /// from so long ago that serial numbers have come round.
-    pub(super) fn refresh(&mut self) {
+    pub(in crate::transport) fn refresh(&mut self) {
         self.edge = self.una;
         self.above = 0;
         self.hint = self.una;
@@ -188,7 +188,7 @@ impl Scoreboard {
     /// The cumulative acknowledgement moves by `count` segments; answers how many of them are news. `sack` says
     /// whether ranges are reported, so that `sacked` counts flags.
     #[inline]
-    pub(super) fn ack(&mut self, count: u32, sack: bool) -> u32 {
+    pub(in crate::transport) fn ack(&mut self, count: u32, sack: bool) -> u32 {
         if count == 0 && sack {
             return 0;
         }
@@ -241,7 +241,7 @@ impl Scoreboard {
     /// The ranges the receiver reports; answers how many segments are news. Ranges outside `[una, next)` tell
     /// nothing.
     #[inline]
-    pub(super) fn sack(&mut self, ranges: &SackRanges) -> u32 {
+    pub(in crate::transport) fn sack(&mut self, ranges: &SackRanges) -> u32 {
         let outstanding = self.outstanding();
         if outstanding <= FEW { self.sack_few(ranges) } else { self.sack_runs(ranges) }
     }
@@ -317,7 +317,7 @@ impl Scoreboard {
 
     /// RFC 6675's IsLost: every segment with three or more received beyond it. Each is looked at once.
     #[inline]
-    pub(super) fn judge(&mut self) {
+    pub(in crate::transport) fn judge(&mut self) {
         while self.above >= DUP_THRESH {
             let slot = self.slots.at(self.edge);
             if slot.has(Slot::SACKED) {
@@ -335,7 +335,10 @@ impl Scoreboard {
 
     /// RFC 8985 § 6.2, step 5, for segments sent once: they were sent in the order of their numbers. `lost` judges
     /// by the time sent; the first that is not lost is answered.
-    pub(super) fn judge_while(&mut self, lost: impl Fn((Stamp, u32)) -> bool) -> Option<(Stamp, u32)> {
+    pub(in crate::transport) fn judge_while(
+        &mut self,
+        lost: impl Fn((Stamp, u32)) -> bool,
+    ) -> Option<(Stamp, u32)> {
         while before(self.edge, self.next) {
             let slot = self.slots.get(self.edge);
             if slot.has(Slot::SACKED) {
@@ -352,7 +355,7 @@ impl Scoreboard {
     }
 
     /// Takes `seq`, in flight and not received, for lost; also a retransmission of it.
-    pub(super) fn lose(&mut self, seq: u32) {
+    pub(in crate::transport) fn lose(&mut self, seq: u32) {
         let slot = self.slots.at(seq);
         let was = *slot;
         if was.has(Slot::LOST) && !was.has(Slot::RESENT) {
@@ -371,18 +374,18 @@ impl Scoreboard {
     }
 
     /// Whether `seq`'s last transmission was the one at `sent`, a repeated one, and nothing was heard of it.
-    pub(super) fn awaits(&self, seq: u32, sent: Stamp) -> bool {
+    pub(in crate::transport) fn awaits(&self, seq: u32, sent: Stamp) -> bool {
         self.is_resent(seq) && self.slots.get(seq).sent == sent
     }
 
     /// Whether `seq` was sent again, and nothing was heard of it.
-    pub(super) fn is_resent(&self, seq: u32) -> bool {
+    pub(in crate::transport) fn is_resent(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.una) < self.outstanding() && self.slots.get(seq).has(Slot::RESENT)
     }
 
     /// The timer expired: nothing but what was reported received is in the network (RFC 6675 § 5.1). A receiver
     /// that reports the first segment in flight has changed its mind about earlier reports: they are forgotten.
-    pub(super) fn on_timeout(&mut self, sack: bool) {
+    pub(in crate::transport) fn on_timeout(&mut self, sack: bool) {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
@@ -415,7 +418,7 @@ impl Scoreboard {
     }
 
     /// The first segment taken for lost and not sent again since.
-    pub(super) fn first_pending(&mut self) -> Option<u32> {
+    pub(in crate::transport) fn first_pending(&mut self) -> Option<u32> {
         if self.pending == 0 {
             return None;
         }
@@ -431,7 +434,7 @@ impl Scoreboard {
 
     /// RFC 6675's NextSeg, rule 3: with nothing else to send, a segment under the highest received one, neither
     /// received nor sent again in this recovery.
-    pub(super) fn next_rescue(&mut self) -> Option<u32> {
+    pub(in crate::transport) fn next_rescue(&mut self) -> Option<u32> {
         while before(self.rescued, self.high) {
             let slot = self.slots.get(self.rescued);
             if !slot.has(Slot::SACKED) && !slot.has(Slot::RESENT) {
@@ -443,12 +446,12 @@ impl Scoreboard {
     }
 
     /// A recovery begins: rule 3 starts over.
-    pub(super) fn begin_recovery(&mut self) {
+    pub(in crate::transport) fn begin_recovery(&mut self) {
         self.rescued = self.una;
     }
 
     /// `seq` is sent again.
-    pub(super) fn resend(&mut self, seq: u32, sent: Stamp) -> Slot {
+    pub(in crate::transport) fn resend(&mut self, seq: u32, sent: Stamp) -> Slot {
         let slot = self.slots.at(seq);
         if !slot.has(Slot::RESENT) {
             self.resent += 1;
@@ -461,7 +464,7 @@ impl Scoreboard {
 
     /// The counts as the flags have them, to check the ones kept: received, lost, sent again, pending.
     #[cfg(test)]
-    pub(super) fn recount(&self) -> [u32; 4] {
+    pub(in crate::transport) fn recount(&self) -> [u32; 4] {
         let mut counts = [0; 4];
         for i in 0..self.outstanding() {
             let slot = self.slots.get(self.una.wrapping_add(i));
@@ -487,12 +490,12 @@ fn skip(seen: Option<&SackRanges>, seq: u32) -> Option<u32> {
 
 /// Whether the transmission `a` left after `b`: by time, then by number (RFC 8985's RACK_sent_after).
 #[inline]
-pub(super) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool {
+pub(in crate::transport) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool {
     a.0 != b.0 && before(b.0.0, a.0.0) || a.0 == b.0 && before(b.1, a.1)
 }
 
 /// Duplicate acknowledgements, or segments received beyond, that make a loss (RFC 5681).
-pub(super) const DUP_THRESH: u32 = 3;
+pub(in crate::transport) const DUP_THRESH: u32 = 3;
 
 /// Up to so many segments in flight are looked at one by one.
 const FEW: u32 = 16;

@@ -1,5 +1,7 @@
 //! The receiving half: what has arrived, what goes to the application, and what goes back.
 
+mod reading;
+
 use std::collections::VecDeque;
 use std::mem::offset_of;
 
@@ -10,9 +12,9 @@ use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::config::{Config, MAX_WINDOW, WindowGrowth};
 use super::early::{Early, EarlySlot};
-use super::reading::Reading;
 use super::serial::{before, later};
 use super::stats::{Event, Stats};
+use reading::Reading;
 
 /// The receiving half of a connection: first a line of what every packet needs.
 #[derive(Debug)]

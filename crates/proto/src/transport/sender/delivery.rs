@@ -3,13 +3,13 @@
 use tollway_law::Time;
 use tollway_law::sender::{Delivery, Lost, SenderLaw};
 
-use super::config::Config;
-use super::ring::Ring;
-use super::sender::{Phase, Sender, whole};
+use super::{Phase, Sender, whole};
+use crate::transport::config::Config;
+use crate::transport::ring::Ring;
 
 /// Counts, and what they were when each segment in flight was last sent. Only a connection whose law wants it has one.
 #[derive(Clone, Debug)]
-pub(super) struct Sampler {
+pub(in crate::transport) struct Sampler {
     /// C.delivered, segments.
     delivered: u64,
     /// C.delivered_time.
@@ -22,8 +22,8 @@ pub(super) struct Sampler {
     lost: u64,
     marks: Ring<Mark>,
     /// Newly acknowledged, out of the clean case, and newly lost: by the scoreboard, until they are dealt with.
-    pub(super) acked: Vec<u32>,
-    pub(super) losses: Vec<u32>,
+    pub(in crate::transport) acked: Vec<u32>,
+    pub(in crate::transport) losses: Vec<u32>,
 }
 
 /// Per-packet state (§ 4.1.2.1.2).
@@ -40,7 +40,7 @@ struct Mark {
 }
 
 impl Sampler {
-    pub(super) fn new() -> Sampler {
+    pub(in crate::transport) fn new() -> Sampler {
         Sampler {
             delivered: 0,
             delivered_at: Time::ZERO,
@@ -54,7 +54,7 @@ impl Sampler {
     }
 
     /// MarkConnectionAppLimited, with `pipe` segments in flight.
-    pub(super) fn limit(&mut self, pipe: u32) {
+    pub(in crate::transport) fn limit(&mut self, pipe: u32) {
         self.limited_until = (self.delivered + u64::from(pipe)).max(1);
     }
 
@@ -95,7 +95,7 @@ impl Sampler {
 
 impl Sender {
     /// A segment is about to leave.
-    pub(super) fn before_sending(&mut self, now: Time, config: &Config) {
+    pub(in crate::transport) fn before_sending(&mut self, now: Time, config: &Config) {
         let Some(sampler) = &self.board.sampler else { return };
         if self.board.pipe() == 0 && sampler.limited_until > 0 {
             let flight = self.flight(now, config);
@@ -104,7 +104,7 @@ impl Sender {
     }
 
     /// `seq` has left.
-    pub(super) fn after_sending(&mut self, now: Time, seq: u32) {
+    pub(in crate::transport) fn after_sending(&mut self, now: Time, seq: u32) {
         let (pipe, una, outstanding) = (self.board.pipe(), self.board.una, self.board.outstanding());
         if let Some(sampler) = &mut self.board.sampler {
             sampler.on_sent(now, seq, pipe, una, outstanding);
@@ -113,7 +113,13 @@ impl Sender {
 
     /// An acknowledgement was dealt with: it moved the cumulative one by `clean` segments, or the scoreboard has noted what
     /// it covered. The law hears of losses first, then of what was delivered.
-    pub(super) fn sample_delivery(&mut self, now: Time, clean: u32, rtt: Option<Time>, config: &Config) {
+    pub(in crate::transport) fn sample_delivery(
+        &mut self,
+        now: Time,
+        clean: u32,
+        rtt: Option<Time>,
+        config: &Config,
+    ) {
         let Some(sampler) = &mut self.board.sampler else { return };
         let (before, mut newest) = (sampler.delivered, None);
         for seq in (1..=clean).rev().map(|back| self.board.una.wrapping_sub(back)) {
@@ -158,7 +164,7 @@ impl Sender {
     }
 
     /// The law hears of each segment newly taken for lost; answers how many they are.
-    pub(super) fn tell_losses(&mut self, now: Time, config: &Config) -> u32 {
+    pub(in crate::transport) fn tell_losses(&mut self, now: Time, config: &Config) -> u32 {
         let Some(sampler) = &mut self.board.sampler else { return 0 };
         if sampler.losses.is_empty() {
             return 0;

@@ -1,10 +1,17 @@
 //! A [`Plan`] made into a network of either engine.
 
+pub(super) mod aggregates;
+pub(super) mod machines;
+pub(super) mod meters;
+pub(super) mod overlay;
+pub(super) mod sessions;
+mod trees;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tollway_law::link::{self, AnyLink, LinkLaw as _, Pricing};
-use tollway_law::sender::{AnySender, NewRenoConfig, SenderConfig, Sending};
+use tollway_law::link::{AnyLink, LinkLaw as _};
+use tollway_law::sender::{NewRenoConfig, SenderConfig, SenderLaw as _, Sending};
 use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
@@ -13,12 +20,10 @@ use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
-use super::aggregates;
 use super::engine::{Engine, Kernels, Start};
-use super::meters::Posts;
-use super::{machines, meters, overlay, sessions, trees};
-use crate::plan::{self, Data, LinkLaw, Plan, TransportId};
+use crate::plan::{self, Data, Plan, TransportId};
 use crate::tables::SystemTables;
+use meters::Posts;
 
 /// The network and what of the plan became what.
 pub(super) struct Built<E: Engine> {
@@ -298,7 +303,7 @@ impl<E: Engine> Built<E> {
     pub(super) fn set_budget(&mut self, flow: FlowId, budget: Budget) {
         self.network.with_flow(flow, |client, server| {
             for end in [client, server] {
-                if let AnySender::Fcp(law) = end.law_mut() {
+                if let Some(law) = end.law_mut().spender_mut() {
                     law.set_budget(budget);
                 }
             }
@@ -346,10 +351,7 @@ impl<E: Engine> Built<E> {
         }
         let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
             let spends = plan.transports[flow.transport.0 as usize].law.descriptor().spends?;
-            match (spends.deadline, self.network.client(id).law()) {
-                (Some(_), AnySender::Fcp(law)) => Some(law),
-                _ => None,
-            }
+            self.network.client(id).law().spender().filter(|_| spends.deadline.is_some())
         });
         let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
         if !refused.is_empty() {
@@ -366,11 +368,13 @@ impl<E: Engine> Built<E> {
                 tables.set("shadows", &[("link", name)], "divergence", deviation.worst);
                 tables.set("shadows", &[("link", name)], "packets", deviation.packets as f64);
             }
+            let queues = link.law.queue.as_ref().and_then(|queue| queue.get::<ClassQueuesConfig>());
+            let queue_of = queues.map_or(&[][..], |queues| &queues.queue_of);
             let waits = self.network.queue_waits(id);
             let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
-            for (class, queue) in names.zip(queue_of(plan, &link.law)) {
+            for (class, &queue) in names.zip(queue_of) {
                 // What shares a queue shares its figures.
-                if let Some(waits) = waits.get(queue).filter(|waits| waits.packets > 0) {
+                if let Some(waits) = waits.get(usize::from(queue)).filter(|waits| waits.packets > 0) {
                     let mean_ms = waits.nanos as f64 * 1e-6 / waits.packets as f64;
                     tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
                 }
@@ -429,53 +433,14 @@ fn port_seed(plan: &Plan, index: usize) -> u64 {
 }
 
 pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
-    match &*plan.links[index].law {
-        LinkLaw::Queued(_, queue) => {
-            queue.place(&plan.placement(&plan.links[index], &[], port_seed(plan, index)))
-        }
-        LinkLaw::ByClass(laws) => {
-            let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
-            for (i, (_, weight)) in laws.iter().enumerate() {
-                (config.queue_of[i], config.weights[i]) = (i as u8, *weight);
-            }
-            config.build().into()
-        }
-        LinkLaw::One(law) if law.descriptor().priority => priority_queue(plan),
-        LinkLaw::One(_) => AnyQueue::default(),
-    }
-}
-
-/// The queue of each class on a link of this law, first that of what is of none.
-fn queue_of(plan: &Plan, law: &LinkLaw) -> Vec<usize> {
-    let own = matches!(law, LinkLaw::ByClass(_));
-    let of = |(i, class)| if own { i + 1 } else { priority(class) };
-    std::iter::once(0).chain(plan.classes.iter().enumerate().map(of)).collect()
-}
-
-fn priority(class: &plan::Class) -> usize {
-    usize::from(matches!(class.pricing, Pricing::Priority { .. }))
-}
-
-/// One queue, and one before it for classes with priority, if there are such.
-fn priority_queue(plan: &Plan) -> AnyQueue<AnyLink, u32> {
-    let mut config = ClassQueuesConfig::default();
-    for (class, of) in plan.classes.iter().zip(&mut config.queue_of[1..]) {
-        *of = priority(class) as u8;
-    }
-    config.weights[1] = f64::INFINITY;
-    if config.queue_of.contains(&1) { config.build().into() } else { AnyQueue::default() }
+    let link = &plan.links[index];
+    let at = plan.placement(link, &[], port_seed(plan, index));
+    link.law.queue.as_ref().map_or_else(AnyQueue::default, |queue| queue.place(&at))
 }
 
 pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     let (link, classes) = (&plan.links[index], plan.pricings());
-    let at = plan.placement(link, &classes, port_seed(plan, index));
-    match &*link.law {
-        LinkLaw::One(law) | LinkLaw::Queued(law, _) => law.place(&at),
-        LinkLaw::ByClass(laws) => {
-            let laws = laws.iter().map(|(law, weight)| (law.place(&at), *weight)).collect();
-            AnyLink::Shared(Box::new(link::Shared::new(laws, link.capacity)))
-        }
-    }
+    link.law.law.place(&plan.placement(link, &classes, port_seed(plan, index)))
 }
 
 fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {

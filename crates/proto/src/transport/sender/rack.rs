@@ -7,15 +7,15 @@ use tollway_law::sender::SenderLaw;
 
 use crate::{Flags, Packet, Stamp};
 
-use super::config::Config;
 use super::scoreboard::{DUP_THRESH, sent_after};
-use super::sender::{Phase, Sender};
-use super::serial::before;
-use super::stats::Stats;
+use super::{Phase, Sender};
+use crate::transport::config::Config;
+use crate::transport::serial::before;
+use crate::transport::stats::Stats;
 
 /// What only this kind of detection has to remember.
 #[derive(Clone, Debug)]
-pub(super) struct Rack {
+pub(in crate::transport) struct Rack {
     /// Retransmissions in the order sent; those heard of since are skipped when their turn comes. Originals need no
     /// such list: they were sent in the order of their numbers.
     resent: VecDeque<(u32, Stamp)>,
@@ -29,11 +29,11 @@ pub(super) struct Rack {
 }
 
 impl Rack {
-    pub(super) fn new(tail_probe: bool) -> Rack {
+    pub(in crate::transport) fn new(tail_probe: bool) -> Rack {
         Rack { resent: VecDeque::new(), copy: None, tail_probe, probe_armed: false, probe: None }
     }
 
-    pub(super) fn on_resent(&mut self, seq: u32, sent: Stamp) {
+    pub(in crate::transport) fn on_resent(&mut self, seq: u32, sent: Stamp) {
         self.resent.push_back((seq, sent));
         if let Some((end, stamp @ None)) = &mut self.probe
             && end.wrapping_sub(1) == seq
@@ -43,7 +43,7 @@ impl Rack {
     }
 
     /// After a timeout everything starts over.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::transport) fn clear(&mut self) {
         self.resent.clear();
         self.copy = None;
         self.probe = None;
@@ -53,7 +53,7 @@ impl Rack {
 
 impl Sender {
     /// RFC 8985 § 6.2: takes for lost what was sent long enough before something that was received.
-    pub(super) fn detect_by_time(&mut self, now: Time, stats: &mut Stats) {
+    pub(in crate::transport) fn detect_by_time(&mut self, now: Time, stats: &mut Stats) {
         if self.board.clean() {
             return;
         }
@@ -99,7 +99,7 @@ impl Sender {
     /// receiver's window is used up, unless it has room for two windows more, and then nothing can be sent. Where it has not, the
     /// retransmission leaves more than once. (No RFC has this; it is what a proactive sender does, for repairs only: Flach et al.,
     /// *Reducing Web Latency*, SIGCOMM 2013.)
-    pub(super) fn consider_copies(&mut self, seq: u32, config: &Config) {
+    pub(in crate::transport) fn consider_copies(&mut self, seq: u32, config: &Config) {
         let needed = self.board.outstanding().saturating_add(self.window.saturating_mul(2));
         let short = config.repair_copies > 0 && self.limit(config) < needed;
         if let Some(rack) = self.rack.as_mut().filter(|_| short) {
@@ -108,20 +108,20 @@ impl Sender {
     }
 
     /// The retransmission that is to leave once more, if nothing was heard of it yet.
-    pub(super) fn next_copy(&self) -> Option<u32> {
+    pub(in crate::transport) fn next_copy(&self) -> Option<u32> {
         let (seq, _) = self.rack.as_ref()?.copy?;
         self.board.is_resent(seq).then_some(seq)
     }
 
     /// It has left.
-    pub(super) fn copy_left(&mut self) {
+    pub(in crate::transport) fn copy_left(&mut self) {
         let Some(rack) = &mut self.rack else { return };
         rack.copy =
             rack.copy.and_then(|(seq, left)| Some((seq, left.checked_sub(1).filter(|&more| more > 0)?)));
     }
 
     /// RFC 8985 § 7.2: after two quiet round trips the last segment is probed for. Only with nothing else going on.
-    pub(super) fn schedule_probe(&mut self, now: Time, config: &Config) {
+    pub(in crate::transport) fn schedule_probe(&mut self, now: Time, config: &Config) {
         let Some(rack) = &mut self.rack else { return };
         let quiet = self.phase == Phase::Open && self.board.clean() && rack.probe.is_none();
         if !rack.tail_probe || !quiet || self.board.outstanding() == 0 {
@@ -146,7 +146,7 @@ impl Sender {
     }
 
     /// The reordering timer or the probe's is due.
-    pub(super) fn on_rack_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn on_rack_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
         let has_room = self.has_room(config);
         let Some(rack) = &mut self.rack else { return };
         if !std::mem::take(&mut rack.probe_armed) {
@@ -172,7 +172,7 @@ impl Sender {
     }
 
     /// RFC 8985 § 7.4: a probe that was a retransmission, and was what the receiver waited for, has hidden a loss.
-    pub(super) fn probe_answered(&mut self, now: Time, packet: &Packet, config: &Config) {
+    pub(in crate::transport) fn probe_answered(&mut self, now: Time, packet: &Packet, config: &Config) {
         let Some(rack) = &mut self.rack else { return };
         let Some((end, sent)) = rack.probe else { return };
         if before(self.board.una, end) {

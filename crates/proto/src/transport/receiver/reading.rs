@@ -12,22 +12,22 @@ use tollway_law::receiver::soft::{Epoch, Soft, SoftConfig};
 
 use crate::{Flags, Packet};
 
-use super::config::{Config, FlowControl, MAX_WINDOW, Reader};
-use super::early::EarlySlot;
-use super::receiver::Receiver;
-use super::serial::later;
-use super::stats::{Buffer, Stats};
+use super::Receiver;
+use crate::transport::config::{Config, FlowControl, MAX_WINDOW, Reader};
+use crate::transport::early::EarlySlot;
+use crate::transport::serial::later;
+use crate::transport::stats::{Buffer, Stats};
 
 /// The buffer, and the application behind it.
 #[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) reader: Reader,
+pub(in crate::transport) struct Reading {
+    pub(in crate::transport) reader: Reader,
     /// Segments in order that the application has not read, oldest first.
     unread: VecDeque<EarlySlot>,
     /// Their payload, bytes.
     unread_bytes: u64,
     /// Payload of segments received out of order, bytes.
-    pub(super) early_bytes: u64,
+    pub(in crate::transport) early_bytes: u64,
     /// When the oldest unread segment became it, if the application waited for one.
     since: Time,
     /// When the application has done with what it read last.
@@ -41,13 +41,13 @@ pub(super) struct Reading {
 
 impl Reading {
     /// The buffer of a receiver so configured; `None` if nothing ever waits in it.
-    pub(super) fn new(config: &Config) -> Option<Box<Reading>> {
+    pub(in crate::transport) fn new(config: &Config) -> Option<Box<Reading>> {
         let soft = config.flow_control == FlowControl::Soft;
         (soft || config.reader != Reader::AtOnce).then(|| Reading::with(config, config.reader))
     }
 
     /// One that `reader` empties.
-    pub(super) fn with(config: &Config, reader: Reader) -> Box<Reading> {
+    pub(in crate::transport) fn with(config: &Config, reader: Reader) -> Box<Reading> {
         let soft = (config.flow_control == FlowControl::Soft).then(|| SoftControl::new(config));
         Box::new(Reading {
             reader,
@@ -63,7 +63,7 @@ impl Reading {
     }
 
     /// The buffer's counters.
-    pub(super) fn buffer(&self) -> Buffer {
+    pub(in crate::transport) fn buffer(&self) -> Buffer {
         Buffer { unread: self.unread_bytes, ..self.counts }
     }
 
@@ -84,12 +84,12 @@ impl Reading {
     }
 
     /// Bytes in the buffer.
-    pub(super) fn held(&self) -> u64 {
+    pub(in crate::transport) fn held(&self) -> u64 {
         self.unread_bytes + self.early_bytes
     }
 
     /// The next segment in order waits to be read.
-    pub(super) fn keep(&mut self, slot: EarlySlot) {
+    pub(in crate::transport) fn keep(&mut self, slot: EarlySlot) {
         self.unread.push_back(slot);
         self.unread_bytes += u64::from(slot.payload);
     }
@@ -104,7 +104,7 @@ impl Reading {
 impl Receiver {
     /// [`Receiver::on_segment`] into a buffer.
     #[inline(never)]
-    pub(super) fn on_segment_to_buffer(
+    pub(in crate::transport) fn on_segment_to_buffer(
         &mut self,
         now: Time,
         packet: &Packet,
@@ -203,7 +203,7 @@ impl Receiver {
 
     /// The delayed acknowledgement, or the application's next turn to read, is due.
     #[cold]
-    pub(super) fn on_reading_timer(&mut self, now: Time, stats: &mut Stats) {
+    pub(in crate::transport) fn on_reading_timer(&mut self, now: Time, stats: &mut Stats) {
         if let Some(reading) = &mut self.reading
             && reading.delayed <= now
         {
@@ -215,7 +215,7 @@ impl Receiver {
 
     /// An acknowledgement leaves: no other is due.
     #[cold]
-    pub(super) fn note_acknowledged(&mut self) {
+    pub(in crate::transport) fn note_acknowledged(&mut self) {
         if let Some(reading) = &mut self.reading {
             reading.delayed = Time::NEVER;
             self.ack_at = reading.alarm();
@@ -223,7 +223,7 @@ impl Receiver {
     }
 
     /// The application reads by `reader` from now on.
-    pub(super) fn set_reader(&mut self, reader: Reader, config: &Config) {
+    pub(in crate::transport) fn set_reader(&mut self, reader: Reader, config: &Config) {
         if self.reading.is_none() && reader != Reader::AtOnce {
             let mut reading = Reading::with(config, reader);
             reading.delayed = self.ack_at;
@@ -236,7 +236,7 @@ impl Receiver {
     }
 
     /// The buffer that the application empties holds `segments` from now on.
-    pub(super) fn set_buffer(&mut self, segments: u32, config: &Config) {
+    pub(in crate::transport) fn set_buffer(&mut self, segments: u32, config: &Config) {
         self.capacity = segments;
         if let Some(reading) = &mut self.reading {
             self.room = reading.room(segments);
@@ -361,7 +361,7 @@ const UPDATE: u32 = 2;
 impl Config {
     /// The window of a soft receiver with a buffer of `capacity`, segments. It bounds memory, not the
     /// rate: λ_target ≤ B/d keeps the data in flight near one buffer.
-    pub(super) fn overcommitted(capacity: u32) -> u32 {
+    pub(in crate::transport) fn overcommitted(capacity: u32) -> u32 {
         capacity.saturating_mul(4).min(MAX_WINDOW)
     }
 }

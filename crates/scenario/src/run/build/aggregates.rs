@@ -6,14 +6,14 @@ use tollway_law::Time;
 use tollway_proto::shaper::{Action, ClassId, PolicyId, Shaper, Timer};
 use tollway_sim::{FlowId, SourceId};
 
-use super::build::Built;
-use super::engine::Engine;
-use super::workload::Generator;
+use super::Built;
 use crate::plan::{self, Gate, NodeId, Plan};
+use crate::run::engine::Engine;
+use crate::run::workload::Generator;
 use crate::tables::SystemTables;
 
 /// When policies come and go, and which are in force.
-pub(super) struct Policies {
+pub(in crate::run) struct Policies {
     /// By time: a policy, and whether it comes.
     events: Vec<(Time, usize, bool)>,
     at: usize,
@@ -42,7 +42,7 @@ struct Installed {
 }
 
 impl Policies {
-    pub(super) fn new(plan: &Plan) -> Policies {
+    pub(in crate::run) fn new(plan: &Plan) -> Policies {
         let mut events = Vec::new();
         for (i, aggregate) in plan.aggregates.iter().enumerate() {
             events.push((aggregate.install, i, true));
@@ -61,12 +61,17 @@ impl Policies {
     }
 
     /// When a policy comes or goes.
-    pub(super) fn next(&self) -> Time {
+    pub(in crate::run) fn next(&self) -> Time {
         self.events.get(self.at).map_or(Time::NEVER, |event| event.0)
     }
 
     /// Does what is due.
-    pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, workloads: &Generator) {
+    pub(in crate::run) fn apply<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+        workloads: &Generator,
+    ) {
         let now = built.network.now();
         if self.next() <= now {
             self.read_receivers(plan, built, workloads);
@@ -99,7 +104,7 @@ impl Policies {
     }
 
     /// A workload's flow is done, and its place may be another's next.
-    pub(super) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
+    pub(in crate::run) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
         self.read_server(built, flow, gate);
         self.read.remove(&Receiver::Server(flow));
     }
@@ -135,7 +140,7 @@ impl Policies {
     }
 
     /// What policies did.
-    pub(super) fn report<E: Engine>(
+    pub(in crate::run) fn report<E: Engine>(
         &mut self,
         plan: &Plan,
         built: &Built<E>,
@@ -175,6 +180,6 @@ impl Policies {
 }
 
 /// A host's shaper, without policies.
-pub(super) fn shaper(shaper: &plan::Shaper) -> Shaper {
+pub(in crate::run) fn shaper(shaper: &plan::Shaper) -> Shaper {
     Shaper::new(if shaper.flow_timers { Timer::PerFlow } else { Timer::Coarse(shaper.timer) })
 }

@@ -7,21 +7,21 @@ use tollway_proto::middle::Branch;
 use tollway_proto::{Gate, NodeMachine};
 use tollway_sim::{MachineId, RouteEnd};
 
-use super::build::Built;
-use super::engine::Engine;
+use super::Built;
 use crate::plan::{LinkId, NodeId, Plan, Tree};
+use crate::run::engine::Engine;
 
 /// What flows need to be started, and what is to be done once they are.
-pub(super) struct Planted<R> {
+pub(in crate::run) struct Planted<R> {
     /// There and back, by flow of the plan.
-    pub(super) routes: BTreeMap<usize, (R, R)>,
+    pub(in crate::run) routes: BTreeMap<usize, (R, R)>,
     /// Where each gate of each middle leads, as packets of which flow of the plan, and of which flow's sender.
-    pub(super) outlets: Vec<(MachineId, Gate, R, usize, usize)>,
+    pub(in crate::run) outlets: Vec<(MachineId, Gate, R, usize, usize)>,
 }
 
 impl<R: Copy> Planted<R> {
     /// Connects middles with the flows, which are there now.
-    pub(super) fn connect<E: Engine<Route = R>>(self, built: &mut Built<E>) {
+    pub(in crate::run) fn connect<E: Engine<Route = R>>(self, built: &mut Built<E>) {
         for (middle, gate, route, flow, of) in self.outlets {
             let [flow, of] = [flow, of].map(|flow| built.flows[flow]);
             built.network.set_outlet(middle, gate, route, flow, of);
@@ -30,7 +30,7 @@ impl<R: Copy> Planted<R> {
 }
 
 /// Lays the routes of every tree of the plan.
-pub(super) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Planted<E::Route> {
+pub(in crate::run) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Planted<E::Route> {
     let mut planted = Planted { routes: BTreeMap::new(), outlets: Vec::new() };
     for tree in &plan.trees {
         plant_one(plan, tree, built, &mut planted);

@@ -16,7 +16,7 @@ mod config;
 
 use std::collections::VecDeque;
 
-use super::{Acked, Flight, SenderLaw};
+use super::{Acked, Flight, SenderLaw, Spender};
 use crate::price::{at_least, at_most};
 use crate::{Budget, Price, Rate, Time, Toll};
 pub use config::FcpConfig;
@@ -110,43 +110,9 @@ impl FcpConfig {
 }
 
 impl Fcp {
-    /// The owner lets the flow spend `budget` from now on; the next packets announce it.
-    pub fn set_budget(&mut self, budget: Budget) {
-        self.budget = budget;
-        self.ceiling = self.ceiling.max(budget.get());
-        self.revised = true;
-    }
-
-    /// From `now` on its packets are of another class of traffic, which may have another price; the round trip is `rtt`. Where
-    /// that is lower, its rate stays what it was, and links are told of what it spends beyond that as of any other change: they
-    /// would not have expected it.
-    pub fn change_class(&mut self, now: Time, rtt: Time) {
-        self.moved = Some(now.saturating_add(rtt * 2));
-    }
-
-    /// What the flow may spend.
-    pub fn budget(&self) -> Budget {
-        self.budget
-    }
-
-    /// w, what it spends, $/s.
-    pub fn spending(&self) -> f64 {
-        self.spending
-    }
-
     /// What it has committed itself to spend, $/s: w, and the changes that are announced and not confirmed.
     pub fn committed(&self) -> f64 {
         self.committed
-    }
-
-    /// The price of the path, once it is known.
-    pub fn price(&self) -> Option<Price> {
-        self.price
-    }
-
-    /// Since when it is without the rate that its deadline needs, because links had no room for it.
-    pub fn refused(&self) -> Option<Time> {
-        self.refused
     }
 
     /// The rate to be had at the least price, if one is to be had still.
@@ -206,16 +172,6 @@ impl Fcp {
         self.promises.clear();
         (self.left, self.change) = (0.0, 0.0);
         self.revised = true;
-    }
-
-    /// Whether it sends its last packets and has told links that nothing will follow.
-    pub fn is_ending(&self) -> bool {
-        self.ending
-    }
-
-    /// Dollars spent since the start.
-    pub fn spent(&self) -> f64 {
-        self.spent
     }
 
     /// The rate as of the last news.
@@ -410,6 +366,42 @@ impl Fcp {
     }
 }
 
+impl Spender for Fcp {
+    fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+        self.ceiling = self.ceiling.max(budget.get());
+        self.revised = true;
+    }
+
+    fn change_class(&mut self, now: Time, rtt: Time) {
+        self.moved = Some(now.saturating_add(rtt * 2));
+    }
+
+    fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    fn spending(&self) -> f64 {
+        self.spending
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.price
+    }
+
+    fn refused(&self) -> Option<Time> {
+        self.refused
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    fn spent(&self) -> f64 {
+        self.spent
+    }
+}
+
 impl SenderLaw for Fcp {
     /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements fail to come.
     #[inline]
@@ -500,6 +492,14 @@ impl SenderLaw for Fcp {
 
     /// Prices tell of congestion; a loss repaired by acknowledgements tells nothing new.
     fn on_loss(&mut self, _: &Flight) {}
+
+    fn spender(&self) -> Option<&dyn Spender> {
+        Some(self)
+    }
+
+    fn spender_mut(&mut self) -> Option<&mut dyn Spender> {
+        Some(self)
+    }
 
     /// Nothing is heard of the path any more: the flow starts again from what a first packet may announce.
     fn on_timeout(&mut self, flight: &Flight, _: bool) {

@@ -6,7 +6,7 @@ use super::scoreboard::Slot;
 
 /// The data not yet sent. Payload is the engine's; here are only lengths.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(in crate::transport) struct Source {
     /// Bytes left of what is being cut now, if `active`.
     left: u64,
     active: bool,
@@ -18,7 +18,7 @@ pub(super) struct Source {
     /// Data may leave.
     open: bool,
     /// The application has finished.
-    pub(super) finished: bool,
+    pub(in crate::transport) finished: bool,
     fin_sent: bool,
     /// What was written after it; most flows write once, and own none.
     waiting: Option<Box<Backlog>>,
@@ -63,15 +63,15 @@ impl Item {
 
 /// One segment cut off the source.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(in crate::transport) struct Cut {
     /// Bytes of payload.
-    pub(super) payload: u16,
+    pub(in crate::transport) payload: u16,
     /// [`Slot`] flags that say what it is.
-    pub(super) flags: u8,
+    pub(in crate::transport) flags: u8,
 }
 
 impl Source {
-    pub(super) fn new() -> Source {
+    pub(in crate::transport) fn new() -> Source {
         Source {
             left: 0,
             active: false,
@@ -86,14 +86,14 @@ impl Source {
     }
 
     /// `count` frames of `bytes` each; [`u64::MAX`] of them do not end.
-    pub(super) fn write_frames(&mut self, bytes: u64, count: u64) {
+    pub(in crate::transport) fn write_frames(&mut self, bytes: u64, count: u64) {
         if count > 0 {
             self.push(Item::Frames { bytes, count });
         }
     }
 
     /// A stream goes on where the last left off, if no frame came between.
-    pub(super) fn write_stream(&mut self, bytes: u64) {
+    pub(in crate::transport) fn write_stream(&mut self, bytes: u64) {
         if bytes == 0 || self.finished {
             return;
         }
@@ -139,30 +139,30 @@ impl Source {
     }
 
     /// Forgets what has not been cut.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::transport) fn clear(&mut self) {
         self.waiting = None;
         self.active = false;
     }
 
-    pub(super) fn queue_syn(&mut self) {
+    pub(in crate::transport) fn queue_syn(&mut self) {
         self.syn = true;
     }
 
     /// The connection is established.
-    pub(super) fn open(&mut self) {
+    pub(in crate::transport) fn open(&mut self) {
         self.open = true;
     }
 
     /// Whether data waits.
     #[inline]
-    pub(super) fn has_data(&self) -> bool {
+    pub(in crate::transport) fn has_data(&self) -> bool {
         self.active
     }
 
     /// What is left to be cut, bytes on the wire in segments of at most `payload` bytes and a `header` each; [`u64::MAX`]
     /// unless the application has finished.
     #[inline]
-    pub(super) fn unsent(&self, payload: u16, header: u16) -> u64 {
+    pub(in crate::transport) fn unsent(&self, payload: u16, header: u16) -> u64 {
         if !self.finished {
             return u64::MAX;
         }
@@ -170,7 +170,7 @@ impl Source {
     }
 
     /// Bytes of payload not cut yet.
-    pub(super) fn queued(&self) -> u64 {
+    pub(in crate::transport) fn queued(&self) -> u64 {
         self.sum(Item::bytes)
     }
 
@@ -185,19 +185,19 @@ impl Source {
     }
 
     /// Whether the FIN has been cut.
-    pub(super) fn fin_sent(&self) -> bool {
+    pub(in crate::transport) fn fin_sent(&self) -> bool {
         self.fin_sent
     }
 
     /// Whether anything could leave.
     #[inline]
-    pub(super) fn ready(&self) -> bool {
+    pub(in crate::transport) fn ready(&self) -> bool {
         (self.open && (self.active || self.fin_due())) || self.syn
     }
 
     /// Whether the next to leave is no data, so that the receive window does not matter.
     #[inline]
-    pub(super) fn control(&self) -> bool {
+    pub(in crate::transport) fn control(&self) -> bool {
         !self.active || self.syn
     }
 
@@ -207,7 +207,7 @@ impl Source {
 
     /// The next segment, of at most `payload` bytes. Asked only when [`Source::ready`].
     #[inline]
-    pub(super) fn cut(&mut self, payload: u16) -> Cut {
+    pub(in crate::transport) fn cut(&mut self, payload: u16) -> Cut {
         if self.syn || !self.active {
             return self.cut_control();
         }
@@ -233,18 +233,18 @@ impl Source {
     /// Whether the next segment is one of `payload` bytes in the middle of a stream. Asked only when [`Source::ready`], of what
     /// has not been [cleared](Source::clear) since.
     #[inline]
-    pub(super) fn streams(&self, payload: u16) -> bool {
+    pub(in crate::transport) fn streams(&self, payload: u16) -> bool {
         !self.framed && self.left > u64::from(payload)
     }
 
     /// [`Source::cut`] of what [streams](Source::streams).
     #[inline]
-    pub(super) fn cut_full(&mut self, payload: u16) {
+    pub(in crate::transport) fn cut_full(&mut self, payload: u16) {
         self.left -= u64::from(payload);
     }
 
     /// Payload of the segment that [`Source::cut`] would cut next, if that is data.
-    pub(super) fn next_payload(&self, payload: u16) -> u16 {
+    pub(in crate::transport) fn next_payload(&self, payload: u16) -> u16 {
         self.left.min(u64::from(payload)) as u16
     }
 

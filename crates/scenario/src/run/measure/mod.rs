@@ -1,22 +1,25 @@
 //! Measurement: counters read at interval ends, made rows.
 
+mod links;
+
 use std::sync::Arc;
 
-use tollway_law::link::LinkLaw;
-use tollway_law::sender::{AnySender, Fcp};
+use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Price, Rate, Time};
 use tollway_proto::transport::{Connection, Stats};
-use tollway_sim::{End, FlowId, LinkStats};
+use tollway_sim::{End, FlowId};
 
 use super::build::Built;
+use super::build::overlay;
+use super::build::sessions::Share;
 use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Outside};
-use super::sessions::Share;
 use super::workload::{Generator, Running};
-use super::{Options, RunError, Watch, overlay};
-use crate::plan::{self, Plan};
-use crate::tables::{ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableWriter};
+use super::{Options, RunError, Watch};
+use crate::plan::Plan;
+use crate::tables::{Ends, FlowRow, FlowSummary, TableWriter};
+use links::{LinkMeter, Sent};
 
 /// Reads counters and writes rows.
 pub(super) struct Meter {
@@ -27,7 +30,7 @@ pub(super) struct Meter {
     warmup: Time,
     warmed: bool,
     last: Time,
-    lanes: Vec<Lane>,
+    lanes: Vec<FlowMeter>,
     /// When which lane is stopped, the next one last.
     stops: Vec<(Time, usize)>,
     /// Kept for its memory.
@@ -49,7 +52,7 @@ pub(super) struct Meter {
 }
 
 /// One direction of data of a flow.
-struct Lane {
+struct FlowMeter {
     name: String,
     flow: FlowId,
     /// Where its data come from: another flow, for a receiver of copies.
@@ -80,7 +83,7 @@ struct Counters {
     retransmissions: u64,
 }
 
-impl Lane {
+impl FlowMeter {
     fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
         let (client, server) = (built.network.client(self.sender), built.network.server(self.receiver));
         if self.forward { (client, server) } else { (server, client) }
@@ -138,7 +141,7 @@ impl Reading {
 
     #[inline]
     fn of(lane: usize, sender: &Connection, receiver: &Connection, now: Time) -> Reading {
-        let fcp = fcp(sender);
+        let spender = sender.law().spender();
         Reading {
             lane,
             counters: Counters::of(sender.stats(), receiver.stats()),
@@ -146,8 +149,8 @@ impl Reading {
             srtt: sender.srtt(),
             pacing: sender.pacing_rate(now),
             in_flight: sender.in_flight(),
-            spending: fcp.map(Fcp::spending),
-            price: fcp.and_then(Fcp::price),
+            spending: spender.map(Spender::spending),
+            price: spender.and_then(Spender::price),
         }
     }
 }
@@ -167,19 +170,6 @@ impl Counters {
     }
 }
 
-/// One direction of a link.
-#[derive(Default)]
-struct LinkMeter {
-    /// Its number in the plan.
-    link: usize,
-    last: LinkStats,
-    /// Since the warm-up's end.
-    byte_ns: u128,
-    packet_ns: u128,
-    max_bytes: u64,
-    max_packets: u32,
-}
-
 impl Meter {
     pub(super) fn new<E: Engine>(
         plan: &Plan,
@@ -196,7 +186,7 @@ impl Meter {
                     continue;
                 }
                 lanes_of.push((sender, lanes.len()));
-                lanes.push(Lane {
+                lanes.push(FlowMeter {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
                     sender,
@@ -384,57 +374,7 @@ impl Meter {
             }
         }
         self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
-        for meter in &mut self.links {
-            let i = meter.link;
-            let stats = built.network.read_link(built.links[i]);
-            meter.note(&stats);
-            // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
-            let byte_ns = stats.queue_byte_ns + meter.last.queue_byte_ns;
-            let packet_ns = stats.queue_packet_ns + meter.last.queue_packet_ns;
-            let row = LinkRow {
-                time_s,
-                link: &plan.links[i].name,
-                utilisation: utilisation(
-                    &plan.links[i],
-                    Sent::of(&meter.last),
-                    Sent::of(&stats),
-                    (self.last, now),
-                ),
-                queue_mean_bytes: byte_ns as f64 / span.0 as f64,
-                queue_max_bytes: stats.queue_max_bytes.max(meter.last.queue_max_bytes) as f64,
-                queue_mean_packets: packet_ns as f64 / span.0 as f64,
-                queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
-                drops: stats.drops.queue() - meter.last.drops.queue(),
-                marks: stats.marks - meter.last.marks,
-                price: built.network.law(built.links[i]).stated_price().map(Price::per_megabyte),
-            };
-            self.digest.word(stats.sent_bytes);
-            self.digest.number(row.queue_mean_bytes);
-            meter.last = LinkStats {
-                queue_byte_ns: 0,
-                queue_packet_ns: 0,
-                queue_max_bytes: 0,
-                queue_max_packets: 0,
-                ..stats
-            };
-            self.writer.link(&row)?;
-            if let Some(watch) = watch {
-                watch.link(variant, &row);
-            }
-            for control in built.network.take_control(built.links[i]) {
-                self.writer.control(&ControlRow {
-                    time_s: control.ends.nearest_secs(),
-                    link: &plan.links[i].name,
-                    interval_ms: control.ends.saturating_sub(control.begins).as_millis_f64(),
-                    feedback_mbps: control.feedback * 8e-6,
-                    mean_rtt_ms: control.avg_rtt * 1e3,
-                    persistent_queue_bytes: control.persistent_queue as f64,
-                    feedback_count: control.packets,
-                    feedback_packets: control.packet_feedback / control.packets.max(1) as f64,
-                })?;
-            }
-        }
-        Ok(())
+        self.link_rows(plan, built, now, watch)
     }
 
     /// One end of a flow of the file has had all its data acknowledged.
@@ -586,101 +526,6 @@ impl Meter {
         }
         Ok(())
     }
-
-    /// Adds the rows of links, and answers all tables with the digest of what they hold.
-    pub(super) fn finish_links<E: Engine>(
-        mut self,
-        plan: &Plan,
-        built: &mut Built<E>,
-    ) -> Result<(RunResult, u64), RunError> {
-        let end = built.network.now();
-        let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
-        let mut meters = self.links.into_iter().peekable();
-        for i in 0..built.links.len() {
-            if !built.network.has_link(built.links[i]) {
-                continue;
-            }
-            let stats = built.network.read_link(built.links[i]);
-            // Nobody has watched the queues of the others: what they held is not known.
-            let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
-                meter.note(&stats);
-                meter
-            });
-            let queue = |of: fn(&LinkMeter) -> f64| meter.as_ref().map(of);
-            self.digest.word(stats.sent_bytes);
-            self.digest.word(stats.drops.total());
-            let link = &plan.links[i];
-            let span = (measured.0 as f64).max(1.0);
-            self.writer.link_summary(&LinkSummary {
-                link: &link.name,
-                capacity_mbps: link.rate.mbps(),
-                utilisation: utilisation(
-                    link,
-                    self.at_warmup.get(i).copied().unwrap_or_default(),
-                    Sent::of(&stats),
-                    (end.saturating_sub(measured), end),
-                ),
-                queue_mean_bytes: queue(|meter| meter.byte_ns as f64).map(|sum| sum / span),
-                queue_max_bytes: queue(|meter| meter.max_bytes as f64),
-                queue_mean_packets: queue(|meter| meter.packet_ns as f64).map(|sum| sum / span),
-                queue_max_packets: queue(|meter| f64::from(meter.max_packets)),
-                limit_bytes: limit_bytes(plan, i),
-                drops: stats.drops.queue(),
-                marks: stats.marks,
-            })?;
-        }
-        let digest = self.digest.value();
-        let variant = plan.variant.clone().unwrap_or_default();
-        Ok((self.writer.finish(variant)?, digest))
-    }
-}
-
-impl LinkMeter {
-    /// Adds what a read brought to what is summed up since the warm-up.
-    fn note(&mut self, stats: &LinkStats) {
-        self.byte_ns += stats.queue_byte_ns;
-        self.packet_ns += stats.queue_packet_ns;
-        self.max_bytes = self.max_bytes.max(stats.queue_max_bytes);
-        self.max_packets = self.max_packets.max(stats.queue_max_packets);
-    }
-}
-
-/// What a link has sent since the start.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    busy_ns: u64,
-    bytes: u64,
-}
-
-impl Sent {
-    fn of(stats: &LinkStats) -> Sent {
-        Sent { busy_ns: stats.busy_ns, bytes: stats.sent_bytes }
-    }
-}
-
-/// Which part of `span` a link sent, between two reads of its figures; of a link that replays a trace, which part of
-/// what the trace offered it took (a packet counts from when it waits for its opportunity).
-fn utilisation(link: &plan::Link, before: Sent, after: Sent, span: (Time, Time)) -> f64 {
-    match &link.trace {
-        None => (after.busy_ns - before.busy_ns) as f64 / ((span.1 - span.0).0 as f64).max(1.0),
-        Some(trace) => {
-            let offered = trace.bytes_between(span.0, span.1).max(1) as f64;
-            ((after.bytes - before.bytes) as f64 / offered).min(1.0)
-        }
-    }
-}
-
-/// What a link's queue holds, in bytes, if that is bounded; a bound in packets counts as full ones of the largest flow.
-fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
-    let limit = plan.links[link].limit;
-    let largest =
-        plan.transports.iter().map(|transport| u64::from(transport.packet_size)).max().unwrap_or(1500);
-    let packets = (limit.packets != u32::MAX).then(|| u64::from(limit.packets) * largest);
-    let bytes = (limit.bytes != u64::MAX).then_some(limit.bytes);
-    match (packets, bytes) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
 }
 
 /// Which ends there are here of what goes from the client of the first of these flows to the server of the other, or back.
@@ -691,14 +536,6 @@ fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bo
         (false, true) if forward => Ends::Receiver,
         (false, true) => Ends::Sender,
         _ => Ends::Both,
-    }
-}
-
-/// The law of a sender that spends.
-fn fcp(connection: &Connection) -> Option<&Fcp> {
-    match connection.law() {
-        AnySender::Fcp(law) => Some(law),
-        _ => None,
     }
 }
 

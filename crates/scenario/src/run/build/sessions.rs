@@ -6,16 +6,16 @@ use tollway_proto::switch::{self, MemberStats};
 use tollway_proto::{Gate, NodeMachine};
 use tollway_sim::{MachineId, RouteEnd};
 
-use super::build::Built;
-use super::engine::Engine;
+use super::Built;
 use super::trees::Planted;
 use crate::plan::switch::{Place, Session, Station, Stretch, Switch};
 use crate::plan::{LinkId, NodeId, Plan};
+use crate::run::engine::Engine;
 use crate::tables::SystemTables;
 
 /// The switches of a plan, by index.
 #[derive(Default)]
-pub(super) struct Switches {
+pub(in crate::run) struct Switches {
     machines: Vec<MachineId>,
     /// By session and station: the session's place at its switch, and the peer's gate there. The
     /// members' gates follow.
@@ -23,7 +23,7 @@ pub(super) struct Switches {
 }
 
 /// Adds each switch, with its sessions.
-pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Switches {
+pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Switches {
     let mut machines: Vec<switch::Switch> = plan.switches.iter().map(|_| switch::Switch::new()).collect();
     let place = |session: &Session| {
         let add = |(at, station): (usize, &Station)| {
@@ -81,7 +81,7 @@ fn members(plan: &Plan, session: &Session, station: usize) -> impl Iterator<Item
 }
 
 /// Lays the routes of every session.
-pub(super) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>, planted: &mut Planted<E::Route>) {
+pub(in crate::run) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>, planted: &mut Planted<E::Route>) {
     for (s, session) in plan.sessions.iter().enumerate() {
         let first = session.first.0 as usize;
         let mut ways = vec![(None, None); session.stretches.len()];
@@ -152,14 +152,14 @@ impl Switches {
 }
 
 /// All sessions of a switch spread frames by other shares.
-pub(super) fn set_shares<E: Engine>(built: &mut Built<E>, switch: usize, shares: &[u32]) {
+pub(in crate::run) fn set_shares<E: Engine>(built: &mut Built<E>, switch: usize, shares: &[u32]) {
     Switches::with(built, switch, |machine| {
         (0..machine.len()).for_each(|session| machine.set_route(session, Box::new(Weighted::new(shares))));
     });
 }
 
 /// The member at a node leaves the sessions of a switch.
-pub(super) fn leave<E: Engine>(plan: &Plan, built: &mut Built<E>, switch: usize, node: NodeId) {
+pub(in crate::run) fn leave<E: Engine>(plan: &Plan, built: &mut Built<E>, switch: usize, node: NodeId) {
     let mut chosen = Vec::new();
     for (session, places) in plan.sessions.iter().zip(&built.switches.places) {
         for (at, _) in session.stations.iter().enumerate().filter(|(_, one)| one.switch == switch) {
@@ -175,7 +175,7 @@ pub(super) fn leave<E: Engine>(plan: &Plan, built: &mut Built<E>, switch: usize,
 
 /// A member whose frames its switch counts, since it shares a receiver with others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
+pub(in crate::run) struct Share {
     session: usize,
     station: usize,
     member: usize,
@@ -185,7 +185,7 @@ pub(super) struct Share {
 
 impl Share {
     /// The member that a flow's sender is.
-    pub(super) fn of(plan: &Plan, flow: usize) -> Option<Share> {
+    pub(in crate::run) fn of(plan: &Plan, flow: usize) -> Option<Share> {
         let session = plan.sessions.iter().position(|session| session.flows().contains(&flow))?;
         let (station, member) = plan.sessions[session].share(plan, flow)?;
         let header = plan.transports[plan.flows[flow].transport.0 as usize].header.into();
@@ -193,7 +193,7 @@ impl Share {
     }
 
     /// Bytes of it that the peer has, on the wire and of payload.
-    pub(super) fn bytes<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> (u64, u64) {
+    pub(in crate::run) fn bytes<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> (u64, u64) {
         let Some(stats) = stats(plan, built, (self.session, self.station)) else { return (0, 0) };
         let member = stats.members().nth(self.member);
         let of = |member: MemberStats| {
@@ -215,7 +215,7 @@ fn stats<'a, E: Engine>(
 }
 
 /// Tables of switches and their members.
-pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
+pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     for (s, session) in plan.sessions.iter().enumerate() {
         for (at, station) in session.stations.iter().enumerate() {
             let Some(found) = stats(plan, built, (s, at)) else { continue };

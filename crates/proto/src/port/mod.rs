@@ -35,7 +35,7 @@ disciplines! {
     /// One queue for each flow, or for several, all under the port's law.
     Sfq(Sfq<H>): sfq::ENTRY,
     /// One queue for each class of traffic, by weight, all under the port's law.
-    ByClass(ClassQueues<H>),
+    ByClass(ClassQueues<H>): classes::ENTRY,
 }
 
 /// Where an engine keeps its packets; a port and its queue move only handles.

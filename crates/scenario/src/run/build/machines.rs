@@ -3,13 +3,13 @@
 use tollway_proto::Gate;
 use tollway_sim::{End, MachineId};
 
-use super::build::Built;
-use super::engine::Engine;
+use super::Built;
 use crate::plan::Plan;
+use crate::run::engine::Engine;
 use crate::tables::SystemTables;
 
 /// Adds every machine, and leads what comes to a middle's node past it: before any route is laid.
-pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec<MachineId> {
+pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec<MachineId> {
     let add = |machine: &crate::plan::Machine| {
         let id = built.network.add(machine.node, (machine.kind.build)(machine));
         if !machine.kind.is_app {
@@ -24,7 +24,7 @@ pub(super) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec<Machine
 }
 
 /// Gives apps their ends of flows, which are there now.
-pub(super) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
+pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     for (machine, &id) in plan.machines.iter().zip(&built.machines) {
         for &(flow, client) in &machine.ends {
             let end = if client { End::Client } else { End::Server };
@@ -34,7 +34,7 @@ pub(super) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
 }
 
 /// What machines have counted that are run here.
-pub(super) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
+pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     for (machine, &id) in plan.machines.iter().zip(&built.machines) {
         let counts = built.network.machine(id).map(machine.kind.counts).unwrap_or_default();
         for (column, count) in counts {

@@ -5,16 +5,16 @@ use tollway_law::sender::SenderLaw;
 
 use crate::{Flags, Packet, SackRanges};
 
-use super::config::{Config, Detection};
 use super::scoreboard::{DUP_THRESH, Slot};
-use super::sender::{Force, Phase, Sender, whole};
-use super::serial::before;
-use super::stats::Stats;
+use super::{Force, Phase, Sender, whole};
+use crate::transport::config::{Config, Detection};
+use crate::transport::serial::before;
+use crate::transport::stats::Stats;
 
 impl Sender {
     /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
     #[inline(never)]
-    pub(super) fn repair(
+    pub(in crate::transport) fn repair(
         &mut self,
         now: Time,
         packet: &Packet,
@@ -52,7 +52,7 @@ impl Sender {
         news
     }
 
-    pub(super) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
         self.phase = Phase::Recovery;
         self.recover = self.board.next;
         self.careful = false;
@@ -65,7 +65,7 @@ impl Sender {
     }
 
     #[inline]
-    pub(super) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
         if before(self.board.una, self.recover) {
             return;
         }
@@ -126,7 +126,7 @@ impl Sender {
     }
 
     /// A timer is due.
-    pub(super) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
         if self.rack_at <= now {
             self.rack_at = Time::NEVER;
             self.on_rack_timer(now, config, stats);
