@@ -32,32 +32,6 @@ impl Failure {
         Failure { report: report.into(), code: 1 }
     }
 
-    /// Refuses an option for which this build has no part, and a screen without a terminal.
-    pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(), Failure> {
-        for (feature, wanted, has) in [
-            ("watch", watch, cfg!(feature = "watch")),
-            ("metrics", metrics, cfg!(feature = "metrics")),
-            ("view", view, cfg!(feature = "view")),
-        ] {
-            if wanted && !has {
-                return Err(Failure::not_built(feature));
-            }
-        }
-        #[cfg(feature = "watch")]
-        if watch {
-            terminal::can_be_drawn_on()?;
-        }
-        Ok(())
-    }
-
-    /// An option for which this build has no part.
-    fn not_built(feature: &str) -> Failure {
-        Failure::input(miette::miette!(
-            help = format!("build it with `--features {feature}`, or leave the option out"),
-            "this build of tollway has no `--{feature}`"
-        ))
-    }
-
     /// Ends with another exit status.
     #[cfg(target_os = "linux")]
     pub(crate) fn with_code(report: impl Into<Report>, code: u8) -> Failure {
@@ -143,14 +117,3 @@ impl From<CompareError> for Failure {
 #[cfg(feature = "metrics")]
 pub(crate) const ADDRESS: &str =
     "give an address of this machine and a free port, 1024 or above where you are not root; port 0 is any";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_built_names_its_feature() {
-        let help = Failure::not_built("watch").report.help().unwrap().to_string();
-        assert_eq!(help, "build it with `--features watch`, or leave the option out");
-    }
-}

@@ -9,6 +9,7 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod exec;
 mod fail;
+mod features;
 mod keys;
 mod mathematics;
 mod outlet;

@@ -18,6 +18,7 @@ use tollway_scenario::shape::{
 use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
 use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
+use crate::features;
 use crate::terminal;
 #[cfg(feature = "metrics")]
 use crate::watch::say_served;
@@ -55,7 +56,7 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Shape) -> Result<ExitCode, Failure> {
-    Failure::if_not_built(args.watch, args.metrics.is_some(), false)?;
+    features::if_not_built(args.watch, args.metrics.is_some(), false)?;
     let path = args.policy.clone().unwrap_or_default();
     let tick = args.tick.as_deref().map(tick).transpose()?;
     // Before any thread is started, as is what follows.

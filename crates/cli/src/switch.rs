@@ -15,6 +15,7 @@ use tollway_switch::status;
 use crate::args::{Switch, SwitchCommand};
 use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
+use crate::features;
 use crate::terminal;
 #[cfg(feature = "metrics")]
 use crate::watch::say_served;
@@ -29,7 +30,7 @@ pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Switch) -> Result<ExitCode, Failure> {
-    Failure::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
+    features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
     // Before any thread is started.
     let signals = Signals::hold();
     let (mut watched, config) = match &args.config {

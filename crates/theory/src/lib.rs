@@ -15,6 +15,19 @@
 //!
 //! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
 //! a convex solver, and [`proportional_by_newton`] by Newton's method, for large networks.
+//!
+//! ```
+//! use tollway_theory::{Network, max_min};
+//!
+//! // One flow over both links of a parking lot, and one over each.
+//! let mut network = Network::new();
+//! let links = [network.link(10.0), network.link(20.0)];
+//! network.flow(links);
+//! network.flow([links[0]]);
+//! network.flow([links[1]]);
+//! assert_eq!(max_min(&network)?, [5.0, 5.0, 15.0]);
+//! # Ok::<(), tollway_theory::NetworkError>(())
+//! ```
 
 mod aim;
 mod budgets;

@@ -10,7 +10,7 @@
 //! and answers to no other name, so that a page from elsewhere cannot have the browser ask for it (DNS rebinding).
 
 #[cfg(any(test, fuzzing))]
-#[path = "view/tests/fuzzing.rs"]
+#[path = "tests/fuzzing.rs"]
 pub(crate) mod fuzzing;
 
 use std::collections::VecDeque;
@@ -297,7 +297,7 @@ fn typed(status: u16, kind: &'static str, text: String) -> Answer {
 }
 
 /// The page: no file beside it, no other server.
-const PAGE: &str = include_str!("view/page.html");
+const PAGE: &str = include_str!("page.html");
 /// How often what happened is taken in while nobody asks.
 const TICK: Duration = Duration::from_secs(1);
 /// Moments that are kept: two minutes.
