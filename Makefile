@@ -10,8 +10,8 @@
 
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
-# What the light build leaves out and checks and tests have in.
-FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls
+# All that the default build leaves out. Checks and tests cover both builds.
+FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway/parquet
 
 .PHONY: demo test judge check build python search soak fuzz bench docs clean
 
@@ -32,6 +32,7 @@ build:
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 test: build
 	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
+	$(CARGO) test -p tollway --bins --locked --quiet
 	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
 	$(WITH_SIGNALS) ./python/test.sh
 
@@ -44,6 +45,7 @@ python: build
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
+	$(CARGO) clippy -p tollway --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet --features $(FEATURES)
 
 docs:
