@@ -109,6 +109,12 @@ pub(crate) static OVERLAY_GROUP: Section = Section {
             Else("one group of all nodes"),
             "Makes a group for each node instead, of so many nodes from this one on; the first follow the last.",
         ),
+        key(
+            "ordered",
+            Kind::Truth,
+            Is("false"),
+            "All members take all messages in one order, which one of them states. A node that sends to the group is a member.",
+        ),
     ]],
 };
 
