@@ -87,7 +87,13 @@ impl<'a> Resolver<'a> {
                 self.mistakes.add(keys.key_at(end), message, "beside `link`").help("leave out one of them");
                 return None;
             }
-            let links = self.links_named(keys, "forward")?;
+            let mut links = self.links_named(keys, "forward")?;
+            // Of parallel links the first.
+            let mut joined = BTreeSet::new();
+            links.retain(|link| {
+                let link = &self.plan.links[link.0 as usize];
+                joined.insert((link.from.min(link.to), link.from.max(link.to)))
+            });
             let one_way = links.iter().find(|link| self.plan.links[link.0 as usize].twin.is_none()).copied();
             if let Some(link) = one_way {
                 let name = &self.plan.links[link.0 as usize].name;

@@ -82,7 +82,7 @@ pub(crate) static OVERLAY_HOP: Section = Section {
                 "link",
                 Kind::Links,
                 Else("`from` and `to`"),
-                "A hop over each of these links: a name, with `*` and `?` if many.",
+                "A hop over each of these links: a name, with `*` and `?` if many. Of parallel links the first.",
             ),
             key("from", Kind::Node, Else("`link`"), "One end."),
             key("to", Kind::Node, Else("`link`"), "The other end."),
