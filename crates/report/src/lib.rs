@@ -36,6 +36,7 @@ mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;
 pub mod neighbourhood;
+mod overlay;
 mod overview;
 pub mod papers;
 pub mod plot;
@@ -54,7 +55,7 @@ pub mod verify;
 pub mod watch;
 
 pub use allocations::{Allocations, FlowShares};
-pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation};
+pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation, Throughput};
 pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
 pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
