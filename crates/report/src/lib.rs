@@ -57,6 +57,7 @@ mod ideal;
 pub mod kernel;
 pub mod live;
 pub mod neighbourhood;
+mod overlay;
 mod overview;
 pub mod papers;
 pub mod plot;
@@ -75,7 +76,7 @@ pub mod verify;
 pub mod watch;
 
 pub use allocations::{Allocations, FlowShares};
-pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation};
+pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation, Throughput};
 pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
 pub use ideal::{FlowDirection, Steady, Undefined, ideal_mbps, steady};

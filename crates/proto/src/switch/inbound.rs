@@ -384,7 +384,7 @@ impl Inbound {
         }
     }
 
-    fn fin_done(&self) -> bool {
+    pub(super) fn fin_done(&self) -> bool {
         self.fin.is_some_and(|fin| before(fin, self.space.una))
     }
 

@@ -3,6 +3,7 @@
 use tollway_law::Time;
 
 use crate::route::{Candidate, Route};
+use crate::transport::serial::before;
 use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::Config;
@@ -150,6 +151,12 @@ impl Session {
         self.stage == Stage::Reset
     }
 
+    /// Returns true once both directions have ended, and their receivers have acknowledged that.
+    pub fn is_closed(&self) -> bool {
+        let fin = self.outbound.fin.is_some_and(|fin| before(fin, self.outbound.space.una));
+        self.stage == Stage::Open && fin && self.inbound.fin_done()
+    }
+
     pub(super) fn set_route(&mut self, route: Box<dyn Route + Send>) {
         self.router.route = Module(route);
     }
@@ -250,7 +257,10 @@ impl Session {
             member.on_heard(now, packet.sent);
         }
         if packet.flags.has(Flags::RST) {
-            if member.is_up() && packet.seq == member.from.next {
+            let refuses = member.health == Health::Opening
+                && packet.flags.has(Flags::ACK)
+                && packet.ack == member.to.first;
+            if refuses || (member.is_up() && packet.seq == member.from.next) {
                 self.fail(k, now);
             }
             return None;
@@ -319,8 +329,10 @@ impl Session {
         self.send_fin(now, fin);
         self.answer = true;
         if self.members.iter().all(|member| member.health == Health::Down) {
+            // A peer whose SYN was not answered expects an acknowledgement of it.
+            let next = if self.stage == Stage::Open { self.inbound.space.next } else { self.first() };
             self.stage = Stage::Reset;
-            self.reset = Some((self.outbound.space.una, self.inbound.space.next));
+            self.reset = Some((self.outbound.space.una, next));
         }
         self.wake(now);
     }

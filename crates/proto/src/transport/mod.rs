@@ -460,11 +460,11 @@ impl Connection {
         }
     }
 
-    /// The receive buffer now holds `segments` full ones. What was advertised stays advertised (RFC 9293 § 3.8.6): a
-    /// smaller buffer counts once the sender has used the window it was shown.
+    /// The receive buffer now holds `segments` full ones; none close the window. What was advertised stays advertised (RFC 9293
+    /// § 3.8.6): a smaller buffer counts once the sender has used the window it was shown.
     pub fn set_receive_buffer(&mut self, segments: u32) {
         self.forget();
-        self.receive.set_capacity(segments.clamp(1, config::MAX_WINDOW), &self.config);
+        self.receive.set_capacity(segments.min(config::MAX_WINDOW), &self.config);
     }
 
     /// The application reads by `reader` from now on. A frame it works on takes as long as before.

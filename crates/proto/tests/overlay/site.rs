@@ -42,6 +42,7 @@ fn sender(group: &str, demand: Demand) -> SenderConfig {
     SenderConfig {
         number: 0,
         group: group.as_bytes().into(),
+        ordered: false,
         tenant: 0,
         bytes: 1000,
         start: Time::from_secs(1),
@@ -63,6 +64,7 @@ impl Chain {
                 daemon: Config { id: DaemonId(at as u32), epoch: Epoch(1), ..Config::default() },
                 links: peers.into_iter().flatten().map(link).collect(),
                 groups: if at == 0 { Vec::new() } else { vec![b"all"[..].into()] },
+                ordered: vec![b"agreed"[..].into()],
                 tenants: vec![TenantConfig::default()],
                 senders: numbered.collect(),
                 measure_from: Time::ZERO,

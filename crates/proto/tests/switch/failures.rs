@@ -7,7 +7,8 @@ use tollway_law::Time;
 use tollway_proto::Switch;
 use tollway_proto::route::Policy;
 use tollway_proto::switch::{self, Health};
-use tollway_proto::transport::Event;
+use tollway_proto::transport::{Event, State};
+use tollway_proto::{Flags, Packet, SackRanges};
 
 use crate::net::{Faults, Net, Opener, candidates};
 
@@ -92,6 +93,64 @@ fn a_member_taken_out_and_admitted_again() {
     net.write(0, 400, 1000);
     net.until(MINUTE, |net| net.ends[0].connection.una() == 1401);
     assert_eq!(net.ends[1].delivered.len(), before + 100);
+}
+
+/// A net whose members do not answer, opened by its peer.
+fn unanswered(members: usize) -> Net {
+    let mut net = Net::new(13, members, Opener::Peer);
+    net.ends[1..].iter_mut().for_each(|end| end.hung = true);
+    net.open();
+    net.drive(Time::from_millis(20));
+    assert_eq!(health(&net, 1), Health::Opening);
+    net
+}
+
+/// Member `k` answers its SYN with a reset.
+fn refuse(net: &mut Net, k: usize, ack: u32) {
+    let refusal = Packet { ack, flags: Flags::RST.with(Flags::ACK), size: 40, ..Packet::default() };
+    net.at_switch(k + 1, refusal, SackRanges::EMPTY);
+}
+
+#[test]
+fn a_member_that_refuses_to_open_is_not_waited_for() {
+    let mut net = unanswered(2);
+    net.ends[1].hung = false;
+    // Of another connection.
+    refuse(&mut net, 1, 7);
+    assert_eq!(health(&net, 1), Health::Opening);
+    refuse(&mut net, 1, 1);
+    assert_eq!(health(&net, 1), Health::Down);
+    net.drive(Time::from_millis(1500));
+    assert_eq!(net.ends[0].connection.state(), State::Established);
+    assert_eq!(net.session().stats().failures, 0);
+    // It is asked again after a while.
+    net.drive(Time::from_secs(3));
+    assert_eq!(health(&net, 1), Health::Opening);
+}
+
+#[test]
+fn a_peer_is_reset_at_once_where_all_members_refuse() {
+    let mut net = unanswered(2);
+    (0..2).for_each(|k| refuse(&mut net, k, 1));
+    net.drive(Time::from_millis(20));
+    assert!(net.ends[0].events.contains(&Event::Reset));
+}
+
+#[test]
+fn a_session_is_closed_once_both_directions_are() {
+    let mut net = Net::new(14, 2, Opener::Peer);
+    net.open();
+    net.write(0, 10, 1000);
+    net.ends[0].connection.finish();
+    net.drive(Time::from_secs(1));
+    assert!(!net.session().is_closed());
+    net.ends[1].connection.finish();
+    net.drive(Time::from_secs(1));
+    assert!(!net.session().is_closed());
+    net.ends[2].connection.finish();
+    net.drive(Time::from_secs(1));
+    assert!(net.session().is_closed());
+    assert!(net.ends.iter().all(|end| end.events.contains(&Event::Closed)));
 }
 
 #[test]

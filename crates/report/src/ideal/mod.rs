@@ -12,6 +12,8 @@ use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
 
+use crate::overlay;
+
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
 /// join and leave and links that change their rate make phases, each with an allocation of its own. Where switches merge
 /// sessions it is fair among these, and then among the flows of each.
@@ -20,8 +22,12 @@ use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
 /// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
 /// buffer holds back is given what the buffer lets through in a round trip without queues.
 ///
-/// For each flow there, and back if data go both ways.
+/// For each flow there, and back if data go both ways. Behind them stand the senders of an overlay, with their
+/// proportionally fair rates.
 pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
+    if let Some(overlay) = &plan.overlay {
+        return overlay::ideal_mbps(plan, overlay);
+    }
     let none = || vec![[None; 2]; plan.flows.len()];
     if plan.flows.is_empty() || undefined(plan).is_some() {
         return none();
@@ -90,6 +96,12 @@ pub enum Undefined {
     /// Traffic is asked for other prices than the rest.
     #[error("its classes of traffic are asked for prices of their own")]
     Classes,
+    /// Flows share links with an overlay's hops.
+    #[error("its flows share links with the overlay's hops")]
+    Beside,
+    /// Senders of an overlay pause.
+    #[error("its senders send for a while and pause")]
+    Pauses,
     /// A flow ends when its data do.
     #[error("flows end when their data do")]
     Sized,
@@ -275,7 +287,7 @@ fn end(plan: &Plan, i: usize) -> Time {
 }
 
 /// The links that a blackout stops at `now`.
-fn dark(plan: &Plan, now: Time) -> Vec<usize> {
+pub(crate) fn dark(plan: &Plan, now: Time) -> Vec<usize> {
     let stopped = plan.events.iter().filter_map(|event| match event.what {
         What::Blackout(link, until) if event.at <= now && now < until => Some(link.0 as usize),
         _ => None,
@@ -284,7 +296,7 @@ fn dark(plan: &Plan, now: Time) -> Vec<usize> {
 }
 
 /// When something comes, goes or changes, after the warm-up and up to the end.
-fn instants(plan: &Plan) -> Vec<Time> {
+pub(crate) fn instants(plan: &Plan) -> Vec<Time> {
     let mut instants: Vec<Time> =
         (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
     // What the file changes at the start or before the warm-up's end counts from the first phase on.
@@ -294,6 +306,8 @@ fn instants(plan: &Plan) -> Vec<Time> {
         What::Blackout(_, until) => Some(until.max(warmup)),
         _ => None,
     }));
+    let senders = plan.overlay.iter().flat_map(|overlay| &overlay.senders);
+    instants.extend(senders.flat_map(|sender| [sender.start.max(warmup), sender.stop.max(warmup)]));
     instants.extend(plan.cbrs.iter().flat_map(|cbr| [cbr.start.max(warmup), cbr.stop.max(warmup)]));
     instants.retain(|&at| at <= plan.duration);
     instants.sort_unstable();
@@ -311,7 +325,7 @@ struct Way {
 }
 
 /// What the file's changes have made of links and buffers.
-struct State<'a> {
+pub(crate) struct State<'a> {
     rates_bps: Vec<f64>,
     delays: Vec<Time>,
     /// What the buffers of each flow hold, packets.
@@ -330,7 +344,7 @@ struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    fn new(plan: &'a Plan) -> State<'a> {
+    pub(crate) fn new(plan: &'a Plan) -> State<'a> {
         let mut size = vec![0u16; plan.links.len()];
         let flows = plan.flows.iter().map(|flow| (flow.transport, &flow.path));
         let chance = plan.workloads.iter().flat_map(|w| w.paths.iter().map(|path| (w.transport, path)));
@@ -365,7 +379,7 @@ impl<'a> State<'a> {
     }
 
     /// Makes the changes up to and at `now`.
-    fn advance(&mut self, plan: &Plan, now: Time) {
+    pub(crate) fn advance(&mut self, plan: &Plan, now: Time) {
         while let Some((event, rest)) = self.events.split_first().filter(|(event, _)| event.at <= now) {
             self.events = rest;
             match event.what {
@@ -455,7 +469,7 @@ impl<'a> State<'a> {
     }
 
     /// What packets of the flows that cross each link get of its bits a second, framing and cross-traffic taken off.
-    fn capacities(&self, plan: &Plan, now: Time) -> Vec<f64> {
+    pub(crate) fn capacities(&self, plan: &Plan, now: Time) -> Vec<f64> {
         let mut capacities = self.rates_bps.clone();
         for cbr in plan.cbrs.iter().filter(|cbr| cbr.start <= now && now < cbr.stop) {
             let on = cbr.on_off.map_or(1.0, |(on, off)| on.as_secs_f64() / (on + off).as_secs_f64());

@@ -44,7 +44,7 @@ pub struct Options<'a> {
     pub hosting: Hosting,
     /// Where the result tables go.
     pub outputs: Outputs,
-    /// What an ideal allocation gives each of [`Plan::flows`], Mb/s; empty if nobody worked it out.
+    /// The ideal rates of [`Plan::flows`], then of the overlay's senders, Mb/s; empty if not computed.
     pub ideal_mbps: Arc<[[Option<f64>; 2]]>,
     /// What the digest covers.
     pub digest: DigestMode,

@@ -26,8 +26,11 @@ fn every_file_that_we_ship_is_right() {
             } else if path.extension().is_some_and(|e| e == "toml") && !path.ends_with("papers/unmet.toml") {
                 files += 1;
                 // Its network is not in the repository.
-                let other = ["topology.file=../abilene.graphml"];
-                let sets = if path.ends_with("cogent-100k.toml") { &other[..] } else { &[] };
+                let sets = match path.file_name().and_then(|name| name.to_str()) {
+                    Some("cogent-100k.toml") => &["topology.file=../abilene.graphml"][..],
+                    Some("geant.toml") => &OVER_ABILENE,
+                    _ => &[],
+                };
                 if let Err(e) = Scenario::load(&path, sets) {
                     panic!("{}", show(&e));
                 }
@@ -38,6 +41,14 @@ fn every_file_that_we_ship_is_right() {
     }
     assert!(files >= 2, "{files}");
 }
+
+/// `scenarios/geant.toml` over another network.
+const OVER_ABILENE: [&str; 4] = [
+    "topology.file=abilene.graphml",
+    "overlay.group.*.at=*",
+    "overlay.sender.*.at=Denver",
+    "overlay.sender.*.count=11",
+];
 
 /// What `law` may be in a `section`.
 fn laws(section: &str) -> Vec<String> {

@@ -77,7 +77,14 @@ fn config(plan: &Plan, overlay: &Overlay, node: NodeId, pool: &Pool) -> SiteConf
         let peer = if client { path.to } else { path.from };
         LinkConfig { peer: DaemonId(peer.0), weight: hop.length, rate: narrowest(plan, route) }
     });
-    let groups = overlay.groups.iter().filter(|group| group.members.binary_search(&node).is_ok());
+    let mut groups: [Vec<Arc<[u8]>>; 2] = Default::default();
+    for (number, group) in overlay.groups.iter().enumerate() {
+        let sends = || overlay.senders.iter().any(|sender| sender.at == node && sender.group == number);
+        if group.members.binary_search(&node).is_ok() || (group.ordered && sends()) {
+            groups[usize::from(group.ordered)].push(group.name.as_bytes().into());
+        }
+    }
+    let [plain, ordered] = groups;
     let (mut tenants, mut names) = (Vec::new(), Vec::<Option<&str>>::new());
     let mut senders = Vec::new();
     let own = overlay.senders.iter().enumerate().filter(|(_, sender)| sender.at == node);
@@ -92,6 +99,7 @@ fn config(plan: &Plan, overlay: &Overlay, node: NodeId, pool: &Pool) -> SiteConf
         senders.push(SenderConfig {
             number: number as u32,
             group: name_of(overlay, sender),
+            ordered: overlay.groups[sender.group].ordered,
             tenant,
             bytes: frame(plan, overlay),
             start: sender.start,
@@ -111,7 +119,8 @@ fn config(plan: &Plan, overlay: &Overlay, node: NodeId, pool: &Pool) -> SiteConf
             ..Config::default()
         },
         links: links.collect(),
-        groups: groups.map(|group| group.name.as_bytes().into()).collect(),
+        groups: plain,
+        ordered,
         tenants,
         senders,
         measure_from: plan.measure.warmup,
@@ -198,12 +207,12 @@ impl Senders {
         Ok(())
     }
 
-    /// Adds the summaries of senders.
+    /// Adds the summaries of senders, with the ideal rate of each where there is one.
     pub(in crate::run) fn finish<E: Engine>(
         &self,
         plan: &Plan,
         built: &Built<E>,
-        warmup: Time,
+        (warmup, ideal_mbps): (Time, &[[Option<f64>; 2]]),
         (writer, digest): (&mut TableWriter, &mut Digest),
     ) -> Result<(), RunError> {
         let (end, Some(overlay)) = (built.network.now(), &plan.overlay) else { return Ok(()) };
@@ -213,6 +222,7 @@ impl Senders {
             let seconds = last.saturating_sub(sender.start.max(warmup)).as_secs_f64();
             let rate_mbps = mbps(overlay, accepted - counts.at_warmup, seconds);
             let bytes = accepted * u64::from(overlay.message);
+            let ideal_mbps = ideal_mbps.get(at).and_then(|ways| ways[0]);
             digest.word(accepted);
             writer.flow_summary(&FlowSummary {
                 flow: &sender.name,
@@ -223,6 +233,8 @@ impl Senders {
                 delivered_bytes: bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
+                ideal_mbps,
+                share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
                 ..FlowSummary::default()
             })?;
         }
@@ -285,6 +297,11 @@ pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &
         set("control_mbps", control);
         set("received", received as f64);
         set("wrong", wrong as f64);
+        if overlay.groups.iter().any(|group| group.ordered) {
+            let (views, unordered, _) = site.ordered();
+            set("views", views as f64);
+            set("unordered", unordered as f64);
+        }
         set("resent", snapshot.resent as f64);
         set("expired", snapshot.expired as f64);
     }

@@ -491,7 +491,9 @@ impl Meter {
         }
         self.finish_sources(plan, built)?;
         let warmup = if self.warmed { self.warmup } else { Time::ZERO };
-        self.senders.finish(plan, built, warmup, (&mut self.writer, &mut self.digest))?;
+        let ideal_mbps = if end == plan.duration { self.ideal_mbps.get(plan.flows.len()..) } else { None };
+        let ideal_mbps = ideal_mbps.unwrap_or_default();
+        self.senders.finish(plan, built, (warmup, ideal_mbps), (&mut self.writer, &mut self.digest))?;
         for (&flow, running) in workloads.running() {
             if running.start >= end || !built.network.has_flow(flow) {
                 continue;
