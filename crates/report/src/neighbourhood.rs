@@ -52,7 +52,6 @@ pub struct Neighbourhood {
     #[serde(default)]
     pub points: BTreeMap<String, Table>,
     /// The reason why there are no neighbours.
-    #[serde(default)]
     pub once: Option<String>,
 }
 

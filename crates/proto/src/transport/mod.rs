@@ -370,19 +370,12 @@ impl Connection {
             return self.transmit_reset(now, out, sack);
         }
         self.send.hold();
-        if !self.receive.ack_now {
-            return false;
+        if self.receive.ack_now {
+            self.stats.acks_sent += 1;
+            self.write_bare(now, out, sack);
+            return true;
         }
-        out.toll = Toll::default();
-        out.flow = self.flow;
-        out.seq = self.send.board.next;
-        out.size = self.config.ack_size;
-        out.sent = Stamp::at(now);
-        out.sent_echo = Stamp(0);
-        out.flags = Flags::NONE;
-        self.stats.acks_sent += 1;
-        self.receive.write(out, sack, &self.config);
-        true
+        false
     }
 
     #[cold]
@@ -390,6 +383,15 @@ impl Connection {
         if !std::mem::take(&mut self.receive.ack_now) {
             return false;
         }
+        self.write_bare(now, out, sack);
+        out.flags = Flags::RST.with(Flags::ACK);
+        sack.clear();
+        true
+    }
+
+    /// Writes a packet without data, and what the receiver has to report.
+    #[inline]
+    fn write_bare(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) {
         out.toll = Toll::default();
         out.flow = self.flow;
         out.seq = self.send.board.next;
@@ -398,9 +400,6 @@ impl Connection {
         out.sent_echo = Stamp(0);
         out.flags = Flags::NONE;
         self.receive.write(out, sack, &self.config);
-        out.flags = Flags::RST.with(Flags::ACK);
-        sack.clear();
-        true
     }
 
     /// The next event, if there is one.

@@ -92,14 +92,7 @@ impl Connection {
             return Answer::Taken;
         }
         self.stats.acks_sent += 1;
-        packet.toll = Toll::default();
-        packet.flow = self.flow;
-        packet.seq = self.send.board.next;
-        packet.size = self.config.ack_size;
-        packet.sent = Stamp::at(now);
-        packet.sent_echo = Stamp(0);
-        packet.flags = Flags::NONE;
-        self.receive.write(packet, out, &self.config);
+        self.write_bare(now, packet, out);
         if self.receive.ack_now {
             return Answer::More;
         }

@@ -1,3 +1,5 @@
+mod cases;
+
 use proptest::prelude::*;
 
 use super::*;
