@@ -192,7 +192,9 @@ impl Allocations {
         );
         let _ = match self.aim {
             Some(aim) => writeln!(text, "its laws aim at {}", aim.title()),
-            None if sums => writeln!(text, "its prices aim at the largest sum, of which several divisions may exist"),
+            None if sums => {
+                writeln!(text, "its prices aim at the largest sum, of which several divisions may exist")
+            }
             None => writeln!(text, "its laws aim at none of these"),
         };
         text

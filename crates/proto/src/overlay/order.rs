@@ -201,15 +201,7 @@ impl<B: Body> Daemon<B> {
         }
     }
 
-    fn send_note(
-        &mut self,
-        now: Time,
-        by: ClientId,
-        set: SetId,
-        group: &Arc<[u8]>,
-        kind: NoteKind,
-        body: B,
-    ) {
+    fn send_note(&mut self, now: Time, by: ClientId, set: SetId, group: &Arc<[u8]>, kind: NoteKind, body: B) {
         self.send_noted(now, by, set, Some(Arc::new(Note { group: group.clone(), kind })), body);
     }
 
@@ -347,7 +339,8 @@ impl<B: Body> Daemon<B> {
     /// True if nothing more comes of a daemon's messages: it is out of reach, and they are
     /// recovered.
     fn is_over(&self, origin: Incarnation) -> bool {
-        let reached = self.up.contains(&origin.daemon) && self.database.incarnation(origin.daemon) == Some(origin);
+        let reached =
+            self.up.contains(&origin.daemon) && self.database.incarnation(origin.daemon) == Some(origin);
         let ended = |inbound: &Inbound<B>| inbound.stage() == Stage::Ended;
         origin != self.me && !reached && self.inbounds.get(&origin).is_none_or(ended)
     }

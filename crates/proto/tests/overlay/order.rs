@@ -141,7 +141,7 @@ impl Trial {
         }
     }
 
-    /// What a living member has sent it has delivered or got back; only with failures the latter.
+    /// A living member has delivered each of its messages, or got it back; the latter only with failures.
     fn check_settled(&self, losses: bool) {
         for (&(node, start), own) in &self.own {
             if !self.net.alive(node) || self.members[node].0 != start {
@@ -234,15 +234,18 @@ fn members_that_come_and_go_make_views_and_lose_nothing() {
     net.daemons[0].as_mut().unwrap().leave_ordered(net.now, GROUP);
     net.pump(0);
     net.run(net.now + Time::from_secs(5));
-    let views: Vec<(usize, Vec<u32>)> = net.events.iter().filter_map(|(node, event)| match event {
-        Event::View { members, .. } => Some((*node, members.iter().map(|id| id.0).collect())),
-        _ => None,
-    }).collect();
-    assert_eq!(views.iter().filter(|(node, _)| *node == 1).map(|(_, members)| members.clone()).collect::<Vec<_>>(), [
-        vec![1],
-        vec![0, 1, 3],
-        vec![1, 3]
-    ]);
+    let views: Vec<(usize, Vec<u32>)> = net
+        .events
+        .iter()
+        .filter_map(|(node, event)| match event {
+            Event::View { members, .. } => Some((*node, members.iter().map(|id| id.0).collect())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        views.iter().filter(|(node, _)| *node == 1).map(|(_, members)| members.clone()).collect::<Vec<_>>(),
+        [vec![1], vec![0, 1, 3], vec![1, 3]]
+    );
     assert!(net.daemons[1].as_mut().unwrap().poll_unordered().is_none());
     let numbers = |node: usize| net.log[node].iter().map(|d| d.body.number).collect::<Vec<_>>();
     let (one, three) = (numbers(1), numbers(3));

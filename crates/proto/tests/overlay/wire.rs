@@ -35,9 +35,8 @@ fn state() -> impl Strategy<Value = Arc<LinkState>> {
 }
 
 fn note() -> impl Strategy<Value = Note> {
-    let view = || {
-        (any::<u64>(), incarnation()).prop_map(|(counter, sequencer)| ViewId { counter, sequencer })
-    };
+    let view =
+        || (any::<u64>(), incarnation()).prop_map(|(counter, sequencer)| ViewId { counter, sequencer });
     let set = prop::collection::vec(incarnation(), 1..9)
         .prop_map(|members| Destinations::new(members).as_slice().to_vec());
     let kind = prop_oneof![
@@ -49,7 +48,8 @@ fn note() -> impl Strategy<Value = Note> {
         (view(), any::<u64>()).prop_map(|(view, count)| NoteKind::End { view, count }),
         any::<u64>().prop_map(|counter| NoteKind::Behind { counter }),
     ];
-    (prop::collection::vec(any::<u8>(), 0..20), kind).prop_map(|(group, kind)| Note { group: group.into(), kind })
+    (prop::collection::vec(any::<u8>(), 0..20), kind)
+        .prop_map(|(group, kind)| Note { group: group.into(), kind })
 }
 
 fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
