@@ -39,7 +39,7 @@ pub struct Deviation {
 /// The sum of all rates beside the largest that links and demands allow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
-    /// What all got, in Mb/s.
+    /// The sum of the senders' rates, in Mb/s.
     pub total_mbps: f64,
     /// The optimum of the linear programme, in Mb/s.
     pub most_mbps: f64,

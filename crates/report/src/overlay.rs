@@ -1,4 +1,4 @@
-//! What theory gives the senders of an overlay: the largest sum, and proportional fairness beside it.
+//! Ideal rates of an overlay's senders: those of the largest sum, and proportionally fair ones.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ impl Stretch {
     }
 }
 
-/// The links that a message of each sender crosses; one that two hops of its tree share stands there twice.
+/// The links that each sender's messages cross; one that two hops of a tree share counts twice.
 fn trees(plan: &Plan, overlay: &Overlay) -> Result<Vec<Vec<usize>>, Undefined> {
     if !plan.workloads.is_empty() {
         return Err(Undefined::Chance);
@@ -95,8 +95,8 @@ fn trees(plan: &Plan, overlay: &Overlay) -> Result<Vec<Vec<usize>>, Undefined> {
     Ok(overlay.senders.iter().map(tree).collect())
 }
 
-/// Some senders over the links that can hold them back: one that cannot be full of what these could have alone is left
-/// out of their routes.
+/// Some senders over the links that can hold them back. A link with room for what each sender could
+/// have alone is left out of their routes.
 fn network(overlay: &Overlay, trees: &[Vec<usize>], senders: &[usize], capacities: Vec<f64>) -> Network {
     let narrowest =
         |s: usize| trees[s].iter().copied().min_by(|&a, &b| capacities[a].total_cmp(&capacities[b]));
@@ -120,7 +120,7 @@ fn network(overlay: &Overlay, trees: &[Vec<usize>], senders: &[usize], capacitie
     Network { capacities, flows }
 }
 
-/// What a sender asks for, bits a second.
+/// The most that a sender uses, bits a second.
 fn demand(overlay: &Overlay, sender: &Sender) -> f64 {
     let per_sec = match sender.demand {
         Demand::Endless => return f64::INFINITY,
@@ -131,8 +131,8 @@ fn demand(overlay: &Overlay, sender: &Sender) -> f64 {
     per_sec * on * f64::from(overlay.message) * 8.0
 }
 
-/// The proportionally fair rate of each sender, behind the hops, which have none. `None` where a sender's life has more
-/// than one stretch after the warm-up: the fair rate is of one set of senders.
+/// The proportionally fair rate of each sender, behind the hops, which have none. `None` where a
+/// sender's life has more than one stretch after the warm-up.
 pub(crate) fn ideal_mbps(plan: &Plan, overlay: &Overlay) -> Vec<[Option<f64>; 2]> {
     let mut ideals = vec![[None; 2]; plan.flows.len() + overlay.senders.len()];
     let Ok(stretch) = Stretch::of(plan, overlay) else { return ideals };
@@ -182,7 +182,7 @@ pub(crate) fn allocations(variant: &Variant, overlay: &Overlay) -> Result<Alloca
     })
 }
 
-/// A run's senders in the second half of its longest stretch against the largest sum and proportional fairness.
+/// The rates of a run's senders in the second half of its longest stretch, beside the ideal ones.
 pub(crate) fn deviation(
     plan: &Plan,
     overlay: &Overlay,

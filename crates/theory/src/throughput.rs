@@ -9,8 +9,8 @@ use crate::{Network, SolverError};
 
 /// The rates of the largest sum within the capacities and demands, by Clarabel.
 ///
-/// Where several allocations have that sum, these rates lie in the middle of them. Flows of one route without a demand
-/// have rates in proportion to their weights.
+/// Where several allocations have that sum, these rates lie in the middle of them. Flows of one
+/// route without a demand have rates in proportion to their weights.
 ///
 /// # Errors
 /// The network has no allocation, or the solver does not reach the optimum.
@@ -19,7 +19,7 @@ pub fn max_throughput(network: &Network) -> Result<Vec<f64>, SolverError> {
     let (mut classes, class_of) = classes(network);
     let weights: Vec<f64> = classes.iter().map(|class| class.weight).collect();
     let most = |links: &[usize], demand| links.iter().map(|&l| network.capacities[l]).fold(demand, f64::min);
-    // What each class would have alone: the unit of its rate.
+    // The rate of each class alone is the unit of its rate.
     let alone: Vec<f64> = classes.iter().map(|class| most(&class.links, class.demand)).collect();
     let open: Vec<usize> = (0..classes.len()).filter(|&c| alone[c] > 0.0).collect();
     let mut rates = vec![0.0; classes.len()];
@@ -68,8 +68,8 @@ mod tests {
         near(&max_throughput(&n).unwrap(), &[0.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
     }
 
-    /// The overlay paper's scenario 1 (1.977 and 0.992 Mb/s measured), and § VII with 85 % of each link for user data
-    /// (1.495, 0.626 and 0.630 in its simulation).
+    /// The overlay paper's scenario 1 (1.977 and 0.992 Mb/s measured), and § VII with 85 % of each link
+    /// for user data (1.495, 0.626 and 0.630 in its simulation).
     #[test]
     fn the_optimum_lies_over_the_papers_results() {
         let mut n = Network::new();

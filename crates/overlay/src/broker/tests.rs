@@ -441,7 +441,7 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     assert!(pair.sites[0].hears(near).contains("503"));
 }
 
-/// What a client has heard, without the messages' sizes.
+/// The message bodies in a client's input.
 fn bodies(heard: &str) -> Vec<&str> {
     heard.lines().filter(|line| line.starts_with(['x', 'y', '{'])).collect()
 }

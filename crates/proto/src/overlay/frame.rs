@@ -219,7 +219,7 @@ pub struct View {
 pub struct Note {
     /// The group.
     pub group: Arc<[u8]>,
-    /// What it says.
+    /// Its meaning.
     pub kind: NoteKind,
 }
 

@@ -141,7 +141,7 @@ impl Trial {
         }
     }
 
-    /// What a living member has sent it has delivered or got back; only with failures the latter.
+    /// A living member has delivered each of its messages, or got it back; the latter only with failures.
     fn check_settled(&self, losses: bool) {
         for (&(node, start), own) in &self.own {
             if !self.net.alive(node) || self.members[node].0 != start {

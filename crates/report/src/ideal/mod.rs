@@ -22,8 +22,8 @@ use crate::overlay;
 /// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
 /// buffer holds back is given what the buffer lets through in a round trip without queues.
 ///
-/// For each flow there, and back if data go both ways. Behind them stand the senders of an overlay, with their
-/// proportionally fair rates.
+/// For each flow there, and back if data go both ways. Behind them stand an overlay's senders with
+/// their proportionally fair rates.
 pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
     if let Some(overlay) = &plan.overlay {
         return overlay::ideal_mbps(plan, overlay);

@@ -320,7 +320,7 @@ fn reach(overlay: &Overlay, flows: &[Flow]) -> BTreeMap<NodeId, usize> {
 /// Headers of a message, without what each destination adds: a live packet's, the daemon's and a sender's.
 const LARGEST_HEADERS: usize = 200;
 
-/// What a place in a group's order adds, without the group's name and its senders' nodes.
+/// Bytes of a place in a group's order, without the group's name, and of senders' nodes.
 const PLACE: usize = 100;
 
 /// Messages that a sender can have in a second.
