@@ -468,7 +468,7 @@ fn verifies_and_keeps_networks() {
     assert_eq!(run["deviation"]["flow"], found["cases"][2]["flow"]);
     let text = succeeds(&dir, &["verify", "--random", "2"]);
     assert!(text.contains("all within 5 %"), "{text}");
-    // One that is known to lie outside: see docs/src/theory.md.
+    // One that is known to lie outside: see docs/notes/theory.md.
     let outside = run_in(&dir, &["verify", "--random", "1", "--seed", "627"]);
     assert_eq!(outside.status.code(), Some(1));
     let said = String::from_utf8_lossy(&outside.stdout);

@@ -435,7 +435,7 @@ fn the_first_control_interval_of_a_window_can_be_asked_for() {
 
 #[test]
 fn the_manual_has_every_metric() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reproduce.md");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/experiments.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("the chapter marks where the table begins");
     let (table, after) = rest.split_once(END).expect("and where it ends");

@@ -19,10 +19,12 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// README and the pages of the book, with their texts.
+/// README, the pages of the book, notes and decisions, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
-    let mut paths = files("docs/src", "md");
-    paths.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| repository().join(name)));
+    let mut paths: Vec<PathBuf> =
+        ["docs/src", "docs/notes", "docs/decisions"].iter().flat_map(|folder| files(folder, "md")).collect();
+    let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ROADMAP.md"];
+    paths.extend(names.map(|name| repository().join(name)));
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
 }
 
@@ -58,6 +60,27 @@ fn snippets_are_right() {
     assert!(count >= 15, "{count}");
 }
 
+/// The users' parts of the book have at most 25 000 words.
+///
+/// Words outside of fenced blocks count, tables included, on the pages that SUMMARY.md lists before
+/// *For contributors*. References that are compared with the code (keys, policies, columns) do not count.
+#[test]
+fn the_users_book_is_short() {
+    const REFERENCES: [&str; 3] = ["scenario-reference.md", "policy-reference.md", "columns.md"];
+    let folder = repository().join("docs/src");
+    let summary = std::fs::read_to_string(folder.join("SUMMARY.md")).expect("a page");
+    let (users, _) = summary.split_once("# For contributors").expect("three parts");
+    let names = links(users).into_iter().filter(|name| !REFERENCES.contains(&name.as_str()));
+    let words = names.map(|name| {
+        let page = std::fs::read_to_string(folder.join(&name)).expect("a page");
+        let count: usize = page.split("```").step_by(2).map(|prose| prose.split_whitespace().count()).sum();
+        (count, name)
+    });
+    let words: Vec<(usize, String)> = words.collect();
+    let total: usize = words.iter().map(|(count, _)| count).sum();
+    assert!(words.len() > 20 && total <= 25_000, "{total} words: {words:#?}");
+}
+
 #[test]
 fn links_lead_somewhere() {
     let mut missing = Vec::new();
@@ -90,10 +113,10 @@ fn links(page: &str) -> Vec<String> {
     targets.filter(|t| !t.contains("://")).map(str::to_owned).collect()
 }
 
-/// `results.md` has each table's columns, all of them, in their order, with what the schema says of them.
+/// `columns.md` has each table's columns, all of them, in their order, with what the schema says of them.
 #[test]
 fn result_columns_are_those_of_the_manual() {
-    let page = std::fs::read_to_string(repository().join("docs/src/results.md")).expect("a page");
+    let page = std::fs::read_to_string(repository().join("docs/src/columns.md")).expect("a page");
     for table in Table::ALL {
         let section = page.split("\n## ").find(|s| s.starts_with(&format!("`{}`\n", table.name())));
         let section = section.unwrap_or_else(|| panic!("no section on `{}`", table.name()));

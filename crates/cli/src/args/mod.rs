@@ -139,7 +139,7 @@ Examples:
       Writes what crosses these links for Wireshark (docs/src/captures.md).
 
 What keys a scenario has: docs/src/scenario-reference.md. What columns the tables have:
-docs/src/results.md. Ctrl-C ends a run early and prints the results up to there.
+docs/src/columns.md. Ctrl-C ends a run early and prints the results up to there.
 
 Exit status: 0 all went well; 1 the run failed; 2 the file or an option is wrong; 130 Ctrl-C.";
 

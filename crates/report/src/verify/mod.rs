@@ -447,7 +447,7 @@ mod tests {
         assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
     }
 
-    /// What each of these networks has is in docs/src/theory.md.
+    /// What each of these networks has is in docs/notes/theory.md.
     #[test]
     fn says_what_may_be_why() {
         let remarks = |aim, seed| {
