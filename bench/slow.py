@@ -209,7 +209,7 @@ def subscriber(kind, number, name, subject, manner, begin, end, results):
     client = KINDS[kind](number)
     client.subscribe(subject)
     numbers, counted, taken, quiet, ended = set(), 0, 0, time.monotonic(), False
-    starts = begin + {"late": LATE, "stops": SPAN + 8}.get(manner, -WARM)
+    starts = begin - WARM + {"late": LATE, "stops": WARM + SPAN + 8}.get(manner, 0)
     time.sleep(max(starts - time.monotonic(), 0))
     rate = float(manner) if manner.isdigit() else None
     while time.monotonic() < end + 30:
