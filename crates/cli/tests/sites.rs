@@ -86,9 +86,11 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
         ("least-loaded", "by-key", "reads no frames"),
         ("policy = \"least-loaded\"", "to = \"127.0.0.1:1\"", "what goes from where to where"),
         ("policy =", "frames = \"lines\"\npolicy =", "reads no frames"),
-        ("policy =", "law = \"xcp\"\npolicy =", "`xcp` is no law"),
+        ("policy =", "law = \"xcp\"\npolicy =", "the rate of the link to `a`"),
+        ("policy =", "law = \"fcp\"\npolicy =", "`fcp` is no law"),
         ("10.1.0.3:7300", "nowhere", "`nowhere` is no address"),
         ("\"1 MiB\"", "\"1 B\"", "out of range"),
+        ("\"2 MiB\"", "\"1 MiB\"", "two frames"),
     ] {
         let output = check(&config.replacen(wrong, right, 1));
         assert_eq!(output.status.code(), Some(2), "{right}");
@@ -116,7 +118,7 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
     }
 }
 
-/// A part that runs as a process of its own.
+/// A part in its own process.
 struct Part {
     child: Child,
     socket: PathBuf,
@@ -232,7 +234,7 @@ fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
             false
         }
     });
-    // The switch dies, and another takes its place: the client is told, new clients are served.
+    // The switch dies, and another takes its place: the client is reset, new clients are served.
     at_switch.kill();
     let began = Instant::now();
     let at_switch = Part::start(&folder, "b", &switch);

@@ -90,7 +90,7 @@ impl Agent {
         Ok(Agent { mailbox, thread: Some(thread), listen, told })
     }
 
-    /// Where clients connect; of a part without, where its neighbours do.
+    /// The addresses for clients; of a part without, the one for its neighbours.
     pub fn listen(&self) -> &[std::net::SocketAddr] {
         &self.listen
     }

@@ -88,7 +88,9 @@ pub struct SitesStatus {
     pub unsealed: u64,
     /// Sealed datagrams that are no packets.
     pub senseless: u64,
-    /// Of a switch: packets that came again although their receiver had them.
+    /// Of a switch: packets that were passed on and not acknowledged.
+    pub outstanding: u64,
+    /// Packets that came again although their receiver had them.
     pub duplicates: u64,
     /// Packets outside the ring or the receiver's window, or without a member to go to.
     pub out_of_window: u64,

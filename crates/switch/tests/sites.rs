@@ -130,10 +130,36 @@ fn one_way_frames_all_arrive_before_their_session_ends() {
 }
 
 #[test]
+fn sticky_sessions_stay_at_one_member_each_and_not_all_at_the_same() {
+    let servers = [Server::start(), Server::start()];
+    let mesh = Mesh::with("sticky", &servers, "u16", "any", &Faults::None, "policy = \"sticky\"\n", "");
+    for client in 0..16 {
+        assert_eq!(echoed(&dial(mesh.front.listen()[0]), &bodies(client, 10, 100)).len(), 10);
+    }
+    for server in &servers {
+        let seen = server.seen.lock().unwrap();
+        assert!(!seen.is_empty() && seen.values().all(|connection| connection.len() == 10));
+    }
+}
+
+#[test]
+fn frames_at_the_limit_fit_and_a_longer_one_ends_its_session() {
+    let servers = [Server::start(), Server::start()];
+    let limits = "frame = \"32 KiB\"\nsession-buffer = \"64 KiB\"\n";
+    let mesh = Mesh::with("limit", &servers, "u16", "in-order", &Faults::None, "", limits);
+    let client = dial(mesh.front.listen()[0]);
+    let sent = bodies(1, 30, (32 << 10) - 2 - 5);
+    assert!(echoed(&client, &sent) == sent, "the answers, in the order of requests");
+    (&client).write_all(&framed(&vec![7; (32 << 10) - 1])).unwrap();
+    broken(&client);
+    assert_eq!(ends(&mesh.front, "malformed"), 1);
+}
+
+#[test]
 fn a_slow_server_holds_its_client_back_and_memory_stays_bounded() {
     let servers = [Server::start()];
     servers[0].manners.hangs.store(true, Ordering::SeqCst);
-    let limits = "session-buffer = \"64 KiB\"\nanswer-time = \"60 s\"\n";
+    let limits = "frame = \"16 KiB\"\nsession-buffer = \"64 KiB\"\nanswer-time = \"60 s\"\n";
     let mesh = Mesh::with("slow", &servers, "u16", "none", &Faults::None, "", limits);
     let client = dial(mesh.front.listen()[0]);
     client.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
@@ -261,12 +287,15 @@ fn other_keys_open_nothing_and_status_says_so() {
     drop(mesh);
 }
 
-/// Two sessions over two members each, by XCP: the front's link is full, shared alike, and loses nothing.
+/// Two sessions over two members each, by XCP: the front's link is full, shared alike, and loses
+/// nothing.
 #[test]
 fn sessions_share_a_link_by_xcp_and_its_queue_drops_nothing() {
     let servers = [Server::start(), Server::start()];
     servers.iter().for_each(|server| server.manners.one_way.store(true, Ordering::SeqCst));
-    let (plan, _relays) = Plan::new(2, &Faults::None);
+    let faults = Faults::alike(2, 0, 0, 0);
+    faults.of(0).delay.store(10, Ordering::SeqCst);
+    let (plan, _relays) = Plan::new(2, &faults);
     let folder = keys("xcp", 2);
     let front = site(&folder, &linked(&plan.front("u16", "none", ""), "8 Mbps"));
     let switch = site(&folder, &linked(&plan.switch("policy = \"round-robin\"\n", ""), "40 Mbps"));

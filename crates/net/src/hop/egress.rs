@@ -20,7 +20,8 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    /// Packets to a neighbour leave at `rate`, sealed, under `law`. The queue holds those of [`QUEUE`].
+    /// Packets to a neighbour leave at `rate`, sealed, under `law`. The queue holds those of
+    /// [`QUEUE`].
     pub(super) fn set(&mut self, neighbour: usize, rate: Rate, law: AnyLink) {
         let bytes = (rate.bytes_per_sec() * QUEUE.as_secs_f64()) as u64;
         let limit = Limit { packets: u32::MAX, bytes: bytes.max(LEAST) };
@@ -44,7 +45,8 @@ impl Egress {
         offer(link, now, handle, &mut self.buffers);
     }
 
-    /// Copies the next packet that has left by `now` to `out`, with the toll that the law has written. Returns its neighbour.
+    /// Copies the next packet that has left by `now` to `out`, with the toll that the law has
+    /// written. Returns its neighbour.
     pub(super) fn next(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
         for (neighbour, link) in self.links.iter_mut().enumerate() {
             let Some(link) = link else { continue };

@@ -1,4 +1,5 @@
-//! The back: it ends the ACP connections of its peers, each with a kernel's connection to the server.
+//! The back: it ends the ACP connections of its peers, each with a kernel's connection to the
+//! server.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -29,7 +30,7 @@ pub(super) struct Back {
     pub(super) counts: ServerCounts,
 }
 
-/// What is counted of the server.
+/// The counters of the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerCounts {
     pub(super) failures: u64,
@@ -351,7 +352,7 @@ impl Session {
                 }
                 None => {
                     counters.unrequested += 1;
-                    // What a one-way server says goes nowhere.
+                    // The bytes of a one-way server go nowhere.
                     unasked |= answers != Answers::None;
                 }
             });
@@ -409,5 +410,5 @@ impl Session {
 
 /// Reads of the server in a row.
 const READS: usize = 4;
-/// How long repeated packets are answered after the end.
+/// The time after the end for which repeated packets are answered.
 const LINGER: Time = Time::from_secs(2);

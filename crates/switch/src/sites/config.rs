@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tollway_law::Rate;
 use tollway_law::sender::{CheatConfig, LAWS, SenderConfig, XcpConfig, XcpSender};
+use tollway_law::{Bytes, Rate};
 use tollway_net::secure::KeyFile;
 use tollway_proto::dispatch::Answers;
 use tollway_proto::framing::Framing;
@@ -19,7 +19,7 @@ use crate::config::error::Place;
 use crate::config::file::{OneOrMany, RawLimits, limits, listen_address};
 use crate::config::{ConfigError, Limits, answers};
 
-/// What a part does, checked and resolved.
+/// The configuration of a part, checked and resolved.
 #[derive(Clone, Debug)]
 pub struct Sites {
     /// A name for the configuration: what the file calls its version, or a digest of the text.
@@ -30,7 +30,7 @@ pub struct Sites {
     pub keys: KeyFile,
     /// The law of what it sends.
     pub law: Arc<dyn SenderConfig>,
-    /// Which of the three parts it is.
+    /// The part.
     pub part: Part,
     /// The neighbours on the clients' side; of a front, its peer.
     pub peers: Vec<Neighbour>,
@@ -43,7 +43,7 @@ pub struct Sites {
 pub enum Part {
     /// It has TCP clients.
     Front {
-        /// Where they connect.
+        /// Their addresses to connect to.
         listen: Vec<SocketAddr>,
         /// How their bytes are cut.
         framing: Framing,
@@ -59,7 +59,7 @@ pub enum Part {
     },
     /// It has a TCP server.
     Back {
-        /// Where that listens.
+        /// Its address.
         server: SocketAddr,
         /// How its bytes are cut.
         framing: Framing,
@@ -79,12 +79,13 @@ pub struct Neighbour {
     pub rate: Option<Rate>,
 }
 
-/// What the command line says instead of a file.
+/// Options, in the place of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     /// `--listen`.
     pub listen: Vec<String>,
-    /// `--frames`, `--policy`, `--answers`, `--bind`, `--keys`, `--law`: keys of the file and their values.
+    /// `--frames`, `--policy`, `--answers`, `--bind`, `--keys`, `--law`: keys of the file and their
+    /// values.
     pub given: Vec<(&'static str, String)>,
     /// `--peer`: names and addresses.
     pub peers: Vec<String>,
@@ -122,7 +123,8 @@ struct RawNeighbour {
 }
 
 impl Sites {
-    /// Reads the file at `path` if it is the configuration of a part between sites: it has the key `bind`.
+    /// Reads the file at `path` if it is the configuration of a part between sites: it has the key
+    /// `bind`.
     ///
     /// # Errors
     /// It cannot be read, or is wrong.
@@ -160,7 +162,7 @@ impl Sites {
         })
     }
 
-    /// The configuration that options say.
+    /// Reads a configuration from options.
     ///
     /// # Errors
     /// As of a file that says the same.
@@ -193,7 +195,7 @@ impl Sites {
     }
 }
 
-/// What goes from where to where.
+/// The part, its peers and its members or server.
 impl fmt::Display for Sites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |all: &[Neighbour]| {
@@ -276,11 +278,19 @@ impl Checker<'_> {
         }
     }
 
-    /// The limits: a session may have more under way than one of TCP, since its round trip is longer.
+    /// The limits. A receiver holds a frame until it is whole, and its window closes by quarters of
+    /// `session-buffer`: two frames have to fit.
     fn limits(&self) -> Result<Limits, ConfigError> {
         let mut limits = limits(&self.raw.limits, &self.place)?;
-        if self.raw.limits.session_buffer.is_none() {
-            limits.session_buffer = SESSION_BUFFER;
+        let least = 2 * limits.frame;
+        match &self.raw.limits.session_buffer {
+            None => limits.session_buffer = SESSION_BUFFER.max(least),
+            Some(given) if limits.session_buffer < least => {
+                let message = format!("two frames of {} have no room in it", Bytes(limits.frame as u64));
+                let help = "give it twice what `frame` has, or write a lesser `frame`";
+                return Err(self.place.mistake(given.span(), message, Some(help)));
+            }
+            Some(_) => {}
         }
         Ok(limits)
     }
@@ -395,7 +405,7 @@ impl Checker<'_> {
 }
 
 /// Bytes of a session under way in each direction, where the file does not say.
-const SESSION_BUFFER: usize = 1 << 20;
+const SESSION_BUFFER: usize = 2 << 20;
 /// The most peers, and the most members.
 const MOST: usize = 250;
 /// The slowest link, bytes per second.

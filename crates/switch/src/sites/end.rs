@@ -114,7 +114,7 @@ impl End {
         self.machine.write_frame((head.len() + body.len()) as u64);
     }
 
-    /// Takes the next frame that has come, into `out`. Returns false if there is none.
+    /// Moves the next frame received into `out`. Returns false if there is none.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(len) = self.frames.pop_front() else { return false };
         out.resize(len as usize, 0);
@@ -140,7 +140,7 @@ impl End {
     /// Closes the window by the bytes that wait here and `beyond`, of `buffer`.
     pub(super) fn offer(&mut self, beyond: usize, buffer: usize) {
         let free = buffer.saturating_sub(self.incoming.len() + beyond);
-        // The window moves by quarters of the buffer: each change is told at once.
+        // The window moves by quarters of the buffer: each change costs a packet.
         let quarter = (buffer / PAYLOAD / 4).max(1);
         let room = (free / PAYLOAD / quarter * quarter) as u32;
         if room != self.room {

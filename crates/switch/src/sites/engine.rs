@@ -27,7 +27,7 @@ use crate::agent::{Command, Mailbox};
 use crate::config::SCRATCH;
 use crate::status::Status;
 
-/// What the parts have in common.
+/// The state that all parts have.
 pub(super) struct Core {
     pub(super) config: Sites,
     pub(super) transport: Arc<Transport>,
@@ -45,7 +45,7 @@ pub(super) struct Core {
     pub(super) ending: Option<Time>,
 }
 
-/// What is counted.
+/// The counters of a part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     pub(super) accepted: u64,
@@ -66,7 +66,7 @@ pub(super) struct Counters {
 pub(super) trait Work: Sized {
     /// A packet has come from a neighbour; `payload` is that of data.
     fn on_packet(&mut self, core: &mut Core, from: usize, packet: Packet, sack: SackRanges, payload: &[u8]);
-    /// The kernel says something of a socket.
+    /// A socket is ready.
     fn on_socket(&mut self, _core: &mut Core, _token: usize, _ready: Ready) {}
     /// The time has come that a session asked for.
     fn on_timer(&mut self, core: &mut Core, key: usize, at: Time);
@@ -78,11 +78,11 @@ pub(super) trait Work: Sized {
     fn sweep(&mut self, core: &mut Core);
     /// The process is to end.
     fn on_end(&mut self, _core: &mut Core) {}
-    /// The process ends: what is left is told.
+    /// The process ends: sessions that are open are reset.
     fn on_close(&mut self, core: &mut Core);
     /// Sessions that are open.
     fn sessions(&self) -> usize;
-    /// How it stands.
+    /// The status.
     fn snapshot(&self, core: &Core) -> Status;
 }
 
@@ -96,7 +96,8 @@ struct Engine<W> {
     swept: Time,
 }
 
-/// Opens a part's sockets. Returns the addresses of its clients, or else of its neighbours, and its loop.
+/// Opens a part's sockets. Returns the addresses of its clients, or else of its neighbours, and its
+/// loop.
 pub(crate) fn start(
     config: Sites,
     mailbox: Arc<Mailbox>,
@@ -272,7 +273,8 @@ impl<W: Work> Engine<W> {
 }
 
 impl Core {
-    /// Has a session's [`on_timer`](Work::on_timer) called at `due`, if it will not be before; `armed` is what it was set to.
+    /// Has a session's [`on_timer`](Work::on_timer) called at `due`, if it will not be before;
+    /// `armed` is what it was set to.
     pub(super) fn arm(&mut self, armed: &mut Time, key: usize, due: Time) {
         if due < *armed {
             *armed = due;
@@ -304,7 +306,7 @@ impl Core {
     }
 }
 
-/// Where the clock begins, so that every instant of the past can be told.
+/// The first instant of the clock: spans before the start stay above zero.
 pub(super) const FIRST_INSTANT: Time = Time::from_secs(60);
 const WAKER: usize = usize::MAX - 1;
 const HOPS: usize = usize::MAX - 2;

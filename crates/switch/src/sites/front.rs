@@ -123,7 +123,7 @@ impl Front {
         })
     }
 
-    /// Where clients connect.
+    /// The addresses for clients.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(|listener| listener.1).collect()
     }
@@ -149,7 +149,8 @@ impl Front {
                 match self.listeners[at].0.accept() {
                     Ok((socket, from)) => self.welcome(core, socket, from.ip().to_canonical()),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // Without descriptors for more, those that come wait in the kernel until the next sweep.
+                    // Without descriptors for more, those that come wait in the kernel until the
+                    // next sweep.
                     Err(_) => break,
                 }
             }
@@ -365,7 +366,7 @@ impl Session {
             again.push(key);
         }
         if self.tcp.broken && !self.gone {
-            // What it has sent is carried on.
+            // Requests that have come are carried on.
             (self.gone, self.tcp.ended) = (true, true);
         }
         if self.tcp.ended {
@@ -448,7 +449,8 @@ const READS: usize = 4;
 const REQUESTS: usize = 1 << 16;
 /// Frames of answers that may wait for others in a session, by their longest.
 const HELD: usize = 4;
-/// How long a switch may wait for members that do not open, beside the time to connect to servers.
+/// The longest wait of a switch for members that do not open, beside the time to connect to
+/// servers.
 const OPENING: Time = Time::from_secs(4);
-/// How long repeated packets are answered after the end.
+/// The time after the end for which repeated packets are answered.
 const LINGER: Time = Time::from_secs(2);

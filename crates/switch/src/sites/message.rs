@@ -1,13 +1,14 @@
-//! What front and back add to frames, so that answers find their way back.
+//! Labels that front and back add to frames: they match answers with requests.
 //!
 //! ```text
 //! request  number (4) | tag (4) | frame
 //! answer   number (4) | tag (4) | 1 first, 2 last (1) | part of an answer
 //! ```
 //!
-//! Requests of a session are numbered from 0. The tag is a keyed hash of the number: a back can answer only what it was sent. It
-//! gives an answer the number and tag of the oldest request that its server has not answered. An answer travels as parts of one
-//! packet each: the packets of several members mix on their way to the peer.
+//! Requests of a session are numbered from 0. The tag is a keyed hash of the number: a back can
+//! answer only what it was sent. It gives an answer the number and tag of the oldest request that
+//! its server has not answered. An answer travels as parts of one packet each: the packets of
+//! several members mix on their way to the peer.
 
 use std::collections::VecDeque;
 
@@ -64,7 +65,7 @@ struct Waiting {
     done: bool,
 }
 
-/// What a part of an answer came to.
+/// The result of a part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
     /// The answer is not whole.
@@ -101,7 +102,8 @@ impl Ledger {
         self.label(number)
     }
 
-    /// Takes a part of an answer, of at most `most` bytes in all; answers that are due are appended to `out`.
+    /// Takes a part of an answer, of at most `most` bytes in all; answers that are due are appended
+    /// to `out`.
     pub(super) fn note(&mut self, message: &[u8], most: usize, out: &mut Queue) -> Noted {
         let Some((&[a, b, c, d, e, f, g, h, marks], part)) = message.split_first_chunk::<ANSWER>() else {
             return Noted::Unrequested;

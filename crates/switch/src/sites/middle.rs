@@ -6,7 +6,7 @@ use std::io;
 use slab::Slab;
 use tollway_law::Time;
 use tollway_net::hop::HopEvent;
-use tollway_proto::route::{Candidate, Hash, Policy};
+use tollway_proto::route::{Candidate, Hash, Item, Policy, Route};
 use tollway_proto::switch::{self, Health, Stats, Switch};
 use tollway_proto::{Flags, Gate, Middle as _, Packet, Passed, SackRanges};
 
@@ -19,8 +19,11 @@ pub(super) struct Middle {
     /// Neighbours from this one on are members.
     pub(super) first_member: usize,
     members: usize,
-    /// Members' names, hashed.
+    /// For the names of members and the numbers of sessions.
+    hash: Hash,
     names: Vec<u64>,
+    /// Sessions of each peer.
+    of_peers: Vec<usize>,
     sessions: Slab<Box<Session>>,
     /// By peer and its flow.
     by_peer: HashMap<(usize, u32), usize>,
@@ -32,14 +35,14 @@ pub(super) struct Middle {
     past: Past,
 }
 
-/// What is counted of sessions that are over.
+/// The counters of sessions that are over.
 #[derive(Clone, Debug, Default)]
 struct Past {
     stats: Stats,
     members: Vec<MemberPast>,
 }
 
-/// What is counted of a member.
+/// The counters of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemberPast {
     pub(super) sessions: usize,
@@ -62,6 +65,18 @@ struct Session {
     armed: Time,
 }
 
+/// A routing module of one of many sessions: each switch has one, and would call it its first.
+struct Numbered {
+    session: u64,
+    inner: Box<dyn Route + Send>,
+}
+
+impl Route for Numbered {
+    fn pick(&mut self, item: &Item, members: &[Candidate]) -> Option<usize> {
+        self.inner.pick(&Item { session: self.session, ..*item }, members)
+    }
+}
+
 impl Middle {
     pub(super) fn open(core: &Core, policy: Policy) -> io::Result<Middle> {
         let members = core.config.members();
@@ -80,6 +95,8 @@ impl Middle {
             first_member: core.config.peers.len(),
             members: members.len(),
             names: members.iter().map(|member| hash.of(member.name.as_bytes())).collect(),
+            hash,
+            of_peers: vec![0; core.config.peers.len()],
             sessions: Slab::new(),
             by_peer: HashMap::new(),
             by_member: HashMap::new(),
@@ -91,7 +108,7 @@ impl Middle {
 
     /// Sessions of a peer.
     pub(super) fn sessions_of(&self, peer: usize) -> usize {
-        self.sessions.iter().filter(|(_, session)| session.peer == peer).count()
+        self.of_peers[peer]
     }
 
     /// Counters of all sessions, and of their members.
@@ -128,7 +145,9 @@ impl Middle {
             |&name: &u64| Candidate { name, window: limits.member_buffer, ..Candidate::default() };
         let candidates = self.names.iter().map(candidate).collect();
         let mut switch = Switch::new();
-        switch.add_session(&self.session, self.policy.module(self.started), candidates);
+        let number = self.hash.of(&self.started.to_be_bytes());
+        let route = Numbered { session: number, inner: self.policy.module(self.started) };
+        switch.add_session(&self.session, Box::new(route), candidates);
         self.started += 1;
         core.counters.accepted += 1;
         // A member that is not heard is not waited for.
@@ -138,6 +157,7 @@ impl Middle {
         let (last, over, armed) = (core.now, None, Time::NEVER);
         let key = self.sessions.insert(Box::new(Session { switch, peer, flow, onward, last, over, armed }));
         self.by_peer.insert((peer, flow), key);
+        self.of_peers[peer] += 1;
         self.by_member.insert(onward, key);
         Some(key)
     }
@@ -167,6 +187,7 @@ impl Middle {
     fn remove(&mut self, key: usize) {
         let session = self.sessions.remove(key);
         self.by_peer.remove(&(session.peer, session.flow));
+        self.of_peers[session.peer] -= 1;
         self.by_member.remove(&session.onward);
         session.add_to(&mut self.past.stats, &mut self.past.members);
         for member in &mut self.past.members {
@@ -332,5 +353,5 @@ impl Session {
     }
 }
 
-/// How long repeated packets are answered after the end.
+/// The time after the end for which repeated packets are answered.
 const LINGER: Time = Time::from_secs(2);

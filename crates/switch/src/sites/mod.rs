@@ -5,9 +5,10 @@
 //!                                     ==ACP== back ==TCP== server
 //! ```
 //!
-//! A *front* cuts the bytes of each client's connection into frames, and opens an ACP connection to its peer for it. A *switch*
-//! spreads each such session over the backs of its members, with [`tollway_proto::Switch`]. A *back* ends ACP and has a kernel's
-//! connection to its server for each session. Numbers, windows, tolls and acknowledgements are those of the front and the backs.
+//! A *front* cuts the bytes of each client's connection into frames, and opens an ACP connection to
+//! its peer for it. A *switch* spreads each such session over the backs of its members, with
+//! [`tollway_proto::Switch`]. A *back* ends ACP and has a kernel's connection to its server for
+//! each session. Numbers, windows, tolls and acknowledgements are those of the front and the backs.
 //!
 //! | module | holds |
 //! |---|---|

@@ -60,12 +60,12 @@ pub(super) fn middle(middle: &Middle, core: &Core) -> Status {
         frames_are: "acp".into(),
         policy: middle.policy.word(),
         sessions: middle.sessions(),
-        memory: middle.outstanding(),
         members: members.collect(),
         clients: clients.collect(),
         ..common(core, "switch")
     };
     if let Some(sites) = &mut status.sites {
+        sites.outstanding = middle.outstanding();
         sites.duplicates = stats.duplicates;
         sites.out_of_window = stats.refused;
         sites.forged_acks = stats.forged;

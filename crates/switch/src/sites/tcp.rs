@@ -25,7 +25,7 @@ pub(super) struct Tcp {
     pub(super) out: Queue,
 }
 
-/// What the kernel says of a connection.
+/// The readiness of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) readable: bool,

@@ -1,11 +1,12 @@
-//! A front, a switch and backs on loopback, and relays between them that lose, repeat and reorder datagrams.
+//! A front, a switch and backs on loopback, and relays between them that lose, repeat and reorder
+//! datagrams.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollway_net::secure::KeyFile;
 use tollway_switch::agent::Agent;
@@ -186,7 +187,7 @@ pub(crate) fn free(count: usize) -> Vec<SocketAddr> {
     all.iter().map(|socket| socket.local_addr().unwrap()).collect()
 }
 
-/// What relays do to datagrams.
+/// The faults of relays.
 #[derive(Clone, Debug)]
 pub(crate) enum Faults {
     /// There are no relays.
@@ -203,6 +204,8 @@ pub(crate) struct Chances {
     pub(crate) reorder: AtomicU64,
     /// Everything that passes comes again, this many datagrams later; 0 for never.
     pub(crate) replay: AtomicU64,
+    /// One way, milliseconds.
+    pub(crate) delay: AtomicU64,
     /// Datagrams dropped, repeated and reordered.
     pub(crate) done: [AtomicU64; 3],
 }
@@ -234,7 +237,7 @@ impl Relay {
     fn start(left: SocketAddr, right: SocketAddr, chances: Arc<Chances>, seed: u64) -> Relay {
         let open = || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
             socket
         };
         let (at_left, at_right) = (open(), open());
@@ -289,11 +292,14 @@ fn pass_on(
         (state >> 33) % 1000 < chance.load(Ordering::Relaxed)
     };
     let (mut late, mut earlier) = (VecDeque::<(u32, Vec<u8>)>::new(), VecDeque::<Vec<u8>>::new());
+    let mut flying = VecDeque::<(Instant, Vec<u8>)>::new();
     let mut buffer = vec![0; 65536];
     while !over.load(Ordering::Relaxed) {
-        let send = |datagram: &[u8]| drop(by.send_to(datagram, to));
+        let delay = Duration::from_millis(chances.delay.load(Ordering::Relaxed));
+        let mut send = |datagram: &[u8]| flying.push_back((Instant::now() + delay, datagram.to_vec()));
         let Ok((len, _)) = from.recv_from(&mut buffer) else {
             late.drain(..).for_each(|(_, datagram)| send(&datagram));
+            depart(&mut flying, by, to);
             continue;
         };
         let datagram = &buffer[..len];
@@ -324,5 +330,13 @@ fn pass_on(
         while late.front().is_some_and(|(left, _)| *left == 0) {
             late.pop_front().into_iter().for_each(|(_, datagram)| send(&datagram));
         }
+        depart(&mut flying, by, to);
+    }
+}
+
+/// Sends what has been on its way for long enough.
+fn depart(flying: &mut VecDeque<(Instant, Vec<u8>)>, by: &UdpSocket, to: SocketAddr) {
+    while flying.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+        flying.pop_front().into_iter().for_each(|(_, datagram)| drop(by.send_to(&datagram, to)));
     }
 }
