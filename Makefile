@@ -4,7 +4,7 @@
 # make check   format, lints, docs
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20)
-# make soak    an hour of random faults on real packets, and another of processes killed (SOAK=600: ten minutes each)
+# make soak    an hour of random faults on real packets, another before `tollway switch`, and another of processes killed (SOAK=600: ten minutes each)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
 # make bench   ours beside ns-2 and ns-3, where they are installed
 
@@ -62,7 +62,7 @@ search:
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test processes -- --nocapture
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test faults --test processes -- --nocapture
 
 fuzz:
 	./fuzz/run.sh 60
