@@ -10,6 +10,8 @@ mod compare;
 mod exec;
 mod fail;
 mod keys;
+#[cfg(target_os = "linux")]
+mod loader;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]
@@ -20,6 +22,8 @@ mod run;
 mod screen;
 #[cfg(target_os = "linux")]
 mod shape;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod sweep;
 #[cfg(target_os = "linux")]
 mod switch;
