@@ -40,17 +40,20 @@ impl Failure {
 
     /// Prints the error, and answers the exit status.
     pub(crate) fn report(self) -> ExitCode {
+        terminal::tell(self.text());
+        ExitCode::from(self.code)
+    }
+
+    /// The error as it is printed.
+    pub(crate) fn text(&self) -> String {
         // Several mistakes: one after the other, without the word "Error" that miette would put over each.
         match self.report.related() {
             Some(mistakes) => {
-                for mistake in mistakes {
-                    terminal::tell(Shown(mistake));
-                }
-                terminal::tell(&self.report);
+                let lines = mistakes.map(|mistake| format!("{}\n", Shown(mistake)));
+                lines.chain([self.report.to_string()]).collect()
             }
-            None => terminal::tell(format_args!("{:?}", self.report)),
+            None => format!("{:?}", self.report),
         }
-        ExitCode::from(self.code)
     }
 }
 

@@ -11,6 +11,8 @@ mod exec;
 mod fail;
 mod features;
 mod keys;
+#[cfg(target_os = "linux")]
+mod loader;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]
@@ -21,6 +23,8 @@ mod run;
 mod screen;
 #[cfg(target_os = "linux")]
 mod shape;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod sweep;
 #[cfg(target_os = "linux")]
 mod switch;

@@ -4,7 +4,9 @@
 //! stay is what those programs have started themselves. All of it carries the run's mark in its environment.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,18 +28,30 @@ pub(crate) fn file(what: &str) -> PathBuf {
     std::env::temp_dir().join(format!("{FILES}{}-{what}-{number}", std::process::id()))
 }
 
+/// A new folder of this process's runs that no other user may enter.
+///
+/// # Errors
+/// Something is there already, whoever has put it there.
+pub(crate) fn folder(what: &str) -> io::Result<PathBuf> {
+    let path = file(what);
+    fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
+}
+
 /// Ends every process that belongs to a run whose `tollway` is gone, and removes its files; answers who was ended.
 pub fn clean() -> Vec<(u32, String)> {
     let mut ended = Vec::new();
     for pid in processes() {
+        // Held first: what is read is of this process, or of none any more.
+        let held = Pid::from_raw(pid as i32)
+            .and_then(|process| rustix::process::pidfd_open(process, PidfdFlags::empty()).ok());
+        let Some(held) = held else { continue };
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         if !mark_in(&environment).is_some_and(is_over) {
             continue;
         }
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        if let Some(process) = Pid::from_raw(pid as i32)
-            && rustix::process::kill_process(process, Signal::KILL).is_ok()
-        {
+        if rustix::process::pidfd_send_signal(&held, Signal::KILL).is_ok() {
             ended.push((pid, name.trim().to_owned()));
         }
     }
@@ -46,8 +60,9 @@ pub fn clean() -> Vec<(u32, String)> {
         let name = entry.file_name();
         let rest = name.to_str().and_then(|name| name.strip_prefix(FILES));
         let owner = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            let _ = fs::remove_file(entry.path());
+        let ours = entry.metadata().is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw());
+        if ours && owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
         }
     }
     ended
@@ -129,6 +144,18 @@ mod tests {
         let me = std::process::id();
         assert!(is_over(&format!("{me}.1")), "another process has had the number");
         assert!(!is_over("nonsense") && !is_over("7") && !is_over("x.y"));
+    }
+
+    #[test]
+    fn a_folder_is_private_and_taken_over_from_nobody() {
+        let path = folder("test").unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        assert_eq!((meta.mode() & 0o777, meta.uid()), (0o700, rustix::process::geteuid().as_raw()));
+        assert_eq!(
+            fs::DirBuilder::new().mode(0o700).create(&path).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        fs::remove_dir(path).unwrap();
     }
 
     #[test]
