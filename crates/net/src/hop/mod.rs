@@ -49,11 +49,8 @@ pub struct Hops {
     due: Time,
     plain: Vec<u8>,
     egress: Egress,
-    /// Sealed datagrams to one neighbour, all as long as the first but for the last.
-    train: Vec<u8>,
-    to: usize,
-    segment: usize,
-    count: usize,
+    /// Neighbours whose trains hold something.
+    boarding: Vec<usize>,
     stats: HopStats,
 }
 
@@ -65,6 +62,24 @@ struct Neighbour {
     up: bool,
     instance: Option<[u8; 4]>,
     beat_at: Time,
+    train: Train,
+}
+
+/// Sealed datagrams to a neighbour, which leave together.
+#[derive(Debug, Default)]
+struct Train {
+    bytes: Vec<u8>,
+    /// Bytes of each, but for the last, which may be shorter.
+    segment: usize,
+    count: usize,
+}
+
+impl Train {
+    /// Returns true if a datagram of `len` bytes cannot join; no train is longer than `longest`.
+    fn is_full(&self, len: usize, longest: usize) -> bool {
+        let broken = len > self.segment || !self.bytes.len().is_multiple_of(self.segment);
+        self.count > 0 && (broken || self.count == longest || self.bytes.len() + len > MOST_BYTES)
+    }
 }
 
 /// News of a neighbour.
@@ -166,6 +181,7 @@ impl Hops {
             up: false,
             instance: None,
             beat_at: now,
+            train: Train::default(),
         };
         Ok(Hops {
             socket,
@@ -177,10 +193,7 @@ impl Hops {
             due: now,
             plain: Vec::new(),
             egress: Egress::default(),
-            train: Vec::with_capacity(MOST_BYTES),
-            to: 0,
-            segment: 0,
-            count: 0,
+            boarding: Vec::new(),
             stats: HopStats::default(),
         })
     }
@@ -298,39 +311,39 @@ impl Hops {
 
     fn seal(&mut self, now: Time, to: usize, plain: &[u8]) {
         let len = plain.len() + secure::OVERHEAD;
-        let broken = self.count > 0
-            && (to != self.to
-                || len > self.segment
-                || !self.train.len().is_multiple_of(self.segment)
-                || self.count == self.socket.longest_train()
-                || self.train.len() + len > MOST_BYTES);
-        if broken {
-            self.flush_train();
+        if self.neighbours[to].train.is_full(len, self.socket.longest_train()) {
+            self.flush_train(to);
         }
-        if self.secure.seal(now, self.neighbours[to].addr, plain, &mut self.train) {
-            if self.count == 0 {
-                (self.to, self.segment) = (to, len);
+        let Neighbour { train, addr, .. } = &mut self.neighbours[to];
+        if self.secure.seal(now, *addr, plain, &mut train.bytes) {
+            if train.count == 0 {
+                train.segment = len;
+                self.boarding.push(to);
             }
-            self.count += 1;
+            train.count += 1;
         }
     }
 
     /// Hands all that waits to the kernel: packets, and datagrams of handshakes.
     pub fn flush(&mut self) {
-        self.flush_train();
+        while let Some(to) = self.boarding.pop() {
+            self.flush_train(to);
+        }
         while let Some((to, datagram)) = self.secure.poll_transmit() {
             self.hand_over(to, &datagram, datagram.len());
         }
     }
 
-    fn flush_train(&mut self) {
-        if self.count > 0 {
-            let train = std::mem::take(&mut self.train);
-            self.hand_over(self.neighbours[self.to].addr, &train, self.segment);
-            self.train = train;
-            self.train.clear();
-            self.count = 0;
+    fn flush_train(&mut self, to: usize) {
+        let neighbour = &mut self.neighbours[to];
+        let mut train = std::mem::take(&mut neighbour.train);
+        let addr = neighbour.addr;
+        if train.count > 0 {
+            self.hand_over(addr, &train.bytes, train.segment);
         }
+        train.bytes.clear();
+        train.count = 0;
+        self.neighbours[to].train = train;
     }
 
     /// Sends `bytes` as datagrams of `segment` bytes. What the kernel does not take counts as lost.
