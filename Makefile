@@ -4,14 +4,14 @@
 # make check   format, lints, docs
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20)
-# make soak    an hour of random faults on real packets, and another of processes killed (SOAK=600: ten minutes each)
+# make soak    an hour of random faults on real packets, another before `tollway switch`, and another of processes killed (SOAK=600: ten minutes each)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
 # make bench   ours beside ns-2 and ns-3, where they are installed
 
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
-# What the light build leaves out and checks and tests have in.
-FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls
+# All that the default build leaves out. Checks and tests cover both builds.
+FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway/parquet
 
 .PHONY: demo test judge check build python search soak fuzz bench docs clean
 
@@ -32,6 +32,7 @@ build:
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 test: build
 	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
+	$(CARGO) test -p tollway --bins --locked --quiet
 	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
 	$(WITH_SIGNALS) ./python/test.sh
 
@@ -44,6 +45,7 @@ python: build
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
+	$(CARGO) clippy -p tollway --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet --features $(FEATURES)
 
 docs:
@@ -60,7 +62,7 @@ search:
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test processes -- --nocapture
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test faults --test processes -- --nocapture
 
 fuzz:
 	./fuzz/run.sh 60

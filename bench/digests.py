@@ -26,7 +26,13 @@ DUMBBELL = [
     ("dctcp", "dualpi2"), ("bbr", "drop-tail"), ("scalable", "drop-tail"), ("xcp", "xcp"),
     ("fcp", "fcp"), ("rcp", "rcp"),
 ]
-LONG = {"scenarios/fcp/cogent-100k.toml": ["duration=200 ms", "measure.warmup=0 s"]}
+LONG = {
+    "scenarios/fcp/cogent-100k.toml": ["duration=200 ms", "measure.warmup=0 s"],
+    "scenarios/geant.toml": [
+        "topology.file=abilene.graphml", "overlay.group.*.at=*", "overlay.sender.*.at=Denver",
+        "overlay.sender.*.count=11",
+    ],
+}
 
 
 def cases() -> list[tuple[str, str, list[str]]]:

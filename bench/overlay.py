@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Messages per second of `tollway overlay`'s processor, beside nats-server's, with the same client.
 
-  python3 bench/overlay.py            one site beside nats-server: 1 to 1, 1 to 3, latency; then three sites
+  python3 bench/overlay.py            one site beside nats-server: 1 to 1, 1 to 3, latency; three sites; slow receivers (bench/slow.py)
   python3 bench/overlay.py --quick    fewer messages
   python3 bench/overlay.py --json     one JSON object on standard output
 
@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOLLWAY = os.environ.get("TOLLWAY", os.path.join(HERE, "..", "target", "release", "tollway"))
@@ -134,6 +136,17 @@ def sites(client, folder, count):
     return result
 
 
+def goals(result):
+    """What is promised beside nats-server, and whether it holds; nothing where there is none."""
+    late = result["latency"]
+    if "nats" not in late:
+        return {}
+    return {
+        "1 to 1 and 1 to 3: at least NATS' messages a processor second": all(result[case]["ratio"] >= 1 for case in ("1-1", "1-3")),
+        "latency p50 and p99 at most 1.2 of NATS'": all(late["tollway"][key] <= 1.2 * late["nats"][key] for key in ("p50_us", "p99_us")),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
@@ -174,6 +187,8 @@ def main():
         for server in servers:
             server.end()
         result["three-sites-tls"] = sites(client, os.path.join(folder, "sites"), count // 10)
+    result["slow-receivers"] = slow.run()
+    result["goals"] = {**goals(result), **result["slow-receivers"].pop("goals")}
     if args.json:
         print(json.dumps(result))
         return
@@ -188,6 +203,7 @@ def main():
     three = result["three-sites-tls"]
     print(f"three sites over TLS: {three['per_second']:,.0f} per second; per processor second " +
           ", ".join(f"{name} {value:,.0f}" for name, value in three["per_cpu_second"].items()))
+    slow.show(result["slow-receivers"]["rows"], result["goals"])
 
 
 if __name__ == "__main__":

@@ -129,18 +129,32 @@ def throughput(tool, proxy, sessions, size, seconds, echo):
     return done["bytes"] / cpu
 
 
-def memory_a_session(proxy, count):
-    """What the proxy has more of with so many sessions that have each sent one frame."""
-    before = proxy.memory()
+def memory_a_session(name, folder, ports, count):
+    """Bytes more that a proxy has with so many idle sessions that have each been answered by all members. The process is new: one that has had
+    load has memory left for all of them."""
+    proxy = Proxy(name, folder, ports, True)
     frame = (60).to_bytes(4, "big") + bytes(60)
-    sessions = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(count)]
-    for one in sessions:
-        one.sendall(frame)
-    time.sleep(1)
-    after = proxy.memory()
-    for one in sessions:
-        one.close()
-    return max(after - before, 0) / count
+
+    def session():
+        one = socket.create_connection(("127.0.0.1", proxy.port))
+        for _ in range(MEMBERS):
+            one.sendall(frame)
+            if one.recv(64, socket.MSG_WAITALL) != frame:
+                sys.exit(f"{name}: a frame was not answered")
+        return one
+
+    try:
+        first = session()
+        before = proxy.memory()
+        sessions = [session() for _ in range(count)]
+        # The switch gives back what it needs no longer at its next sweep.
+        time.sleep(0.2)
+        after = proxy.memory()
+        for one in [first, *sessions]:
+            one.close()
+    finally:
+        proxy.end()
+    return (after - before) / count
 
 
 def main():
@@ -207,8 +221,8 @@ def main():
                             )
                         result["latency"].append(row)
                         say(args, row)
-                for proxy in proxies:
-                    row = {"proxy": proxy.name, "bytes_a_session": memory_a_session(proxy, 1000)}
+                for name in names:
+                    row = {"proxy": name, "bytes_a_session": memory_a_session(name, folder, ports, 1000)}
                     result["memory"].append(row)
                     say(args, row)
             for proxy in proxies:

@@ -1,6 +1,6 @@
 //! Packets of programs: no bytes may panic.
 
-use tollway_net::exec::ip;
+use tollway_net::sys::ip;
 use tollway_net::tunnel::{Cipher, Tunnel};
 
 /// An IP packet as programs send it: what is read of it lies within it, and a mark changes nothing else.

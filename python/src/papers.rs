@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
 use tollway_report::compare::{self, CompareError};
-use tollway_report::neighbourhood::{self, draw};
+use tollway_report::neighbourhood::draw;
 use tollway_report::reproduce::{self, Found, ReproduceError};
 use tollway_scenario::tables::{RunResult, Table};
 
@@ -63,7 +63,7 @@ fn judge(
             {
                 let all = neighbourhood.neighbours(scenario.variants()[0].plan.seed)?;
                 let chosen = draw(&found.name, all, neighbours.unwrap_or(usize::MAX));
-                judged = neighbourhood::judge(&found, judged, &chosen, jobs, &missing, &go_on)?;
+                judged = reproduce::judge(&found, judged, &chosen, jobs, &missing, &go_on)?;
             }
             let judged = (!ending.is_stopped()).then_some(judged);
             let drawn = match (&judged, &out) {

@@ -119,8 +119,16 @@ pub(crate) fn say_status(
 ) -> Result<ExitCode, Failure> {
     let nonsense = || Failure::run(miette!("the {name}'s answer makes no sense: is it of another version?"));
     match json {
-        true => terminal::say(format_args!("{answer}\n")),
-        false => terminal::say(text(answer).ok_or_else(nonsense)?),
+        true => match serde_json::from_str::<serde_json::Value>(answer) {
+            Ok(_) => terminal::say(printable(answer) + "\n"),
+            Err(_) => return Err(nonsense()),
+        },
+        false => terminal::say(printable(&text(answer).ok_or_else(nonsense)?)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The agent's text without escapes for the terminal: names in it may be a store's.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }

@@ -16,6 +16,7 @@ use tollway_scenario::plan::Plan;
 
 use crate::args::Over;
 use crate::fail::Failure;
+use crate::features;
 use crate::terminal;
 
 pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failure> {
@@ -36,7 +37,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     if over.file.is_none() && !over.quiet && !over.json {
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
     }
-    Failure::if_not_built(false, false, over.view.is_some())?;
+    features::if_not_built(false, false, over.view.is_some())?;
     let privilege = Privilege::acquire().map_err(not_set_up)?;
     // Before the program runs: it should not have run for nothing.
     let tables = TABLES.map(str::to_owned).into();

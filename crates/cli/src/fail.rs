@@ -32,32 +32,6 @@ impl Failure {
         Failure { report: report.into(), code: 1 }
     }
 
-    /// Refuses an option for which this build has no part, and a screen without a terminal.
-    pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(), Failure> {
-        for (feature, wanted, has) in [
-            ("watch", watch, cfg!(feature = "watch")),
-            ("metrics", metrics, cfg!(feature = "metrics")),
-            ("view", view, cfg!(feature = "view")),
-        ] {
-            if wanted && !has {
-                return Err(Failure::not_built(feature));
-            }
-        }
-        #[cfg(feature = "watch")]
-        if watch {
-            terminal::can_be_drawn_on()?;
-        }
-        Ok(())
-    }
-
-    /// An option for which this build has no part.
-    fn not_built(feature: &str) -> Failure {
-        Failure::input(miette::miette!(
-            help = format!("build it with `--features {feature}`, or leave the option out"),
-            "this build of tollway has no `--{feature}`"
-        ))
-    }
-
     /// Ends with another exit status.
     #[cfg(target_os = "linux")]
     pub(crate) fn with_code(report: impl Into<Report>, code: u8) -> Failure {
@@ -66,17 +40,20 @@ impl Failure {
 
     /// Prints the error, and answers the exit status.
     pub(crate) fn report(self) -> ExitCode {
+        terminal::tell(self.text());
+        ExitCode::from(self.code)
+    }
+
+    /// The error as it is printed.
+    pub(crate) fn text(&self) -> String {
         // Several mistakes: one after the other, without the word "Error" that miette would put over each.
         match self.report.related() {
             Some(mistakes) => {
-                for mistake in mistakes {
-                    terminal::tell(Shown(mistake));
-                }
-                terminal::tell(&self.report);
+                let lines = mistakes.map(|mistake| format!("{}\n", Shown(mistake)));
+                lines.chain([self.report.to_string()]).collect()
             }
-            None => terminal::tell(format_args!("{:?}", self.report)),
+            None => format!("{:?}", self.report),
         }
-        ExitCode::from(self.code)
     }
 }
 
@@ -143,14 +120,3 @@ impl From<CompareError> for Failure {
 #[cfg(feature = "metrics")]
 pub(crate) const ADDRESS: &str =
     "give an address of this machine and a free port, 1024 or above where you are not root; port 0 is any";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_built_names_its_feature() {
-        let help = Failure::not_built("watch").report.help().unwrap().to_string();
-        assert_eq!(help, "build it with `--features watch`, or leave the option out");
-    }
-}

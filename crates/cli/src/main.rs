@@ -9,7 +9,10 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod exec;
 mod fail;
+mod features;
 mod keys;
+#[cfg(target_os = "linux")]
+mod loader;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]
@@ -20,6 +23,8 @@ mod run;
 mod screen;
 #[cfg(target_os = "linux")]
 mod shape;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod sweep;
 #[cfg(target_os = "linux")]
 mod switch;

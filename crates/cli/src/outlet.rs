@@ -12,8 +12,16 @@ pub(crate) struct Outlet<T> {
 
 impl<T: Send + 'static> Outlet<T> {
     /// Has `show` called, until it answers that nobody looks any more.
-    pub(crate) fn open(mut show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<Outlet<T>> {
-        let (next, things) = sync_channel(1);
+    pub(crate) fn open(show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<Outlet<T>> {
+        Outlet::with_room(1, show)
+    }
+
+    /// The same, where so many may wait to be shown.
+    pub(crate) fn with_room(
+        room: usize,
+        mut show: impl FnMut(T) -> bool + Send + 'static,
+    ) -> io::Result<Outlet<T>> {
+        let (next, things) = sync_channel(room);
         let (end, ended) = sync_channel(0);
         std::thread::Builder::new().name("outlet".into()).spawn(move || {
             let _end: SyncSender<()> = end;

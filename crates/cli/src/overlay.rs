@@ -14,6 +14,7 @@ use tollway_overlay::tls::Ends;
 use crate::args::{Overlay, OverlayCommand};
 use crate::audience::say_status;
 use crate::fail::Failure;
+use crate::features;
 use crate::terminal;
 
 pub(crate) fn overlay(args: &Overlay) -> Result<ExitCode, Failure> {
@@ -37,7 +38,7 @@ pub(crate) fn overlay(args: &Overlay) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Overlay) -> Result<ExitCode, Failure> {
-    Failure::if_not_built(false, args.metrics.is_some(), args.view.is_some())?;
+    features::if_not_built(false, args.metrics.is_some(), args.view.is_some())?;
     // Before any thread is started.
     let signals = Signals::hold();
     let options = Options { socket: args.socket.clone(), metrics: args.metrics, view: args.view };

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollway_report::agreement;
 use tollway_report::claim::{Judgements, Ledger, Report};
-use tollway_report::neighbourhood::{draw, judge};
+use tollway_report::live::{self, LiveClaim};
+use tollway_report::neighbourhood::draw;
 use tollway_report::papers;
 use tollway_report::reproduce::{
-    Found, ReproduceError, Reproduced, check_all, list, missing_peers, read, reproduce as run_one, select,
+    Found, ReproduceError, Reproduced, check_all, judge, list, missing_peers, read, reproduce as run_one,
+    select,
 };
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
@@ -228,8 +230,8 @@ fn live(
 fn with_kernel(
     scenario: &Scenario,
     experiment: &Experiment,
-    comparison: &agreement::Comparison,
-    bounds: &agreement::Bounds,
+    comparison: &LiveClaim,
+    bounds: &live::Bounds,
     progress: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
     tollway_report::kernel::agree(scenario, experiment, comparison, bounds, Some(progress))
@@ -239,8 +241,8 @@ fn with_kernel(
 fn with_kernel(
     _: &Scenario,
     _: &Experiment,
-    comparison: &agreement::Comparison,
-    _: &agreement::Bounds,
+    comparison: &LiveClaim,
+    _: &live::Bounds,
     _: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
     Err(ReproduceError::Kernel { claim: comparison.id.clone(), message: "it needs Linux".into() })

@@ -1,7 +1,7 @@
 //! `tollway run`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,6 @@ use tollway_report::folder::{Folder, tables_of};
 use tollway_report::reproduce::draw_runs;
 use tollway_report::session::{Account, Ran, Session, lateness_table};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{Capture, DigestMode, Hosting, KeyFile, LiveInfo, Part, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
 
@@ -29,33 +28,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let scenario = Scenario::load(&args.file, &sets)?;
     let load_s = begun.elapsed().as_secs_f64();
     let plan = &scenario.variants()[0].plan;
-    // With --json they are in the answer.
-    if !args.quiet && !args.json {
-        scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
-        if plan.flows.is_empty() && plan.workloads.is_empty() && plan.cbrs.is_empty() {
-            let keys = "`[flow.NAME]`, `[workload.NAME]` or `[cbr.NAME]`";
-            terminal::tell(format_args!("note: nothing is sent: the file has no {keys}"));
-        }
-    }
-    if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
-        return Err(Failure::input(miette::miette!(
-            help = "build it with `--features parquet`, or leave out `--format parquet`",
-            "this build of tollway cannot write Parquet"
-        )));
-    }
-    if args.engine == Engine::Live && args.digest == Digest::Packets {
-        return Err(Failure::input(miette::miette!(
-            help = "leave out `--digest packets`, or run it with `--engine sim`",
-            "a live run has no digest of its packets: real time is never the same twice"
-        )));
-    }
-    if args.engine == Engine::Live && args.jobs > 1 {
-        return Err(Failure::input(miette::miette!(
-            help = "leave out `--jobs`",
-            "live variants run one after the other: beside each other they would take each other's time"
-        )));
-    }
-
+    say_notes(args, &scenario);
+    refuse(args)?;
     #[cfg(target_os = "linux")]
     if args.engine == Engine::Live
         && let Some(wants) = wants_namespaces(args, &scenario)
@@ -64,15 +38,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         tollway_scenario::exec::Privilege::acquire()
             .map_err(|error| Failure::with_code(miette::miette!("`{wants}`: {error}"), 1))?;
     }
-    let hosting = hosting(args, plan)?;
-    if scenario.variants().len() > 1 && matches!(hosting, Hosting::Processes(_)) {
-        return Err(Failure::input(miette::miette!(
-            help = "leave one, with `--set`, or a file of its own",
-            "the file has {} variants, and a node that is a process of its own runs one",
-            scenario.variants().len()
-        )));
-    }
-
+    let hosting = hosting(args, &scenario)?;
     let capture =
         args.pcap.clone().map(|path| Capture { links: args.pcap_link.clone(), ..Capture::new(path) });
     if let Some(capture) = &capture {
@@ -140,29 +106,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         print_tables(&plan.title, &runs);
     }
     if !args.quiet && !args.json {
-        if let Some(path) = &args.pcap {
-            for (variant, ran) in scenario.variants().iter().zip(&runs) {
-                let name = if scenario.variants().len() > 1 { variant.name.as_str() } else { "" };
-                let path = variant_path(path, name);
-                if ran.result.unwritten.iter().all(|lost| lost.path != path) {
-                    say(format_args!("wrote {}\n", path.display()));
-                }
-            }
-        }
-        for path in drawn.iter().flatten() {
-            say(format_args!("wrote {}\n", path.display()));
-        }
-        if let Some(out) = &args.out {
-            say(format_args!("tables: {}\n", tables(out, scenario.variants(), &args.format)));
-        }
-        if runs.iter().any(|ran| ran.undrawn) {
-            say(
-                "(the interval tables are too large to be drawn; a longer `measure.interval` makes them smaller)\n",
-            );
-        }
-        if args.out.is_none() {
-            say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");
-        }
+        say_written(args, &scenario, &runs, drawn.iter().flatten());
     }
     warn_if_late(&runs);
     let broken = runs.iter().filter_map(|ran| ran.info.live.as_ref()).flat_map(|live| &live.broken);
@@ -173,6 +117,69 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(130));
     }
     Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints what a reader of the results has to know of the file.
+fn say_notes(args: &Run, scenario: &Scenario) {
+    let plan = &scenario.variants()[0].plan;
+    // With --json they are in the answer.
+    if !args.quiet && !args.json {
+        scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
+        if plan.flows.is_empty() && plan.workloads.is_empty() && plan.cbrs.is_empty() {
+            let keys = "`[flow.NAME]`, `[workload.NAME]` or `[cbr.NAME]`";
+            terminal::tell(format_args!("note: nothing is sent: the file has no {keys}"));
+        }
+    }
+}
+
+/// Refuses options that this build lacks or that do not go together.
+fn refuse(args: &Run) -> Result<(), Failure> {
+    if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
+        return Err(Failure::input(miette::miette!(
+            help = "build it with `--features parquet`, or leave out `--format parquet`",
+            "this build of tollway cannot write Parquet"
+        )));
+    }
+    if args.engine == Engine::Live && args.digest == Digest::Packets {
+        return Err(Failure::input(miette::miette!(
+            help = "leave out `--digest packets`, or run it with `--engine sim`",
+            "a live run has no digest of its packets: real time is never the same twice"
+        )));
+    }
+    if args.engine == Engine::Live && args.jobs > 1 {
+        return Err(Failure::input(miette::miette!(
+            help = "leave out `--jobs`",
+            "live variants run one after the other: beside each other they would take each other's time"
+        )));
+    }
+    Ok(())
+}
+
+/// Prints the paths of all that was written.
+fn say_written<'a>(args: &Run, scenario: &Scenario, runs: &[Ran], drawn: impl Iterator<Item = &'a PathBuf>) {
+    if let Some(path) = &args.pcap {
+        for (variant, ran) in scenario.variants().iter().zip(runs) {
+            let name = if scenario.variants().len() > 1 { variant.name.as_str() } else { "" };
+            let path = variant_path(path, name);
+            if ran.result.unwritten.iter().all(|lost| lost.path != path) {
+                say(format_args!("wrote {}\n", path.display()));
+            }
+        }
+    }
+    for path in drawn {
+        say(format_args!("wrote {}\n", path.display()));
+    }
+    if let Some(out) = &args.out {
+        say(format_args!("tables: {}\n", tables(out, scenario.variants(), &args.format)));
+    }
+    if runs.iter().any(|ran| ran.undrawn) {
+        say(
+            "(the interval tables are too large to be drawn; a longer `measure.interval` makes them smaller)\n",
+        );
+    }
+    if args.out.is_none() {
+        say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");
+    }
 }
 
 /// What of a run needs the right to make namespaces.
@@ -192,11 +199,12 @@ pub(crate) fn needs_live() -> Failure {
 }
 
 /// Who runs the nodes.
-fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
+fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
     if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
         return Err(needs_live());
     }
     let Some(name) = &args.node else { return Ok(args.hosts.into()) };
+    let plan = &scenario.variants()[0].plan;
     let input = |help: String, message: String| Failure::input(miette::miette!(help = help, "{message}"));
     if args.engine != Engine::Live {
         return Err(input("add `--engine live`".into(), "`--node` is for real packets".into()));
@@ -241,6 +249,13 @@ fn hosting(args: &Run, plan: &Plan) -> Result<Hosting, Failure> {
     let patience = args.patience.parse();
     let patience = patience
         .map_err(|error| input("write it like `--patience 10s`".into(), format!("`--patience`: {error}")))?;
+    if scenario.variants().len() > 1 {
+        return Err(Failure::input(miette::miette!(
+            help = "leave one, with `--set`, or a file of its own",
+            "the file has {} variants, and a node that is a process of its own runs one",
+            scenario.variants().len()
+        )));
+    }
     Ok(Hosting::Processes(Part { node, at: placed, patience, keys }))
 }
 

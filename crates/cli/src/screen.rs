@@ -12,6 +12,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::{Frame, Terminal};
 
 use crate::fail::Failure;
+use crate::features;
 use crate::outlet::Outlet;
 use crate::terminal;
 
@@ -26,7 +27,7 @@ pub(crate) struct Screen<T> {
 
 impl<T: Send + 'static> Screen<T> {
     pub(crate) fn open(draw: Draw<T>) -> Result<Screen<T>, Failure> {
-        enable_raw_mode().map_err(terminal::no_screen)?;
+        enable_raw_mode().map_err(features::no_screen)?;
         let opened = execute!(stderr(), EnterAlternateScreen)
             .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
             .and_then(|mut terminal| {
@@ -39,7 +40,7 @@ impl<T: Send + 'static> Screen<T> {
         if opened.is_err() {
             let _ = disable_raw_mode();
         }
-        Ok(Screen { outlet: opened.map_err(terminal::no_screen)?, scroll: 0 })
+        Ok(Screen { outlet: opened.map_err(features::no_screen)?, scroll: 0 })
     }
 
     pub(crate) fn draw(&self, shown: T) {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,13 +12,17 @@ use tollway_report::shape::Standing;
 #[cfg(feature = "metrics")]
 use tollway_report::shape::metrics;
 use tollway_scenario::shape::{
-    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, News, Policies, Reach, Regime,
-    Signals, SockDiag, Source, Then, Turn, bpf,
+    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, Policies, Reach, Regime, Signals,
+    SockDiag, Source, Then, Turn, bpf,
 };
 
 use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
 use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
+use crate::features;
+use crate::loader::{Fresh, Loader};
+use crate::outlet::Outlet;
+use crate::supervisor::Supervisor;
 use crate::terminal;
 #[cfg(feature = "metrics")]
 use crate::watch::say_served;
@@ -41,21 +46,27 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Some(ShapeCommand::Guard { bpf: true, everywhere }) => {
+        Some(ShapeCommand::Guard { bpf: true, everywhere, .. }) => {
             let config = bpf::Config { everywhere: *everywhere, ..bpf::Config::default() };
-            Guardian::wait(io::stdin()).map_err(refused)?;
+            let leases = bpf::Leases::find(&config).map_err(no_bpf)?;
+            Guardian::wait(unbuffered().map_err(refused)?, || leases.renew()).map_err(refused)?;
             bpf::clear(&config).map_err(no_bpf)?;
             Ok(ExitCode::SUCCESS)
         }
-        Some(ShapeCommand::Guard { .. }) => {
-            Guardian::keep(io::stdin()).map_err(refused)?;
+        Some(ShapeCommand::Guard { record, .. }) => {
+            Guardian::keep(unbuffered().map_err(refused)?, record).map_err(refused)?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
+/// Standard input as it is waited for: what has been read ahead could not be.
+fn unbuffered() -> io::Result<File> {
+    io::stdin().as_fd().try_clone_to_owned().map(File::from)
+}
+
 fn run(args: &Shape) -> Result<ExitCode, Failure> {
-    Failure::if_not_built(args.watch, args.metrics.is_some(), false)?;
+    features::if_not_built(args.watch, args.metrics.is_some(), false)?;
     let path = args.policy.clone().unwrap_or_default();
     let tick = args.tick.as_deref().map(tick).transpose()?;
     // Before any thread is started, as is what follows.
@@ -86,13 +97,14 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
             socket.display()
         )),
     })?;
-    let (kernel, _guardian) = kernel(args, control.claim())?;
+    let (kernel, _guardian) = kernel(args, &control)?;
     // A store is watched by a thread, which is to have no more rights than this one has left.
-    let Some((source, policies)) = opened.map_or_else(open, |opened| Ok(Some(opened)))? else {
-        return Ok(ExitCode::SUCCESS);
-    };
+    let opened = opened.map_or_else(|| shape::unprivileged(open), |opened| Ok(Some(opened)))?;
+    let Some((source, policies)) = opened else { return Ok(ExitCode::SUCCESS) };
     let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
-    let mut keeper = Keeper { source, tick, trouble: None, warned: false };
+    let log = Log::open().map_err(refused)?;
+    let loader = shape::unprivileged(|| Loader::start(source)).map_err(refused)?;
+    let mut keeper = Keeper { loader, log: &log, tick, trouble: None, warned: false };
     let mut audience = Audience::open(args.json)?;
     #[cfg(feature = "metrics")]
     let _metrics = match args.metrics {
@@ -100,7 +112,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
         Some(address) => {
             let latest = metrics::Latest::default();
             audience.keep_in(latest.clone());
-            Some(say_served(metrics::serve(latest, address))?)
+            Some(say_served(shape::unprivileged(|| metrics::serve(latest, address)))?)
         }
     };
     #[cfg(feature = "watch")]
@@ -109,14 +121,16 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     }
     say_if_empty(agent.regime());
     if !args.json && !args.watch {
-        terminal::tell(format_args!(
+        log.tell(format!(
             "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
             agent.regime().version,
             path.display()
         ));
     }
+    let mut supervisor = Supervisor::find();
     // The terminal is as it was before more is said.
     let freed = shape::run(&mut agent, &signals, move |agent, turn| {
+        supervisor.tell();
         // Of what was divided at this tick: other policies are in force from the next one on, and so that is at once.
         control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
         let goes_on = audience.show(|| Some(keeper.standing(agent, turn)));
@@ -128,18 +142,46 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     })
     .map_err(refused)?;
     if !args.json {
-        terminal::tell(format_args!("{freed} connections are free again"));
+        log.tell(format!("{freed} connections are free again"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Lines for standard error, written by a thread of their own: one that is not read holds no tick up.
+struct Log(Outlet<String>);
+
+impl Log {
+    fn open() -> io::Result<Log> {
+        let write = |line: String| {
+            terminal::tell(line);
+            true
+        };
+        Outlet::with_room(LINES, write).map(Log)
+    }
+
+    fn tell(&self, line: String) {
+        self.0.show(line);
+    }
+}
+
+/// Lines that may wait; more are lost.
+const LINES: usize = 32;
+
 /// What sees and paces connections, and who frees them when we can't; all rights that neither needs are given up.
-fn kernel(args: &Shape, claim: &File) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
+fn kernel(args: &Shape, control: &Control) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
+    let record = control.record();
     let guard = |more: &[&str]| {
         let itself = std::env::current_exe()?;
         let words = ["shape", "guard"].iter().chain(more).map(Into::into);
-        Guardian::start(&std::iter::once(itself.into()).chain(words).collect::<Vec<_>>(), claim)
+        let named = ["--record".into(), record.clone().into_os_string()];
+        let program: Vec<_> = std::iter::once(itself.into()).chain(words).chain(named).collect();
+        Guardian::start(&program, control.claim(), &record)
     };
+    // Both may have been killed: what was paced then is not what programs have set.
+    let (freed, left) = shape::replay(&record).map_err(refused)?;
+    if freed + left > 0 {
+        terminal::tell(format_args!("note: an agent before was killed, and left {freed} connections paced, which are free again"));
+    }
     let config = bpf::Config { everywhere: args.everywhere, ..bpf::Config::default() };
     match (args.backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {
         Some(Ok(kernel)) => {
@@ -170,7 +212,7 @@ fn is_store(path: &Path) -> bool {
 }
 
 /// Policies, and where they come from.
-type Opened = (Box<dyn Source>, Policies);
+type Opened = (Box<dyn Source + Send>, Policies);
 
 /// Reads policies from a file, or from a store, and watches either. There are none if a signal ends the wait for a store.
 fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<Opened>, Failure> {
@@ -247,29 +289,30 @@ fn read_access(access: &StoreAccess) -> Result<shape::Access, Failure> {
 }
 
 /// Keeps an agent's policies what their source says.
-struct Keeper {
-    source: Box<dyn Source>,
+struct Keeper<'a> {
+    loader: Loader,
+    log: &'a Log,
     tick: Option<Time>,
     trouble: Option<String>,
     /// The back-end's warning has been passed on.
     warned: bool,
 }
 
-impl Keeper {
+impl Keeper<'_> {
     /// Answers whether there are others from now on.
     fn keep(&mut self, agent: &mut Agent, turn: Turn, quiet: bool) -> bool {
         let warning = agent.warning();
         if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
-            terminal::tell(format_args!("warning: {warning}"));
+            self.log.tell(format!("warning: {warning}"));
         }
         self.warned = warning.is_some();
-        match self.source.poll() {
-            News::None => {}
-            News::Policies(policies) => {
+        match self.loader.poll() {
+            None => {}
+            Some(Fresh::Policies(policies)) => {
                 self.trouble = None;
                 let regime = with_tick(*policies, self.tick);
                 if !quiet {
-                    terminal::tell(format_args!(
+                    self.log.tell(format!(
                         "policies {} are in force instead of {}",
                         regime.version,
                         agent.regime().version
@@ -278,20 +321,11 @@ impl Keeper {
                 agent.install(turn.now, regime);
                 return true;
             }
-            News::Wrong(error) => {
-                let first =
-                    error.mistakes().first().map_or_else(|| error.to_string(), |one| one.message.clone());
+            Some(Fresh::Trouble { text, first }) => {
                 if !quiet {
-                    Failure::from(*error).report();
-                    terminal::tell(format_args!("policies {} stay in force", agent.regime().version));
+                    self.log.tell(format!("{text}\npolicies {} stay in force", agent.regime().version));
                 }
                 self.trouble = Some(first);
-            }
-            News::Away(why) => {
-                if !quiet {
-                    terminal::tell(format_args!("{why}; policies {} stay in force", agent.regime().version));
-                }
-                self.trouble = Some(why);
             }
         }
         false
@@ -301,7 +335,7 @@ impl Keeper {
         Standing {
             status: agent.status(),
             turn,
-            source: self.source.describe(),
+            source: self.loader.name().to_owned(),
             trouble: self.trouble.clone(),
         }
     }

@@ -7,9 +7,6 @@ use std::sync::{Arc, OnceLock};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tollway_scenario::file::Variant;
 
-#[cfg(feature = "watch")]
-use crate::fail::Failure;
-
 /// Errors are shown in place; plain where nobody looks at colours.
 pub(crate) fn set_up_errors() {
     // It can only have been set already, which is as good.
@@ -156,26 +153,6 @@ pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     #[cfg(not(target_os = "linux"))]
     let _ = handle();
     flag
-}
-
-/// Refuses where standard error is no terminal, or one that cannot be drawn on.
-#[cfg(feature = "watch")]
-pub(crate) fn can_be_drawn_on() -> Result<(), Failure> {
-    let kind = std::env::var("TERM").unwrap_or_default();
-    let why = match kind.as_str() {
-        _ if !std::io::stderr().is_terminal() => "standard error is none".to_owned(),
-        "" if cfg!(unix) => "`TERM` does not say what it is".to_owned(),
-        "dumb" => "`TERM` says that it is a dumb one".to_owned(),
-        _ => return Ok(()),
-    };
-    Err(no_screen(why))
-}
-
-/// Why there is no screen.
-#[cfg(feature = "watch")]
-pub(crate) fn no_screen(why: impl std::fmt::Display) -> Failure {
-    let help = "leave out `--watch`";
-    Failure::input(miette::miette!(help = help, "cannot draw on the terminal: {why}"))
 }
 
 /// Waits for keys for as long as this, or for something else to happen to the terminal.

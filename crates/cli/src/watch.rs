@@ -10,6 +10,7 @@ use tollway_scenario::file::Scenario;
 
 use crate::args::Run;
 use crate::fail::Failure;
+use crate::features;
 #[cfg(feature = "metrics")]
 use crate::terminal;
 
@@ -34,7 +35,7 @@ impl Watching {
         if !args.watch && args.metrics.is_none() {
             return Ok(Watching::default());
         }
-        Failure::if_not_built(args.watch, args.metrics.is_some(), false)?;
+        features::if_not_built(args.watch, args.metrics.is_some(), false)?;
         let variants = scenario.variants();
         if variants.iter().any(|variant| variant.plan.measure.interval.is_none()) {
             return Err(Failure::input(miette::miette!(
@@ -108,7 +109,7 @@ mod screen {
 
     use crate::args::{Engine, Run};
     use crate::fail::Failure;
-    use crate::terminal;
+    use crate::{features, terminal};
 
     /// The terminal, drawn on from a thread of its own. Standard error, so that results can go where they are sent.
     pub(super) struct Screen {
@@ -125,11 +126,11 @@ mod screen {
             title: &str,
             interrupted: &Arc<AtomicBool>,
         ) -> Result<Screen, Failure> {
-            enable_raw_mode().map_err(terminal::no_screen)?;
+            enable_raw_mode().map_err(features::no_screen)?;
             // From here on leaving the scope gives the terminal back.
             let restore = Restore;
-            execute!(stderr(), EnterAlternateScreen).map_err(terminal::no_screen)?;
-            let mut terminal = Terminal::new(CrosstermBackend::new(stderr())).map_err(terminal::no_screen)?;
+            execute!(stderr(), EnterAlternateScreen).map_err(features::no_screen)?;
+            let mut terminal = Terminal::new(CrosstermBackend::new(stderr())).map_err(features::no_screen)?;
             let over = Arc::new(AtomicBool::new(false));
             let engine = match args.engine {
                 Engine::Sim => "simulated",

@@ -17,6 +17,8 @@ use tollway_law::Rate;
 use tollway_scenario::shape::{Kernel, Reach, SockDiag};
 
 mod common;
+#[path = "shape/faults.rs"]
+mod faults;
 
 use common::tollway;
 
@@ -113,7 +115,8 @@ impl Agent {
     ) -> Agent {
         let (policy, socket) = (folder.join("policies.toml"), folder.join("run/shape.sock"));
         fs::write(&policy, policies).unwrap();
-        let words = ["shape", "--policy", policy.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
+        let (policy_path, path) = (policy.to_str().unwrap(), socket.to_str().unwrap());
+        let words = ["shape", "--backend", "inet-diag", "--policy", policy_path, "--socket", path];
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollway")]);
         let process = command.args(words).args(more).stdout(out).stderr(log).spawn().unwrap();
@@ -394,7 +397,7 @@ fn a_terminal_that_goes_away_is_a_hang_up_and_nothing_else() {
         fs::write(&policy, policies(1, "a", 80)).unwrap();
         let program = env!("CARGO_BIN_EXE_tollway");
         let run = format!(
-            "{first}; echo $$ > {pid}; exec {program} shape --watch --policy {policy} --socket {}",
+            "{first}; echo $$ > {pid}; exec {program} shape --backend inet-diag --watch --policy {policy} --socket {}",
             socket.display()
         );
         let mut script = Command::new("sh");

@@ -20,6 +20,17 @@
 //! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
 //! | [`param`] | which constants has a law, and in what ranges? |
 //! | [`units`], [`price`], [`time`] | in what units, and when? |
+//!
+//! ```
+//! use tollway_law::sender::{Acked, Flight, NewRenoConfig, SenderLaw};
+//! use tollway_law::Time;
+//!
+//! let mut law = NewRenoConfig::default().build();
+//! let before = law.window();
+//! let flight = Flight::of(Time::from_secs(1), Time::from_millis(40), before as u32);
+//! law.on_ack(&flight, &Acked::of(2));
+//! assert_eq!(law.window(), before + 2.0); // slow start
+//! ```
 
 pub mod aggregate;
 mod aim;

@@ -187,6 +187,11 @@ pub struct Table {
 pub trait Tables {
     /// The values in the table under `word`.
     fn table(&self, word: &str) -> &dyn Values;
+
+    /// The word of a link law and the weight of each class of traffic, in order.
+    fn classes(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
 }
 
 /// No tables: all defaults.

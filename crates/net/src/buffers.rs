@@ -3,7 +3,7 @@
 use tollway_proto::link::Store;
 use tollway_proto::{Encoding, Flags, Packet, Pool};
 
-use crate::driver::{CARRIED, CROSS, TREE};
+use crate::label::{CARRIED, CROSS, TREE};
 
 /// Packets, each beside the bytes it was loaded from.
 ///

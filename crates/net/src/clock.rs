@@ -29,6 +29,12 @@ impl Clock {
     }
 }
 
+/// Processor time of the calling thread so far.
+pub(crate) fn thread_cpu() -> Time {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Time(spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64)
+}
+
 /// Notices that the thread was not running: other work had its core, or the machine itself was stopped.
 ///
 /// Where one thread runs all that there is of a network, such a pause stops every node, link and timer alike. A clock that

@@ -33,11 +33,13 @@ pub mod exec;
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
+pub mod hop;
 pub mod host;
 #[cfg(target_os = "linux")]
 mod hosts;
 #[cfg(target_os = "linux")]
-mod kernel;
+mod kernel_tcp;
+mod label;
 pub mod network;
 #[cfg(target_os = "linux")]
 pub mod outqueue;
@@ -47,22 +49,22 @@ pub mod secure;
 pub mod shape;
 mod socket;
 #[cfg(target_os = "linux")]
-mod sockopt;
+pub mod sys;
 #[cfg(target_os = "linux")]
 pub mod tunnel;
 mod wire;
 
 pub use clock::Clock;
-pub use driver::Counters;
+pub use driver::{Counters, Fate};
 pub use emulator::LinkSpec;
 pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use hosts::clean_names;
 #[cfg(target_os = "linux")]
-pub use kernel::{KernelSpec, KernelStats};
+pub use kernel_tcp::{KernelSpec, KernelStats};
 #[cfg(target_os = "linux")]
 pub use network::WireCount;
-pub use network::{Fate, FlowSpec, Load, Network, Punctuality, RouteEnd};
+pub use network::{FlowSpec, Load, Network, Punctuality, RouteEnd};
 pub use tollway_proto::Lateness;
 pub use tollway_proto::link::LinkStats;
 

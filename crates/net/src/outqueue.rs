@@ -21,7 +21,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
 /// `socket` is no TCP connection.
 pub fn offered_window(socket: impl AsFd) -> io::Result<Option<u32>> {
     let mut info = [0u8; SND_WND + 4];
-    let len = crate::sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let len = crate::sys::sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
     let field = info[..len].get(SND_WND..).and_then(|bytes| bytes.try_into().ok());
     Ok(field.map(u32::from_ne_bytes))
 }

@@ -155,7 +155,7 @@ pub(crate) fn is_of_trains(error: &io::Error) -> bool {
 #[cfg(target_os = "linux")]
 fn number(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> Option<libc::c_int> {
     let mut value = [0; size_of::<libc::c_int>()];
-    crate::sockopt::get(socket, level, name, &mut value).ok()?;
+    crate::sys::sockopt::get(socket, level, name, &mut value).ok()?;
     Some(libc::c_int::from_ne_bytes(value))
 }
 

@@ -19,7 +19,7 @@ use tollway_proto::encoding::acp::{self, AcpError};
 use tollway_proto::encoding::tcp_option::{self, Feedback};
 use tollway_proto::{Flags, Packet, SackRanges};
 
-use crate::exec::ip;
+use crate::sys::ip;
 
 /// What encrypts and authenticates.
 pub trait Cipher {
@@ -180,7 +180,7 @@ mod tests {
     use tollway_proto::encoding::tcp_option::Forward;
 
     use super::*;
-    use crate::exec::ip::tests::{packet, xcp_segment};
+    use crate::sys::ip::tests::{packet, xcp_segment};
 
     /// SipHash in counter mode with a tag: enough to see that nothing is read or changed that should not be.
     #[derive(Clone, Default)]

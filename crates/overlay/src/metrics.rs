@@ -60,7 +60,7 @@ impl Collector for Gathered {
 /// Name, help, and where it is.
 type Row<S, V> = (&'static str, &'static str, fn(&S) -> V);
 
-const SITE_COUNTERS: [Row<Status, f64>; 6] = [
+const SITE_COUNTERS: [Row<Status, f64>; 7] = [
     ("tollway_overlay_published", "Messages that clients have published", |status| status.published as f64),
     ("tollway_overlay_delivered", "Messages handed to clients", |status| status.delivered as f64),
     ("tollway_overlay_received", "Messages that have come from other sites", |status| status.received as f64),
@@ -68,6 +68,9 @@ const SITE_COUNTERS: [Row<Status, f64>; 6] = [
         status.dropped as f64
     }),
     ("tollway_overlay_cut", "Clients disconnected without progress", |status| status.cut as f64),
+    ("tollway_overlay_unordered", "Messages that came back without a place in an order", |status| {
+        status.unordered as f64
+    }),
     ("tollway_overlay_cpu_seconds", "Processor's time used", |status| status.cpu_s),
 ];
 

@@ -27,6 +27,8 @@ pub struct Status {
     pub received: u64,
     /// Clients disconnected because they took nothing for too long.
     pub cut: u64,
+    /// Messages to ordered subjects that came back without a place.
+    pub unordered: u64,
     /// Bytes on disk for slow subscriptions.
     pub spooled: u64,
     /// Other sites that can be reached.

@@ -1,7 +1,14 @@
 //! Attacks by clients on real sockets: they end their own connections at most.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tollway_overlay::keys;
 
 mod common;
 
@@ -98,4 +105,67 @@ fn a_tenant_has_so_many_connections_and_others_have_theirs() {
     held.pop();
     site.until("a connection is free", |status| status.tenants[0].connections == 19);
     Client::connect(site.address);
+}
+
+/// What a site answers to `hello` over TLS, with the certificate and key `shown` in `folder`.
+fn over_tls(site: &Running, authority: &Path, folder: &Path, shown: Option<&str>, hello: &str) -> String {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority.join("ca.pem")).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let config = match shown {
+        None => config.with_no_client_auth(),
+        Some(name) => {
+            let chain = vec![CertificateDer::from_pem_file(folder.join(format!("{name}.pem"))).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(folder.join(format!("{name}.key"))).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let mut stream = TcpStream::connect(site.address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    // What follows the line of INFO is TLS.
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte).unwrap();
+    }
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream);
+    let _ = stream.write_all(format!("{hello}PING\r\n").as_bytes());
+    let (mut heard, mut buffer) = (String::new(), [0; 1024]);
+    while !heard.contains("PONG\r\n")
+        && let Ok(len @ 1..) = stream.read(&mut buffer)
+    {
+        heard += &String::from_utf8_lossy(&buffer[..len]);
+    }
+    heard
+}
+
+#[test]
+fn a_certificate_lets_its_own_tenant_in_and_nobody_else() {
+    let (folder, foreign) = (folder("tenants"), folder("foreign"));
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    keys::make(&folder, &names(&["a"]), &names(&["x", "y"]), &[]).unwrap();
+    keys::make(&foreign, &names(&["a"]), &names(&["x"]), &[]).unwrap();
+    let text = "site = \"a\"\nlisten = \"127.0.0.1:0\"\ntls = \"on\"\n[keys]\nauthority = \"ca.pem\"\n\
+                certificate = \"a.pem\"\nkey = \"a.key\"\n[tenant.x]\ncertificate = true\n\
+                [tenant.y]\ncertificate = true\n[tenant.z]\npassword = \"z\"\n";
+    let site = Running::start(&folder, text);
+    let (hello, by_password) = ("CONNECT {}\r\n", "CONNECT {\"user\":\"z\",\"pass\":\"z\"}\r\n");
+    for (shown, hello) in [(Some("tenant-x"), hello), (None, by_password)] {
+        assert!(over_tls(&site, &folder, &folder, shown, hello).contains("PONG"), "{shown:?}");
+    }
+    let refused = "-ERR 'Authorization Violation'\r\n";
+    for (shown, hello) in [
+        (None, hello),
+        (None, "CONNECT {\"user\":\"x\"}\r\n"),
+        (Some("tenant-y"), "CONNECT {\"user\":\"x\"}\r\n"),
+        // A site's own certificate is no tenant's.
+        (Some("a"), "CONNECT {\"user\":\"x\"}\r\n"),
+    ] {
+        let heard = over_tls(&site, &folder, &folder, shown, hello);
+        assert!(heard.ends_with(refused), "{shown:?} {hello}: {heard}");
+    }
+    // Of another authority: there is no connection at all.
+    assert_eq!(over_tls(&site, &folder, &foreign, Some("tenant-x"), hello), "");
+    site.until("all have left", |status| status.clients == 0);
 }

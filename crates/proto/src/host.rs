@@ -4,7 +4,7 @@ use tollway_law::budget::{Share, Strategy};
 use tollway_law::{Budget, Bytes, Price, Rate, Time};
 
 /// A host's budget and the flows it is divided over (the FCP report, § 4 and § 4.2), sans I/O: the engine says which
-/// flows come and go, calls [`handle_timeout`](Host::handle_timeout) when [`poll_timeout`](Host::poll_timeout) says, shows
+/// flows come and go, calls [`handle_timeout`](BudgetHost::handle_timeout) when [`poll_timeout`](BudgetHost::poll_timeout) says, shows
 /// it the connections and hands its answers to their laws.
 ///
 /// A change of budget takes a round trip to be announced and one to be made. So that the sum stays what it is while
@@ -12,10 +12,10 @@ use tollway_law::{Budget, Bytes, Price, Rate, Time};
 /// meant for a newcomer stays with the others until it knows a price to spend it at, but for what its first packet announces:
 /// that is spent from its first acknowledgement on.
 #[derive(Debug)]
-pub struct Host {
+pub struct BudgetHost {
     budget: Budget,
     strategy: Box<dyn Strategy + Send>,
-    members: Vec<Member>,
+    members: Vec<HostFlow>,
     /// When the strategy is next asked, when the flows are next looked at, and when the strategy was last asked.
     ask_at: Time,
     look_at: Time,
@@ -24,7 +24,7 @@ pub struct Host {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct HostFlow {
     share: Share,
     /// What its law was told.
     given: Budget,
@@ -50,10 +50,10 @@ pub struct Seen {
     pub ending: bool,
 }
 
-impl Host {
+impl BudgetHost {
     /// An owner of `budget` without flows.
-    pub fn new(budget: Budget, strategy: Box<dyn Strategy + Send>) -> Host {
-        Host {
+    pub fn new(budget: Budget, strategy: Box<dyn Strategy + Send>) -> BudgetHost {
+        BudgetHost {
             budget,
             strategy,
             members: Vec::new(),
@@ -72,7 +72,7 @@ impl Host {
     /// A flow is about to start, its first packet announcing `first` for the next round trip; what counts of `share` is
     /// who it is and what it wants.
     pub fn join(&mut self, now: Time, share: Share, first: Bytes) {
-        self.members.push(Member {
+        self.members.push(HostFlow {
             share: Share { budget: Budget::ZERO, price: None, ..share },
             given: Budget::ZERO,
             ready: Time::NEVER,
@@ -110,7 +110,7 @@ impl Host {
         self.ask_at.min(self.look_at).min(ready)
     }
 
-    /// The time that [`poll_timeout`](Host::poll_timeout) answered has come: `see` shows a flow, `give` hands a budget to
+    /// The time that [`poll_timeout`](BudgetHost::poll_timeout) answered has come: `see` shows a flow, `give` hands a budget to
     /// its law.
     pub fn handle_timeout(
         &mut self,
@@ -188,7 +188,7 @@ impl Host {
             };
             member.share.budget = Budget::per_sec(kept);
         }
-        let shrinks = |member: &Member| member.ending || member.share.budget < member.given;
+        let shrinks = |member: &HostFlow| member.ending || member.share.budget < member.given;
         let longest = self.members.iter().filter(|m| shrinks(m)).map(|m| m.share.rtt).max();
         for member in &mut self.members {
             if !member.ending && member.share.budget > member.given {
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn budgets(host: &mut Host, now: Time, seen: &dyn Fn(u64) -> Seen, given: &mut BTreeMap<u64, f64>) {
+    fn budgets(host: &mut BudgetHost, now: Time, seen: &dyn Fn(u64) -> Seen, given: &mut BTreeMap<u64, f64>) {
         host.handle_timeout(now, seen, |flow, budget| {
             given.insert(flow, budget.get());
         });
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn flows_that_come_and_go_share_what_there_is() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
         let mut given = BTreeMap::new();
         host.join(Time::ZERO, Share::new(7), Bytes(0));
         budgets(&mut host, Time::ZERO, &|_| rtt(100), &mut given);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn who_gets_more_waits_for_a_longer_round_trip_that_gets_less() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
         let mut given = BTreeMap::new();
         let see = |flow| rtt(if flow == 1 { 200 } else { 50 });
         host.join(Time::ZERO, Share { weight: 3.0, ..Share::new(1) }, Bytes(0));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_strategy_cannot_give_away_more_than_there_is() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(Spendthrift));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(Spendthrift));
         let mut given = BTreeMap::new();
         (0..4).for_each(|flow| host.join(Time::ZERO, Share::new(flow), Bytes(0)));
         budgets(&mut host, Time::ZERO, &|_| rtt(10), &mut given);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn only_what_changes_something_asks_the_strategy_anew() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
         let mut given = BTreeMap::new();
         host.join(Time::ZERO, Share::new(1), Bytes(0));
         assert_eq!(host.poll_timeout(), Time::ZERO);
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn what_has_not_changed_is_not_given_again() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
         let mut times = 0;
         host.join(Time::ZERO, Share::new(1), Bytes(0));
         for second in 0..3 {
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_strategy_is_told_how_fast_flows_were_since_it_was_asked() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(AsFast));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(AsFast));
         let mut given = BTreeMap::new();
         let sent =
             |first, second| move |flow| Seen { sent: if flow == 1 { first } else { second }, ..rtt(100) };
@@ -368,7 +368,7 @@ mod tests {
         let see = |flow| if flow == 1 { Seen { price: Some(price), ..rtt(100) } } else { rtt(0) };
         // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more than that.
         for (first, kept) in [(20_000, 0.8), (80_000, 0.5), (0, 1.0)] {
-            let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+            let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
             let mut given = BTreeMap::new();
             host.join(Time::ZERO, Share::new(1), Bytes(0));
             budgets(&mut host, Time::ZERO, &see, &mut given);
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn several_flows_are_looked_at_eight_times_in_the_shortest_round_trip() {
         let next = |rtts: &[u64]| {
-            let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+            let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
             (0..rtts.len()).for_each(|flow| host.join(Time::ZERO, Share::new(flow as u64), Bytes(0)));
             budgets(&mut host, Time::ZERO, &|flow| rtt(rtts[flow as usize]), &mut BTreeMap::new());
             host.poll_timeout()
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_a_strategy_leaves_unspent_nobody_keeps() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
         let mut given = BTreeMap::new();
         (1..=2).for_each(|flow| host.join(Time::ZERO, Share::new(flow), Bytes(0)));
         budgets(&mut host, Time::ZERO, &|_| rtt(100), &mut given);
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn who_wants_a_rate_spends_less_once_that_costs_less() {
-        let mut host = Host::new(Budget::per_sec(1.0), Box::new(Stable));
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(Stable));
         let mut given = BTreeMap::new();
         let at = |price: f64| move |_| Seen { price: Some(Price::per_byte(price)), ..rtt(100) };
         let wants = Rate::from_bytes_per_sec(1e6);

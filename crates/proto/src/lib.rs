@@ -3,6 +3,36 @@
 //! A machine here never opens a socket, spawns, sleeps or reads a clock: time is an argument, randomness is handed
 //! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
 //! and a test drives it by hand.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tollway_law::Time;
+//! use tollway_law::sender::NewRenoConfig;
+//! use tollway_proto::transport::{Config, Connection};
+//! use tollway_proto::{Packet, SackRanges};
+//!
+//! let config = Arc::new(Config::default());
+//! let law = || NewRenoConfig::default().build().into();
+//! let mut client = Connection::client(&config, law(), 0);
+//! let mut server = Connection::server(&config, law(), 0);
+//! client.open(Time::ZERO);
+//! client.write_stream(100_000);
+//! client.finish();
+//! let (mut now, mut packet, mut sack) = (Time::ZERO, Packet::default(), SackRanges::EMPTY);
+//! while !client.is_finished() {
+//!     now += Time::from_millis(10);
+//!     while client.poll_transmit(now, &mut packet, &mut sack) {
+//!         server.handle_packet(now, &packet, &sack);
+//!     }
+//!     while server.poll_transmit(now, &mut packet, &mut sack) {
+//!         client.handle_packet(now, &packet, &sack);
+//!     }
+//!     client.handle_timeout(now);
+//!     server.handle_timeout(now);
+//! }
+//! assert_eq!(server.stats().bytes_delivered, 100_000);
+//! ```
 
 pub mod app;
 pub mod cbr;
@@ -35,7 +65,7 @@ pub use change::Change;
 pub use encoding::Encoding;
 pub use faults::Faults;
 pub use fifo::Fifo;
-pub use host::Host;
+pub use host::BudgetHost;
 pub use lateness::Lateness;
 pub use link::Link;
 pub use machine::{Answer, Machine, NodeMachine};

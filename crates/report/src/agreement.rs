@@ -21,94 +21,21 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{EngineKind, Hosting};
 
 use crate::claim::{Report, Status, Verdict};
 use crate::data::{self, FlowInfo};
 use crate::experiment::Experiment;
+use crate::live::LiveClaim;
 use crate::reproduce::ReproduceError;
 use crate::session::{Progress, Ran, Session};
-
-/// What of an experiment runs on real packets too, and how near the engines must come.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Comparison {
-    /// The claims' name.
-    pub id: String,
-    /// What they say, for people.
-    #[serde(default)]
-    pub says: String,
-    /// The variants that run; all if none is named.
-    #[serde(default)]
-    pub variants: Vec<String>,
-    /// Keys set otherwise than the file does, as `key=value`.
-    #[serde(default)]
-    pub set: Vec<String>,
-    /// The flows whose rates are compared, by name with `*`: all of a pattern together. Each flow by itself if none is named.
-    #[serde(default)]
-    pub flows: Vec<String>,
-    /// How far a mean rate may be from the simulator's, percent.
-    #[serde(default = "five")]
-    pub rate_percent: f64,
-    /// How far a link's mean queueing delay may be from the simulator's, percent,
-    #[serde(default = "ten")]
-    pub queue_percent: f64,
-    /// or this, in milliseconds, if it is more.
-    #[serde(default = "half")]
-    pub queue_ms: f64,
-    /// The other side is the kernel's own TCP over emulated links ([`kernel`](crate::kernel)), instead of our machines on sockets.
-    pub kernel: Option<Bounds>,
-}
-
-/// How near the simulator's TCP must come to the kernel's.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Bounds {
-    /// All flows' goodput together, percent.
-    #[serde(default = "ten")]
-    pub goodput_percent: f64,
-    /// The mean time between a window's reductions, percent.
-    #[serde(default = "twenty")]
-    pub period_percent: f64,
-    /// Jain's index, where there are several flows.
-    #[serde(default = "one_twentieth")]
-    pub jain: f64,
-    /// How many variants run beside each other, each in namespaces of its own.
-    #[serde(default = "one")]
-    pub at_once: usize,
-}
-
-fn five() -> f64 {
-    5.0
-}
-
-fn ten() -> f64 {
-    10.0
-}
-
-fn half() -> f64 {
-    0.5
-}
-
-fn twenty() -> f64 {
-    20.0
-}
-
-fn one_twentieth() -> f64 {
-    0.05
-}
-
-fn one() -> usize {
-    1
-}
 
 /// The scenario of a comparison, read from an experiment's text.
 ///
 /// # Errors
 /// A key that it sets does not exist, or a variant.
-pub fn scenario(text: &str, path: &Path, comparison: &Comparison) -> Result<Scenario, ReproduceError> {
+pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scenario, ReproduceError> {
     let scenario = Scenario::parse(&path.display().to_string(), text, &comparison.set)?;
     if comparison.variants.is_empty() {
         return Ok(scenario);
@@ -128,7 +55,7 @@ pub fn scenario(text: &str, path: &Path, comparison: &Comparison) -> Result<Scen
 pub fn agree(
     scenario: &Scenario,
     experiment: &Experiment,
-    comparison: &Comparison,
+    comparison: &LiveClaim,
     hosting: &Hosting,
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
@@ -218,7 +145,7 @@ fn judge(pairs: &[Pair], unit: &str, late: &str) -> Outcome {
     }
 }
 
-fn rates_agree(sim: &Ran, live: &Ran, comparison: &Comparison) -> Outcome {
+fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
     let flows = |ran: &Ran| -> Vec<FlowInfo> {
         let flows = data::summary(&ran.result.summary, "flow");
         if comparison.flows.is_empty() {
@@ -237,7 +164,7 @@ fn rates_agree(sim: &Ran, live: &Ran, comparison: &Comparison) -> Outcome {
     judge(&pairs, "Mb/s", "")
 }
 
-fn queues_agree(sim: &Ran, live: &Ran, comparison: &Comparison) -> Outcome {
+fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
     // Of a large network's unshared links no queue is watched.
     let watched = |link: &FlowInfo| !link.get("queue_mean_bytes").is_nan();
     let links = |ran: &Ran| -> Vec<FlowInfo> {
@@ -292,8 +219,8 @@ mod tests {
         assert_eq!(judge(&[], "", "").status, Status::Unmet);
     }
 
-    fn comparison() -> Comparison {
-        Comparison {
+    fn comparison() -> LiveClaim {
+        LiveClaim {
             id: "a.live".into(),
             says: String::new(),
             variants: Vec::new(),
@@ -335,7 +262,7 @@ mod tests {
 
     #[test]
     fn flows_of_a_pattern_are_one_and_no_flow_agrees_with_nothing() {
-        let of = |pattern: &str| Comparison { flows: vec![pattern.into()], ..comparison() };
+        let of = |pattern: &str| LiveClaim { flows: vec![pattern.into()], ..comparison() };
         let found = rates_agree(&ran(4.0, 0.0), &ran(4.1, 0.0), &of("f*"));
         assert_eq!((found.status, &*found.measured), (Status::Met, "worst f*: 4.100 against 4.000 Mb/s"));
         assert_eq!(rates_agree(&ran(4.0, 0.0), &ran(4.0, 0.0), &of("g")).status, Status::Unmet);
@@ -416,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_variant_that_does_not_exist_is_named() {
-        let comparison = Comparison { variants: vec!["b".into()], ..comparison() };
+        let comparison = LiveClaim { variants: vec!["b".into()], ..comparison() };
         let text = include_str!("../../../papers/xcp/validation.toml");
         let error = scenario(text, Path::new("papers/xcp/validation.toml"), &comparison).unwrap_err();
         assert_eq!(error.to_string(), "live claim `a.live`: there is no variant `b`");

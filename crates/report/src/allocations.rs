@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tollway_scenario::file::Variant;
-use tollway_theory::{Aim, Solver, max_min, proportional_rates, session_fair, xcp_equilibrium};
+use tollway_theory::{Aim, Network, Solver, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
 use crate::deviation::{NoDeviation, aim, links_of, seconds, xcp_gains};
-use crate::ideal::{Steady, steady};
+use crate::ideal::steady;
 use crate::text::{Align, TextTable};
 
 /// The allocations of one variant, in its longest stretch without change.
@@ -39,6 +39,8 @@ pub struct FlowShares {
     pub max_min: f64,
     /// Weighted proportional fairness.
     pub proportional: f64,
+    /// Its part of the largest sum, of an overlay's senders.
+    pub max_throughput: Option<f64>,
     /// Equal parts for each section, and equal parts within it by weight.
     pub session_fair: f64,
     /// Where XCP would come to rest over the links that are XCP's, or over all if none is.
@@ -56,6 +58,9 @@ impl Allocations {
     /// The file defines none.
     pub fn of(variant: &Variant) -> Result<Allocations, NoDeviation> {
         let plan = &variant.plan;
+        if let Some(overlay) = &plan.overlay {
+            return crate::overlay::allocations(variant, overlay);
+        }
         let steady = steady(plan)?;
         let network = &steady.network;
         let undefined = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
@@ -84,13 +89,14 @@ impl Allocations {
             .ok()
             .map(|x| x.rates);
         let (aim, aimed, allocation) = aim(plan, &steady)?;
-        let bottlenecks = bottlenecks(&steady, &fair);
+        let bottlenecks = bottlenecks(network, &fair);
         let mbps = |bps: f64| bps * 1e-6;
         let flows = steady.lanes.iter().enumerate().map(|(f, lane)| FlowShares {
             flow: lane.name.clone(),
             session: plan.flows[lane.flow].section.to_string(),
             max_min: mbps(fair[f]),
             proportional: mbps(proportional[f]),
+            max_throughput: None,
             session_fair: mbps(hierarchical[f]),
             xcp: xcp.as_ref().map(|rates| mbps(rates[f])),
             aimed: aimed.then(|| mbps(allocation.rates[f])),
@@ -114,6 +120,7 @@ impl Allocations {
                 "session": f.session,
                 "max_min_mbps": f.max_min,
                 "proportional_mbps": f.proportional,
+                "max_throughput_mbps": f.max_throughput,
                 "session_fair_mbps": f.session_fair,
                 "xcp_mbps": f.xcp,
                 "aimed_mbps": f.aimed,
@@ -146,6 +153,10 @@ impl Allocations {
         if by_budget {
             columns.push(("by budget", Align::Right));
         }
+        let sums = self.flows.iter().any(|flow| flow.max_throughput.is_some());
+        if sums {
+            columns.push(("largest sum", Align::Right));
+        }
         columns.push(("held at", Align::Left));
         let mut table = TextTable::new(&columns);
         let rate = |v: f64| format!("{v:.3}");
@@ -156,6 +167,7 @@ impl Allocations {
             if by_budget {
                 cells.push(f.aimed.map_or("–".into(), rate));
             }
+            cells.extend(f.max_throughput.map(rate));
             cells.push(f.bottleneck.clone().unwrap_or_else(|| "its buffers".into()));
             match rows.last_mut().filter(|(first, before, _)| first.session == f.session && *before == cells)
             {
@@ -173,12 +185,16 @@ impl Allocations {
         text.push_str(&table.print(width));
         let _ = writeln!(
             text,
-            "Mb/s, headers included, from {} to {} s; by session: equal parts for each `[flow.…]` section",
+            "Mb/s, headers included, from {} to {} s; by session: equal parts for each `[{}.…]` section",
             seconds(self.from_s),
-            seconds(self.until_s)
+            seconds(self.until_s),
+            if sums { "overlay.sender" } else { "flow" },
         );
         let _ = match self.aim {
             Some(aim) => writeln!(text, "its laws aim at {}", aim.title()),
+            None if sums => {
+                writeln!(text, "its prices aim at the largest sum, of which several divisions may exist")
+            }
             None => writeln!(text, "its laws aim at none of these"),
         };
         text
@@ -186,8 +202,7 @@ impl Allocations {
 }
 
 /// Where each flow's max–min rate is the largest by weight on a full link.
-fn bottlenecks(steady: &Steady, rates: &[f64]) -> Vec<Option<usize>> {
-    let network = &steady.network;
+pub(crate) fn bottlenecks(network: &Network, rates: &[f64]) -> Vec<Option<usize>> {
     let loads = network.loads(rates);
     let mut top = vec![0.0_f64; loads.len()];
     for (flow, rate) in network.flows.iter().zip(rates) {

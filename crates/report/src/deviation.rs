@@ -32,6 +32,17 @@ pub struct Deviation {
     pub until_s: f64,
     /// What each flow got, in the plan's order; those too slow to be judged are left out.
     pub flows: Vec<FlowDeviation>,
+    /// The sum over an overlay's senders; `None` of flows.
+    pub throughput: Option<Throughput>,
+}
+
+/// The sum of all rates beside the largest that links and demands allow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throughput {
+    /// The sum of the senders' rates, in Mb/s.
+    pub total_mbps: f64,
+    /// The optimum of the linear programme, in Mb/s.
+    pub most_mbps: f64,
 }
 
 /// One flow's rate against theory.
@@ -102,6 +113,9 @@ impl Deviation {
     /// # Errors
     /// There is nothing to compare, see [`NoDeviation`].
     pub fn of(plan: &Plan, result: &RunResult) -> Result<Deviation, NoDeviation> {
+        if let Some(overlay) = &plan.overlay {
+            return crate::overlay::deviation(plan, overlay, result);
+        }
         let steady = steady(plan)?;
         let (from, until) = (steady.from.nearest_secs(), steady.until.nearest_secs());
         let mut window = (0.5 * (from + until), until);
@@ -146,7 +160,7 @@ impl Deviation {
             });
         }
         match flows.is_empty() {
-            false => Ok(Deviation { aim, aimed, from_s, until_s, flows }),
+            false => Ok(Deviation { aim, aimed, from_s, until_s, flows, throughput: None }),
             true if slow => Err(NoDeviation::Slow),
             true => Err(NoDeviation::NoRates),
         }
@@ -160,9 +174,13 @@ impl Deviation {
                 Some(".reverse") => Some(flow.path.from),
                 _ => None,
             };
-            plan.flows.iter().find_map(end).is_some_and(|end| plan.nodes[end.0 as usize].name == node)
+            let senders = plan.overlay.iter().flat_map(|overlay| &overlay.senders);
+            let sender = senders.filter(|sender| sender.name == name).map(|sender| sender.at).next();
+            let end = plan.flows.iter().find_map(end).or(sender);
+            end.is_some_and(|end| plan.nodes[end.0 as usize].name == node)
         };
         self.flows.retain(|flow| ends_here(&flow.flow));
+        self.throughput = None;
         if self.flows.is_empty() { Err(NoDeviation::Elsewhere) } else { Ok(self) }
     }
 
@@ -189,6 +207,8 @@ impl Deviation {
             "flow": self.worst().flow,
             "flows": self.flows.len(),
             "window": [self.from_s, self.until_s],
+            "throughput_mbps": self.throughput.map(|sum| sum.total_mbps),
+            "max_throughput_mbps": self.throughput.map(|sum| sum.most_mbps),
         })
     }
 }
@@ -198,16 +218,20 @@ impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let worst = self.worst();
         let percent = 100.0 * worst.deviation;
+        write!(f, "steady state ({} to {} s): ", seconds(self.from_s), seconds(self.until_s))?;
+        if let Some(Throughput { total_mbps, most_mbps }) = self.throughput {
+            let part = 100.0 * total_mbps / most_mbps;
+            write!(f, "{total_mbps:.3} Mb/s in all, {part:.1} % of the largest sum; ")?;
+        }
+        let one = if self.throughput.is_some() { "sender" } else { "flow" };
         write!(
             f,
-            "steady state ({} to {} s): worst flow {percent:+.1} % from {} ({}), mean {:.1} %",
-            seconds(self.from_s),
-            seconds(self.until_s),
+            "worst {one} {percent:+.1} % from {} ({}), mean {:.1} %",
             self.aim.title(),
             worst.flow,
             100.0 * self.mean(),
         )?;
-        if !self.aimed {
+        if !self.aimed && self.throughput.is_none() {
             write!(f, "; for comparison: its laws aim at something else")?;
         }
         Ok(())
@@ -309,7 +333,7 @@ fn first_start(plan: &Plan) -> Time {
 
 /// The mean over `window` of each flow's rate in the interval table, without making series of it: there may be millions of
 /// rows.
-fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
+pub(crate) fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
     let mut sums: HashMap<String, (f64, f64)> = HashMap::new();
     for batch in batches {
         let number = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Float64Type>();

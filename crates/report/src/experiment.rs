@@ -6,11 +6,11 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
-use crate::agreement::Comparison;
 use crate::claim::{Bound, Claim, Context, Distance, Measurement, Metric, Side};
 use crate::data;
 use crate::deviation::Aims;
 use crate::grid::Cells;
+use crate::live::LiveClaim;
 use crate::neighbourhood::Neighbourhood;
 use crate::plot::{PlotSpec, is_plottable, plottable};
 use crate::verify::{RandomNetworks, Verify};
@@ -32,7 +32,7 @@ pub struct Experiment {
     /// Random networks that are held against theory beside it.
     pub random: Vec<RandomNetworks>,
     /// What of it runs on real packets too.
-    pub live: Vec<Comparison>,
+    pub live: Vec<LiveClaim>,
     /// The neighbourhood over which claims are judged.
     pub neighbourhood: Option<Neighbourhood>,
     /// The file's folder, where reference series lie.
@@ -165,7 +165,7 @@ struct File {
     #[serde(default)]
     random: Vec<Spanned<RandomNetworks>>,
     #[serde(default)]
-    live: Vec<Comparison>,
+    live: Vec<LiveClaim>,
     neighbourhood: Option<Spanned<Neighbourhood>>,
 }
 

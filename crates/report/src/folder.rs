@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -43,6 +44,9 @@ impl Folder {
             }
         }
         std::fs::create_dir_all(dir).map_err(fail("create", dir))?;
+        if std::fs::metadata(dir).is_ok_and(|meta| is_shared(&meta)) {
+            return Err(SessionError::Shared { path: dir.into() });
+        }
         let path = dir.join(RECORD);
         let mut record = OpenOptions::new()
             .read(true)
@@ -93,6 +97,12 @@ impl Folder {
     }
 }
 
+/// Whether other users may write to a folder: links that they plant there would be followed.
+fn is_shared(folder: &std::fs::Metadata) -> bool {
+    let owner = folder.uid();
+    folder.mode() & 0o002 != 0 || (owner != 0 && owner != rustix::process::geteuid().as_raw())
+}
+
 /// Locks a file for this process, for as long as it is open; answers whether another has it. A file system that knows no locks has
 /// as many writers as it had.
 pub(crate) fn is_taken(file: &File) -> bool {
@@ -132,6 +142,20 @@ const RECORD: &str = ".tollway-tables";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("tollway-shared-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let taken = Folder::take(&dir, &BTreeSet::new());
+        assert!(matches!(taken, Err(SessionError::Shared { .. })));
+        assert!(!dir.join(RECORD).exists());
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Folder::take(&dir, &BTreeSet::new()).unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn a_record_leads_nowhere_else() {

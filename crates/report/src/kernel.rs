@@ -11,10 +11,11 @@ use tollway_law::Time;
 use tollway_scenario::exec::{self, KernelOutcome, Sample};
 use tollway_scenario::file::{Scenario, Variant};
 
-use crate::agreement::{Bounds, Comparison, Outcome};
+use crate::agreement::Outcome;
 use crate::claim::{Report, Status, Verdict};
 use crate::data;
 use crate::experiment::Experiment;
+use crate::live::{Bounds, LiveClaim};
 use crate::reproduce::ReproduceError;
 use crate::session::{Progress, Ran, Session};
 
@@ -26,7 +27,7 @@ use crate::session::{Progress, Ran, Session};
 pub fn agree(
     scenario: &Scenario,
     experiment: &Experiment,
-    comparison: &Comparison,
+    comparison: &LiveClaim,
     bounds: &Bounds,
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
@@ -108,7 +109,7 @@ pub fn agree(
 /// By variant, what the kernel's connections did, or why there are none.
 fn run(
     scenario: &Scenario,
-    comparison: &Comparison,
+    comparison: &LiveClaim,
     bounds: &Bounds,
     progress: Option<Progress<'_>>,
 ) -> Result<Vec<Result<KernelOutcome, String>>, ReproduceError> {

@@ -11,6 +11,26 @@
 //! | … as a page of HTML, with tables | [`html::Page`] |
 //! | … of many experiments as one page, with their claims | [`Gallery`] |
 //! | tables for a terminal | [`Overview::new`] |
+//!
+//! ```
+//! use tollway_report::session::Session;
+//! use tollway_report::Overview;
+//! use tollway_scenario::file::Scenario;
+//!
+//! let text = r#"
+//! name = "pair"
+//! duration = "2 s"
+//! node.a = {}
+//! node.b = {}
+//! link.wire = { from = "a", to = "b", rate = "10 Mbps", delay = "5 ms", law = "xcp" }
+//! flow.bulk = { from = "a", to = "b", law = "xcp", count = 2 }
+//! "#;
+//! let scenario = Scenario::parse("pair.toml", text, &[] as &[&str]).unwrap();
+//! let runs = Session::default().run(&scenario, None).unwrap();
+//! let results: Vec<_> = runs.into_iter().map(|ran| ran.result).collect();
+//! println!("{}", Overview::new(&results).to_text(100));
+//! # assert!(Overview::new(&results).to_text(100).contains("bulk"));
+//! ```
 
 pub mod agreement;
 mod allocations;
@@ -35,7 +55,9 @@ pub mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
 pub mod kernel;
+pub mod live;
 pub mod neighbourhood;
+mod overlay;
 mod overview;
 pub mod papers;
 pub mod plot;
@@ -54,9 +76,9 @@ pub mod verify;
 pub mod watch;
 
 pub use allocations::{Allocations, FlowShares};
-pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation};
+pub use deviation::{Aims, Deviation, FlowDeviation, NoDeviation, Throughput};
 pub use experiment::{Experiment, ExperimentError};
 pub use gallery::Gallery;
-pub use ideal::{Lane, Steady, Undefined, ideal_mbps, steady};
+pub use ideal::{FlowDirection, Steady, Undefined, ideal_mbps, steady};
 pub use overview::Overview;
 pub use slowdown::{OfSize, Slowdown, slowdowns};

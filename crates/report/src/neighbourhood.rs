@@ -25,16 +25,12 @@ use std::path::Path;
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 use serde::Deserialize;
 use tollway_law::Time;
-use tollway_scenario::file::Scenario;
+use tollway_scenario::file::{Scenario, ScenarioError};
 use toml::{Table, Value};
 
-use crate::claim::Report;
-use crate::reproduce::{Found, ReproduceError, Reproduced, neighbourhood_size, read, reproduce};
 use crate::seeds::{NoSeeds, seeds};
-use crate::session::{Progress, SessionError};
 
 /// A file's `[neighbourhood]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -56,7 +52,6 @@ pub struct Neighbourhood {
     #[serde(default)]
     pub points: BTreeMap<String, Table>,
     /// The reason why there are no neighbours.
-    #[serde(default)]
     pub once: Option<String>,
 }
 
@@ -132,7 +127,7 @@ impl Neighbour {
     ///
     /// # Errors
     /// A setting has no such key or value.
-    pub fn of(&self, scenario: &Scenario, path: &Path) -> Result<Scenario, ReproduceError> {
+    pub fn of(&self, scenario: &Scenario, path: &Path) -> Result<Scenario, ScenarioError> {
         let parse = |text: &str, sets: &[String]| Scenario::parse(&path.display().to_string(), text, sets);
         Ok(match self {
             Neighbour::Seed(seed) => parse(scenario.text(), &[format!("seed={seed}")])?,
@@ -157,38 +152,6 @@ pub fn draw(name: &str, mut neighbours: Vec<Neighbour>, count: usize) -> Vec<Nei
         neighbours.remove((rng.next_u64() % neighbours.len() as u64) as usize);
     }
     neighbours
-}
-
-/// Runs and judges `reproduced`, an experiment's base, at `neighbours` too, `jobs` of them at once
-/// (0: as many as there are processors). `progress` counts those that are done; if it answers
-/// false, the judgement stays that of the base.
-///
-/// # Errors
-/// A neighbour cannot be built, or its run fails.
-pub fn judge(
-    found: &Found,
-    reproduced: Reproduced,
-    neighbours: &[Neighbour],
-    jobs: usize,
-    missing: &[String],
-    progress: Progress<'_>,
-) -> Result<Reproduced, ReproduceError> {
-    let (scenario, experiment) = read(found)?;
-    let of = |(i, neighbour): (usize, &Neighbour)| -> Result<(String, Report), ReproduceError> {
-        let scenario = neighbour.of(&scenario, &found.path)?;
-        // One thread each: there are as many neighbours as threads, and more.
-        let go_on = |_, _| progress(i, 0.0);
-        let judged = reproduce(&scenario, experiment.clone(), 1, missing, Some(&go_on))?;
-        progress(i, 1.0);
-        Ok((neighbour.to_string(), judged.report))
-    };
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(jobs)
-        .build()
-        .map_err(|e| SessionError::Threads { jobs, message: e.to_string() })?;
-    let reports: Result<Vec<_>, _> = pool.install(|| neighbours.par_iter().enumerate().map(of).collect());
-    let size = neighbourhood_size(&experiment, &scenario)?;
-    Ok(Reproduced { report: reproduced.report.with_neighbours(size, &reports?), ..reproduced })
 }
 
 /// The text of a scenario with every delay of links times `factor`, but those along a grid's axis.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rayon::prelude::*;
 use tollway_proto::encoding::{SelfCheck, self_check};
 use tollway_scenario::file::{Scenario, ScenarioError};
 use tollway_scenario::tables::RunResult;
@@ -14,6 +15,7 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::gallery::Gallery;
 use crate::grid::Cells;
 use crate::html::Page;
+use crate::neighbourhood::Neighbour;
 use crate::papers::{self, experiments, is_built_in};
 use crate::plot::{Figure, PlotError, write_png};
 use crate::seeds::NoSeeds;
@@ -284,11 +286,40 @@ pub fn reproduce(
     Ok(Reproduced { experiment, runs, report })
 }
 
+/// Runs and judges `reproduced`, an experiment's base, at `neighbours` too, `jobs` of them at once
+/// (0: as many as there are processors). `progress` counts those that are done; if it answers
+/// false, the judgement stays that of the base.
+///
+/// # Errors
+/// A neighbour cannot be built, or its run fails.
+pub fn judge(
+    found: &Found,
+    reproduced: Reproduced,
+    neighbours: &[Neighbour],
+    jobs: usize,
+    missing: &[String],
+    progress: Progress<'_>,
+) -> Result<Reproduced, ReproduceError> {
+    let (scenario, experiment) = read(found)?;
+    let of = |(i, neighbour): (usize, &Neighbour)| -> Result<(String, Report), ReproduceError> {
+        let scenario = neighbour.of(&scenario, &found.path)?;
+        // One thread each: there are as many neighbours as threads, and more.
+        let go_on = |_, _| progress(i, 0.0);
+        let judged = reproduce(&scenario, experiment.clone(), 1, missing, Some(&go_on))?;
+        progress(i, 1.0);
+        Ok((neighbour.to_string(), judged.report))
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .build()
+        .map_err(|e| SessionError::Threads { jobs, message: e.to_string() })?;
+    let reports: Result<Vec<_>, _> = pool.install(|| neighbours.par_iter().enumerate().map(of).collect());
+    let size = neighbourhood_size(&experiment, &scenario)?;
+    Ok(Reproduced { report: reproduced.report.with_neighbours(size, &reports?), ..reproduced })
+}
+
 /// How many neighbours an experiment has, if its file says.
-pub(crate) fn neighbourhood_size(
-    experiment: &Experiment,
-    scenario: &Scenario,
-) -> Result<Option<usize>, NoSeeds> {
+fn neighbourhood_size(experiment: &Experiment, scenario: &Scenario) -> Result<Option<usize>, NoSeeds> {
     let seed = scenario.variants()[0].plan.seed;
     experiment.neighbourhood.as_ref().map(|n| n.neighbours(seed).map(|all| all.len())).transpose()
 }

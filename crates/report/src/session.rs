@@ -91,6 +91,12 @@ pub enum SessionError {
         /// The file.
         path: PathBuf,
     },
+    /// Other users may plant links in the folder for tables.
+    #[error("cannot write tables to `{}`: other users may write there too; name a folder of your own as `--out`", path.display())]
+    Shared {
+        /// The folder.
+        path: PathBuf,
+    },
     /// There is no memory for so many rows.
     #[error(
         "the interval tables would have {} million rows, which are too many to be kept in memory; write them to files with `--out DIR`, \

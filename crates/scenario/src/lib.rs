@@ -3,6 +3,23 @@
 //! What a user writes ([`mod@file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
 //! ([`run`]); what is measured goes into [`tables`]. Programs run over the network of a
 //! plan by `exec`, and policies for this machine's own connections are read by `shape`, both on Linux.
+//!
+//! ```
+//! use tollway_scenario::file::Scenario;
+//! use tollway_scenario::run::{Options, run};
+//!
+//! let text = r#"
+//! name = "pair"
+//! duration = "2 s"
+//! node.a = {}
+//! node.b = {}
+//! link.wire = { from = "a", to = "b", rate = "10 Mbps", delay = "5 ms" }
+//! flow.bulk = { from = "a", to = "b", law = "cubic" }
+//! "#;
+//! let scenario = Scenario::parse("pair.toml", text, &[] as &[&str]).unwrap();
+//! let finished = run(&scenario.variants()[0].plan, &Options::default()).unwrap();
+//! assert!(finished.run.packet_hops > 1000 && finished.run.census.is_conserved());
+//! ```
 
 #[cfg(target_os = "linux")]
 pub mod exec;

@@ -142,6 +142,14 @@ fn examples_run() {
             // Its network is not in the repository.
             sets.extend(["topology.file=../abilene.graphml", "flow.f.count=1"]);
         }
+        if path.ends_with("geant.toml") {
+            sets.extend([
+                "topology.file=abilene.graphml",
+                "overlay.group.*.at=*",
+                "overlay.sender.*.at=Denver",
+                "overlay.sender.*.count=11",
+            ]);
+        }
         let scenario = match Scenario::load(&path, &sets) {
             Ok(scenario) => scenario,
             Err(error) => panic!("{:?}", miette::Report::new(error)),

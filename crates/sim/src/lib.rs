@@ -13,7 +13,52 @@
 //! instant.
 //!
 //! `examples/own_laws.rs` builds a network in Rust, with a sender law and a link law that are not Tollway's, and runs it.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tollway_law::link::{AnyLink, DropTail};
+//! use tollway_law::sender::NewRenoConfig;
+//! use tollway_law::{Rate, Time};
+//! use tollway_proto::port::Limit;
+//! use tollway_proto::transport::{Config, Connection};
+//! use tollway_proto::Encoding;
+//! use tollway_sim::{FlowSpec, LinkSpec, Network, RouteEnd};
+//!
+//! let mut network = Network::new(1);
+//! let mut link = || {
+//!     network.add_link(LinkSpec {
+//!         rate: Rate::from_mbps(10.0),
+//!         delay: Time::from_millis(10),
+//!         overhead: 0,
+//!         law: AnyLink::DropTail(DropTail),
+//!         limit: Limit { packets: 50, bytes: u64::MAX },
+//!         queue: Default::default(),
+//!     })
+//! };
+//! let (there, back) = (link(), link());
+//! let config = Arc::new(Config::default());
+//! let law = || NewRenoConfig::default().build().into();
+//! let mut client = Connection::client(&config, law(), 0);
+//! client.write_unlimited();
+//! let forward = network.add_route(&[there], RouteEnd::Server);
+//! let back = network.add_route(&[back], RouteEnd::Client);
+//! let flow = network.add_flow(FlowSpec {
+//!     client,
+//!     server: Connection::server(&config, law(), 0),
+//!     forward,
+//!     back,
+//!     start: Time::ZERO,
+//!     stop: Time::NEVER,
+//!     encoding: Encoding::Acp,
+//!     segment: 1500,
+//! });
+//! network.run_until(Time::from_secs(10));
+//! let mbps = network.server(flow).stats().bytes_received as f64 * 8e-6 / 10.0;
+//! assert!(mbps > 9.0, "{mbps}");
+//! ```
 
+mod names;
 mod network;
 mod pages;
 mod scheduler;
@@ -21,9 +66,10 @@ mod slab;
 mod source;
 mod tap;
 
-pub use network::{Census, End, FlowId, FlowSpec, LinkId, MachineId, Network, RouteEnd, RouteId, ShaperId};
+pub use names::{End, FlowId, LinkId, MachineId, RouteId, SourceId};
+pub use network::{Census, FlowSpec, Network, RouteEnd, ShaperId};
 pub use scheduler::Scheduler;
-pub use source::{SinkStats, SourceId, SourceSpec};
+pub use source::{SinkStats, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};
 pub use tollway_proto::link::{Drops, LinkSpec, LinkStats};
 pub use tollway_proto::port::ControlInterval;

@@ -1,9 +1,8 @@
 //! Where packets live: a slab with a free list. The last slot freed is the next one used, while it is in cache.
 
+use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::Store;
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
-
-use crate::network::PLAIN;
 
 /// All packets of a run, and the SACK ranges that hang on some of them.
 #[derive(Debug)]

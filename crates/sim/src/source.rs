@@ -4,11 +4,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::Cbr;
 use tollway_proto::shaper::OPEN;
 
-use crate::network::RouteId;
-
-/// Names a source of cross-traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceId(pub u32);
+use crate::names::RouteId;
 
 /// Cross-traffic of constant rate, on all the time or in turns.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,7 @@
 use tollway_law::Time;
 use tollway_proto::{Encoding, Packet, SackRanges};
 
-use crate::network::LinkId;
-use crate::network::{End, FlowId};
-use crate::source::SourceId;
+use crate::names::{End, FlowId, LinkId, SourceId};
 
 /// A packet seen on a link.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,18 @@
-//! Members killed, hung and returning, slow clients and slow members, for a while and from a seed: what was promised of every frame holds.
+//! Members killed, hung, half-open, slow and returning, slow clients, half frames, for a while and from a seed: what was promised of every
+//! frame holds.
 
 mod common;
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
+use tollway_switch::agent::Agent;
+use tollway_switch::status::MemberStatus;
 
 /// A generator of SplitMix64: the same faults for the same seed.
 struct Seeded(u64);
@@ -33,6 +36,9 @@ fn soak() -> (Duration, u64) {
     )
 }
 
+/// Clients of a soak.
+const CLIENTS: u64 = 6;
+
 /// What a client saw of its frames.
 #[derive(Default)]
 struct Seen {
@@ -41,43 +47,59 @@ struct Seen {
     broken: bool,
 }
 
-/// Sends numbered frames, a window at a time, until it is over; reads slowly now and then.
-fn client(at: std::net::SocketAddr, number: u64, seed: u64, over: &AtomicBool) -> Vec<Seen> {
-    let mut seeded = Seeded(seed ^ number.wrapping_mul(77));
+/// A frame with its number, of up to 3 kB.
+fn numbered(number: u64, seeded: &mut Seeded) -> Vec<u8> {
+    let mut body = number.to_be_bytes().to_vec();
+    body.resize(8 + seeded.below(3000) as usize, number as u8);
+    framed(&body)
+}
+
+fn number(body: &[u8]) -> u64 {
+    u64::from_be_bytes(body[..8].try_into().unwrap())
+}
+
+/// Sends numbered frames, a window at a time, until it is over; reads slowly now and then. The last of the clients is slow: it has ten
+/// windows under way and waits before each answer.
+fn client(at: SocketAddr, client: u64, seed: u64, over: &AtomicBool) -> Vec<Seen> {
+    let mut seeded = Seeded(seed ^ client.wrapping_mul(77));
+    let slow = client == CLIENTS - 1;
     let mut sessions = Vec::new();
-    let mut next = number << 40;
+    let mut next = client << 40;
     while !over.load(Ordering::SeqCst) {
         let mut seen = Seen::default();
-        let Ok(mut stream) = TcpStream::connect(at) else {
+        let Ok(stream) = TcpStream::connect(at) else {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
+        if slow {
+            socket2::SockRef::from(&stream).set_recv_buffer_size(8 << 10).unwrap();
+        }
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let (mut to, mut from) = (&stream, &stream);
         let frames = 1 + seeded.below(400);
         for _ in 0..frames {
-            let window = 1 + seeded.below(20);
-            let mut batch = Vec::new();
-            for _ in 0..window {
-                let mut body = next.to_be_bytes().to_vec();
-                body.resize(8 + seeded.below(3000) as usize, number as u8);
-                batch.extend(framed(&body));
-                next += 1;
-            }
+            let window = if slow { 200 } else { 1 + seeded.below(20) };
+            let batch: Vec<u8> = (next..next + window).flat_map(|at| numbered(at, &mut seeded)).collect();
+            next += window;
             seen.sent += window;
-            if stream.write_all(&batch).is_err() {
-                seen.broken = true;
-                break;
-            }
-            if seeded.below(20) == 0 {
-                std::thread::sleep(Duration::from_millis(seeded.below(60)));
-            }
-            for _ in 0..window {
-                let Some(body) = read_framed(&mut stream) else {
-                    seen.broken = true;
-                    break;
-                };
-                *seen.answered.entry(u64::from_be_bytes(body[..8].try_into().unwrap())).or_default() += 1;
-            }
+            let pause = seeded.below(20) == 0;
+            std::thread::scope(|scope| {
+                let write = scope.spawn(move || to.write_all(&batch).is_ok());
+                if pause {
+                    std::thread::sleep(Duration::from_millis(seeded.below(60)));
+                }
+                for _ in 0..window {
+                    if slow {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    let Some(body) = read_framed(&mut from) else {
+                        seen.broken = true;
+                        break;
+                    };
+                    *seen.answered.entry(number(&body)).or_default() += 1;
+                }
+                seen.broken |= !write.join().unwrap();
+            });
             if seen.broken || over.load(Ordering::SeqCst) {
                 break;
             }
@@ -85,81 +107,160 @@ fn client(at: std::net::SocketAddr, number: u64, seed: u64, over: &AtomicBool) -
         if !seen.broken {
             // Half a frame, now and then.
             if seeded.below(4) == 0 {
-                let _ = stream.write_all(&framed(&[0; 100])[..50]);
+                let _ = to.write_all(&framed(&[0; 100])[..50]);
             }
             let _ = stream.shutdown(Shutdown::Write);
-            assert_eq!(read_framed(&mut stream), None, "no answer that was not asked");
+            assert_eq!(read_framed(&mut from), None, "no answer that was not asked");
         }
         sessions.push(seen);
     }
     sessions
 }
 
-fn run(retry: &str) {
-    let (length, seed) = soak();
-    eprintln!("faults, {retry}: {length:?} from TOLLWAY_SOAK_SEED={seed}");
-    let mut servers: Vec<Option<Server>> = (0..4).map(|_| Some(Server::start())).collect();
-    let addresses: Vec<_> = servers.iter().flatten().map(|server| server.address).collect();
-    let members: Vec<_> = ["a", "b", "c", "d"].into_iter().zip(addresses.iter().copied()).collect();
-    let more = format!(
-        "policy = \"least-loaded\"\nretry = \"{retry}\"\n[limits]\nframe = \"16 KiB\"\nsession-buffer = \"64 KiB\"\nmember-buffer = \"256 KiB\"\nanswer-time = \"500 ms\"\nconnect-time = \"500 ms\""
-    );
-    let agent = switch("u16", &more, &members);
-    let at = agent.listen()[0];
-    let over = Arc::new(AtomicBool::new(false));
-    let most = Arc::new(AtomicU64::new(0));
-    let clients: Vec<_> = (0..6)
-        .map(|number| {
-            let over = Arc::clone(&over);
-            std::thread::spawn(move || client(at, number, seed, &over))
-        })
-        .collect();
-    let mut seeded = Seeded(seed);
-    let mut carried: HashMap<u64, u64> = HashMap::new();
-    let mut collect = |server: &Server| {
+/// Sends numbered frames that nobody answers, until it is over. Returns how many.
+fn one_way_client(at: SocketAddr, client: u64, seed: u64, over: &AtomicBool) -> u64 {
+    let mut seeded = Seeded(seed ^ client.wrapping_mul(77));
+    let mut next = client << 40;
+    while !over.load(Ordering::SeqCst) {
+        let Ok(mut stream) = TcpStream::connect(at) else { continue };
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        for _ in 0..1 + seeded.below(100) {
+            let window = 1 + seeded.below(20);
+            let batch: Vec<u8> = (next..next + window).flat_map(|at| numbered(at, &mut seeded)).collect();
+            stream.write_all(&batch).expect("a one-way session is not broken off");
+            next += window;
+            std::thread::sleep(Duration::from_millis(seeded.below(10)));
+            if over.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "its end is regular, once all frames are done");
+    }
+    next - (client << 40)
+}
+
+/// Four servers, and what they have carried out.
+struct Cluster {
+    servers: Vec<Option<Server>>,
+    addresses: Vec<SocketAddr>,
+    one_way: bool,
+    carried: HashMap<u64, u64>,
+}
+
+impl Cluster {
+    fn start(one_way: bool) -> Cluster {
+        let servers: Vec<_> = (0..4).map(|_| Server::start()).collect();
+        let addresses = servers.iter().map(|server| server.address).collect();
+        servers.iter().for_each(|server| server.manners.one_way.store(one_way, Ordering::SeqCst));
+        Cluster {
+            servers: servers.into_iter().map(Some).collect(),
+            addresses,
+            one_way,
+            carried: HashMap::new(),
+        }
+    }
+
+    fn switch(&self, more: &str) -> Agent {
+        let members: Vec<_> = ["a", "b", "c", "d"].into_iter().zip(self.addresses.iter().copied()).collect();
+        let limits = "[limits]\nframe = \"16 KiB\"\nsession-buffer = \"64 KiB\"\nmember-buffer = \"256 KiB\"\n\
+                      answer-time = \"500 ms\"\nconnect-time = \"500 ms\"";
+        switch("u16", &format!("{more}\n{limits}"), &members)
+    }
+
+    fn kill(&mut self, at: usize) {
+        let Some(server) = self.servers[at].take() else { return };
+        server.kill();
         // A killed server's threads may still be at it.
         std::thread::sleep(Duration::from_millis(20));
-        for frames in server.seen.lock().unwrap().values() {
-            for body in frames {
-                *carried.entry(u64::from_be_bytes(body[..8].try_into().unwrap())).or_default() += 1;
+        for body in server.frames() {
+            *self.carried.entry(number(&body)).or_default() += 1;
+        }
+    }
+
+    fn revive(&mut self, at: usize) {
+        if self.servers[at].is_none()
+            && let Ok(server) = Server::at(self.addresses[at])
+        {
+            server.manners.one_way.store(self.one_way, Ordering::SeqCst);
+            self.servers[at] = Some(server);
+        }
+    }
+
+    /// One fault: a member is killed, hangs, reads and answers nothing, is slow, or returns.
+    fn disturb(&mut self, seeded: &mut Seeded) {
+        let at = seeded.below(4) as usize;
+        let alive = self.servers.iter().flatten().count();
+        let kind = seeded.below(7);
+        let Some(server) = &self.servers[at] else { return self.revive(at) };
+        let manners = Arc::clone(&server.manners);
+        match kind {
+            0 | 1 if alive > 2 => self.kill(at),
+            2 | 3 => {
+                let bad = if kind == 2 || self.one_way { &manners.hangs } else { &manners.one_way };
+                bad.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(seeded.below(900)));
+                bad.store(false, Ordering::SeqCst);
+            }
+            4 => manners.work.store(seeded.below(300), Ordering::SeqCst),
+            // Slower than its window drains in `answer-time`.
+            5 => manners.work.store(20_000, Ordering::SeqCst),
+            _ => manners.work.store(0, Ordering::SeqCst),
+        }
+    }
+
+    fn heal(&mut self) {
+        for at in 0..4 {
+            self.revive(at);
+            if let Some(server) = &self.servers[at] {
+                server.manners.hangs.store(false, Ordering::SeqCst);
+                server.manners.work.store(0, Ordering::SeqCst);
             }
         }
-    };
+    }
+
+    fn end(&mut self) {
+        (0..4).for_each(|at| self.kill(at));
+    }
+}
+
+/// Disturbs the cluster while `work` runs for each client. Returns their results and the most memory that sessions held.
+fn soak_with<T: Send + 'static>(
+    cluster: &mut Cluster,
+    agent: &Agent,
+    work: impl Fn(SocketAddr, u64, u64, &AtomicBool) -> T + Copy + Send + 'static,
+) -> (Vec<T>, u64) {
+    let (length, seed) = soak();
+    let over = Arc::new(AtomicBool::new(false));
+    let at = agent.listen()[0];
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || work(at, client, seed, &over))
+        })
+        .collect();
+    let (mut seeded, mut most) = (Seeded(seed), 0);
     let until = Instant::now() + length;
     while Instant::now() < until {
-        let at = seeded.below(4) as usize;
-        match (seeded.below(5), &servers[at]) {
-            (0 | 1, Some(server)) if servers.iter().flatten().count() > 2 => {
-                server.kill();
-                collect(server);
-                servers[at] = None;
-            }
-            (2, Some(server)) => {
-                let manners = Arc::clone(&server.manners);
-                manners.hangs.store(true, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_millis(seeded.below(900)));
-                manners.hangs.store(false, Ordering::SeqCst);
-            }
-            (3, Some(server)) => server.manners.work.store(seeded.below(300), Ordering::SeqCst),
-            (_, None) => servers[at] = Server::at(addresses[at]).ok(),
-            _ => {}
-        }
+        cluster.disturb(&mut seeded);
         std::thread::sleep(Duration::from_millis(seeded.below(150)));
-        most.fetch_max(status(&agent).memory, Ordering::SeqCst);
+        most = most.max(status(agent).memory);
     }
-    for (server, &address) in servers.iter_mut().zip(&addresses) {
-        if server.is_none() {
-            *server = Server::at(address).ok();
-        }
-        server.iter().for_each(|server| server.manners.hangs.store(false, Ordering::SeqCst));
-    }
+    cluster.heal();
     over.store(true, Ordering::SeqCst);
-    let sessions: Vec<Seen> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
-    servers.iter().flatten().for_each(|server| {
-        server.kill();
-        collect(server);
-    });
+    (clients.into_iter().map(|client| client.join().unwrap()).collect(), most)
+}
 
+/// What all sessions and one that ends may hold: `session-buffer` and a read in each direction, and frames that are not whole.
+const BOUND: u64 = (CLIENTS + 1) * (3 * (64 << 10) + 3 * (256 << 10) + 5 * (16 << 10));
+
+fn run(retry: &str) {
+    eprintln!("faults, {retry}: {:?} (TOLLWAY_SOAK_SECONDS, TOLLWAY_SOAK_SEED)", soak());
+    let mut cluster = Cluster::start(false);
+    let agent = cluster.switch(&format!("policy = \"least-loaded\"\nretry = \"{retry}\""));
+    let (sessions, most) = soak_with(&mut cluster, &agent, client);
+    cluster.end();
+    let sessions: Vec<Seen> = sessions.into_iter().flatten().collect();
     let (mut sent, mut answered, mut broken) = (0, 0, 0);
     for seen in &sessions {
         sent += seen.sent;
@@ -167,7 +268,7 @@ fn run(retry: &str) {
         broken += u64::from(seen.broken);
         for (number, times) in &seen.answered {
             assert_eq!(*times, 1, "an answer comes once");
-            assert!(carried.contains_key(number), "what was answered was carried out");
+            assert!(cluster.carried.contains_key(number), "what was answered was carried out");
         }
         assert!(
             seen.broken || seen.answered.len() as u64 == seen.sent,
@@ -175,15 +276,42 @@ fn run(retry: &str) {
         );
     }
     if retry == "never" {
-        assert!(carried.values().all(|&times| times == 1), "never twice");
+        assert!(cluster.carried.values().all(|&times| times == 1), "never twice");
     } else {
         assert_eq!(broken, 0, "another member has always answered");
     }
-    // Six sessions, and what they may hold.
-    let bound = 7 * (3 * (64 << 10) + 3 * (256 << 10) + 5 * (16 << 10));
-    assert!(most.load(Ordering::SeqCst) <= bound, "{most:?} bytes at most");
+    assert!(most <= BOUND, "{most} bytes at most");
     assert!(answered > 100, "{answered}");
     eprintln!("{sent} frames of {} sessions, {answered} answered, {broken} sessions told", sessions.len());
+    agent.end().unwrap();
+}
+
+#[test]
+fn one_way_frames_come_or_are_counted() {
+    eprintln!("faults, one way: {:?} (TOLLWAY_SOAK_SECONDS, TOLLWAY_SOAK_SEED)", soak());
+    let mut cluster = Cluster::start(true);
+    let agent = cluster.switch("policy = \"round-robin\"\nanswers = \"none\"");
+    let (sent, most) = soak_with(&mut cluster, &agent, one_way_client);
+    eventually("all sessions have ended", || status(&agent).sessions == 0);
+    let sent: u64 = sent.into_iter().sum();
+    let now = status(&agent);
+    let sum = |of: fn(&MemberStatus) -> u64| now.members.iter().map(of).sum::<u64>();
+    let (perhaps_lost, retried) = (sum(|one| one.perhaps_lost), sum(|one| one.retried));
+    // What the kernels of living servers have acknowledged is read by them.
+    let mut before = usize::MAX;
+    eventually("the servers have read all", || {
+        std::thread::sleep(Duration::from_millis(200));
+        let read = cluster.servers.iter().flatten().map(|server| server.frames().len()).sum();
+        std::mem::replace(&mut before, read) == read
+    });
+    cluster.end();
+    let came = cluster.carried.len() as u64;
+    assert!(came + perhaps_lost >= sent, "{came} of {sent} came, {perhaps_lost} are said to be lost at most");
+    let twice = cluster.carried.values().filter(|&&times| times > 1).count() as u64;
+    assert!(twice <= retried, "{twice} came twice, {retried} were sent again");
+    assert_eq!((now.abandoned, now.frames), (0, sent));
+    assert!(most <= BOUND, "{most} bytes at most");
+    eprintln!("{sent} frames, {came} came, {perhaps_lost} perhaps lost, {twice} twice");
     agent.end().unwrap();
 }
 

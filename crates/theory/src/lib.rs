@@ -5,6 +5,7 @@
 //!
 //! - [`max_min()`] is the weighted max–min fair allocation, which RCP aims at, and XCP on a single bottleneck;
 //! - [`proportional()`] the weighted proportionally fair one, which FCP aims at;
+//! - [`max_throughput`] the allocation of the largest sum, which the overlay's prices aim at;
 //! - [`spend`] what FCP's owners spend on each flow by their strategies, the weights of its allocation;
 //! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
 //! - [`xcp_session_equilibrium`] the same where a switch merges the flows of a session;
@@ -15,6 +16,19 @@
 //!
 //! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
 //! a convex solver, and [`proportional_by_newton`] by Newton's method, for large networks.
+//!
+//! ```
+//! use tollway_theory::{Network, max_min};
+//!
+//! // One flow over both links of a parking lot, and one over each.
+//! let mut network = Network::new();
+//! let links = [network.link(10.0), network.link(20.0)];
+//! network.flow(links);
+//! network.flow([links[0]]);
+//! network.flow([links[1]]);
+//! assert_eq!(max_min(&network)?, [5.0, 5.0, 15.0]);
+//! # Ok::<(), tollway_theory::NetworkError>(())
+//! ```
 
 mod aim;
 mod budgets;
@@ -26,6 +40,7 @@ mod newton;
 mod proportional;
 mod session;
 mod solver;
+mod throughput;
 mod xcp;
 
 pub use aim::{Allocation, aims, common_aim};
@@ -38,5 +53,6 @@ pub use newton::proportional_by_newton;
 pub use proportional::{Proportional, Solver, proportional, proportional_rates, proportional_with};
 pub use session::{SessionFair, session_fair};
 pub use solver::{SolverError, proportional_by_solver};
+pub use throughput::max_throughput;
 pub use tollway_law::Aim;
 pub use xcp::{XcpEquilibrium, XcpGains, xcp_equilibrium, xcp_session_equilibrium, xcp_standing_queue};

@@ -81,10 +81,10 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
 }
 
 /// (row, column, value) of a matrix.
-type Entries = Vec<(usize, usize, f64)>;
+pub(crate) type Entries = Vec<(usize, usize, f64)>;
 
 /// What bounds rates in units of `scale`: a row a link, then one a demand.
-fn limits(network: &Network, scale: &[f64]) -> (Entries, Vec<f64>) {
+pub(crate) fn limits(network: &Network, scale: &[f64]) -> (Entries, Vec<f64>) {
     let (mut entries, mut right) = (Entries::new(), vec![1.0; network.capacities.len()]);
     for (f, flow) in network.flows.iter().enumerate() {
         let mut crossed = flow.links.clone();
@@ -100,13 +100,13 @@ fn limits(network: &Network, scale: &[f64]) -> (Entries, Vec<f64>) {
     (entries, right)
 }
 
-fn matrix(entries: &Entries, rows: usize, columns: usize) -> CscMatrix<f64> {
+pub(crate) fn matrix(entries: &Entries, rows: usize, columns: usize) -> CscMatrix<f64> {
     let (i, j): (Vec<usize>, Vec<usize>) = entries.iter().map(|e| (e.0, e.1)).unzip();
     CscMatrix::new_from_triplets(rows, columns, i, j, entries.iter().map(|e| e.2).collect())
 }
 
 /// Minimises ½xᵀPx + qᵀx where b − Ax lies in the cones, to the first of `tolerances` that can be reached.
-fn solve(
+pub(crate) fn solve(
     p: &CscMatrix<f64>,
     q: &[f64],
     a: &CscMatrix<f64>,
@@ -140,7 +140,7 @@ fn solve(
 /// can give.
 const ROUGH: &[f64] = &[1e-8, 1e-6, 1e-5];
 /// The same on each quadratic program.
-const FINE: &[f64] = &[1e-12, 1e-11, 1e-10, 1e-9];
+pub(crate) const FINE: &[f64] = &[1e-12, 1e-11, 1e-10, 1e-9];
 /// How many of these there are.
 const POLISH: usize = 3;
 

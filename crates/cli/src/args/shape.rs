@@ -55,8 +55,8 @@ pub(crate) struct Shape {
     pub(crate) policy: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreAccess,
-    /// How to see and pace connections.
-    #[arg(long, value_enum, default_value_t = Backend::InetDiag)]
+    /// How to see and pace connections. eBPF limits every packet of a tenant, and inet_diag paces programs that cooperate.
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(crate) backend: Backend,
     /// Connections of every network namespace, such as containers', and not only of this one; with eBPF.
     #[arg(long)]
@@ -145,5 +145,8 @@ pub(crate) enum ShapeCommand {
         /// In every network namespace.
         #[arg(long)]
         everywhere: bool,
+        /// The file of what is paced.
+        #[arg(long, default_value = "")]
+        record: PathBuf,
     },
 }

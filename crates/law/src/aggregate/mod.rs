@@ -48,7 +48,7 @@ pub struct Aggregate {
     bucket: Bucket,
     scheme: Scheme,
     /// By seat.
-    members: Vec<Member>,
+    members: Vec<AggregateFlow>,
     free: Vec<u32>,
     /// Connections there are.
     count: u64,
@@ -64,7 +64,7 @@ pub struct Aggregate {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Member {
+struct AggregateFlow {
     present: bool,
     /// Its part of the bucket's tokens.
     level: u64,
@@ -117,10 +117,10 @@ impl Aggregate {
     pub fn join(&mut self, now: Time) -> Seat {
         self.advance(now);
         let seat = self.free.pop().unwrap_or_else(|| {
-            self.members.push(Member::default());
+            self.members.push(AggregateFlow::default());
             self.members.len() as u32 - 1
         });
-        self.members[seat as usize] = Member { present: true, ..Member::default() };
+        self.members[seat as usize] = AggregateFlow { present: true, ..AggregateFlow::default() };
         self.count += 1;
         self.weigh(now);
         let spare = self.nobodys();
@@ -298,7 +298,7 @@ impl Aggregate {
     }
 }
 
-impl Member {
+impl AggregateFlow {
     /// What its partition holds: two packets at least, so that tokens still come in while one waits for the host's timer.
     fn room(&self) -> u64 {
         if self.present { self.depth.max(2 * self.packet) } else { 0 }

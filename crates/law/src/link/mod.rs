@@ -34,13 +34,13 @@ pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};
 pub use red::{Red, RedConfig};
 pub use shadow::{Deviation, Shadow};
-pub use shared::Shared;
+pub use shared::{Shared, SharedConfig};
 pub use step::{Step, StepConfig};
 pub use xcp::{Xcp, XcpConfig};
 
 use std::sync::Arc;
 
-use crate::param::{Entry, words_of};
+use crate::param::{Entry, Tables, words_of};
 use crate::{Kind, Price, Rate, Time, Toll};
 use xcp::{Fixed128, Shift32};
 
@@ -56,6 +56,11 @@ pub const LAWS: &[Entry<dyn LinkConfig>] = &[
     entry::<RcpConfig>(),
     entry::<AvqConfig>(),
 ];
+
+/// Reads the config of the law `word`, which is one of [`WORDS`]; drop-tail for any other.
+pub fn read(word: &str, tables: &dyn Tables) -> Arc<dyn LinkConfig> {
+    (LAWS.iter().find(|law| law.word == word).unwrap_or(&LAWS[0]).read)(tables)
+}
 
 /// Their words.
 pub const WORDS: &[&str] = &words_of::<_, { LAWS.len() }>(LAWS);
@@ -203,7 +208,7 @@ pub struct DropTail;
 
 impl DropTail {
     /// Drop-tail's entry in the registry.
-    const ENTRY: Entry<dyn LinkConfig> =
+    pub const ENTRY: Entry<dyn LinkConfig> =
         Entry { word: "drop-tail", tables: &[], read: |_| Arc::new(DropTail) };
 }
 

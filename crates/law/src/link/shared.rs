@@ -1,7 +1,44 @@
 //! Several laws on one link, each for a class of traffic with a queue of its own.
 
-use super::{AnyLink, LinkLaw, Passing, Verdict};
+use std::sync::Arc;
+
+use super::{AnyLink, DropTail, LinkConfig, LinkLaw, Passing, Placement, Verdict, read};
+use crate::param::Entry;
 use crate::{Rate, Time, Toll};
+
+/// The laws of a link by class, and their weights; first that of traffic without a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedConfig {
+    laws: Vec<(Arc<dyn LinkConfig>, f64)>,
+}
+
+impl SharedConfig {
+    /// The entry of the port's law under queues by class. Traffic without a class is under drop-tail, with weight 1.
+    pub const ENTRY: Entry<dyn LinkConfig> = Entry {
+        word: "by-class",
+        tables: &[],
+        read: |tables| {
+            let none: (Arc<dyn LinkConfig>, f64) = (Arc::new(DropTail), 1.0);
+            let classes = tables.classes().into_iter().map(|(law, weight)| (read(law, tables), weight));
+            Arc::new(SharedConfig { laws: std::iter::once(none).chain(classes).collect() })
+        },
+    };
+}
+
+impl LinkConfig for SharedConfig {
+    fn word(&self) -> &str {
+        Self::ENTRY.word
+    }
+
+    fn place(&self, at: &Placement<'_>) -> AnyLink {
+        let laws = self.laws.iter().map(|(law, weight)| (law.place(at), *weight)).collect();
+        AnyLink::Shared(Box::new(Shared::new(laws, at.capacity)))
+    }
+
+    fn of_class(&self, class: u8) -> Option<&dyn LinkConfig> {
+        self.laws.get(usize::from(class)).map(|(law, _)| &**law)
+    }
+}
 
 /// Laws by class of traffic, in front of a port whose queues share the link by weight.
 ///
@@ -10,7 +47,7 @@ use crate::{Rate, Time, Toll};
 /// as they come.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    lanes: Vec<Lane>,
+    lanes: Vec<ClassLaw>,
     /// Bytes/s.
     capacity: f64,
     /// When the part of the window under way ends.
@@ -18,7 +55,7 @@ pub struct Shared {
 }
 
 #[derive(Clone, Debug)]
-struct Lane {
+struct ClassLaw {
     law: AnyLink,
     weight: f64,
     /// What the law believes in.
@@ -34,7 +71,7 @@ impl Shared {
     /// Laws and their weights, over zero, on a link of `capacity`: what is of class i is under the law i, and what is
     /// of a class beyond them under the first.
     pub fn new(laws: Vec<(AnyLink, f64)>, capacity: Rate) -> Shared {
-        let lane = |(law, weight): (AnyLink, f64)| Lane {
+        let lane = |(law, weight): (AnyLink, f64)| ClassLaw {
             law,
             weight,
             capacity,
@@ -60,7 +97,7 @@ impl Shared {
         self.lanes.get(usize::from(class)).map(|lane| lane.capacity)
     }
 
-    fn lane(&mut self, class: u8) -> Option<&mut Lane> {
+    fn lane(&mut self, class: u8) -> Option<&mut ClassLaw> {
         let at = if usize::from(class) < self.lanes.len() { usize::from(class) } else { 0 };
         self.lanes.get_mut(at)
     }

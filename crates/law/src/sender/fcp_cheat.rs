@@ -1,6 +1,6 @@
 //! FCP senders that lie or do not obey (the FCP report, CMU-CS-12-125, § 5, § 6.1.3): what meters are there to find.
 
-use super::{Acked, Fcp, Flight, SenderLaw};
+use super::{Acked, Fcp, Flight, SenderLaw, Spender};
 use crate::link::Misfit;
 use crate::param::{Kind, SPAN, TIME};
 use crate::{Budget, Rate, Time, Toll, config, words};

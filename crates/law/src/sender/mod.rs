@@ -35,7 +35,7 @@ use std::any::Any;
 use std::fmt;
 
 use crate::param::{Entry, words_of};
-use crate::{Rate, Time, Toll};
+use crate::{Budget, Price, Rate, Time, Toll};
 
 /// Every law that a scenario file may name. To add one: its file, and a line here.
 pub const LAWS: &[Entry<dyn SenderConfig>] = &[
@@ -197,6 +197,44 @@ pub trait SenderLaw {
 
     /// The retransmission timer expired; `first` unless it had expired already without progress since.
     fn on_timeout(&mut self, flight: &Flight, first: bool);
+
+    /// The law as one that a budget limits; `None` if its descriptor does not say that it [spends](Descriptor::spends).
+    fn spender(&self) -> Option<&dyn Spender> {
+        None
+    }
+
+    /// [`spender`](SenderLaw::spender), to be changed.
+    fn spender_mut(&mut self) -> Option<&mut dyn Spender> {
+        None
+    }
+}
+
+/// A sender's law that a budget limits.
+pub trait Spender {
+    /// Its budget.
+    fn budget(&self) -> Budget;
+
+    /// Lets it spend `budget` from now on; the next packets announce it.
+    fn set_budget(&mut self, budget: Budget);
+
+    /// w, its spending, $/s.
+    fn spending(&self) -> f64;
+
+    /// Dollars spent since the start.
+    fn spent(&self) -> f64;
+
+    /// The price of the path, once it is known.
+    fn price(&self) -> Option<Price>;
+
+    /// Whether it sends its last packets and has announced to links that nothing will follow.
+    fn is_ending(&self) -> bool;
+
+    /// The instant since which it lacks the rate that its deadline needs, because links had no room for it.
+    fn refused(&self) -> Option<Time>;
+
+    /// Puts its packets in another class of traffic from `now` on, which may have another price; the round trip is `rtt`. Where
+    /// the price is lower, its rate stays, and it announces what it spends beyond that like any other change.
+    fn change_class(&mut self, now: Time, rtt: Time);
 }
 
 /// Every sender law by value: dispatch is one predictable branch, and a connection stays in one piece of memory.
@@ -389,6 +427,14 @@ impl SenderLaw for AnySender {
 
     fn on_timeout(&mut self, flight: &Flight, first: bool) {
         each!(self, law => law.on_timeout(flight, first));
+    }
+
+    fn spender(&self) -> Option<&dyn Spender> {
+        each!(self, law => law.spender())
+    }
+
+    fn spender_mut(&mut self) -> Option<&mut dyn Spender> {
+        each!(self, law => law.spender_mut())
     }
 }
 

@@ -182,6 +182,11 @@ impl Shares {
         Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.gets))
     }
 
+    /// The rate that all of a tenant together may have until the next tick: its share, or what that would be if it wanted more.
+    pub fn most_of(&self, tenant: usize) -> Rate {
+        Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.most()))
+    }
+
     /// Tokens in a tenant's bucket, as part of its depth: 1 is full, below 0 in debt. 1 for a tenant without a rate.
     pub fn level_of(&self, tenant: usize) -> f64 {
         self.tenants.get(tenant).map_or(1.0, |branch| branch.pool.part())

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tollway_law::Time;
 use tollway_proto::Flags;
 
-use super::{CARRIED, Driver};
+use super::Driver;
 use crate::error::Error;
-use crate::exec::tun::{self, Tun};
-use crate::kernel::Room;
+use crate::kernel_tcp::Room;
+use crate::label::CARRIED;
 use crate::socket::BATCH;
+use crate::sys::tun::{self, Tun};
 
 /// What of a flow of the kernel's passed at one of its ends.
 #[derive(Clone, Copy, Debug, Default)]

@@ -14,11 +14,11 @@ use tollway_proto::Flags;
 
 use super::{Driver, Next};
 use crate::error::Error;
-use crate::exec::FiveTuple;
 use crate::hosts::frame::{self, Content};
 use crate::hosts::wire::{BATCH, Mail, Wire};
 use crate::hosts::{PORT, Plug};
-use crate::kernel::PORTS;
+use crate::kernel_tcp::PORTS;
+use crate::sys::ip::FiveTuple;
 
 /// What a driver has besides, where its nodes are namespaces.
 #[derive(Debug)]

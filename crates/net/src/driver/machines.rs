@@ -6,9 +6,8 @@ use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::State;
 use tollway_proto::{Encoding, Flags, Machine, Packet, Stamp};
 
-use super::{Driver, Endpoint};
+use super::{Driver, Endpoint, Fate};
 use crate::error::Error;
-use crate::network::Fate;
 use crate::wire;
 
 impl Driver {

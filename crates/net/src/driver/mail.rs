@@ -8,10 +8,11 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::{Flags, Packet};
 
-use super::{CARRIED, CARRIER, Driver, Next, Out};
+use super::{Driver, Next, Out};
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::hosts::frame;
+use crate::label::{CARRIED, CARRIER};
 use crate::socket::Socket;
 
 impl Driver {

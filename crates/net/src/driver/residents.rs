@@ -7,8 +7,9 @@ use tollway_proto::transport::Connection;
 use tollway_proto::transport::stream::{Incoming, Outgoing};
 use tollway_proto::{Encoding, Flags, Gate, NodeMachine, Packet, Passed, SackRanges};
 
-use super::{CARRIED, CROSS, Driver, Endpoint, MACHINE, Next};
+use super::{Driver, Endpoint, MACHINE, Next};
 use crate::error::Error;
+use crate::label::{CARRIED, CROSS};
 
 /// A machine and its connections with the network.
 #[derive(Debug)]

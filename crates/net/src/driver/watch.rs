@@ -7,9 +7,10 @@ use tollway_proto::encoding::acp;
 use tollway_proto::link::Pace;
 use tollway_proto::{Encoding, Gate, Packet, Passed, SackRanges};
 
-use super::{CARRIED, Driver};
+use super::Driver;
 use crate::emulator;
 use crate::error::Error;
+use crate::label::CARRIED;
 
 /// A watched link of another process, by which datagrams come in.
 #[derive(Clone, Copy, Debug)]

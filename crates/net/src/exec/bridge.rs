@@ -10,10 +10,10 @@ use tollway_law::{Rate, Time};
 use super::capture::Tap;
 use super::mesh::{FlowRecord, Mesh, MeshSpec, Strays};
 use super::panel::Panel;
-use super::tun::{self, Tun};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::punctual::{Punctual, Sleeper};
+use crate::sys::tun::{self, Tun};
 use tollway_proto::Lateness;
 use tollway_proto::link::LinkStats;
 
@@ -123,7 +123,7 @@ impl Bridge {
         self.carry(&tuns)?;
         self.begin(&tuns);
         (self.tap, self.panel) = watched;
-        let cpu = crate::driver::thread_cpu();
+        let cpu = crate::clock::thread_cpu();
         // The receiver is gone if the program could not be started.
         let _ = self.started.send(());
         self.carry(&tuns)?;
@@ -210,7 +210,7 @@ impl Bridge {
             refused: self.refused,
             lateness: self.lateness.clone(),
             real_time: self.sleeper.real_time,
-            cpu: crate::driver::thread_cpu().saturating_sub(cpu),
+            cpu: crate::clock::thread_cpu().saturating_sub(cpu),
         }
     }
 

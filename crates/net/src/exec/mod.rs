@@ -16,18 +16,12 @@
 mod bridge;
 mod capture;
 mod child;
-pub(crate) mod clean;
-pub(crate) mod interface;
-pub mod ip;
-mod kernel;
+mod kernel_run;
 mod mesh;
-pub(crate) mod namespace;
-pub(crate) mod netlink;
 mod outside;
 mod panel;
 mod relay;
 mod servers;
-pub(crate) mod tun;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -45,22 +39,25 @@ use rustix::event::EventfdFlags;
 use rustix::process::Signal;
 
 pub use bridge::{LinkRecord, Record};
-pub use child::Signals;
-pub use clean::clean;
-pub use ip::FiveTuple;
-pub use kernel::{KernelFlow, KernelOutcome, Sample, run_kernel};
-pub use mesh::{FlowRecord, Mesh, MeshChange, MeshSpec, Strays, address};
-pub use namespace::Privilege;
-pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, Setting, panel};
+pub use kernel_run::{KernelFlow, KernelOutcome, Sample, run_kernel};
+pub use mesh::{FlowRecord, Mesh, MeshChange, MeshSpec, Setting, Strays};
+pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, panel};
 pub use relay::Publish;
 
+pub use crate::sys::address;
+pub use crate::sys::clean::clean;
+pub use crate::sys::ip::FiveTuple;
+pub use crate::sys::namespace::Privilege;
+pub use crate::sys::signals::Signals;
+
 use crate::error::Error;
+use crate::sys::namespace::{self, Namespace};
+use crate::sys::tun::{self, Tun, TunSpec};
+use crate::sys::{clean, problem};
 use bridge::{Bridge, PATIENCE};
 use child::Running;
-use namespace::Namespace;
 use outside::Outside;
 use servers::Servers;
-use tun::{Tun, TunSpec};
 
 /// What to run, and over what.
 #[derive(Clone, Debug)]
@@ -232,10 +229,6 @@ fn advance(phases: &OwnedFd, n: u64) {
     let _ = rustix::io::write(phases, &n.to_ne_bytes());
 }
 
-fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
-    move |source| Error::Namespace { action, source }
-}
-
 /// How a program ended, and what was there for it.
 struct Driven {
     ended: Ended,
@@ -335,7 +328,7 @@ fn await_program(program: &mut Running, timeout: Option<Duration>, signals: &Sig
             patience = Some(Instant::now() + PATIENCE);
         }
         let left = patience.map_or(TICK, |until| until.saturating_duration_since(Instant::now()));
-        if let Some(signal) = signals.wait(program, left.min(TICK)) {
+        if let Some(signal) = signals.wait(program.pid, left.min(TICK)) {
             program.signal(signal);
         }
     }

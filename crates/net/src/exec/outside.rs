@@ -10,17 +10,19 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::child::{Signals, prepare};
-use super::interface::{self, Arp, Request};
-use super::namespace::Namespace;
-use super::{address, clean, netlink, problem, tun};
+use super::child::prepare;
 use crate::error::Error;
+use crate::sys::interface::{self, Arp, Request};
+use crate::sys::namespace::Namespace;
+use crate::sys::signals::Signals;
+use crate::sys::{address, clean, netlink, problem, tun};
 
 /// Who answers names' queries, as long as there is an outside.
 pub(super) const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
@@ -121,20 +123,26 @@ fn passt(signals: &Signals) -> io::Result<(Child, Wire)> {
 
 /// `slirp4netns` waits for a connection at a path, and takes a frame as a message.
 fn slirp4netns(signals: &Signals) -> io::Result<(Child, Wire)> {
-    let path = clean::file("outside");
+    // A path that others could guess they could also have taken before.
+    let folder = clean::folder("outside")?;
+    let done = slirp4netns_in(&folder.join("frames"), signals);
+    let _ = fs::remove_dir_all(&folder);
+    done
+}
+
+fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, Wire)> {
     let mut command = Command::new("slirp4netns");
-    command.args(["--target-type=bess", "--cidr=10.78.0.0/24", "--disable-host-loopback"]).arg(&path);
+    command.args(["--target-type=bess", "--cidr=10.78.0.0/24", "--disable-host-loopback"]).arg(path);
     let mut helper = spawn(command, signals)?;
     let socket = Socket::new(Domain::UNIX, Type::from(libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC), None)?;
     let until = Instant::now() + PATIENCE;
-    while let Err(error) = socket.connect(&SockAddr::unix(&path)?) {
+    while let Err(error) = socket.connect(&SockAddr::unix(path)?) {
         if helper.try_wait()?.is_some() || Instant::now() > until {
             let _ = (helper.kill(), helper.wait());
             return Err(io::Error::other(format!("`slirp4netns` takes no connection: {error}")));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let _ = fs::remove_file(&path);
     Ok((helper, Wire { socket: UnixStream::from(OwnedFd::from(socket)), lengths: false, buffered: None }))
 }
 

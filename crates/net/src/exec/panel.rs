@@ -10,20 +10,9 @@ use tollway_law::{Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::link::LinkStats;
 
-use super::ip::FiveTuple;
-use super::mesh::Mesh;
+use super::mesh::{Mesh, Setting};
 use crate::error::Error;
-
-/// How a link is set.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
-    /// Its rate; `None` while it replays a recording.
-    pub rate: Option<Rate>,
-    /// Its delay, one way.
-    pub delay: Time,
-    /// The probability that a packet is lost at random, all of what is lost taken together.
-    pub loss: f64,
-}
+use crate::sys::ip::FiveTuple;
 
 /// What happened in an interval of [`Mesh::INTERVAL`].
 #[derive(Clone, Debug)]
@@ -204,9 +193,9 @@ fn mean(sum: Time, count: u64) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::address;
-    use super::super::ip::tests::packet;
     use super::super::mesh::tests::row;
+    use crate::sys::address;
+    use crate::sys::ip::tests::packet;
     use tollway_proto::link::Drops;
 
     use super::*;

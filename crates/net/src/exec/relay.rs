@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::namespace::Namespace;
+use crate::sys::namespace::Namespace;
 
 /// A port of a node that leads to a port of the host's loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

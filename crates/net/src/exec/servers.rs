@@ -8,10 +8,12 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::child::{Running, Signals};
-use super::namespace::Namespace;
-use super::{Ended, Spec, clean, ended, problem};
+use super::child::Running;
+use super::{Ended, Spec, ended};
 use crate::error::Error;
+use crate::sys::namespace::Namespace;
+use crate::sys::signals::Signals;
+use crate::sys::{clean, problem};
 
 /// Servers that run; dropping them ends them.
 #[derive(Default)]

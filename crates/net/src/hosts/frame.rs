@@ -11,8 +11,8 @@ use tollway_proto::encoding::acp;
 use tollway_proto::encoding::tcp_option::{self, Feedback};
 use tollway_proto::{Encoding, Flags, Packet};
 
-use crate::exec::ip::{self, FiveTuple, Header};
-use crate::exec::tun;
+use crate::sys::ip::{self, FiveTuple, Header};
+use crate::sys::tun;
 
 /// What a frame is to links.
 #[derive(Clone, Copy, Debug, PartialEq)]

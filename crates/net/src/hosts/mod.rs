@@ -28,11 +28,11 @@ pub use names::clean_names;
 
 use crate::emulator::LinkSpec;
 use crate::error::Error;
-use crate::exec::interface::{self, Arp};
-use crate::exec::namespace::Namespace;
-use crate::exec::netlink::{self, Property};
-use crate::exec::{address, tun};
 use crate::socket::Socket;
+use crate::sys::interface::{self, Arp};
+use crate::sys::namespace::Namespace;
+use crate::sys::netlink::{self, Property};
+use crate::sys::{address, tun};
 use names::Name;
 use wire::Wire;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::UnmountFlags;
 
-use crate::exec::clean::{is_over, mark};
-use crate::exec::namespace::Namespace;
+use crate::sys::clean::{is_over, mark};
+use crate::sys::namespace::Namespace;
 
 /// A name, taken back in the end.
 #[derive(Debug)]

@@ -17,9 +17,9 @@ use tollway_proto::{Encoding, Flags, Packet, SackRanges};
 use super::frame::{self, Content, PREFIX};
 use super::wire::{Mail, Wire};
 use super::*;
-use crate::exec::ip::{self, tests as packets};
-use crate::kernel::{KernelSpec, PORTS};
+use crate::kernel_tcp::{KernelSpec, PORTS};
 use crate::network::{FlowSpec, Network};
+use crate::sys::ip::{self, tests as packets};
 
 /// The sum over words, which is zero of what carries a right checksum (RFC 1071).
 fn sum(words: impl Iterator<Item = u16>) -> u16 {

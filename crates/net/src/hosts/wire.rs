@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::exec::interface;
-use crate::sockopt::{self, set_number};
+use crate::sys::interface;
+use crate::sys::sockopt::{self, set_number};
 
 /// A socket on one interface of the namespace in which it was opened.
 #[derive(Debug)]

@@ -8,11 +8,10 @@ use crate::driver::frames::KernelEnd;
 use crate::driver::{Driver, Next, Out};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
-use crate::exec::address;
-use crate::exec::namespace::Namespace;
-use crate::exec::tun;
 use crate::hosts::{Home, MTU, PORT, Site};
 use crate::socket::drops_of_port;
+use crate::sys::namespace::Namespace;
+use crate::sys::{address, tun};
 
 /// What the network keeps of its namespaces.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Network {
     /// are raw frames between interfaces there; flows begin and end at sockets behind the kernels of their nodes. `largest` are
     /// the bytes of the largest packet there will be.
     ///
-    /// [`Privilege::acquire`](crate::exec::Privilege::acquire) comes first.
+    /// [`Privilege::acquire`](crate::sys::namespace::Privilege::acquire) comes first.
     ///
     /// # Errors
     /// The system refuses a namespace, an interface or a socket.

@@ -7,7 +7,7 @@ use tollway_law::Time;
 use tollway_proto::transport::{Connection, State};
 
 use super::{Network, Place};
-use crate::driver::{Driver, Endpoint};
+use crate::driver::{Driver, Endpoint, Fate};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
 use crate::socket::Socket;
@@ -137,19 +137,6 @@ impl Network {
     pub fn has_end(&self, flow: u32, client: bool) -> bool {
         self.is_here(self.flows[flow as usize][usize::from(!client)])
     }
-}
-
-/// What became of one end of a flow here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Its data are through.
-    Over,
-    /// The other side gave it up.
-    Reset,
-    /// The process at the other end means something else by the flow's number: it was not let in.
-    Mistaken,
-    /// The other side has been heard of, or anything it sent been of use, for longer than this node has patience: it was given up.
-    Silent,
 }
 
 /// An end of a flow at this node, and how it fares.

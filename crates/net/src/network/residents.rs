@@ -4,8 +4,9 @@ use tollway_proto::app::MessagePort;
 use tollway_proto::{Gate, NodeMachine};
 
 use super::{Network, Place};
-use crate::driver::{Entry, Next, Outlet, TREE};
+use crate::driver::{Entry, Next, Outlet};
 use crate::error::Error;
+use crate::label::TREE;
 
 /// The end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

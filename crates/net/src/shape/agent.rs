@@ -8,7 +8,7 @@ use tollway_law::shares::{Demand, LimitedBy, Member, Partition, Sample, Shares, 
 use tollway_law::{Rate, Time};
 
 use super::cgroup::Cgroups;
-use super::{ByNumber, Kernel, LEAST_BURST, Regime, Seen};
+use super::{ByNumber, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
 
 /// What looks and sets.
 #[derive(Debug)]
@@ -29,12 +29,31 @@ pub struct Agent {
     places: Vec<u32>,
     /// Those in `seen` that are nobody's any more and still paced.
     leaving: Vec<u32>,
+    /// The kernel has heard of the regime.
+    installed: bool,
+    /// By tenant, packets that are no known connection's.
+    rests: Vec<Rest>,
+    traffic: Vec<Traffic>,
+}
+
+/// What a tenant sends beside the connections that are seen: those too short to be, and other sockets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// What all its packets had at the last tick; nothing before the first.
+    before: Option<Traffic>,
+    /// Bytes that its connections have sent since.
+    seen: u64,
+    connections: u32,
+    demand: Demand,
+    limit: Rate,
 }
 
 /// A connection from tick to tick.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     round: u64,
+    /// Ticks at which it was seen.
+    age: u32,
     class: Option<u32>,
     demand: Demand,
     wants: Wants,
@@ -81,6 +100,9 @@ impl Agent {
             members: Vec::new(),
             places: Vec::new(),
             leaving: Vec::new(),
+            installed: false,
+            rests: Vec::new(),
+            traffic: Vec::new(),
         }
     }
 
@@ -102,6 +124,7 @@ impl Agent {
         let same = |at: usize| before.get(regime.tenants[at].name.as_str()).copied();
         shares.inherit(&self.shares, same);
         (self.shares, self.owners, self.regime) = (shares, owners, regime);
+        self.installed = false;
         for open in self.open.values_mut() {
             open.class = self.regime.rules.class_of(&self.cgroups.identity(&open.seen));
         }
@@ -113,8 +136,14 @@ impl Agent {
     /// The kernel can't be asked. That a connection can't be paced is no error, and shows in [`Agent::status`].
     pub fn tick(&mut self, clock: impl Fn() -> Time, tick: Time) -> io::Result<()> {
         self.seen.clear();
+        if !self.installed {
+            self.kernel.install(&self.regime)?;
+            self.installed = true;
+            self.rests = vec![Rest::default(); self.regime.tenants.len()];
+        }
         self.kernel.connections(&mut self.seen)?;
         let now = clock();
+        let span = if self.round > 0 { now.saturating_sub(self.last) } else { Time::ZERO };
         self.last = now;
         self.round += 1;
         self.members.clear();
@@ -124,6 +153,7 @@ impl Agent {
         for (seen, place) in self.seen.iter().zip(0..) {
             let open = self.open.entry(seen.cookie).or_insert_with(|| Open {
                 round: 0,
+                age: 0,
                 class: self.regime.rules.class_of(&self.cgroups.identity(seen)),
                 demand: Demand::new(),
                 wants: Wants::default(),
@@ -149,11 +179,15 @@ impl Agent {
             let by_receiver = seen.by_receiver.saturating_sub(open.seen.by_receiver);
             there += usize::from(open.round != self.round);
             open.round = self.round;
+            open.age += 1;
             open.seen = *seen;
             let Some(class) = open.class else {
                 self.leaving.extend(open.set.map(|_| place));
                 continue;
             };
+            let rest = &mut self.rests[self.owners[class as usize].0 as usize];
+            rest.seen += sent;
+            rest.connections += 1;
             open.wants = open.demand.observe(&Sample {
                 span,
                 sent,
@@ -178,13 +212,89 @@ impl Agent {
             });
             self.places.push(place);
         }
+        self.add_rests(span)?;
         self.shares.divide(now, tick, &mut self.members);
         self.set()?;
+        self.hold(tick)?;
         if self.open.len() > there {
             let round = self.round;
             self.open.retain(|_, open| round - open.round <= LEFT_OUT);
         }
         self.kernel.settle()
+    }
+
+    /// Counts what tenants send beside their connections, as one more member of each.
+    fn add_rests(&mut self, span: Time) -> io::Result<()> {
+        self.kernel.traffic(&mut self.traffic)?;
+        let mut scale = vec![1.0; self.rests.len()];
+        let packets = self.traffic.iter().zip(&mut self.rests);
+        for ((&all, rest), tenant) in packets.zip(0..) {
+            let seen = std::mem::take(&mut rest.seen);
+            let Some(before) = rest.before.replace(all) else { continue };
+            let (sent, dropped) = (all.passed - before.passed, all.dropped - before.dropped);
+            // TCP counts what was dropped as sent.
+            if dropped > 0 && seen > sent {
+                scale[tenant] = sent as f64 / seen as f64;
+            }
+            let sent = sent.saturating_sub(seen);
+            let wants = rest.demand.observe(&Sample {
+                span,
+                sent,
+                backlog: dropped > 0,
+                window_open: true,
+                own: Rate::from_bytes_per_sec(f64::MAX),
+                limit: rest.limit,
+                ..Sample::default()
+            });
+            // Acknowledgements are a part that the limit has room for.
+            let share = self.shares.share_of(tenant).bytes_per_sec();
+            if dropped > 0 || rest.demand.uses().bytes_per_sec() > share * ROOM {
+                let class = self.owners.iter().position(|&(of, _)| of as usize == tenant).unwrap_or(0);
+                self.members.push(Member {
+                    class: class as u32,
+                    weight: 1.0,
+                    sent,
+                    burst: 0,
+                    wants,
+                    partition: Partition::default(),
+                    share: Rate::ZERO,
+                    limit: Rate::ZERO,
+                });
+            }
+        }
+        for member in &mut self.members[..self.places.len()] {
+            let part = scale[self.owners[member.class as usize].0 as usize];
+            member.sent = (member.sent as f64 * part) as u64;
+        }
+        Ok(())
+    }
+
+    /// Limits each tenant's packets to what its connections and the rest of it may have together.
+    fn hold(&mut self, tick: Time) -> io::Result<()> {
+        for member in &self.members[self.places.len()..] {
+            self.rests[self.owners[member.class as usize].0 as usize].limit = member.limit;
+        }
+        let shares = &self.shares;
+        let holds: Vec<Hold> = (0..self.rests.len())
+            .map(|tenant| {
+                let rest = &mut self.rests[tenant];
+                let rate = shares.most_of(tenant).bytes_per_sec();
+                let contract = &self.regime.tenants[tenant].tenant.contract;
+                let average = contract.rate.or(self.regime.link.rate).map_or(rate, Rate::bytes_per_sec);
+                let depth = contract.depth.map_or(0.1, |depth| depth.0 as f64 / average.max(1.0));
+                let opening = rate * (1.0 - ROOM) / f64::from(std::mem::take(&mut rest.connections) + 1);
+                Hold {
+                    rate: Rate::from_bytes_per_sec((rate * (1.0 + ROOM)).max(LEAST as f64)),
+                    depth: Time::from_secs_f64(depth.min(DEEPEST)) + tick * 2,
+                    opening: Rate::from_bytes_per_sec(opening),
+                }
+            })
+            .collect();
+        let all: f64 = match self.regime.link.rate {
+            Some(rate) => rate.bytes_per_sec(),
+            None => holds.iter().map(|hold| hold.rate.bytes_per_sec()).sum(),
+        };
+        self.kernel.hold(Rate::from_bytes_per_sec(all / STRANGERS), &holds)
     }
 
     /// Sets what is to be otherwise than it is.
@@ -206,15 +316,19 @@ impl Agent {
             let off = open.set.map_or(u64::MAX, |set| set.abs_diff(payload));
             let near = off <= payload / part;
             exact -= usize::from(!near && off <= payload / NEAR);
-            if (near && seen.limit == open.set) || seen.inode == 0 {
+            if near && seen.limit == open.set {
+                continue;
+            }
+            // No process has it open, or none that says so.
+            if seen.inode == 0 {
+                open.denied = open.age > CLOSING;
                 continue;
             }
             let rate = Rate::from_bytes_per_sec(payload as f64);
             match self.kernel.pace(seen, Some(rate)) {
                 Ok(()) => (open.told, open.set, open.denied) = (member.limit, Some(payload), false),
-                Err(error) => {
-                    open.denied = error.kind() == io::ErrorKind::PermissionDenied;
-                }
+                // One that is closing may have no owner any more.
+                Err(_) => open.denied = open.age > CLOSING,
             }
         }
         for &place in &self.leaving {
@@ -268,7 +382,24 @@ impl Agent {
     /// What could not be done at the last tick, and the remedy.
     pub fn warning(&self) -> Option<String> {
         let blind = self.regime.rules.by_group() && !self.cgroups.are_mounted();
-        blind.then(|| NO_GROUPS.to_owned()).or_else(|| self.kernel.warning())
+        blind.then(|| NO_GROUPS.to_owned()).or_else(|| self.kernel.warning()).or_else(|| self.unpaced())
+    }
+
+    /// A sentence on the connections that can't be paced.
+    fn unpaced(&self) -> Option<String> {
+        let mut of = self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
+        let first = of.next()?.seen;
+        let count = 1 + of.count();
+        Some(format!(
+            "{count} connections cannot be paced and are not limited, such as {} to {} of user {}: their sockets are in no descriptor \
+             table that the agent may look into, as those of MPTCP; `--backend bpf` limits them",
+            first.local, first.remote, first.uid
+        ))
+    }
+
+    /// Lets the kernel's side know, between ticks, that the agent is there.
+    pub fn beat(&mut self) {
+        self.kernel.beat();
     }
 
     /// How everything stands.
@@ -434,6 +565,14 @@ const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted w
 /// Looks in a row that may leave out a connection which is there: the kernel lists its table piece by piece, and who is next to one that closes
 /// meanwhile is passed over. Taken for a new one it would have our pace for its program's.
 const LEFT_OUT: u64 = 2;
+/// Ticks after which a connection that can't be paced is not one that was just opened or is closing.
+const CLOSING: u32 = 20;
+/// What the limit of a tenant's packets has above its rate: its connections are paced to that, and headers are estimated.
+const ROOM: f64 = 0.02;
+/// Packets whose tenant is not known yet have one part in so many of the rate.
+const STRANGERS: f64 = 32.0;
+/// Seconds that a tenant's packets may be ahead of its rate at most, whatever its bucket.
+const DEEPEST: f64 = 60.0;
 /// Bytes a second: a connection always moves.
 const LEAST: u64 = 1000;
 /// A pace is left as it is within one part in so many,

@@ -35,7 +35,16 @@ impl Cgroups {
         self.paths.get(&id).map(String::as_str)
     }
 
-    fn resolve(&mut self, id: u64) -> Option<&str> {
+    /// All groups there are, with their paths.
+    pub(super) fn all(&mut self) -> Vec<(u64, String)> {
+        if let Some(root) = self.root.clone() {
+            self.read(&root);
+        }
+        self.paths.iter().map(|(&id, path)| (id, path.clone())).collect()
+    }
+
+    /// The path of a group, looked for if it is new.
+    pub(super) fn resolve(&mut self, id: u64) -> Option<&str> {
         if !self.paths.contains_key(&id) {
             if self.unknown.len() >= GONE {
                 self.unknown.clear();
@@ -55,7 +64,7 @@ impl Cgroups {
     /// Reads all paths. A group that is gone keeps its own: connections made in it may be open still, and the number is not given again.
     fn read(&mut self, root: &Path) {
         let mut paths = HashMap::new();
-        read(root, root, 0, &mut paths);
+        read(root, &mut paths);
         if self.paths.len() <= 2 * paths.len() + GONE {
             self.paths.extend(paths);
         } else {
@@ -69,18 +78,16 @@ impl Cgroups {
     }
 }
 
-/// Puts down a group and all below it. A group's number is that of its folder.
-fn read(root: &Path, folder: &Path, depth: usize, paths: &mut HashMap<u64, String>) {
-    let Ok(meta) = fs::metadata(folder) else { return };
-    let name = folder.strip_prefix(root).map(|path| format!("/{}", path.display()));
-    paths.insert(meta.ino(), name.unwrap_or_default());
-    if depth == DEEPEST {
-        return;
-    }
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            read(root, &entry.path(), depth + 1, paths);
-        }
+/// Puts down all groups. A group's number is that of its folder.
+fn read(root: &Path, paths: &mut HashMap<u64, String>) {
+    let mut left = vec![root.to_owned()];
+    while let Some(folder) = left.pop() {
+        let Ok(meta) = fs::metadata(&folder) else { continue };
+        let name = folder.strip_prefix(root).map(|path| format!("/{}", path.display()));
+        paths.insert(meta.ino(), name.unwrap_or_default());
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(folders.map(|entry| entry.path()));
     }
 }
 
@@ -96,8 +103,6 @@ pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
 const PATIENCE: u32 = 3;
 /// Groups that are gone and remembered: those with a path at the least, those without at most.
 const GONE: usize = 1024;
-/// Groups within groups that are looked into.
-const DEEPEST: usize = 32;
 
 #[cfg(test)]
 mod tests {

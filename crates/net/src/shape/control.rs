@@ -48,6 +48,13 @@ impl Control {
         Ok(Control { listener, path: path.to_owned(), claim })
     }
 
+    /// Where its guardian keeps what has to be undone.
+    pub fn record(&self) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".paced");
+        name.into()
+    }
+
     /// What keeps others from this place until the last process that has it open has ended: the agent, or its [`Guardian`](super::Guardian).
     pub fn claim(&self) -> &File {
         &self.claim
@@ -108,10 +115,18 @@ pub fn ask(path: &Path) -> io::Result<String> {
 }
 
 fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
+    let stream = UnixStream::connect(path)?;
+    // `struct ucred`: process, user, group.
+    let mut peer = [0; 12];
+    crate::sockopt::get(&stream, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
+    let user = u32::from_ne_bytes([peer[4], peer[5], peer[6], peer[7]]);
+    if user != 0 && user != rustix::process::geteuid().as_raw() {
+        let text = format!("user {user} answers there, who is neither root nor this user");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
     stream.set_read_timeout(Some(patience))?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).map_err(|error| match error.kind() {
+    stream.take(LONGEST_ANSWER).read_to_string(&mut text).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::new(
             io::ErrorKind::TimedOut,
             format!("it has said nothing for {} s", patience.as_secs_f64()),
@@ -120,6 +135,9 @@ fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
     })?;
     Ok(text)
 }
+
+/// Bytes of an answer.
+const LONGEST_ANSWER: u64 = 1 << 28;
 
 /// Where an agent of this user is asked unless somebody says otherwise.
 pub fn default_path() -> PathBuf {

@@ -4,9 +4,12 @@
 //! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too. One that reads nothing any more, since
 //! somebody has stopped it, holds nobody up: the agent never waits for room in the pipe, and has another in its place.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,7 +18,7 @@ use tollway_law::Rate;
 
 use super::rights::{Needs, give_up_rights};
 use super::{ByNumber, Kernel, Seen, SockDiag};
-use crate::exec::Signals;
+use crate::sys::signals::Signals;
 
 /// A guardian that waits.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub struct Guardian {
     child: Child,
     pipe: ChildStdin,
     claim: File,
+    /// Where its successors after a crash of both find the same.
+    record: Record,
     /// What the pipe had no room for and may be heard of later.
     untold: ByNumber<u64, Option<Option<u64>>>,
     /// Room was waited for in vain, and none was found since.
@@ -45,7 +50,11 @@ impl Guardian {
     ///
     /// # Errors
     /// It can't be started.
-    pub fn start(program: &[std::ffi::OsString], claim: &File) -> io::Result<Guardian> {
+    pub fn start(program: &[std::ffi::OsString], claim: &File, record: &Path) -> io::Result<Guardian> {
+        Guardian::start_with(program, claim, Record::create(record)?)
+    }
+
+    fn start_with(program: &[std::ffi::OsString], claim: &File, record: Record) -> io::Result<Guardian> {
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
         let (held, claim) = (claim.try_clone()?, claim.try_clone()?);
@@ -61,6 +70,7 @@ impl Guardian {
             child,
             pipe,
             claim,
+            record,
             untold: ByNumber::default(),
             full: false,
             said: 0,
@@ -110,6 +120,9 @@ impl Guardian {
         let mut record = [0u8; RECORD];
         record[..8].copy_from_slice(&cookie.to_ne_bytes());
         record[8..].copy_from_slice(&value.to_ne_bytes());
+        if cookie != 0 {
+            self.record.add(&record)?;
+        }
         // A record is written as a whole or not at all: pipe(7).
         let mut done = self.pipe.write_all(&record);
         // It may only not have come to it. What can't be waited for once is not waited for again.
@@ -147,7 +160,8 @@ impl Guardian {
     /// Another takes its place, and learns all there is, as far as there is room at once. Where there is no memory for one, that is asked for again at the
     /// next look, not for every connection.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
-        let mut next = match Guardian::start(&self.program, &self.claim) {
+        let record = Record::create(&self.record.path);
+        let mut next = match record.and_then(|record| Guardian::start_with(&self.program, &self.claim, record)) {
             Ok(next) => next,
             Err(error) => {
                 let kind = error.kind();
@@ -187,36 +201,148 @@ impl Guardian {
         })
     }
 
-    /// Waits on `input` for the end of an agent whose connections the kernel knows. To be called before the first thread is started.
+    /// Tells it that the agent is there.
+    pub(super) fn beat(&mut self) {
+        let _ = self.write(0, None);
+    }
+
+    /// Starts a record of what is paced anew where the old one has grown long.
+    pub(super) fn shorten(&mut self, paced: &ByNumber<u64, Option<u64>>) {
+        if self.record.count > 4 * paced.len() + LEAST_RECORDS {
+            let _ = self.record.rewrite(paced);
+        }
+    }
+
+    /// Waits on `input` for the end of an agent whose connections the kernel knows; calls `renew` a few times a second until then. To be called
+    /// before the first thread is started.
     ///
     /// # Errors
     /// The kernel keeps the rights.
-    pub fn wait(mut input: impl Read) -> io::Result<()> {
+    pub fn wait(mut input: impl Read + AsFd, mut renew: impl FnMut()) -> io::Result<()> {
         let _signals = Signals::hold();
         give_up_rights(Needs::Programs)?;
         // Nothing is written there; it ends.
-        io::copy(&mut input, &mut io::sink()).map(drop)
+        loop {
+            if is_ready(&input, BEAT) && input.read(&mut [0; 64])? == 0 {
+                return Ok(());
+            }
+            renew();
+        }
     }
 
-    /// Waits on `input` for the agent's end, then frees what it has paced; answers what [`clear`] does. To be called before the first thread is started.
+    /// Waits on `input` for the agent's end, then frees what it has paced; answers what [`clear`] does. An agent that says nothing for
+    /// long hangs: what it has paced is freed until it goes on. To be called before the first thread is started.
     ///
     /// # Errors
     /// The kernel can't be asked.
-    pub fn keep(mut input: impl Read) -> io::Result<(usize, usize)> {
+    pub fn keep(mut input: impl Read + AsFd, record: &Path) -> io::Result<(usize, usize)> {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
         let _ = give_up_rights(Needs::Sockets);
         let mut paced: ByNumber<u64, Option<u64>> = ByNumber::default();
-        let mut record = [0u8; RECORD];
-        while input.read_exact(&mut record).is_ok() {
-            let [cookie, own] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| record[at + i])));
-            match own {
-                FREE => drop(paced.remove(&cookie)),
-                own => drop(paced.insert(cookie, Some(own).filter(|&own| own != u64::MAX))),
+        let mut hangs = false;
+        loop {
+            if !is_ready(&input, PULSE) {
+                if !std::mem::replace(&mut hangs, true) {
+                    let _ = each(|seen| paced.get(&seen.cookie).copied());
+                }
+                continue;
+            }
+            hangs = false;
+            if !take(&mut input, &mut paced) {
+                break;
             }
         }
-        each(|seen| paced.get(&seen.cookie).copied())
+        let done = each(|seen| paced.get(&seen.cookie).copied());
+        if done.as_ref().is_ok_and(|(_, left)| *left == 0) {
+            let _ = fs::remove_file(record);
+        }
+        done
     }
+}
+
+/// Whether there is something to read, or its end, within `patience`.
+fn is_ready(input: &impl AsFd, patience: Duration) -> bool {
+    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+    poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&patience)) != Ok(0)
+}
+
+/// Takes one record in; answers whether there was one.
+fn take(input: &mut impl Read, paced: &mut ByNumber<u64, Option<u64>>) -> bool {
+    let mut record = [0u8; RECORD];
+    if input.read_exact(&mut record).is_err() {
+        return false;
+    }
+    let [cookie, own] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| record[at + i])));
+    match own {
+        FREE => drop(paced.remove(&cookie)),
+        own => drop(paced.insert(cookie, Some(own).filter(|&own| own != u64::MAX))),
+    }
+    true
+}
+
+/// A file of what is paced, for the agent after one that was killed together with its guardian. It begins with the machine's boot: cookies
+/// are of no use after that.
+#[derive(Debug)]
+struct Record {
+    path: PathBuf,
+    file: File,
+    count: usize,
+}
+
+impl Record {
+    fn create(path: &Path) -> io::Result<Record> {
+        let mut record = Record { path: path.to_owned(), file: new_file(path)?, count: 0 };
+        record.file.write_all(&boot()?)?;
+        Ok(record)
+    }
+
+    fn add(&mut self, record: &[u8; RECORD]) -> io::Result<()> {
+        self.count += 1;
+        self.file.write_all(record)
+    }
+
+    fn rewrite(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
+        let path = self.path.with_extension("new");
+        let mut file = new_file(&path)?;
+        let mut bytes = boot()?.to_vec();
+        for (cookie, own) in paced {
+            bytes.extend(cookie.to_ne_bytes());
+            bytes.extend(own.unwrap_or(u64::MAX).to_ne_bytes());
+        }
+        file.write_all(&bytes)?;
+        fs::rename(&path, &self.path)?;
+        (self.file, self.count) = (file, paced.len());
+        Ok(())
+    }
+}
+
+/// A file that nobody has planted.
+fn new_file(path: &Path) -> io::Result<File> {
+    let _ = fs::remove_file(path);
+    File::options().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// The machine's boot, as the kernel names it.
+fn boot() -> io::Result<[u8; RECORD]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).map(u128::to_be_bytes).map_err(io::Error::other)
+}
+
+/// Frees what an agent and its guardian that were killed together have left paced, by their record; answers what [`clear`] does.
+///
+/// # Errors
+/// The kernel can't be asked.
+pub fn replay(record: &Path) -> io::Result<(usize, usize)> {
+    let Ok(bytes) = fs::read(record) else { return Ok((0, 0)) };
+    let mut input = &bytes[..];
+    let mut head = [0; RECORD];
+    let mut paced = ByNumber::default();
+    if input.read_exact(&mut head).is_ok() && head == boot()? {
+        while take(&mut input, &mut paced) {}
+    }
+    if paced.is_empty() { Ok((0, 0)) } else { each(|seen| paced.get(&seen.cookie).copied()) }
 }
 
 impl Drop for Guardian {
@@ -265,6 +391,12 @@ fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)
 /// Bytes of a record: a cookie and what it had; zero stands for one that is free.
 const RECORD: usize = 16;
 const FREE: u64 = 0;
+/// How often the lease of an agent that may hang is renewed.
+const BEAT: Duration = Duration::from_millis(200);
+/// An agent that says nothing for so long hangs.
+const PULSE: Duration = Duration::from_millis(800);
+/// Records that a file may have before those of connections that are gone are thrown out.
+const LEAST_RECORDS: usize = 1 << 12;
 /// How long room in the pipe is waited for.
 const ROOM: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Looks without a word read, after which another takes its place.
@@ -290,7 +422,7 @@ mod tests {
         let (go, told) = (folder.join("go"), folder.join("told"));
         let script = "until test -e $0; do sleep 0.02; done; exec cat > $1";
         let program = ["sh", "-c", script, go.to_str().unwrap(), told.to_str().unwrap()].map(Into::into);
-        let mut guardian = Guardian::start(&program, &File::create(folder.join("claim")).unwrap()).unwrap();
+        let mut guardian = Guardian::start(&program, &File::create(folder.join("claim")).unwrap(), &folder.join("paced")).unwrap();
         let full = (1..).find(|&cookie| guardian.tell(cookie, None).is_err()).unwrap();
         // The last word on each counts.
         guardian.note(1, Some(Some(7)));

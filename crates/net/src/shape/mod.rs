@@ -25,10 +25,12 @@ mod guardian;
 mod rights;
 mod run;
 #[cfg(test)]
+mod simulated;
+#[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tollway_law::shares::{Contract, Tenant};
@@ -37,8 +39,8 @@ use tollway_law::{Rate, Time};
 pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
 pub use control::{Control, ask, default_path};
 pub use diag::SockDiag;
-pub use guardian::{Guardian, clear};
-pub use rights::{Needs, Reach, settle_in};
+pub use guardian::{Guardian, clear, replay};
+pub use rights::{Needs, Reach, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
 
 /// A map by cookie or inode. The kernel gives these out, so that no user can make them collide.
@@ -65,6 +67,33 @@ pub trait Kernel: std::fmt::Debug {
     /// Hears that its program has set `connection`'s limit by itself: that is what it is to have in the end.
     fn owns(&mut self, _connection: &Seen) {}
 
+    /// Hears of policies that are to hold from now on, before any other call.
+    ///
+    /// # Errors
+    /// They can't be put in force.
+    fn install(&mut self, _regime: &Regime) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Says what each tenant has sent so far, whatever the socket; nothing where the back-end does not count packets.
+    ///
+    /// # Errors
+    /// The kernel can't be asked.
+    fn traffic(&mut self, _traffic: &mut Vec<Traffic>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Holds each tenant's packets to a rate, and those of no known tenant to `strangers`, where the back-end can.
+    ///
+    /// # Errors
+    /// The kernel can't be told.
+    fn hold(&mut self, _strangers: Rate, _holds: &[Hold]) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Hears, a few times a second, that the agent is there.
+    fn beat(&mut self) {}
+
     /// All that this tick has to say is said.
     ///
     /// # Errors
@@ -80,6 +109,26 @@ pub trait Kernel: std::fmt::Debug {
     fn warning(&self) -> Option<String> {
         None
     }
+}
+
+/// Bytes on the wire that a tenant's packets had, since the back-end began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Those that were sent.
+    pub passed: u64,
+    /// Those that were dropped: they were above the tenant's rate.
+    pub dropped: u64,
+}
+
+/// The limit of all packets of a tenant, on the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    /// Its rate.
+    pub rate: Rate,
+    /// What it may be ahead of that.
+    pub depth: Time,
+    /// The pace of a connection that opens, until the next tick.
+    pub opening: Rate,
 }
 
 /// A kernel that is only looked at.
@@ -212,10 +261,35 @@ pub trait Rules: std::fmt::Debug + Send + Sync {
     /// Its class, counted through tenant by tenant; `None` for one that is nobody's and left alone.
     fn class_of(&self, who: &Identity<'_>) -> Option<u32>;
 
+    /// The values that rules compare with. Two identities on the same side of all of them are of one class.
+    fn distinctions(&self) -> Distinctions {
+        Distinctions::default()
+    }
+
+    /// What the rules say of a control group's path. Two groups of which they say the same are alike.
+    fn profile(&self, _group: &str) -> Vec<Option<u32>> {
+        Vec::new()
+    }
+
     /// Whether any of them asks for a control group.
     fn by_group(&self) -> bool {
         false
     }
+}
+
+/// The values that [`Rules`] compare with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distinctions {
+    /// Networks of our end: an address, and how many of its bits count.
+    pub local: Vec<(IpAddr, u32)>,
+    /// Those of the other end.
+    pub remote: Vec<(IpAddr, u32)>,
+    /// Ports of our end, from the first to the last.
+    pub local_ports: Vec<(u16, u16)>,
+    /// Those of the other end.
+    pub remote_ports: Vec<(u16, u16)>,
+    /// Users.
+    pub users: Vec<u32>,
 }
 
 /// What is to hold: one version of the policies.

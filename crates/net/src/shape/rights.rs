@@ -62,16 +62,46 @@ impl Needs {
     }
 }
 
-/// Gives up all capabilities but those that are needed. To be called before the first thread is started.
+/// Gives up all capabilities but those that are needed, and all ways to new ones. To be called before the first thread is started.
 ///
 /// # Errors
 /// The kernel refuses, which it has no reason to.
 pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
     let kept = sets.permitted & needs.capabilities();
-    // A guardian that takes another's place has them from us, where they came with a service and not with the file.
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: sets.inheritable & kept };
-    Ok(rustix::thread::set_capabilities(None, sets)?)
+    if sets.effective.contains(CapabilitySet::SETPCAP) {
+        // The kernel may know fewer than this library.
+        for each in CapabilitySet::all().iter() {
+            let _ = rustix::thread::remove_capability_from_bounding_set(each);
+        }
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    // A guardian that takes another's place has them from us, however we have them.
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+    rustix::thread::set_capabilities(None, sets)?;
+    for each in kept.iter() {
+        rustix::thread::configure_capability_in_ambient_set(each, true)?;
+    }
+    Ok(())
+}
+
+/// Does `work` in a thread without any capability, which those that it starts have neither: what reads policies, speaks to a store or
+/// serves metrics needs none.
+///
+/// # Panics
+/// `work` does.
+pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let work = || {
+        // To have fewer is always allowed. The ambient ones go with these.
+        let _ = rustix::thread::set_capabilities(None, sets);
+        work()
+    };
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
 }
 
 const NEEDED_BY_PROGRAMS: CapabilitySet = CapabilitySet::BPF
@@ -79,3 +109,37 @@ const NEEDED_BY_PROGRAMS: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::SYS_ADMIN);
 const NEEDED: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that `/proc` says of a thread's privileges.
+    fn privileges() -> Vec<String> {
+        let text = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let lines = text.lines().filter(|line| line.starts_with("Cap") || line.starts_with("NoNewPrivs"));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn nothing_is_left_but_what_is_needed() {
+        // Rights are a thread's: this one has its own.
+        let left = std::thread::spawn(|| give_up_rights(Needs::Sockets).map(|()| privileges())).join().unwrap();
+        let left = left.unwrap();
+        let has = |name: &str| left.iter().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        assert_eq!(has("NoNewPrivs:"), "1");
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(u64::from_str_radix(&has("CapBnd:"), 16), Ok(0), "{left:?}");
+            assert_eq!(u64::from_str_radix(&has("CapEff:"), 16), Ok(NEEDED.bits()), "{left:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_unprivileged_and_its_threads_have_no_capability() {
+        let of_thread = || std::thread::spawn(privileges).join().unwrap();
+        for line in unprivileged(|| [privileges(), of_thread()]).concat() {
+            let none = line.starts_with("CapBnd") || line.starts_with("NoNew") || line.ends_with("0000000000000000");
+            assert!(none, "{line}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ use tollway_law::Time;
 
 use super::Agent;
 use crate::clock::Clock;
-use crate::exec::Signals;
+use crate::sys::signals::Signals;
 
 /// What a tick was like.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,17 @@ pub fn run(
             break Ok(());
         }
         due = if then == Then::Hurry { clock.now() } else { (due + tick).max(clock.now()) };
-        let pause = due.saturating_sub(clock.now());
-        if signals.sleep(Duration::from_nanos(pause.0)) {
+        let ended = loop {
+            agent.beat();
+            let pause = due.saturating_sub(clock.now()).min(BEAT);
+            if signals.sleep(Duration::from_nanos(pause.0)) {
+                break true;
+            }
+            if clock.now() >= due {
+                break false;
+            }
+        };
+        if ended {
             break Ok(());
         }
     };
@@ -81,5 +90,7 @@ fn cpu() -> Time {
     Time::from_secs(used.tv_sec as u64) + Time(used.tv_nsec as u64)
 }
 
+/// How often the guardian hears that the agent is there.
+const BEAT: Time = Time::from_millis(200);
 /// A tick may use one part in so many of the time until the next.
 const DUTY: u64 = 16;

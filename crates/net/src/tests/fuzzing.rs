@@ -61,7 +61,8 @@ pub fn frame(data: &[u8]) {
 /// were but for marks, feedback and their checksums. A byte says from where, in which way and how long after the one before; the next two how long its segments are and it is.
 #[cfg(target_os = "linux")]
 pub fn mesh(data: &[u8]) {
-    use crate::exec::{self, Mesh, tun};
+    use crate::exec::{self, Mesh};
+    use crate::sys::{ip, tun};
     use tollway_law::Time;
 
     let mut mesh = Mesh::new(&row(), tun::VNET_LEN);
@@ -69,7 +70,7 @@ pub fn mesh(data: &[u8]) {
     let deliver = |mesh: &mut Mesh| {
         while let Some(delivery) = mesh.poll_delivery() {
             let frame = mesh.frame(delivery);
-            assert!(exec::ip::parse(&frame[tun::VNET_LEN..]).is_ok(), "what arrives is a packet still");
+            assert!(ip::parse(&frame[tun::VNET_LEN..]).is_ok(), "what arrives is a packet still");
             mesh.release(delivery, true);
         }
     };

@@ -2,6 +2,7 @@
 
 use tollway_law::Time;
 
+use super::order::Kind;
 use super::route::Interest;
 use super::session::{Block, Subscription};
 use super::{Broker, Received, Then};
@@ -136,7 +137,8 @@ impl Broker {
     fn subscribe(&mut self, key: usize, tenant: usize, asked: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
         let default = self.tenants[tenant].rules.slow;
         let (slow, pattern) = Slow::of_pattern(asked).unwrap_or((default, asked));
-        if !is_pattern(pattern) || queue.is_some_and(|queue| !is_literal(queue)) {
+        let allowed = is_pattern(pattern) && Kind::of(pattern).allows(pattern, queue);
+        if !allowed || queue.is_some_and(|queue| !is_literal(queue)) {
             return self.tell(key, &error_line("Invalid Subject"));
         }
         if self.sessions[key].subs.contains_key(sid) {
@@ -149,7 +151,8 @@ impl Broker {
             return self.tell(key, &error_line("Invalid Subject"));
         }
         let entry = self.subs.vacant_entry();
-        let interest = Interest::Local { sub: entry.key(), queue: queue.map(Into::into) };
+        let sub = entry.key();
+        let interest = Interest::Local { sub, queue: queue.map(Into::into) };
         self.sessions[key].subs.insert(sid.into(), entry.key());
         self.tenants[tenant].routes.insert(pattern, interest.clone());
         entry.insert(Subscription {
@@ -161,6 +164,7 @@ impl Broker {
             delivered: 0,
             max: None,
         });
+        self.show_view(tenant, sub, pattern);
     }
 
     pub(super) fn drop_subscription(&mut self, sub: usize) {

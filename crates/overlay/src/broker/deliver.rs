@@ -20,7 +20,7 @@ impl Broker {
     pub(super) fn publish(&mut self, now: Time, key: usize, tenant: usize, message: Publish<'_>) -> bool {
         let route = self.route(key, tenant, message.subject);
         match route.verdict {
-            Verdict::Fine => {}
+            Verdict::Fine | Verdict::Ordered => {}
             verdict => {
                 self.refuse(key, verdict, &message);
                 return true;
@@ -31,6 +31,13 @@ impl Broker {
         {
             self.wait_for(key, slow);
             return false;
+        }
+        if route.verdict == Verdict::Ordered {
+            let done = self.publish_ordered(now, key, tenant, &route, &message);
+            if done {
+                self.count_published(key, tenant);
+            }
+            return done;
         }
         let mut receivers = 0;
         let mut shared = None;
@@ -49,15 +56,19 @@ impl Broker {
             let sub = self.draw(&queue.members);
             receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
         }
+        self.count_published(key, tenant);
+        if receivers == 0 && message.reply.is_some() && self.sessions[key].no_responders {
+            self.say_no_responders(key, message);
+        }
+        true
+    }
+
+    fn count_published(&mut self, key: usize, tenant: usize) {
         let session = &mut self.sessions[key];
         session.published += 1;
         session.turn = self.totals.published;
         self.tenants[tenant].published += 1;
         self.totals.published += 1;
-        if receivers == 0 && message.reply.is_some() && self.sessions[key].no_responders {
-            self.say_no_responders(key, message);
-        }
-        true
     }
 
     fn route(&mut self, key: usize, tenant: usize, subject: &[u8]) -> Rc<Route> {

@@ -3,6 +3,7 @@
 mod client;
 mod deliver;
 mod envelope;
+mod order;
 mod out;
 mod route;
 mod session;
@@ -47,6 +48,8 @@ pub struct Broker {
     /// Sessions for which much waits.
     lagging: Vec<usize>,
     sites: Option<Sites>,
+    /// Messages to ordered subjects that came back without a place.
+    unordered: u64,
     spool_commands: VecDeque<SpoolCommand>,
     /// Sessions for which chunks wait on disk, by the chunk's number.
     chunk_owners: HashMap<u64, usize>,
@@ -121,6 +124,7 @@ impl Broker {
             doomed: Vec::new(),
             lagging: Vec::new(),
             sites: None,
+            unordered: 0,
             spool_commands: VecDeque::new(),
             chunk_owners: HashMap::new(),
             chunk_number: 0,
@@ -230,6 +234,7 @@ impl Broker {
         if let Some(tenant) = session.tenant {
             self.tenants[tenant].connections -= 1;
         }
+        self.leave_orders(session.tenant, &session.orders);
         self.forget_buyer(session.buyer);
         self.lagging.retain(|&other| other != key);
         self.runnable.retain(|&other| other != key);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
+use super::order::ORDER;
 use crate::nats::subject::{is_literal, matches};
 use crate::nats::trie::Trie;
 
@@ -45,6 +46,8 @@ pub(crate) enum Verdict {
     Fine,
     /// No message can have such a subject.
     Invalid,
+    /// All subscribers have its messages in one order.
+    Ordered,
     /// The subject is ours.
     Reserved,
     /// It is for a part of NATS that is not here.
@@ -132,6 +135,7 @@ impl Route {
     fn find(trie: &Trie<Interest>, subject: &[u8]) -> Route {
         let verdict = match subject {
             _ if !is_literal(subject) => Verdict::Invalid,
+            _ if subject.starts_with(ORDER) => Verdict::Ordered,
             _ if subject.starts_with(b"$TOLL.") => Verdict::Reserved,
             _ if subject.starts_with(b"$JS.") => Verdict::JetStream,
             _ => Verdict::Fine,
@@ -144,7 +148,8 @@ impl Route {
             sites: Vec::new(),
             hops: Vec::new(),
         };
-        if verdict != Verdict::Fine {
+        // Reserved subjects are for this site's own messages.
+        if matches!(verdict, Verdict::Invalid | Verdict::JetStream) {
             return route;
         }
         trie.find(subject, &mut |interest| match interest {

@@ -48,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) buyer: Option<ClientId>,
     /// Its waiting purchase has been paid.
     pub(crate) paid: bool,
+    /// Ordered subjects that it has published to.
+    pub(crate) orders: Vec<Box<[u8]>>,
     /// It is listed as one for which much waits.
     pub(crate) lagging: bool,
     /// Bytes that its connection has taken.
@@ -74,6 +76,8 @@ pub(crate) enum Block {
     Receiver(usize),
     /// The price of links to other sites.
     Price,
+    /// An ordered subject's next view.
+    View,
 }
 
 impl Session {
@@ -98,6 +102,7 @@ impl Session {
             turn: 0,
             buyer: None,
             paid: false,
+            orders: Vec::new(),
             lagging: false,
             taken: 0,
             taken_at: now,

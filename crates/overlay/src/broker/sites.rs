@@ -9,11 +9,12 @@ use rand::RngExt;
 use tollway_law::Time;
 use tollway_law::overlay::Benefit;
 use tollway_proto::overlay::{
-    Body, ClientId, Config, Daemon, DaemonId, Event, PortId, Purchase, TenantConfig, TenantId,
+    Body, ClientId, Config, Daemon, DaemonId, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
 };
 
 use super::Broker;
 use super::envelope::Envelope;
+use super::order::Kind;
 use super::route::{Interest, Route};
 use super::session::Block;
 use crate::nats::parse::Publish;
@@ -26,6 +27,10 @@ pub struct Content(pub Bytes);
 impl Body for Content {
     fn size(&self) -> usize {
         self.0.len()
+    }
+
+    fn empty() -> Self {
+        Content(Bytes::new())
     }
 }
 
@@ -43,6 +48,8 @@ pub(super) struct Sites {
     /// Receivers that were told to be slow, by group, with what they had taken.
     hops: HashMap<u64, u64>,
     pulsed: Time,
+    /// The last instant that the daemon was told of.
+    pub(super) now: Time,
     sendable: Vec<PortId>,
     silent: Vec<PortId>,
     /// Messages that were no envelopes, or for tenants that are not here.
@@ -68,6 +75,7 @@ impl Broker {
             members: HashSet::new(),
             hops: HashMap::new(),
             pulsed: now,
+            now,
             sendable: Vec::new(),
             silent: Vec::new(),
             stray: 0,
@@ -103,6 +111,7 @@ impl Broker {
     /// Runs due timers and delivers messages from other sites.
     pub fn settle(&mut self, now: Time) {
         let Some(sites) = &mut self.sites else { return };
+        sites.now = now;
         if sites.daemon.poll_timeout() <= now {
             sites.daemon.handle_timeout(now);
         }
@@ -112,7 +121,12 @@ impl Broker {
                 self.happened(event);
             } else if let Some(delivery) = sites.daemon.poll_delivery() {
                 sites.received += 1;
-                self.arrived(delivery.body.0);
+                match &delivery.place {
+                    None => self.arrived(delivery.body.0),
+                    Some(place) => self.arrived_in_order(&delivery.body.0, place),
+                }
+            } else if let Some((_, content)) = sites.daemon.poll_unordered() {
+                self.came_back(&content.0);
             } else {
                 break;
             }
@@ -126,6 +140,7 @@ impl Broker {
             Event::Silent(port) => sites.silent.push(port),
             Event::Reachable { .. } => {}
             Event::Duplicate(_) => sites.duplicate = true,
+            Event::View { group, view, members } => self.viewed(&group, view, &members),
             Event::Bought(buyer) => {
                 let Some(&key) = sites.buyers.get(&buyer) else { return };
                 let session = &mut self.sessions[key];
@@ -231,18 +246,8 @@ impl Broker {
         (bound, message): (&Bound, &Publish<'_>),
     ) -> bool {
         let Some(sites) = &mut self.sites else { return true };
-        let session = &mut self.sessions[key];
-        let buyer = *session.buyer.get_or_insert_with(|| {
-            let buyer = sites.daemon.add_client(now, sites.purses[tenant]);
-            sites.buyers.insert(buyer, key);
-            buyer
-        });
         let set = sites.daemon.set(&bound.sites);
-        let len = message.framed().len() + message.subject.len() + ENVELOPE;
-        if !std::mem::take(&mut session.paid)
-            && sites.daemon.buy(now, buyer, set, &route.hops, len) == Purchase::Waiting
-        {
-            session.blocked = Some(Block::Price);
+        if !self.pay_for(now, key, tenant, set, route, message) {
             return false;
         }
         let envelope = Envelope {
@@ -250,7 +255,38 @@ impl Broker {
             queues: bound.queues.iter().map(|(site, name)| (*site, &**name)).collect(),
             message: *message,
         };
-        sites.daemon.send(now, buyer, set, Content(envelope.encode().into()));
+        let content = Content(envelope.encode().into());
+        if let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) {
+            sites.daemon.send(now, buyer, set, content);
+        }
+        true
+    }
+
+    /// Pays for a message to a set of sites; answers whether that is done. If not, the client is
+    /// blocked.
+    pub(super) fn pay_for(
+        &mut self,
+        now: Time,
+        key: usize,
+        tenant: usize,
+        set: SetId,
+        route: &Route,
+        message: &Publish<'_>,
+    ) -> bool {
+        let Some(sites) = &mut self.sites else { return true };
+        let session = &mut self.sessions[key];
+        let buyer = *session.buyer.get_or_insert_with(|| {
+            let buyer = sites.daemon.add_client(now, sites.purses[tenant]);
+            sites.buyers.insert(buyer, key);
+            buyer
+        });
+        let len = message.framed().len() + message.subject.len() + ENVELOPE;
+        if !std::mem::take(&mut session.paid)
+            && sites.daemon.buy(now, buyer, set, &route.hops, len) == Purchase::Waiting
+        {
+            session.blocked = Some(Block::Price);
+            return false;
+        }
         true
     }
 
@@ -292,12 +328,22 @@ impl Broker {
 
     pub(super) fn join_group(&mut self, tenant: usize, pattern: &[u8], queue: Option<&[u8]>) -> bool {
         let Some(sites) = &mut self.sites else { return true };
-        sites.daemon.join(&group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue))
+        let group = group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue);
+        match Kind::of(pattern) {
+            Kind::Plain => sites.daemon.join(&group),
+            Kind::Ordered => sites.daemon.join_ordered(sites.now, &group),
+            Kind::Local => true,
+        }
     }
 
     pub(super) fn leave_group(&mut self, tenant: usize, pattern: &[u8], queue: Option<&[u8]>) {
         if let Some(sites) = &mut self.sites {
-            sites.daemon.leave(&group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue));
+            let group = group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue);
+            match Kind::of(pattern) {
+                Kind::Plain => sites.daemon.leave(&group),
+                Kind::Ordered => sites.daemon.leave_ordered(sites.now, &group),
+                Kind::Local => {}
+            }
         }
     }
 
@@ -326,14 +372,14 @@ fn config(rules: &TenantRules) -> TenantConfig {
 
 /// The name of a group: a tenant's subscriptions of one pattern, and queue group, at all clients of
 /// a site.
-fn group(tenant: &[u8], pattern: &[u8], queue: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn group(tenant: &[u8], pattern: &[u8], queue: Option<&[u8]>) -> Vec<u8> {
     [tenant, pattern, queue.unwrap_or_default()].join(&0)
 }
 
 /// Tenant, pattern and queue group of a name.
-type Parts<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
+pub(super) type Parts<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
 
-fn parts(group: &[u8]) -> Option<Parts<'_>> {
+pub(super) fn parts(group: &[u8]) -> Option<Parts<'_>> {
     let mut parts = group.split(|&byte| byte == 0);
     let (tenant, pattern, queue) = (parts.next()?, parts.next()?, parts.next()?);
     let whole = parts.next().is_none() && crate::nats::subject::is_pattern(pattern);

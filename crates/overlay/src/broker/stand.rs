@@ -44,6 +44,7 @@ impl Broker {
             delivered: self.totals.delivered,
             dropped: self.totals.dropped,
             cut: self.totals.cut,
+            unordered: self.unordered,
             spooled: self.spooled,
             received: self.sites.as_ref().map_or(0, |sites| sites.received),
             reachable: snapshot.reachable,

@@ -441,6 +441,110 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     assert!(pair.sites[0].hears(near).contains("503"));
 }
 
+/// The message bodies in a client's input.
+fn bodies(heard: &str) -> Vec<&str> {
+    heard.lines().filter(|line| line.starts_with(['x', 'y', '{'])).collect()
+}
+
+#[test]
+fn all_sites_have_an_ordered_subjects_messages_in_one_order() {
+    let mut pair = Pair::new(Rules::open);
+    let near = pair.sites[0].client(hello());
+    pair.sites[0].say(near, "SUB $TOLL.order.book 1\r\nSUB $TOLL.view.book 2\r\n");
+    pair.run(Time::from_secs(1));
+    let far = pair.sites[1].client(hello());
+    pair.sites[1].say(far, "SUB $TOLL.order.book 1\r\n");
+    pair.run(Time::from_secs(1));
+    // Only messages to just this subject come by it, and no subscription to all takes them.
+    pair.sites[1].say(far, "SUB > 9\r\nPUB book 1\r\nz\r\n");
+    let views = pair.sites[0].hears(near);
+    assert_eq!(bodies(&views), ["{\"view\":1,\"sites\":[1]}", "{\"view\":2,\"sites\":[1, 2]}"]);
+    pair.sites[0].say(near, "SUB $TOLL.view.book 3\r\n");
+    assert_eq!(bodies(&pair.sites[0].hears(near)), ["{\"view\":2,\"sites\":[1, 2]}"]);
+    for i in 0..50 {
+        pair.sites[0].say(near, &format!("PUB $TOLL.order.book 3\r\nx{i:02}\r\n"));
+        pair.sites[1].say(far, &format!("PUB $TOLL.order.book 3\r\ny{i:02}\r\n"));
+        pair.run(Time::from_millis(8));
+    }
+    pair.run(Time::from_secs(2));
+    let (a, b) = (pair.sites[0].hears(near), pair.sites[1].hears(far));
+    assert_eq!(bodies(&a).len(), 100, "{a}");
+    assert_eq!(bodies(&a), bodies(&b)[..]);
+    let places: Vec<String> = (1..=100).map(|number| format!("Toll-Order: 2.{number}")).collect();
+    let heard: Vec<&str> = b.lines().filter(|line| line.starts_with("Toll-Order")).collect();
+    assert_eq!(heard, places);
+    // Headers stay.
+    pair.sites[1].say(far, "HPUB $TOLL.order.book 18 19\r\nNATS/1.0\r\nk: v\r\n\r\nx\r\n");
+    pair.run(Time::from_secs(1));
+    let heard = pair.sites[0].hears(near);
+    assert!(heard.contains("NATS/1.0\r\nk: v\r\nToll-Order: 2.101\r\n\r\nx\r\n"), "{heard}");
+}
+
+#[test]
+fn a_publisher_without_subscription_takes_part_while_it_is_connected() {
+    let mut pair = Pair::new(Rules::open);
+    let far = pair.sites[1].client(hello());
+    pair.sites[1].say(far, "SUB $TOLL.order.book 1\r\nSUB $TOLL.view.book 2\r\n");
+    pair.run(Time::from_secs(1));
+    let near = pair.sites[0].client(hello());
+    // It waits for its site's first view.
+    let text = "PUB $TOLL.order.book 2\r\nx1\r\n";
+    assert_eq!(pair.sites[0].say(near, text).then, Then::Wait);
+    pair.run(Time::from_secs(1));
+    assert_eq!(pair.sites[0].broker.take_runnable(), Some(near));
+    pair.sites[0].say(near, text);
+    pair.run(Time::from_secs(1));
+    let heard = pair.sites[1].hears(far);
+    assert_eq!(
+        bodies(&heard),
+        ["{\"view\":1,\"sites\":[2]}", "{\"view\":2,\"sites\":[1, 2]}", "x1"],
+        "{heard}"
+    );
+    pair.sites[0].broker.remove(near);
+    pair.run(Time::from_secs(1));
+    assert_eq!(bodies(&pair.sites[1].hears(far)), ["{\"view\":3,\"sites\":[2]}"]);
+}
+
+#[test]
+fn a_lost_place_is_told_to_the_publishers_site() {
+    let mut pair = Pair::new(|site| Rules { patience: Time::from_secs(1), ..Rules::open(site) });
+    let far = pair.sites[1].client(hello());
+    pair.sites[1].say(far, "SUB $TOLL.order.book 1\r\nSUB $TOLL.lost.book 2\r\n");
+    let near = pair.sites[0].client(hello());
+    pair.sites[0].say(near, "SUB $TOLL.order.book 1\r\n");
+    pair.run(Time::from_secs(1));
+    // The sequencer's site is gone before it has the message.
+    pair.sites[1].say(far, "PUB $TOLL.order.book 2\r\nx1\r\n");
+    let site = &mut pair.sites[1];
+    site.broker.daemon().unwrap().close(site.now, pair.ports[1]);
+    for _ in 0..12_000 {
+        site.now = site.now + Time::from_millis(8);
+        let now = site.now;
+        site.broker.settle(now);
+    }
+    let heard = site.hears(far);
+    assert!(heard.contains("MSG $TOLL.lost.book 2 2\r\nx1\r\n"), "{heard}");
+    assert!(site.say(far, "PUB $TOLL.order.book 2\r\nx2\r\n").then != Then::Wait);
+    site.broker.settle(site.now);
+    let heard = site.hears(far);
+    assert!(heard.contains(".1\r\n\r\nx2\r\n"), "{heard}");
+}
+
+#[test]
+fn ordered_subjects_have_no_wildcards_and_no_queue_groups() {
+    let mut site = open();
+    let client = site.client(hello());
+    for text in ["SUB $TOLL.order.> 1\r\n", "SUB $TOLL.order.a q 1\r\n", "SUB $TOLL.view.* 1\r\n"] {
+        site.say(client, text);
+        assert!(site.hears(client).contains("Invalid Subject"), "{text}");
+    }
+    site.say(client, "PUB $TOLL.view.a 0\r\n\r\n");
+    assert!(site.hears(client).contains("Permissions Violation"));
+    // One site has one order without views.
+    site.say(client, "SUB $TOLL.order.a 1\r\nPUB $TOLL.order.a 1\r\nx\r\n");
+    assert_eq!(site.hears(client), "MSG $TOLL.order.a 1 1\r\nx\r\n");
+}
+
 /// Messages sent to a slow group and to another one, each offered at 4 Mb/s over 16 s.
 #[derive(Debug)]
 struct Outcome {

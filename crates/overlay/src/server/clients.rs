@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use rustls::ServerConnection;
+use socket2::SockRef;
 use tollway_law::Time;
 
 use super::channel::Channel;
@@ -53,6 +54,9 @@ impl Server {
     fn open_client(&mut self, now: Time, stream: TcpStream, address: SocketAddr) {
         // Whole batches are written.
         let _ = stream.set_nodelay(true);
+        // A kernel that holds megabytes reports room only after a third of them has gone: a receiver
+        // at 100 kB/s would seem to take nothing for longer than `patience`.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
         let (host, port) = (self.address.ip().to_string(), self.address.port());
         let key = self.broker.open(now, address.to_string(), &host, port);
         let client = Client {
@@ -283,7 +287,9 @@ impl Server {
 }
 
 /// A client that is told why it is closed has so long to hear it.
-const LINGER: Time = Time::from_secs(10);
+const LINGER: Time = Time::from_secs(1);
+/// Bytes that a client's kernel may hold unsent.
+const UNSENT: u32 = 128 << 10;
 /// Bytes that are read at a time at least.
 const LEAST_READ: usize = 1 << 14;
 /// Slices that are sent at a time.

@@ -42,6 +42,11 @@ impl Queue {
         }
     }
 
+    /// Makes room for `len` bytes more, at once instead of by doubling.
+    pub fn reserve(&mut self, len: usize) {
+        self.bytes.reserve(len);
+    }
+
     /// Gives memory back, if the queue is empty.
     pub fn release(&mut self) {
         if self.is_empty() {

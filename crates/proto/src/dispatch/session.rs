@@ -149,6 +149,11 @@ impl<A: Copy> Session<A> {
         self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
     }
 
+    /// Makes room for frames of so many bytes that are about to be [carried](Session::carry), and wait.
+    pub fn expect(&mut self, lane: usize, bytes: usize) {
+        self::lane(&mut self.lanes, lane).queue.reserve(bytes);
+    }
+
     /// Gives up a frame that has a number and no member: the caller answers it, or tells the client.
     pub fn give_up(&mut self) {
         self.open -= 1;

@@ -13,7 +13,7 @@ use crate::{Flags, Packet, SackRanges};
 
 /// An IPv4 address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct Address {
     /// The address.
     pub address: [u8; 4],
     /// The port.
@@ -34,9 +34,9 @@ pub struct Frame<'a> {
     /// The round-trip time, s, of the last tolled packet its sender had: [`Encoding::quantise_echo`] says why.
     pub heard_rtt: f32,
     /// Who sent it.
-    pub source: Host,
+    pub source: Address,
     /// Whom it is for.
-    pub destination: Host,
+    pub destination: Address,
     /// TCP's numbers of the segments.
     pub numbers: ByteNumbers,
 }
@@ -183,7 +183,7 @@ impl Frame<'_> {
 /// A packet of cross-traffic, `size` bytes of UDP to the discard port; otherwise as [`Frame::write`].
 pub fn write_plain(
     packet: &Packet,
-    source: Host,
+    source: Address,
     destination: [u8; 4],
     most: usize,
     out: &mut Vec<u8>,
@@ -256,8 +256,8 @@ mod tests {
             encoding,
             segment: 1500,
             heard_rtt: 0.1,
-            source: Host { address: [10, 0, 0, 1], port: 1000 },
-            destination: Host { address: [10, 0, 0, 2], port: 2000 },
+            source: Address { address: [10, 0, 0, 1], port: 1000 },
+            destination: Address { address: [10, 0, 0, 2], port: 2000 },
             numbers: ByteNumbers { payload: 1448, handshake: true },
         }
     }

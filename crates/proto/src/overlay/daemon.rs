@@ -11,17 +11,18 @@ use tollway_law::{Rate, Time};
 use super::agenda::Agenda;
 use super::bits::Bits;
 use super::clients::{Client, Tenant};
-use super::frame::{Data, Destinations, LinkCost, Receipt, ReceiptKind};
+use super::frame::{Data, Destinations, LinkCost, Note, Receipt, ReceiptKind};
 use super::groups::Groups;
+use super::order::Orders;
 use super::port::Port;
-use super::receive::{Due, Inbound};
+use super::receive::{Due, Given, Inbound};
 use super::retain::Outbound;
 use super::sets::Sets;
 use super::state::Database;
 use super::tree::Routes;
 use super::{
-    Body, ClientId, Config, DaemonId, Delivery, Event, Frame, Incarnation, LinkConfig, PortId, PortStatus,
-    ProtocolError, SetId, Snapshot, TenantId, TenantStatus,
+    Body, ClientId, Config, DaemonId, Delivery, Event, Frame, Incarnation, LinkConfig, PortId, ProtocolError,
+    SetId, TenantId,
 };
 
 /// A daemon of the overlay (§ III and § IV): it buys messages for its clients, multicasts them, and
@@ -67,6 +68,7 @@ pub struct Daemon<B> {
     pub(super) inbounds: BTreeMap<Incarnation, Inbound<B>>,
     pub(super) holdings: BTreeMap<Incarnation, BTreeMap<Incarnation, u64>>,
     pub(super) hops: BTreeMap<u64, LastHop>,
+    pub(super) orders: Orders<B>,
     pub(super) agenda: Agenda<Timer>,
     pub(super) events: VecDeque<Event>,
     pub(super) deliveries: VecDeque<Delivery<B>>,
@@ -133,6 +135,8 @@ pub(super) enum Timer {
     Expire(DaemonId),
     /// The next stage of the recovery of a dead daemon's messages.
     Recover(Incarnation),
+    /// Views of ordered groups are to follow their members.
+    Order,
 }
 
 impl<B: Body> Daemon<B> {
@@ -171,6 +175,7 @@ impl<B: Body> Daemon<B> {
             inbounds: BTreeMap::new(),
             holdings: BTreeMap::new(),
             hops: BTreeMap::new(),
+            orders: Orders::new(),
             agenda: Agenda::new(),
             events: VecDeque::new(),
             deliveries: VecDeque::new(),
@@ -266,6 +271,7 @@ impl<B: Body> Daemon<B> {
                 Timer::Probe(to) => self.probe(now, to),
                 Timer::Expire(daemon) => self.expire(now, daemon),
                 Timer::Recover(origin) => self.recover(now, origin),
+                Timer::Order => self.reorder(now),
             }
         }
         self.finish(now);
@@ -313,10 +319,22 @@ impl<B: Body> Daemon<B> {
     /// Sends a client's message to a set; to those of it that were out of reach for longer than patience, it
     /// does not.
     pub fn send(&mut self, now: Time, by: ClientId, set: SetId, body: B) {
+        self.send_noted(now, by, set, None, body);
+    }
+
+    /// As [`send`](Daemon::send), with a part in the order of a group.
+    pub(super) fn send_noted(
+        &mut self,
+        now: Time,
+        by: ClientId,
+        set: SetId,
+        note: Option<Arc<Note>>,
+        body: B,
+    ) {
         let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else {
             return;
         };
-        let data = self.outbound.send(by, &destinations, body);
+        let data = self.outbound.send(by, &destinations, note, body);
         for &to in destinations.as_slice() {
             if !self.agenda.has(Timer::Probe(to)) {
                 self.agenda.set(Timer::Probe(to), now.saturating_add(self.most * PROBE));
@@ -379,45 +397,9 @@ impl<B: Body> Daemon<B> {
         self.ports.get(&port).map_or((0, 0), |port| (port.queued, port.messages()))
     }
 
-    /// The daemon's state.
-    pub fn snapshot(&self) -> Snapshot {
-        let port = |(&id, port): (&PortId, &Port<B>)| PortStatus {
-            port: id,
-            peer: port.config.peer,
-            up: port.peer.is_some(),
-            queued: port.queued,
-            messages: port.messages(),
-            price: port.price,
-            lot: port.cost.lot(),
-            rate: port.rate(),
-            data: port.sent_data,
-            control: port.sent_control,
-        };
-        let tenant = |(&id, tenant): (&TenantId, &Tenant)| TenantStatus {
-            tenant: id,
-            balance: tenant.purse.balance(),
-            period: tenant.purse.period(),
-            spent: tenant.purse.spent(),
-            waiting: tenant.waiting.len(),
-            bought: tenant.bought,
-        };
-        Snapshot {
-            ports: self.ports.iter().map(port).collect(),
-            tenants: self.tenants.iter().map(tenant).collect(),
-            reachable: self.up.len(),
-            retained: self.outbound.bytes(),
-            held: self.inbounds.values().map(Inbound::bytes).sum(),
-            refused: self.counters.refused,
-            strayed: self.counters.strayed,
-            resent: self.counters.resent,
-            expired: self.counters.expired,
-            announcements: self.counters.announcements,
-            announced: self.counters.announced,
-        }
-    }
-
     /// The last step of every call that may have changed a price.
-    fn finish(&mut self, now: Time) {
+    pub(super) fn finish(&mut self, now: Time) {
+        self.reorder_soon(now);
         if std::mem::take(&mut self.retry) {
             self.retry_all(now);
         }
@@ -454,11 +436,11 @@ impl<B: Body> Daemon<B> {
 
     fn receive(&mut self, now: Time, data: Data<B>) {
         let origin = data.origin;
-        let mut bodies = VecDeque::new();
+        let mut bodies = Given::new();
         let inbound = self.inbounds.entry(origin).or_default();
         let most = self.config.retain.get();
         let due = inbound.receive(now, self.me.daemon, data, self.update * SETTLE, most, &mut bodies);
-        self.deliver(origin, bodies);
+        self.deliver(now, origin, bodies);
         match due {
             Due::Never => {}
             Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most * ACK)),
@@ -468,8 +450,13 @@ impl<B: Body> Daemon<B> {
         self.expect_recovery(now, origin);
     }
 
-    pub(super) fn deliver(&mut self, origin: Incarnation, bodies: VecDeque<B>) {
-        self.deliveries.extend(bodies.into_iter().map(|body| Delivery { origin: origin.daemon, body }));
+    pub(super) fn deliver(&mut self, now: Time, origin: Incarnation, bodies: Given<B>) {
+        for (note, body) in bodies {
+            match note {
+                None => self.deliveries.push_back(Delivery { origin: origin.daemon, body, place: None }),
+                Some(note) => self.noted(now, origin, &note, body),
+            }
+        }
     }
 
     pub(super) fn acknowledge(&mut self, now: Time, origin: Incarnation, gap: bool) {

@@ -194,6 +194,87 @@ impl Destinations {
     }
 }
 
+/// The number of a view of an ordered group; no two views have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ViewId {
+    /// Grows from view to view.
+    pub counter: u64,
+    /// The member that numbers the view's messages.
+    pub sequencer: Incarnation,
+}
+
+/// The members that deliver the messages of a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its number.
+    pub id: ViewId,
+    /// The members, ascending.
+    pub members: Vec<Incarnation>,
+    /// The view of the same sequencer that ends with this one, and the number of its last message.
+    pub after: Option<(ViewId, u64)>,
+}
+
+/// A message's part in the agreed order of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The group.
+    pub group: Arc<[u8]>,
+    /// Its meaning.
+    pub kind: NoteKind,
+}
+
+/// The meaning of a [`Note`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// To the sequencer: the message is to be given a place.
+    Submit {
+        /// The view that it is sent in.
+        view: ViewId,
+        /// Counts the sender's messages to the group.
+        sent: u64,
+    },
+    /// From the sequencer to all members: the message and its place.
+    Ordered {
+        /// The view.
+        view: ViewId,
+        /// Counts the view's messages from 1.
+        number: u64,
+        /// The sender.
+        from: Incarnation,
+        /// The message's number among the sender's.
+        sent: u64,
+    },
+    /// From its sequencer to its members. There is no content.
+    View(Arc<View>),
+    /// From the sequencer of a view to its members: there are no more places. There is no content.
+    End {
+        /// The view.
+        view: ViewId,
+        /// The number of its last message.
+        count: u64,
+    },
+    /// To a sequencer: the receiver of its view knows a later one. There is no content.
+    Behind {
+        /// That one's counter.
+        counter: u64,
+    },
+}
+
+impl Note {
+    /// Bytes on a link.
+    pub(super) fn size(&self) -> usize {
+        let kind = match &self.kind {
+            NoteKind::Submit { .. } | NoteKind::End { .. } => VIEW_ID + 8,
+            NoteKind::Ordered { .. } => VIEW_ID + INCARNATION + 16,
+            NoteKind::View(view) => {
+                VIEW_ID + 5 + view.after.map_or(0, |_| VIEW_ID + 8) + INCARNATION * view.members.len()
+            }
+            NoteKind::Behind { .. } => 8,
+        };
+        NOTE + self.group.len() + kind
+    }
+}
+
 /// A message on its way to some of its destinations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data<B> {
@@ -217,6 +298,8 @@ pub struct Data<B> {
     pub before: Option<Arc<[u64]>>,
     /// The destinations that this copy is for.
     pub to: Bits,
+    /// Its part in the order of a group.
+    pub note: Option<Arc<Note>>,
     /// Its content.
     pub body: B,
 }
@@ -224,8 +307,8 @@ pub struct Data<B> {
 impl<B> Data<B> {
     /// The same message with another content.
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Data<C> {
-        let Data { origin, seq, stable, life, resent, set, previous, before, to, body } = self;
-        Data { origin, seq, stable, life, resent, set, previous, before, to, body: change(body) }
+        let Data { origin, seq, stable, life, resent, set, previous, before, to, note, body } = self;
+        Data { origin, seq, stable, life, resent, set, previous, before, to, note, body: change(body) }
     }
 
     /// The number of the origin's message to a destination before this one, and that of the same
@@ -294,6 +377,7 @@ impl<B: Body> Data<B> {
         HEADER - 8
             + 8 * self.to.words().len()
             + self.previous.iter().chain(self.before.iter().flat_map(|b| b.iter())).map(reach).sum::<usize>()
+            + self.note.as_ref().map_or(0, |note| note.size())
             + self.body.size()
     }
 }
@@ -311,3 +395,11 @@ pub(super) const HEADER: usize = PREFIX + INCARNATION + 28;
 
 /// Bytes of an incarnation.
 pub(super) const INCARNATION: usize = 12;
+
+const VIEW_ID: usize = INCARNATION + 8;
+
+/// Bytes of a note's kind and the length of its group.
+const NOTE: usize = 3;
+
+/// Bytes that a message with a place has beside the group's name.
+pub(super) const PLACE: usize = NOTE + VIEW_ID + INCARNATION + 16;

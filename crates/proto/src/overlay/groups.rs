@@ -105,9 +105,14 @@ impl Groups {
 
     /// Other daemons that belong to a group, ascending.
     pub(super) fn members<'a>(&'a self, group: &'a [u8]) -> impl Iterator<Item = DaemonId> + 'a {
-        self.others
-            .iter()
-            .filter(|(_, other)| other.changes.binary_search_by(|own| (*own.0).cmp(group)).is_ok())
-            .map(|(&daemon, _)| daemon)
+        self.starts(group).map(|member| member.daemon)
+    }
+
+    /// The starts of other daemons that have joined a group, ascending.
+    pub(super) fn starts<'a>(&'a self, group: &'a [u8]) -> impl Iterator<Item = Incarnation> + 'a {
+        let others = self.others.values();
+        others
+            .filter(|other| other.changes.binary_search_by(|own| (*own.0).cmp(group)).is_ok())
+            .map(|other| other.origin)
     }
 }

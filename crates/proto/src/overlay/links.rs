@@ -125,6 +125,7 @@ impl<B: Body> Daemon<B> {
     }
 
     pub(super) fn tell_groups(&mut self, changes: Vec<Change>) {
+        self.orders.changed |= !changes.is_empty();
         let event = |(daemon, group, joined)| Event::Member { daemon, group, joined };
         self.events.extend(changes.into_iter().map(event));
     }
@@ -145,6 +146,7 @@ impl<B: Body> Daemon<B> {
             return;
         }
         self.routed = self.database.topology();
+        self.orders.changed = true;
         self.routes = Routes::compute(self.me.daemon, &self.database);
         self.reach += 1;
         self.branches.clear();

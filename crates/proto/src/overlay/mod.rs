@@ -24,6 +24,11 @@
 //!
 //! A destination that is unreachable for [`Config::patience`] has its messages dropped.
 //!
+//! # Order
+//!
+//! Members of a group that [`Daemon::join_ordered`] joins deliver messages in one order, and know by
+//! [`Event::View`] which members deliver with them.
+//!
 //! # Trust
 //!
 //! Daemons are one trust domain. A frame that contradicts the protocol ends the connection that
@@ -38,6 +43,7 @@ pub mod frame;
 mod groups;
 mod links;
 mod measure;
+mod order;
 mod port;
 mod receive;
 mod recover;
@@ -59,6 +65,7 @@ pub use daemon::{Daemon, MAX_GROUP};
 pub use frame::Frame;
 pub use measure::Measured;
 pub use site::{Demand, SenderConfig, Sent, Site, SiteConfig};
+pub use tree::Topology;
 
 /// A daemon's name in its overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,11 +112,18 @@ handles! {
 pub trait Body: Clone {
     /// Bytes on a link.
     fn size(&self) -> usize;
+
+    /// A content of no bytes.
+    fn empty() -> Self;
 }
 
 impl Body for Arc<[u8]> {
     fn size(&self) -> usize {
         self.len()
+    }
+
+    fn empty() -> Self {
+        Arc::from([])
     }
 }
 
@@ -117,11 +131,19 @@ impl Body for bytes::Bytes {
     fn size(&self) -> usize {
         self.len()
     }
+
+    fn empty() -> Self {
+        bytes::Bytes::new()
+    }
 }
 
 impl Body for Vec<u8> {
     fn size(&self) -> usize {
         self.len()
+    }
+
+    fn empty() -> Self {
+        Vec::new()
     }
 }
 
@@ -218,6 +240,16 @@ pub enum Event {
         /// True if it is reachable now.
         up: bool,
     },
+    /// An ordered group has another view ([`Daemon::join_ordered`]): purchases for it need another
+    /// set.
+    View {
+        /// The group.
+        group: Arc<[u8]>,
+        /// The view's number, greater than that of each view before.
+        view: u64,
+        /// The daemons whose members deliver its messages, ascending; this one is among them.
+        members: Arc<[DaemonId]>,
+    },
     /// Nothing came on the port for 4 T_max: its connection is to be closed.
     Silent(PortId),
     /// Another daemon uses this one's name, and started later.
@@ -231,6 +263,19 @@ pub struct Delivery<B> {
     pub origin: DaemonId,
     /// Its content.
     pub body: B,
+    /// Its place in the order of its group, if that is an ordered one.
+    pub place: Option<Place>,
+}
+
+/// A place in the order of a group. Members deliver messages by ascending (view, number).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The group.
+    pub group: Arc<[u8]>,
+    /// The number of the view.
+    pub view: u64,
+    /// The number in the view, from 1.
+    pub number: u64,
 }
 
 /// A frame that contradicts the protocol: its connection is to be closed.

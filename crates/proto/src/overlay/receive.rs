@@ -2,11 +2,12 @@
 //! origin is gone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use tollway_law::Time;
 
 use super::bits::Bits;
-use super::frame::Data;
+use super::frame::{Data, Note};
 use super::{Body, DaemonId, Incarnation};
 
 /// Messages from one start of one daemon.
@@ -27,6 +28,9 @@ pub(super) struct Inbound<B> {
     /// Since messages were given up: the last one before them, and those delivered after them.
     given_up: Option<(u64, BTreeSet<u64>)>,
 }
+
+/// Messages due for delivery.
+pub(super) type Given<B> = VecDeque<(Option<Arc<Note>>, B)>;
 
 /// Stages of the recovery of a dead daemon's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +94,7 @@ impl<B: Body> Inbound<B> {
         data: Data<B>,
         pause: Time,
         most: u64,
-        out: &mut VecDeque<B>,
+        out: &mut Given<B>,
     ) -> Due {
         self.settle(data.stable);
         let again = data.resent;
@@ -128,21 +132,21 @@ impl<B: Body> Inbound<B> {
     }
 
     /// Delivers the first held message.
-    fn release(&mut self, out: &mut VecDeque<B>) {
+    fn release(&mut self, out: &mut Given<B>) {
         if let Some((_, data)) = self.held.pop_first() {
             self.bytes -= data.body.size() as u64;
             self.deliver(data, out);
         }
     }
 
-    fn deliver(&mut self, data: Data<B>, out: &mut VecDeque<B>) {
+    fn deliver(&mut self, data: Data<B>, out: &mut Given<B>) {
         let size = data.body.size() as u64;
         self.last = data.seq;
         if let Some((_, after)) = &mut self.given_up {
             after.insert(data.seq);
         }
         self.unacked = (self.unacked.0 + 1, self.unacked.1 + size);
-        out.push_back(data.body.clone());
+        out.push_back((data.note.clone(), data.body.clone()));
         if data.set.as_slice().len() > 1 && data.seq > data.stable {
             self.bytes += size;
             self.copies.push_back(data);
@@ -170,7 +174,7 @@ impl<B: Body> Inbound<B> {
 
     /// Gives up what is missing: messages held are delivered, except those of clients of which an
     /// earlier one is lost. Answers how many were dropped.
-    pub(super) fn give_up(&mut self, me: DaemonId, out: &mut VecDeque<B>) -> u64 {
+    pub(super) fn give_up(&mut self, me: DaemonId, out: &mut Given<B>) -> u64 {
         if self.lacks() {
             self.given_up.get_or_insert((self.last, BTreeSet::new()));
         }

@@ -166,7 +166,7 @@ impl<B: Body> Daemon<B> {
                 let mut bodies = VecDeque::new();
                 self.counters.expired += inbound.give_up(self.me.daemon, &mut bodies);
                 inbound.clear_copies();
-                self.deliver(origin, bodies);
+                self.deliver(now, origin, bodies);
             }
         }
         self.agenda.set(Timer::Recover(origin), now.saturating_add(next));

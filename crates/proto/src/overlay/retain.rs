@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollway_law::Time;
 
 use super::bits::Bits;
-use super::frame::{Data, Destinations};
+use super::frame::{Data, Destinations, Note};
 use super::{Body, ClientId, DaemonId, Incarnation};
 
 /// Messages accepted here, and what each destination has of them.
@@ -71,7 +71,13 @@ impl<B: Body> Outbound<B> {
     }
 
     /// Numbers and keeps a client's message to some destinations.
-    pub(super) fn send(&mut self, by: ClientId, set: &Arc<Destinations>, body: B) -> Data<B> {
+    pub(super) fn send(
+        &mut self,
+        by: ClientId,
+        set: &Arc<Destinations>,
+        note: Option<Arc<Note>>,
+        body: B,
+    ) -> Data<B> {
         let seq = self.base + self.kept.len() as u64;
         let mut previous = Vec::with_capacity(set.as_slice().len());
         let mut before: Option<Vec<u64>> = None;
@@ -102,6 +108,7 @@ impl<B: Body> Outbound<B> {
             previous,
             before,
             to: all.clone(),
+            note,
             body,
         };
         self.kept.push_back(Some(Kept { data: data.clone(), waiting: all }));

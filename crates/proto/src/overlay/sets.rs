@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::frame::Destinations;
+use super::tree::Routes;
 use super::{Body, Daemon, DaemonId, Incarnation, SetId};
 
 /// Sets by handle and by content.
@@ -11,13 +12,15 @@ use super::{Body, Daemon, DaemonId, Incarnation, SetId};
 pub(super) struct Sets {
     next: u32,
     sets: BTreeMap<SetId, Set>,
-    by_content: BTreeMap<Arc<[DaemonId]>, SetId>,
+    by_content: BTreeMap<(Option<DaemonId>, Arc<[DaemonId]>), SetId>,
 }
 
 /// A destination set with its tree as last computed.
 #[derive(Debug)]
 pub(super) struct Set {
     daemons: Arc<[DaemonId]>,
+    /// The daemon that passes messages on to all of them along its own tree.
+    via: Option<DaemonId>,
     /// The versions of routes and prices that the rest is of.
     routed: u64,
     priced: (u64, u64),
@@ -51,15 +54,29 @@ impl<B: Body> Daemon<B> {
         let mut daemons: Vec<DaemonId> = daemons.iter().copied().filter(|&id| id != self.me.daemon).collect();
         daemons.sort_unstable();
         daemons.dedup();
-        if let Some(&id) = self.sets.by_content.get(daemons.as_slice()) {
+        self.numbered(None, daemons.into())
+    }
+
+    /// A handle of some daemons, ascending, that another one passes messages on to: a message is for
+    /// that one only, and is paid for all the way.
+    pub(super) fn set_via(&mut self, via: DaemonId, daemons: &[DaemonId]) -> SetId {
+        match via == self.me.daemon {
+            true => self.set(daemons),
+            false => self.numbered(Some(via), daemons.into()),
+        }
+    }
+
+    fn numbered(&mut self, via: Option<DaemonId>, daemons: Arc<[DaemonId]>) -> SetId {
+        let content = (via, daemons.clone());
+        if let Some(&id) = self.sets.by_content.get(&content) {
             return id;
         }
-        let daemons: Arc<[DaemonId]> = daemons.into();
         let id = SetId(self.sets.next);
         self.sets.next += 1;
-        self.sets.by_content.insert(daemons.clone(), id);
+        self.sets.by_content.insert(content, id);
         let set = Set {
             daemons,
+            via,
             routed: u64::MAX,
             priced: (u64::MAX, 0),
             destinations: Arc::new(Destinations::new(Vec::new())),
@@ -73,7 +90,7 @@ impl<B: Body> Daemon<B> {
     /// Drops a set. Messages to it have no destination from then on.
     pub fn release(&mut self, set: SetId) {
         if let Some(set) = self.sets.sets.remove(&set) {
-            self.sets.by_content.remove(&set.daemons);
+            self.sets.by_content.remove(&(set.via, set.daemons));
         }
     }
 
@@ -90,11 +107,16 @@ impl<B: Body> Daemon<B> {
                     self.up.contains(&daemon) || self.lost.get(&daemon).is_some_and(|lost| !lost.expired);
                 self.database.incarnation(daemon).filter(|_| kept)
             };
-            let destinations = Destinations::new(set.daemons.iter().filter_map(alive).collect());
+            let to = set.via.as_ref().map_or(&*set.daemons, std::slice::from_ref);
+            let destinations = Destinations::new(to.iter().filter_map(alive).collect());
             if destinations != *set.destinations {
                 set.destinations = Arc::new(destinations);
             }
-            set.links = self.routes.tree(set.daemons.iter().copied());
+            set.links = self.routes.tree(to.iter().copied());
+            if let Some(via) = set.via {
+                let onward = Routes::compute(via, &self.database);
+                set.links.extend(onward.tree(set.daemons.iter().copied()));
+            }
         }
         Some(set.destinations.clone())
     }

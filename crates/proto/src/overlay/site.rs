@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
 
 use super::agenda::Agenda;
-use super::frame::HEADER;
+use super::frame::{HEADER, PLACE};
 use super::wire::{Decoder, Encoder, Pool};
 use super::{
     ClientId, Config, Daemon, DaemonId, Event, Frame, LinkConfig, Measured, PortId, ProtocolError, Purchase,
@@ -44,6 +44,9 @@ pub struct Site {
     expected: HashMap<u32, u64>,
     received: u64,
     wrong: u64,
+    views: u64,
+    unordered: u64,
+    agreed: u64,
 }
 
 /// How a site is set up.
@@ -55,6 +58,8 @@ pub struct SiteConfig {
     pub links: Vec<LinkConfig>,
     /// Groups that receivers here belong to.
     pub groups: Vec<Arc<[u8]>>,
+    /// Groups in whose order receivers or senders here take part.
+    pub ordered: Vec<Arc<[u8]>>,
     /// Purses.
     pub tenants: Vec<TenantConfig>,
     /// Senders.
@@ -74,6 +79,8 @@ pub struct SenderConfig {
     pub number: u32,
     /// The group.
     pub group: Arc<[u8]>,
+    /// It sends to the group in order: the group is one of [`SiteConfig::ordered`].
+    pub ordered: bool,
     /// Its purse, as an index into [`SiteConfig::tenants`].
     pub tenant: usize,
     /// Bytes of a message between daemons, their header included. The content has 12 at least.
@@ -170,6 +177,9 @@ impl Site {
         for group in &config.groups {
             daemon.join(group);
         }
+        for group in &config.ordered {
+            daemon.join_ordered(now, group);
+        }
         let tenants: Vec<_> = config.tenants.iter().map(|&tenant| daemon.add_tenant(now, tenant)).collect();
         let mut agenda = Agenda::new();
         agenda.set(Act::Measure, config.measure_from);
@@ -206,6 +216,9 @@ impl Site {
             expected: HashMap::new(),
             received: 0,
             wrong: 0,
+            views: 0,
+            unordered: 0,
+            agreed: 0,
         };
         site.pump(now);
         site
@@ -236,6 +249,12 @@ impl Site {
     /// Messages received here, and those of them that came twice or out of order.
     pub fn received(&self) -> (u64, u64) {
         (self.received, self.wrong)
+    }
+
+    /// Views of ordered groups entered, messages to such groups that came back without a place, and
+    /// a digest of the messages with a place received here in their order.
+    pub fn ordered(&self) -> (u64, u64, u64) {
+        (self.views, self.unordered, self.agreed)
     }
 
     /// Closes the daemon's port and opens it again, on the same connection.
@@ -283,7 +302,10 @@ impl Site {
     fn pump(&mut self, now: Time) {
         loop {
             while let Some(delivery) = self.daemon.poll_delivery() {
-                self.deliver(&delivery.body);
+                self.deliver(&delivery.body, delivery.place.is_some());
+            }
+            while self.daemon.poll_unordered().is_some() {
+                self.unordered += 1;
             }
             let Some(event) = self.daemon.poll_event() else { return };
             match event {
@@ -293,11 +315,16 @@ impl Site {
                 Event::Bought(client) => {
                     if let Some(&at) = self.by_client.get(&client) {
                         self.senders[at].buying = false;
-                        self.send(now, at);
-                        self.offer(now, at);
+                        if self.send(now, at) {
+                            self.offer(now, at);
+                        }
                     }
                 }
-                Event::Member { group, .. } => self.regroup(now, &group),
+                Event::Member { group, .. } => self.regroup(now, &group, None),
+                Event::View { group, members, .. } => {
+                    self.views += 1;
+                    self.regroup(now, &group, Some(&members));
+                }
                 Event::Reachable { up: true, .. } => {
                     (0..self.senders.len()).for_each(|at| self.offer(now, at));
                 }
@@ -311,7 +338,7 @@ impl Site {
         }
     }
 
-    fn deliver(&mut self, body: &Bytes) {
+    fn deliver(&mut self, body: &Bytes, placed: bool) {
         self.received += 1;
         let (Some(&sender), Some(&number)) =
             (body.first_chunk(), body.get(4..).and_then(<[u8]>::first_chunk))
@@ -323,14 +350,30 @@ impl Site {
         let expected = self.expected.entry(sender).or_default();
         self.wrong += u64::from(number < *expected);
         *expected = number.saturating_add(1).max(*expected);
+        if placed {
+            let next = self.agreed.rotate_left(5) ^ u64::from(sender) << 40 ^ number;
+            self.agreed = next.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
     }
 
-    /// The members of a group have changed.
-    fn regroup(&mut self, now: Time, group: &Arc<[u8]>) {
+    /// The members of a group have changed, or those of an ordered one's `view`.
+    fn regroup(&mut self, now: Time, group: &Arc<[u8]>, view: Option<&[DaemonId]>) {
         let Some(senders) = self.by_group.get(group).cloned() else { return };
-        let members: Vec<DaemonId> = self.daemon.members(group).filter(|&member| member != self.me).collect();
-        let set = (!members.is_empty()).then(|| self.daemon.set(&members));
+        let me = self.me;
+        let of = |members: &mut dyn Iterator<Item = DaemonId>| members.filter(|&id| id != me).collect();
+        let members: Vec<DaemonId> = match view {
+            Some(view) => of(&mut view.iter().copied()),
+            None => of(&mut self.daemon.members(group)),
+        };
+        let set = match view {
+            _ if members.is_empty() => None,
+            Some(_) => self.daemon.ordered_set(group),
+            None => Some(self.daemon.set(&members)),
+        };
         for at in senders {
+            if self.senders[at].config.ordered != view.is_some() {
+                continue;
+            }
             let sender = &mut self.senders[at];
             (sender.set, sender.members) = (set, members.clone());
             let (client, buying) = (sender.client, sender.buying);
@@ -358,26 +401,35 @@ impl Site {
                 sender.buying = true;
                 return;
             }
-            self.send(now, at);
+            if !self.send(now, at) {
+                return;
+            }
         }
     }
 
     /// Bytes of a message without the daemon's header.
     fn content(&self, at: usize) -> usize {
         let sender = &self.senders[at];
-        sender.config.bytes.saturating_sub(HEADER + sender.members.len()).max(STAMP)
+        let place = if sender.config.ordered { PLACE + sender.config.group.len() } else { 0 };
+        sender.config.bytes.saturating_sub(HEADER + sender.members.len() + place).max(STAMP)
     }
 
-    /// Sends a message that is paid.
-    fn send(&mut self, now: Time, at: usize) {
+    /// Sends a message that is paid; false while an ordered group is between two views.
+    fn send(&mut self, now: Time, at: usize) -> bool {
         let mut body = vec![0; self.content(at)];
         let sender = &mut self.senders[at];
-        let (client, Some(set)) = (sender.client, sender.set) else { return };
+        let (client, Some(set)) = (sender.client, sender.set) else { return false };
         body[..4].copy_from_slice(&sender.config.number.to_be_bytes());
         body[4..STAMP].copy_from_slice(&sender.sent.to_be_bytes());
+        if !sender.config.ordered {
+            self.daemon.send(now, client, set, body.into());
+        } else if !self.daemon.submit(now, client, &sender.config.group, body.into()) {
+            sender.set = None;
+            return false;
+        }
         sender.sent += 1;
         sender.pending = sender.pending.saturating_sub(1);
-        self.daemon.send(now, client, set, body.into());
+        true
     }
 
     fn act(&mut self, now: Time, act: Act) {

@@ -2,10 +2,40 @@
 //! at each daemon").
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 
-use super::DaemonId;
+use super::frame::{LinkCost, LinkState};
 use super::state::Database;
+use super::{DaemonId, Epoch, Incarnation};
+
+/// Daemons and the links between them, as all of them know these once the network is at rest.
+#[derive(Debug)]
+pub struct Topology(Database);
+
+impl Topology {
+    /// The ends and the length of each link.
+    pub fn new(links: impl IntoIterator<Item = (DaemonId, DaemonId, u16)>) -> Topology {
+        let mut out: BTreeMap<DaemonId, BTreeMap<DaemonId, u16>> = BTreeMap::new();
+        for (a, b, weight) in links {
+            out.entry(a).or_default().insert(b, weight);
+            out.entry(b).or_default().insert(a, weight);
+        }
+        let mut database = Database::default();
+        for (daemon, peers) in out {
+            let link = |(peer, weight)| LinkCost { peer, weight, cost: 0.0, lot: 1.0 };
+            let links = peers.into_iter().map(link).collect();
+            let origin = Incarnation { daemon, epoch: Epoch(1) };
+            database.put(Arc::new(LinkState { origin, number: 1, base: 1, links, hops: Vec::new() }));
+        }
+        Topology(database)
+    }
+
+    /// The links of the tree from a daemon to others, each once, as (from, to).
+    pub fn tree(&self, root: DaemonId, to: impl IntoIterator<Item = DaemonId>) -> Vec<(DaemonId, DaemonId)> {
+        Routes::compute(root, &self.0).tree(to.into_iter())
+    }
+}
 
 /// The shortest paths from one daemon to all others.
 ///
@@ -93,28 +123,10 @@ fn tail(a: DaemonId, b: DaemonId) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::overlay::frame::{LinkCost, LinkState};
-    use crate::overlay::{Epoch, Incarnation};
 
     fn database(links: &[(u32, u32, u16)]) -> Database {
-        let mut database = Database::default();
-        let top = links.iter().map(|link| link.0.max(link.1)).max().unwrap();
-        for id in 0..=top {
-            let mut out: Vec<LinkCost> = links
-                .iter()
-                .filter_map(|&(a, b, weight)| {
-                    let peer = if a == id { b } else { (b == id).then_some(a)? };
-                    Some(LinkCost { peer: DaemonId(peer), weight, cost: 0.0, lot: 1000.0 })
-                })
-                .collect();
-            out.sort_by_key(|link| link.peer);
-            let origin = Incarnation { daemon: DaemonId(id), epoch: Epoch(1) };
-            database.put(Arc::new(LinkState { origin, number: 1, base: 1, links: out, hops: Vec::new() }));
-        }
-        database
+        Topology::new(links.iter().map(|&(a, b, weight)| (DaemonId(a), DaemonId(b), weight))).0
     }
 
     #[test]

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bits::Bits;
 use super::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, PREFIX, Receipt, ReceiptKind,
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Note, NoteKind, PREFIX, Receipt,
+    ReceiptKind, View, ViewId,
 };
 use super::{Body, DaemonId, Epoch, Frame, Incarnation};
 
@@ -114,7 +115,8 @@ impl Encoder {
         let number = known.unwrap_or_else(|| self.number(key, &data.set));
         let flags = u8::from(data.resent)
             | if known.is_none() { DEFINES } else { 0 }
-            | if data.before.is_some() { BEFORE } else { 0 };
+            | if data.before.is_some() { BEFORE } else { 0 }
+            | if data.note.is_some() { NOTE } else { 0 };
         out.push(DATA);
         put_incarnation(out, data.origin);
         out.extend(data.seq.to_be_bytes());
@@ -131,6 +133,7 @@ impl Encoder {
         for &number in data.previous.iter().chain(data.before.iter().flat_map(|before| before.iter())) {
             put_varint(out, if number == 0 { 0 } else { data.seq.saturating_sub(number) });
         }
+        data.note.iter().for_each(|note| put_note(out, note));
     }
 
     /// A number for a set; the oldest set loses its own when all are taken.
@@ -272,18 +275,67 @@ impl Decoder {
         let previous = reader.earlier(seq, set.as_slice().len())?;
         let before =
             if flags & BEFORE != 0 { Some(reader.earlier(seq, set.as_slice().len())?) } else { None };
-        if seq == 0 || stable >= seq || flags & !(DEFINES | BEFORE | 1) != 0 {
+        if seq == 0 || stable >= seq || flags & !(DEFINES | BEFORE | NOTE | 1) != 0 {
             return Err(WireError::Field("sequence number"));
         }
+        let note = if flags & NOTE != 0 { Some(Arc::new(reader.note()?)) } else { None };
         let body = reader.at..reader.bytes.len();
         reader.at = body.end;
-        Ok(Data { origin, seq, stable, life, resent: flags & 1 != 0, set, previous, before, to, body })
+        let resent = flags & 1 != 0;
+        Ok(Data { origin, seq, stable, life, resent, set, previous, before, to, note, body })
     }
 }
 
 fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
     out.extend(incarnation.daemon.0.to_be_bytes());
     out.extend(incarnation.epoch.0.to_be_bytes());
+}
+
+fn put_view_id(out: &mut Vec<u8>, view: ViewId) {
+    out.extend(view.counter.to_be_bytes());
+    put_incarnation(out, view.sequencer);
+}
+
+fn put_note(out: &mut Vec<u8>, note: &Note) {
+    let mut begin = |kind| {
+        out.push(kind);
+        put_count(out, note.group.len());
+        out.extend_from_slice(&note.group);
+    };
+    match &note.kind {
+        NoteKind::Submit { view, sent } => {
+            begin(SUBMIT);
+            put_view_id(out, *view);
+            out.extend(sent.to_be_bytes());
+        }
+        NoteKind::Ordered { view, number, from, sent } => {
+            begin(ORDERED);
+            put_view_id(out, *view);
+            out.extend(number.to_be_bytes());
+            put_incarnation(out, *from);
+            out.extend(sent.to_be_bytes());
+        }
+        NoteKind::View(view) => {
+            begin(VIEW);
+            put_view_id(out, view.id);
+            out.push(u8::from(view.after.is_some()));
+            if let Some((before, count)) = view.after {
+                put_view_id(out, before);
+                out.extend(count.to_be_bytes());
+            }
+            out.extend((view.members.len() as u32).to_be_bytes());
+            view.members.iter().for_each(|&member| put_incarnation(out, member));
+        }
+        NoteKind::End { view, count } => {
+            begin(END);
+            put_view_id(out, *view);
+            out.extend(count.to_be_bytes());
+        }
+        NoteKind::Behind { counter } => {
+            begin(BEHIND);
+            out.extend(counter.to_be_bytes());
+        }
+    }
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -452,6 +504,34 @@ impl Reader<'_> {
         }
     }
 
+    fn view_id(&mut self) -> Result<ViewId, WireError> {
+        Ok(ViewId { counter: self.u64()?, sequencer: self.incarnation()? })
+    }
+
+    fn note(&mut self) -> Result<Note, WireError> {
+        let (kind, length) = (self.u8()?, usize::from(self.u16()?));
+        let group = self.bytes.get(self.at..self.at + length).ok_or(WireError::Short)?;
+        self.at += length;
+        let kind = match kind {
+            SUBMIT => NoteKind::Submit { view: self.view_id()?, sent: self.u64()? },
+            ORDERED => NoteKind::Ordered {
+                view: self.view_id()?,
+                number: self.u64()?,
+                from: self.incarnation()?,
+                sent: self.u64()?,
+            },
+            VIEW => {
+                let id = self.view_id()?;
+                let after = if self.flag()? { Some((self.view_id()?, self.u64()?)) } else { None };
+                NoteKind::View(Arc::new(View { id, members: self.set()?.as_slice().to_vec(), after }))
+            }
+            END => NoteKind::End { view: self.view_id()?, count: self.u64()? },
+            BEHIND => NoteKind::Behind { counter: self.u64()? },
+            _ => return Err(WireError::Field("note")),
+        };
+        Ok(Note { group: group.into(), kind })
+    }
+
     fn bits(&mut self, len: usize) -> Result<Bits, WireError> {
         let words = (0..len.div_ceil(64).max(1)).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
         let bits = if len <= 64 { Bits::Few(words[0]) } else { Bits::Many(words) };
@@ -474,6 +554,15 @@ const CHANGES: u8 = 7;
 const DEFINES: u8 = 2;
 /// Flag of data that lists the messages before of the same client.
 const BEFORE: u8 = 4;
+
+/// Flag of data with a note about a group's order.
+const NOTE: u8 = 8;
+
+const SUBMIT: u8 = 0;
+const ORDERED: u8 = 1;
+const VIEW: u8 = 2;
+const END: u8 = 3;
+const BEHIND: u8 = 4;
 
 /// Destination sets that a connection numbers.
 const SETS: u16 = 1024;

@@ -1,9 +1,12 @@
 //! Queues by class of traffic, which share a port by weight.
 
-use tollway_law::Time;
-use tollway_law::link::LinkLaw;
+use std::sync::Arc;
 
-use super::{At, Discipline, Offered, Pool, obey};
+use tollway_law::Time;
+use tollway_law::link::{AnyLink, LinkLaw, Placement, SharedConfig};
+use tollway_law::param::{Entry, Tables};
+
+use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Fifo, Stamp};
 
 /// How a port divides its capacity among classes of traffic.
@@ -18,7 +21,40 @@ pub struct ClassQueuesConfig {
     pub apart: bool,
 }
 
+/// The entry of queues by class in the registry.
+pub(super) const ENTRY: QueueEntry = QueueEntry {
+    law: SharedConfig::ENTRY,
+    queue: Entry {
+        word: SharedConfig::ENTRY.word,
+        tables: &[],
+        read: |tables| Arc::new(ClassQueuesConfig::by_weight(tables)),
+    },
+};
+
+impl QueueConfig for ClassQueuesConfig {
+    fn place(&self, _: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
+        self.build().into()
+    }
+}
+
 impl ClassQueuesConfig {
+    /// A queue for each class by its weight, after one of weight 1 for traffic without a class.
+    fn by_weight(tables: &dyn Tables) -> ClassQueuesConfig {
+        let mut config = ClassQueuesConfig { apart: true, ..Default::default() };
+        for (i, (_, weight)) in (1..ClassQueuesConfig::MOST).zip(tables.classes()) {
+            (config.queue_of[i], config.weights[i]) = (i as u8, weight);
+        }
+        config
+    }
+
+    /// Two queues under one law: classes for which `first` is true leave before all others. `None` if there are none.
+    pub fn priority(first: impl Iterator<Item = bool>) -> Option<ClassQueuesConfig> {
+        let mut config = ClassQueuesConfig::default();
+        config.queue_of[1..].iter_mut().zip(first).for_each(|(queue, first)| *queue = first.into());
+        config.weights[1] = f64::INFINITY;
+        config.queue_of.contains(&1).then_some(config)
+    }
+
     /// Classes that are told apart, and queues there can be.
     pub const MOST: usize = 8;
 
@@ -26,7 +62,7 @@ impl ClassQueuesConfig {
     pub fn build<H: Copy + Default>(&self) -> ClassQueues<H> {
         ClassQueues {
             config: *self,
-            queues: std::array::from_fn(|_| Lane { packets: Fifo::new(), bytes: 0, last: 0.0 }),
+            queues: std::array::from_fn(|_| SubQueue { packets: Fifo::new(), bytes: 0, last: 0.0 }),
             waits: Default::default(),
             packets: 0,
             bytes: 0,
@@ -53,7 +89,7 @@ impl Default for ClassQueuesConfig {
 #[derive(Clone, Debug)]
 pub struct ClassQueues<H> {
     config: ClassQueuesConfig,
-    queues: [Lane<H>; ClassQueuesConfig::MOST],
+    queues: [SubQueue<H>; ClassQueuesConfig::MOST],
     waits: [Waits; ClassQueuesConfig::MOST],
     packets: u32,
     bytes: u64,
@@ -62,7 +98,7 @@ pub struct ClassQueues<H> {
 }
 
 #[derive(Clone, Debug)]
-struct Lane<H> {
+struct SubQueue<H> {
     /// With when each entered and the virtual time at which it would be through.
     packets: Fifo<(H, Time, f64)>,
     bytes: u64,

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use tollway_law::link::{AnyLink, LinkLaw, Placement};
+use tollway_law::link::{AnyLink, LinkConfig, LinkLaw, Placement};
 use tollway_law::param::{Entry, Same};
 use tollway_law::{Rate, Time};
 
@@ -68,18 +68,17 @@ impl dyn QueueConfig {
 /// A discipline in the registry: scenario files name it where they name a link's law.
 #[derive(Debug)]
 pub struct QueueEntry {
-    /// The word of the link law that the port has then.
-    pub law: &'static str,
+    /// The link law of its port.
+    pub law: Entry<dyn LinkConfig>,
     /// Its own word and tables.
     pub queue: Entry<dyn QueueConfig>,
 }
 
-/// Lists the disciplines beside FIFO, and the entries of those that scenario files name: the enum of all, its dispatch, its
-/// conversions, and the registry.
+/// Lists the disciplines beside FIFO and their entries: the enum of all, its dispatch, its conversions, and the registry.
 macro_rules! disciplines {
-    ($($(#[$doc:meta])* $name:ident($queue:ty) $(: $entry:expr)?),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident($queue:ty): $entry:expr),* $(,)?) => {
         /// Every discipline that a scenario file may name.
-        pub const QUEUES: &[QueueEntry] = &[$($($entry,)?)*];
+        pub const QUEUES: &[QueueEntry] = &[$($entry,)*];
 
         /// Every queue discipline; the default is FIFO.
         ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollway_law::Time;
-use tollway_law::link::{AnyLink, DualPi2, DualPi2Config, LinkLaw, Passing, Placement};
+use tollway_law::link::{AnyLink, DropTail, DualPi2, DualPi2Config, LinkLaw, Passing, Placement};
 use tollway_law::param::Tabled as _;
 use tollway_law::param::{Config, Entry};
 
@@ -12,7 +12,7 @@ use crate::{Fifo, Stamp};
 
 /// The entry of DualPI2 in the registry.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
-    law: "drop-tail",
+    law: DropTail::ENTRY,
     queue: Entry {
         word: "dualpi2",
         tables: &[DualPi2Config::TABLE],
@@ -30,15 +30,15 @@ impl QueueConfig for DualPi2Config {
 #[derive(Clone, Debug)]
 pub struct DualQueue<H> {
     pi2: DualPi2,
-    classic: Lane<H>,
-    l4s: Lane<H>,
+    classic: SubQueue<H>,
+    l4s: SubQueue<H>,
     /// Bytes, weighted, that the classic queue is owed; its turn while positive.
     owed: f64,
     classic_share: f64,
 }
 
 #[derive(Clone, Debug)]
-struct Lane<H> {
+struct SubQueue<H> {
     /// With when each entered.
     packets: Fifo<(H, Time)>,
     bytes: u64,
@@ -47,7 +47,7 @@ struct Lane<H> {
 impl<H: Copy + Default> DualQueue<H> {
     /// The queues, empty. A share that is no number counts as zero.
     pub fn new(config: &DualPi2Config) -> DualQueue<H> {
-        let lane = || Lane { packets: Fifo::new(), bytes: 0 };
+        let lane = || SubQueue { packets: Fifo::new(), bytes: 0 };
         let share = config.classic_share;
         let classic_share = if share > 0.0 { share.min(1.0) } else { 0.0 };
         DualQueue { pi2: config.build(), classic: lane(), l4s: lane(), owed: 0.0, classic_share }
@@ -75,7 +75,7 @@ impl<H: Copy + Default> DualQueue<H> {
 
     /// Since when the older of the two heads has waited, [`Time::NEVER`] if both queues are empty.
     fn oldest(&self) -> Time {
-        let since = |lane: &Lane<H>| lane.packets.front().map_or(Time::NEVER, |(_, since)| since);
+        let since = |lane: &SubQueue<H>| lane.packets.front().map_or(Time::NEVER, |(_, since)| since);
         since(&self.classic).min(since(&self.l4s))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, LinkLaw, Placement, Verdict};
+use tollway_law::link::{AnyLink, CodelConfig, LinkLaw, Placement, Verdict, entry};
 use tollway_law::param::{Config, Entry, Kind, Table};
 use tollway_law::{Bytes, Rate, Time, config};
 
@@ -27,7 +27,7 @@ config! {
 
 /// The entry of FQ-CoDel in the registry.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
-    law: "codel",
+    law: entry::<CodelConfig>(),
     queue: Entry {
         word: "fq-codel",
         tables: &[&Table {

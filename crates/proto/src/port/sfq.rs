@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, LinkLaw, Placement};
+use tollway_law::link::{AnyLink, DropTail, LinkLaw, Placement};
 use tollway_law::param::{Config, Entry, Kind, TIME, Table};
 use tollway_law::{Bytes, Time, config};
 
@@ -30,7 +30,7 @@ config! {
 
 /// The entry of stochastic fair queueing in the registry.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
-    law: "drop-tail",
+    law: DropTail::ENTRY,
     queue: Entry {
         word: "sfq",
         tables: &[&Table {

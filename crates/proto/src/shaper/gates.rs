@@ -12,7 +12,7 @@ use crate::{Flags, Machine, Packet};
 /// who is woken by it, the engine learns as [`Senders`].
 #[derive(Debug, Default)]
 pub struct Gates {
-    hosts: Vec<Host>,
+    hosts: Vec<ShaperSlot>,
     gates: Vec<Gate>,
     free: Vec<u32>,
 }
@@ -44,7 +44,7 @@ pub trait Senders {
 
 /// A shaper and, by member, whom it lets send.
 #[derive(Debug)]
-struct Host {
+struct ShaperSlot {
     shaper: Shaper,
     subjects: Vec<Subject>,
     /// When its timer is due, as the engine has been told.
@@ -70,7 +70,7 @@ enum Subject {
 impl Gates {
     /// Adds a shaper; answers its number.
     pub fn add_shaper(&mut self, shaper: Shaper) -> u32 {
-        self.hosts.push(Host { shaper, subjects: Vec::new(), armed: Time::NEVER });
+        self.hosts.push(ShaperSlot { shaper, subjects: Vec::new(), armed: Time::NEVER });
         self.hosts.len() as u32 - 1
     }
 
@@ -231,7 +231,7 @@ impl Gates {
                 Subject::Source(at) => self.release_source(now, host, member, at, senders),
             }
         }
-        let Host { shaper, armed, .. } = &mut self.hosts[host as usize];
+        let ShaperSlot { shaper, armed, .. } = &mut self.hosts[host as usize];
         let next = shaper.poll_timeout();
         if next != *armed {
             *armed = next;

@@ -130,7 +130,7 @@ pub struct Shaper {
     policies: Vec<Policy>,
     /// By class, the policy it is under.
     classes: Vec<Option<PolicyId>>,
-    members: Vec<Member>,
+    members: Vec<ShapedFlow>,
     free: Vec<u32>,
     /// Members that wait although no policy shapes them any more.
     loose: Vec<u32>,
@@ -153,7 +153,7 @@ struct Policy {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct ShapedFlow {
     class: ClassId,
     present: bool,
     place: Option<(PolicyId, Seat)>,
@@ -219,7 +219,7 @@ impl Shaper {
 
     /// A connection opens.
     pub fn enter(&mut self, now: Time, class: ClassId) -> MemberId {
-        let fresh = Member {
+        let fresh = ShapedFlow {
             class,
             present: true,
             place: None,

@@ -65,8 +65,10 @@ pub(super) struct Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Member(usize),
-    /// To no member: it is a null segment, or of a frame whose beginning is lost.
+    /// To no member: it is a null segment.
     Nowhere,
+    /// To no member: its frame began at a member that has failed.
+    Lost,
     /// That cannot be told before the packet before it has come, or no member is up.
     Unknown,
 }
@@ -143,6 +145,7 @@ impl Inbound {
         let inside = packet.flags.has(Flags::FIRST) || self.previous(csn).is_some_and(|(_, open)| open);
         let open = inside && !packet.flags.has(Flags::LAST);
         let Choice::Member(k) = choice else {
+            stats.lost += u64::from(choice == Choice::Lost);
             self.settle(csn, open, now, members, stats);
             self.advance();
             return None;
@@ -208,7 +211,7 @@ impl Inbound {
             let Some((member, open)) = self.previous(packet.seq) else { return Choice::Unknown };
             if open {
                 let k = usize::from(member);
-                return if is_up(k) { Choice::Member(k) } else { Choice::Nowhere };
+                return if is_up(k) { Choice::Member(k) } else { Choice::Lost };
             }
             if !packet.flags.has(Flags::LAST) && packet.size <= config.header {
                 return Choice::Nowhere;
@@ -275,14 +278,11 @@ impl Inbound {
         }
         if !old && advance > 0 {
             heard.progress = true;
-            for lsn in (0..advance).map(|i| to.una.wrapping_add(i)) {
+            let una = to.una;
+            for lsn in (0..advance).map(|i| una.wrapping_add(i)) {
                 let line = to.line(lsn);
                 match line.kind {
-                    Kind::Packet => {
-                        let size = self.on_there(k, line.csn, State::Delivered, router);
-                        to.delivered.0 += u64::from(size);
-                        to.delivered.1 += 1;
-                    }
+                    Kind::Packet => to.count(self.on_there(k, line.csn, State::Delivered, router)),
                     Kind::Fin => to.finished = true,
                     Kind::Null | Kind::Hole => {}
                 }
@@ -326,8 +326,8 @@ impl Inbound {
             for lsn in (0..len).map(|i| start.wrapping_add(i)) {
                 let line = to.line(lsn);
                 match line.kind {
-                    Kind::Packet if !self.space.get(line.csn).state.is_there() => {
-                        self.on_there(k, line.csn, State::Received, router);
+                    Kind::Packet if self.space.lacks(line.csn) => {
+                        to.count(self.on_there(k, line.csn, State::Received, router));
                         heard.progress = true;
                     }
                     Kind::Null => to.nulls.remove(lsn),
@@ -340,14 +340,15 @@ impl Inbound {
         highest
     }
 
-    /// Member `k` has packet `csn`. Returns its size.
-    fn on_there(&mut self, k: usize, csn: u32, state: State, router: &mut Router) -> u16 {
-        let slot = self.space.at(csn);
+    /// Member `k` has packet `csn`. Returns its size if it is delivered by this.
+    fn on_there(&mut self, k: usize, csn: u32, state: State, router: &mut Router) -> Option<u16> {
+        // A late one may be done with.
+        let slot = self.space.holds(csn).then(|| self.space.at(csn))?;
         let known = slot.state.is_there();
         // A late packet waits for others at its member. The peer sends those once this one is
         // acknowledged.
         slot.state = if slot.late { State::Delivered } else { state };
-        let Slot { due, size, .. } = *slot;
+        let Slot { due, size, late, .. } = *slot;
         if !known {
             self.split.on_acked(k, due);
             let load = &mut router.candidates[k].outstanding;
@@ -356,7 +357,7 @@ impl Inbound {
                 self.received.insert(csn, EarlySlot::default(), self.space.una);
             }
         }
-        size
+        (if late { !known } else { state == State::Delivered }).then_some(size)
     }
 
     /// Packets with three later ones reported count as lost (RFC 6675's DupThresh).
@@ -366,17 +367,23 @@ impl Inbound {
         while before(to.checked, end) {
             let line = to.line(to.checked);
             to.checked = to.checked.wrapping_add(1);
-            if line.kind == Kind::Packet && usize::from(self.space.get(line.csn).member) == k {
+            if line.kind == Kind::Packet && self.space.lacks(line.csn) {
                 let slot = self.space.at(line.csn);
-                if slot.state == State::Sent {
+                if slot.state == State::Sent && usize::from(slot.member) == k {
                     slot.state = State::Lost;
                 }
             }
         }
     }
 
+    /// A member has left; the FIN may have waited for it.
+    pub(super) fn on_left(&mut self, members: &[Member]) {
+        self.check_fin(members);
+        self.advance();
+    }
+
     /// The FIN is delivered once all members that are up have acknowledged it.
-    pub(super) fn check_fin(&mut self, members: &[Member]) {
+    fn check_fin(&mut self, members: &[Member]) {
         if let Some(fin) = self.fin.filter(|&fin| self.space.holds(fin))
             && members.iter().filter(|member| member.is_up()).all(|member| member.to.finished)
         {
@@ -384,7 +391,7 @@ impl Inbound {
         }
     }
 
-    fn fin_done(&self) -> bool {
+    pub(super) fn fin_done(&self) -> bool {
         self.fin.is_some_and(|fin| before(fin, self.space.una))
     }
 

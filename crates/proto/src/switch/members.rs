@@ -46,6 +46,8 @@ pub(super) struct Member {
     /// acknowledgement.
     pub(super) reset: Option<(u32, u32)>,
     pub(super) greet: bool,
+    /// A packet that it has, to see whether it answers.
+    pub(super) probe: bool,
 }
 
 impl Member {
@@ -63,6 +65,7 @@ impl Member {
             syn_at: Time::NEVER,
             reset: None,
             greet: false,
+            probe: false,
         }
     }
 
@@ -80,7 +83,7 @@ impl Member {
         self.to = Inbox { covered, delivered: to, ..Inbox::new(first.wrapping_add(life)) };
         self.from = Outbox { delivered: from, ..Outbox::new(first) };
         (self.silent, self.born) = (None, None);
-        (self.reset, self.greet) = (None, false);
+        (self.reset, self.greet, self.probe) = (None, false, false);
     }
 
     /// Its SYN came, sent at `sent`.
@@ -96,7 +99,7 @@ impl Member {
 
     /// Returns true if a packet of the switch itself may be due to it.
     pub(super) fn has_work(&self) -> bool {
-        let due = self.reset.is_some() || self.greet || self.from.owes;
+        let due = self.reset.is_some() || self.greet || self.from.owes || self.probe;
         due || self.health == Health::Opening || !self.to.nulls.is_empty()
     }
 
@@ -116,9 +119,9 @@ impl Member {
     }
 
     /// Returns true if a SYN sent at `sent` comes from a new process: it is later than all else,
-    /// and the process before had sent or acknowledged something.
-    pub(super) fn has_restarted(&self, now: Time, sent: Stamp, first: u32) -> bool {
-        let begun = self.from.next != first || self.to.una != self.to.first;
+    /// and the process before had sent more than its SYN.
+    pub(super) fn has_restarted(&self, now: Time, sent: Stamp) -> bool {
+        let begun = self.born.map(|born| born.0) != self.latest.map(|latest| latest.0);
         let later = self.latest.is_none_or(|latest| is_later(now, sent, latest) != Some(false));
         self.is_up() && begun && later && self.latest.is_none_or(|latest| latest.0 != sent)
     }
@@ -220,12 +223,19 @@ impl Inbox {
     /// The number of packet `csn`: the one held for it, or a new one after those held for the
     /// packets
     /// `missing` before it. Returns true as well if later packets have lower numbers here.
+    ///
+    /// Such a late one takes the first number held for another. That one may come only after it, and
+    /// beyond a window full of packets behind the gap there is no room.
     pub(super) fn take(&mut self, csn: u32, kind: Kind, missing: impl Iterator<Item = u32>) -> (u32, bool) {
         if let Some(lsn) = self.release(csn) {
             self.lines.at(lsn).kind = kind;
             return (lsn, false);
         }
         let late = before(csn, self.covered);
+        if late && let Some((_, lsn)) = self.holes.pop_front() {
+            *self.lines.at(lsn) = Line { csn, kind };
+            return (lsn, true);
+        }
         if !late {
             for csn in missing {
                 let lsn = self.push(Line { csn, kind: Kind::Hole });
@@ -234,6 +244,13 @@ impl Inbox {
             self.covered = csn.wrapping_add(1);
         }
         (self.push(Line { csn, kind }), late)
+    }
+
+    /// A packet of this size is delivered.
+    pub(super) fn count(&mut self, size: Option<u16>) {
+        let Some(size) = size else { return };
+        self.delivered.0 += u64::from(size);
+        self.delivered.1 += 1;
     }
 
     /// Packets under numbers that it has not acknowledged.

@@ -79,7 +79,7 @@ impl Session {
             self.members[k].reset = Some(answered(packet));
             return None;
         }
-        if self.members[k].has_restarted(now, packet.sent, first) {
+        if self.members[k].has_restarted(now, packet.sent) {
             self.fail(k, now);
             if self.stage == Stage::Reset {
                 return None;
@@ -133,7 +133,8 @@ impl Session {
 
     /// Member `k` may take part: it is opened, or will open.
     pub(super) fn admit(&mut self, k: usize, now: Time) {
-        if self.members[k].barred || self.stage == Stage::Reset {
+        // Beyond its FIN the peer takes no data of a member.
+        if self.members[k].barred || self.stage == Stage::Reset || self.outbound.fin.is_some() {
             return;
         }
         if !self.config.handshake {

@@ -22,6 +22,8 @@ pub(super) struct Outbound {
     pub(super) round: Loop,
     /// The FIN's number.
     pub(super) fin: Option<u32>,
+    /// Since when the peer has been waiting for `una`, or its member was last asked about it.
+    pub(super) since: Time,
     /// The member whose data came last.
     last: usize,
     marked: Vec<bool>,
@@ -49,6 +51,7 @@ impl Outbound {
             nulls: Nulls::default(),
             round: Loop::new(),
             fin: None,
+            since: Time::ZERO,
             last: 0,
             marked: vec![false; members],
             gap: false,
@@ -104,6 +107,9 @@ impl Outbound {
             if from.finished || ahead >= self.space.room() || (ahead >= free && !probes) {
                 stats.refused += 1;
                 return Onward::Nowhere;
+            }
+            if self.space.len() == 0 {
+                self.since = now;
             }
             for _ in 0..ahead {
                 let hole = Slot { member: k as u16, lsn: from.next, ..Slot::default() };
@@ -185,6 +191,9 @@ impl Outbound {
             for csn in (0..advance).map(|i| una.wrapping_add(i)) {
                 progress |= self.on_there(csn, stamp, members, &mut best);
             }
+            if advance > 0 {
+                self.since = now;
+            }
             self.space.una = packet.ack;
             self.nulls.advance(packet.ack);
             self.round.on_acked(now, packet.ack);
@@ -215,7 +224,7 @@ impl Outbound {
                 .filter(|member| member.from.starved)
                 .for_each(|member| member.from.owes = true);
         }
-        Some(best.unwrap_or_else(|| self.holder()))
+        Some(best.or_else(|| self.waits_for()).unwrap_or(self.last))
     }
 
     /// The peer has packet `csn`. Returns true if that is new.
@@ -249,11 +258,16 @@ impl Outbound {
         true
     }
 
-    /// The member whose packet the peer waits for, or that sent last.
-    fn holder(&self) -> usize {
+    /// When the member whose packet the peer waits for is to be asked.
+    pub(super) fn asks_at(&self, patience: Time) -> Time {
+        if self.space.len() == 0 { Time::NEVER } else { self.since.saturating_add(patience) }
+    }
+
+    /// The member whose packet the peer waits for.
+    pub(super) fn waits_for(&self) -> Option<usize> {
         let una = self.space.una;
         let waits = self.space.holds(una).then(|| usize::from(self.space.get(una).member));
-        waits.filter(|&k| k != usize::from(NONE)).unwrap_or(self.last)
+        waits.filter(|&k| k != usize::from(NONE))
     }
 
     /// Member `k` has failed: null segments take the place of what the peer lacks of its packets.

@@ -98,6 +98,11 @@ impl Space {
         csn.wrapping_sub(self.una) < self.capacity
     }
 
+    /// Returns true if `csn` is in use, and its receiver lacks it.
+    pub(super) fn lacks(&self, csn: u32) -> bool {
+        self.holds(csn) && !self.get(csn).state.is_there()
+    }
+
     /// The slot of a number in use.
     #[inline]
     pub(super) fn get(&self, csn: u32) -> Slot {

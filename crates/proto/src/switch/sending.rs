@@ -57,6 +57,10 @@ impl Session {
             out.seq = null.number;
             (out.flags, out.size) = self.null(null.fin);
             self.members[k].expect(now);
+        } else if std::mem::take(&mut member.probe) {
+            out.seq = member.to.una.wrapping_sub(1);
+            (out.flags, out.size) = self.null(false);
+            self.members[k].expect(now);
         } else if member.from.owes {
             out.seq = member.to.next;
         } else {

@@ -3,6 +3,7 @@
 use tollway_law::Time;
 
 use crate::route::{Candidate, Route};
+use crate::transport::serial::before;
 use crate::{Flags, Packet, SackRanges, Stamp};
 
 use super::Config;
@@ -150,6 +151,12 @@ impl Session {
         self.stage == Stage::Reset
     }
 
+    /// Returns true once both directions have ended, and their receivers have acknowledged that.
+    pub fn is_closed(&self) -> bool {
+        let fin = self.outbound.fin.is_some_and(|fin| before(fin, self.outbound.space.una));
+        self.stage == Stage::Open && fin && self.inbound.fin_done()
+    }
+
     pub(super) fn set_route(&mut self, route: Box<dyn Route + Send>) {
         self.router.route = Module(route);
     }
@@ -250,7 +257,10 @@ impl Session {
             member.on_heard(now, packet.sent);
         }
         if packet.flags.has(Flags::RST) {
-            if member.is_up() && packet.seq == member.from.next {
+            let refuses = member.health == Health::Opening
+                && packet.flags.has(Flags::ACK)
+                && packet.ack == member.to.first;
+            if refuses || (member.is_up() && packet.seq == member.from.next) {
                 self.fail(k, now);
             }
             return None;
@@ -280,7 +290,7 @@ impl Session {
         }
         if packet.flags.has(Flags::DATA) {
             match self.outbound.on_data(now, k, packet, &mut self.members, &mut self.stats) {
-                Onward::Peer => {}
+                Onward::Peer => self.wake(self.outbound.asks_at(self.config.patience)),
                 Onward::Nowhere => {
                     self.members[k].from.owes = true;
                     self.answer |= heard.news;
@@ -314,20 +324,26 @@ impl Session {
         member.begin(first, covered, self.config.handshake);
         (member.health, member.reset, member.awaited) = (Health::Down, Some(expects), false);
         member.syn_at = now.saturating_add(self.config.patience);
-        self.inbound.check_fin(&self.members);
+        self.inbound.on_left(&self.members);
         let fin = self.outbound.finish(&self.members);
         self.send_fin(now, fin);
         self.answer = true;
         if self.members.iter().all(|member| member.health == Health::Down) {
+            // A peer whose SYN was not answered expects an acknowledgement of it.
+            let next = if self.stage == Stage::Open { self.inbound.space.next } else { self.first() };
             self.stage = Stage::Reset;
-            self.reset = Some((self.outbound.space.una, self.inbound.space.next));
+            self.reset = Some((self.outbound.space.una, next));
         }
         self.wake(now);
     }
 
     pub(super) fn send_fin(&mut self, now: Time, fin: Option<u32>) {
-        if let Some(fin) = fin {
-            self.outbound.nulls.push(fin, now, true);
+        let Some(fin) = fin else { return };
+        self.outbound.nulls.push(fin, now, true);
+        for k in 0..self.members.len() {
+            if self.members[k].health == Health::Opening {
+                self.fail(k, now);
+            }
         }
     }
 
@@ -360,7 +376,7 @@ impl Session {
             return;
         }
         let patience = self.config.patience;
-        let probes = self.opener == Some(Opener::Peer);
+        let probes = self.opener == Some(Opener::Peer) && self.outbound.fin.is_none();
         let of = |member: &Member| {
             let dead = member.dead_at(patience);
             let dead = if dead <= now { now.saturating_add(patience) } else { dead };
@@ -368,7 +384,8 @@ impl Session {
             dead.min(syn).min(member.to.nulls.due())
         };
         let members = self.members.iter().map(of).min().unwrap_or(Time::NEVER);
-        self.alarm = members.min(self.outbound.nulls.due()).min(self.open_by);
+        let outbound = self.outbound.nulls.due().min(self.outbound.asks_at(patience));
+        self.alarm = members.min(outbound).min(self.open_by);
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
@@ -382,6 +399,13 @@ impl Session {
             } else if member.health == Health::Down && member.syn_at <= now {
                 self.admit(k, now);
             }
+        }
+        if self.outbound.asks_at(self.config.patience) <= now {
+            // It may be gone, and have no packets to answer.
+            if let Some(k) = self.outbound.waits_for() {
+                self.members[k].probe = self.members[k].is_up();
+            }
+            self.outbound.since = now.saturating_sub(Time(self.config.patience.0 / 8 * 7));
         }
         self.open_if_complete(now);
         if now >= self.open_by {

@@ -44,7 +44,7 @@ impl Connection {
             self.send.on_ack(now, packet, sack, &self.config, &mut self.stats);
             match self.transmit_plain(now, packet) {
                 Plain::Unable => {}
-                Plain::Nothing => return Answer::Nothing,
+                Plain::Nothing => return Answer::Taken,
                 Plain::Sent if !self.send.is_full(&self.config) => return Answer::More,
                 Plain::Sent => {
                     self.send.app_limited = false;
@@ -89,25 +89,17 @@ impl Connection {
         }
         self.send.open_window(packet);
         if !self.receive.ack_now {
-            self.settle();
-            return Answer::Nothing;
+            return Answer::Taken;
         }
         self.stats.acks_sent += 1;
-        packet.toll = Toll::default();
-        packet.flow = self.flow;
-        packet.seq = self.send.board.next;
-        packet.size = self.config.ack_size;
-        packet.sent = Stamp::at(now);
-        packet.sent_echo = Stamp(0);
-        packet.flags = Flags::NONE;
-        self.receive.write(packet, out, &self.config);
+        self.write_bare(now, packet, out);
         if self.receive.ack_now {
             return Answer::More;
         }
         if self.receive.early.is_none() {
             self.settle();
         }
-        Answer::Only
+        Answer::Packet
     }
 
     /// [`Connection::poll_transmit`] of a sender that is [`plain`](Sender::plain).

@@ -1,10 +1,11 @@
-//! The overlay's daemons over links in memory: delivery under faults, attacks, prices, and frames
+//! The overlay's daemons over links in memory: delivery and order under faults, attacks, prices, and frames
 //! as bytes.
 
 mod attacks;
 mod corpus;
 mod delivery;
 mod net;
+mod order;
 mod prices;
 mod site;
 mod wire;

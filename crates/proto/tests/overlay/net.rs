@@ -23,6 +23,10 @@ impl Body for Message {
     fn size(&self) -> usize {
         self.size as usize
     }
+
+    fn empty() -> Self {
+        Message { sender: u32::MAX, number: 0, size: 0 }
+    }
 }
 
 /// One direction of a link between two daemons.

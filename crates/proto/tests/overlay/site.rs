@@ -42,6 +42,7 @@ fn sender(group: &str, demand: Demand) -> SenderConfig {
     SenderConfig {
         number: 0,
         group: group.as_bytes().into(),
+        ordered: false,
         tenant: 0,
         bytes: 1000,
         start: Time::from_secs(1),
@@ -52,17 +53,21 @@ fn sender(group: &str, demand: Demand) -> SenderConfig {
 }
 
 impl Chain {
-    /// A chain of `length` sites, of which the first has the senders and all others are members of `all`.
+    /// A chain of `length` sites: the first has the senders and all have those of ordered groups; all
+    /// others are members of `all`.
     fn new(length: usize, senders: &[SenderConfig]) -> Chain {
         let site = |at: usize| {
             let peers = [at.checked_sub(1), Some(at + 1).filter(|&next| next < length)];
             let link = |peer: usize| LinkConfig { peer: DaemonId(peer as u32), weight: 1, rate: rate() };
-            let own = if at == 0 { senders } else { &[] };
-            let numbered = (0..).zip(own).map(|(number, sender)| SenderConfig { number, ..sender.clone() });
+            let own = senders.iter().filter(|sender| at == 0 || sender.ordered);
+            let first = 100 * at as u32;
+            let numbered =
+                (first..).zip(own).map(|(number, sender)| SenderConfig { number, ..sender.clone() });
             Site::new(SiteConfig {
                 daemon: Config { id: DaemonId(at as u32), epoch: Epoch(1), ..Config::default() },
                 links: peers.into_iter().flatten().map(link).collect(),
                 groups: if at == 0 { Vec::new() } else { vec![b"all"[..].into()] },
+                ordered: vec![b"agreed"[..].into()],
                 tenants: vec![TenantConfig::default()],
                 senders: numbered.collect(),
                 measure_from: Time::ZERO,
@@ -150,6 +155,21 @@ fn each_member_receives_each_message_once_and_in_order() {
     }
     let measured = chain.sites[0].measured(chain.now, 0).unwrap();
     assert!(measured.longest > 0 && measured.price > 0.0 && measured.queue <= measured.longest as f64);
+}
+
+#[test]
+fn members_of_an_ordered_group_receive_in_one_order() {
+    let often = Demand::Poisson { per_sec: 20.0 };
+    let stop = Time::from_secs(20);
+    let mut chain = Chain::new(4, &[SenderConfig { ordered: true, stop, ..sender("agreed", often) }]);
+    chain.run(Time::from_secs(30));
+    let sent: u64 = chain.sites.iter().map(|site| site.sent(0).messages).sum();
+    assert!((1200..1800).contains(&sent), "{sent}");
+    for site in &chain.sites {
+        let (views, unordered, digest) = site.ordered();
+        assert_eq!((site.received(), unordered), ((sent, 0), 0));
+        assert!(views >= 1 && digest == chain.sites[0].ordered().2, "{views} views");
+    }
 }
 
 #[test]

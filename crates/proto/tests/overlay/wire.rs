@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollway_proto::overlay::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Receipt, ReceiptKind,
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Note, NoteKind, Receipt,
+    ReceiptKind, View, ViewId,
 };
 use tollway_proto::overlay::wire::{Decoder, Encoder, WireError};
 use tollway_proto::overlay::{Bits, DaemonId, Epoch, Frame, Incarnation};
@@ -33,18 +34,37 @@ fn state() -> impl Strategy<Value = Arc<LinkState>> {
     })
 }
 
+fn note() -> impl Strategy<Value = Note> {
+    let view =
+        || (any::<u64>(), incarnation()).prop_map(|(counter, sequencer)| ViewId { counter, sequencer });
+    let set = prop::collection::vec(incarnation(), 1..9)
+        .prop_map(|members| Destinations::new(members).as_slice().to_vec());
+    let kind = prop_oneof![
+        (view(), any::<u64>()).prop_map(|(view, sent)| NoteKind::Submit { view, sent }),
+        (view(), any::<u64>(), incarnation(), any::<u64>())
+            .prop_map(|(view, number, from, sent)| NoteKind::Ordered { view, number, from, sent }),
+        (view(), set, prop::option::of((view(), any::<u64>())))
+            .prop_map(|(id, members, after)| NoteKind::View(Arc::new(View { id, members, after }))),
+        (view(), any::<u64>()).prop_map(|(view, count)| NoteKind::End { view, count }),
+        any::<u64>().prop_map(|counter| NoteKind::Behind { counter }),
+    ];
+    (prop::collection::vec(any::<u8>(), 0..20), kind)
+        .prop_map(|(group, kind)| Note { group: group.into(), kind })
+}
+
 fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
     let set = prop::collection::vec(incarnation(), 1..90).prop_map(|set| Arc::new(Destinations::new(set)));
     let numbers = (1u64..1 << 50, any::<u8>(), any::<bool>(), any::<u64>(), any::<u64>());
-    (incarnation(), numbers, set, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
-        |(origin, (seq, life, resent, dice, stable), set, body)| {
+    let note = prop::option::of(note().prop_map(Arc::new));
+    (incarnation(), numbers, set, note, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
+        |(origin, (seq, life, resent, dice, stable), set, note, body)| {
             let len = set.as_slice().len();
             let mut to = Bits::none(len);
             (0..len).filter(|&index| dice >> (index % 64) & 1 == 1).for_each(|index| to.insert(index));
             let numbers =
                 |dice: u64| (0..len as u64).map(|index| dice.wrapping_mul(index + 1) % seq).collect();
             let (previous, before) = (numbers(dice), (stable % 2 == 0).then(|| numbers(stable)));
-            Data { origin, seq, stable: stable % seq, life, resent, set, previous, before, to, body }
+            Data { origin, seq, stable: stable % seq, life, resent, set, previous, before, to, note, body }
         },
     )
 }
@@ -139,6 +159,7 @@ fn more_sets_than_numbers_take_the_oldest_numbers() {
             previous: Arc::new([0]),
             before: None,
             to: Bits::all(1),
+            note: None,
             body: vec![7u8],
         })
     };

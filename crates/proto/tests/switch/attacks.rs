@@ -14,21 +14,30 @@ const NOW: Time = Time::from_secs(1);
 const FRAME: Flags = Flags::DATA.with(Flags::FIRST).with(Flags::LAST);
 
 /// A session without handshake whose numbers begin at 0, and what leaves it.
-struct Bench {
-    switch: Switch,
-    now: Time,
+pub(crate) struct Bench {
+    pub(crate) switch: Switch,
+    pub(crate) now: Time,
 }
 
 impl Bench {
     fn new(members: usize, content: Option<Content>) -> Bench {
-        let config = Config { handshake: false, content, ring: 64, ..Config::default() };
+        Bench::with(members, Config { handshake: false, content, ..Config::default() })
+    }
+
+    pub(crate) fn with(members: usize, config: Config) -> Bench {
+        let config = Config { ring: 64, ..config };
         let mut switch = Switch::new();
         switch.add_session(&config, Policy::RoundRobin.module(0), candidates(members));
         Bench { switch, now: NOW }
     }
 
     /// Shows a packet to a side; returns all that leaves, by side.
-    fn show(&mut self, side: u32, mut packet: Packet, ranges: &[(u32, u32)]) -> Vec<(u32, Packet)> {
+    pub(crate) fn show(
+        &mut self,
+        side: u32,
+        mut packet: Packet,
+        ranges: &[(u32, u32)],
+    ) -> Vec<(u32, Packet)> {
         let mut sack = SackRanges::EMPTY;
         ranges.iter().for_each(|&(start, end)| assert!(sack.push(start, end)));
         if !ranges.is_empty() {
@@ -42,7 +51,7 @@ impl Bench {
         left
     }
 
-    fn drain(&mut self) -> Vec<(u32, Packet)> {
+    pub(crate) fn drain(&mut self) -> Vec<(u32, Packet)> {
         let (mut out, mut sack, mut left) = (Packet::default(), SackRanges::EMPTY, Vec::new());
         while let Some(gate) = self.switch.poll_transmit(self.now, &mut out, &mut sack) {
             left.push((gate.0, out));
@@ -51,17 +60,22 @@ impl Bench {
         left
     }
 
+    /// The session's timers run.
+    pub(crate) fn switch_timeout(&mut self) {
+        self.switch.handle_timeout(self.now);
+    }
+
     fn forged(&self) -> u64 {
         self.switch.session(0).stats().forged
     }
 }
 
-fn data(seq: u32) -> Packet {
+pub(crate) fn data(seq: u32) -> Packet {
     let flags = FRAME.with(Flags::ACK);
     Packet { seq, window: 50, flags, size: 1000, sent: Stamp(seq.wrapping_add(1)), ..Packet::default() }
 }
 
-fn ack(ack: u32) -> Packet {
+pub(crate) fn ack(ack: u32) -> Packet {
     Packet { ack, window: 50, flags: Flags::ACK, size: 40, ..Packet::default() }
 }
 
@@ -80,7 +94,7 @@ fn echoing(number: u32, echo: f32) -> Packet {
 }
 
 /// Tells each side that the other has room.
-fn opened(members: u32, content: Option<Content>) -> Bench {
+pub(crate) fn opened(members: u32, content: Option<Content>) -> Bench {
     let mut bench = Bench::new(members as usize, content);
     (0..=members).for_each(|side| drop(bench.show(side, ack(0), &[])));
     bench

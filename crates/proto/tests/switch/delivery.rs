@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use proptest::prelude::*;
 use tollway_law::Time;
 use tollway_proto::route::Policy;
 use tollway_proto::switch::{self, FlowControl};
-use tollway_proto::transport::{Config, Connection, Detection, Event};
+use tollway_proto::transport::{Config, Connection, Event};
 use tollway_proto::{Gate, Middle, Packet, Passed, SackRanges, Switch};
 
 use crate::net::{Faults, Net, Opener, candidates, mark, newreno};
@@ -253,61 +252,5 @@ fn a_cluster_speaks_to_a_cluster() {
     assert_eq!(delivered, [200; 4]);
     for place in clients {
         assert_eq!((row.end(place).stats().retransmissions, row.end(place).outstanding()), (0, 0));
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn every_frame_once_in_order(
-        seed: u64,
-        members in 1usize..6,
-        opens: bool,
-        policy in 0usize..4,
-        faults in (0.0f64..0.12, 0.0f64..0.1, 0.0f64..0.3),
-        detection in 0u8..4,
-        handshake: bool,
-        initial in prop_oneof![Just(0u32), any::<u32>(), (0u32..300).prop_map(|n| u32::MAX - n)],
-        distances in prop::collection::vec(1u64..60, 6),
-        strict: bool,
-    ) {
-        let transport = Config {
-            send_buffer: 128,
-            handshake,
-            initial_segment: initial,
-            sack: detection > 0,
-            detection: match detection {
-                3 => Detection::Rack { tail_probe: seed & 1 == 0 },
-                _ => Detection::Rfc6675,
-            },
-            delayed_ack: (seed & 2 == 0).then_some(Time::from_millis(40)),
-            ..Config::default()
-        };
-        let session = switch::Config {
-            flow_control: if strict { FlowControl::Strict } else { FlowControl::Soft },
-            // No member fails, however many packets in a row are lost.
-            patience: Time::from_secs(3600),
-            ..switch::Config::default()
-        };
-        let opener = if opens { Opener::Peer } else { Opener::Members };
-        let mut net = Net::with(seed, members, opener, Policy::ALL[policy], transport, session, newreno);
-        net.latency = distances[..=members].iter().map(|&ms| Time::from_millis(ms)).collect();
-        net.faults = Faults { loss: faults.0, duplicate: faults.1, reorder: faults.2 };
-        net.open();
-        // Without a handshake only those that opened send before they hear of the others.
-        net.write(0, 200, 1000);
-        (1..=members).for_each(|side| net.write(side, 100, 600));
-        let all = 200 + 100 * members;
-        net.until(Time::from_secs(3000), |net| delivered(net) == all);
-        net.check_delivery(0, 200);
-        for source in 1..=members as u32 {
-            prop_assert_eq!(net.check_delivery(source, 100)[0], 100);
-        }
-        prop_assert_eq!(net.session().stats().forged, 0);
-        net.ends.iter_mut().for_each(|end| end.connection.finish());
-        net.until(Time::from_secs(3000), |net| {
-            net.ends.iter().all(|end| end.connection.is_acknowledged()) && net.session().outstanding() == (0, 0)
-        });
     }
 }

@@ -5,4 +5,5 @@ mod attacks;
 mod delivery;
 mod failures;
 mod net;
+mod stalls;
 mod tolls;

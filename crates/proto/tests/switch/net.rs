@@ -1,6 +1,6 @@
 //! A peer, a switch and members, with a channel between each end and the switch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use tollway_law::Time;
 use tollway_law::sender::{AnySender, NewRenoConfig};
 use tollway_proto::route::{Candidate, Policy};
 use tollway_proto::switch::{self, Session, Switch};
-use tollway_proto::transport::{Config, Connection, Event};
+use tollway_proto::transport::{Config, Connection, Event, State};
 use tollway_proto::{Flags, Gate, Middle, Packet, Passed, SackRanges};
 
 /// The faults of all channels, each a share of the packets.
@@ -21,8 +21,12 @@ pub(crate) struct Faults {
     pub reorder: f64,
 }
 
-/// A frame: its source (0 is the peer, member k is k + 1), and its place among that source's.
+/// A frame: its source (0 is the peer, member k is k + 1, [`LIFE`] more for each process of it
+/// before), and its place among that source's.
 pub(crate) type Frame = (u32, u32);
+
+/// The distance between the numbers of a source's processes.
+pub(crate) const LIFE: u32 = 1 << 8;
 
 /// An end of a connection, which knows what it got.
 pub(crate) struct End {
@@ -31,6 +35,8 @@ pub(crate) struct End {
     pub hung: bool,
     /// The frame that came under each number; `None` is a null segment.
     got: HashMap<u32, Option<Frame>>,
+    /// Processes before this one.
+    pub life: u32,
     /// The number of frames it has sent.
     sent: u32,
     next: u32,
@@ -60,10 +66,12 @@ pub(crate) struct Net {
     /// zero.
     pub due: (f64, f64),
     opener: Opener,
-    /// The peer's frames delivered to members: the first that is not, and those beyond.
-    contiguous: u32,
-    beyond: std::collections::BTreeSet<u32>,
-    flying: Vec<(Time, u64, Way, Packet, SackRanges)>,
+    policy: Policy,
+    session: switch::Config,
+    /// By source: the peer's frames that members have, the members' that the peer has received.
+    there: BTreeMap<u32, There>,
+    /// By instant and order.
+    flying: BTreeMap<(Time, u64), (Way, Packet, SackRanges)>,
     order: u64,
     rng: Pcg64Mcg,
 }
@@ -72,6 +80,26 @@ pub(crate) struct Net {
 pub(crate) enum Opener {
     Peer,
     Members,
+}
+
+/// The frames of a source that are at the other side: all before one, and others.
+#[derive(Debug, Default)]
+struct There {
+    contiguous: u32,
+    beyond: BTreeSet<u32>,
+}
+
+impl There {
+    fn insert(&mut self, frame: u32) {
+        if frame >= self.contiguous {
+            self.beyond.insert(frame);
+        }
+    }
+
+    /// The frames before `end` that are not there.
+    fn lacking(&self, end: u32) -> u32 {
+        end.saturating_sub(self.contiguous + self.beyond.range(..end).count() as u32)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +113,7 @@ impl End {
         End {
             connection,
             hung: false,
+            life: 0,
             got: HashMap::new(),
             sent: 0,
             next: first,
@@ -133,12 +162,9 @@ impl Net {
             ack_size: config.ack_size,
             ..session
         };
-        let mut switch = Switch::new();
-        let gate = switch.add_session(&session, policy.module(0), candidates(members));
-        assert_eq!(gate, Gate(0));
         let mut net = Net {
             ends: Vec::new(),
-            switch,
+            switch: Switch::new(),
             now: Time::from_secs(1),
             latency: vec![Time::from_millis(5); members + 1],
             faults: Faults::default(),
@@ -148,17 +174,32 @@ impl Net {
             law,
             due: (0.0, 0.0),
             opener,
-            contiguous: 0,
-            beyond: std::collections::BTreeSet::new(),
-            flying: Vec::new(),
+            policy,
+            session,
+            there: BTreeMap::new(),
+            flying: BTreeMap::new(),
             order: 0,
             rng: Pcg64Mcg::seed_from_u64(seed),
         };
         net.ends = (0..=members).map(|side| net.end(side)).collect();
+        net.kill_switch();
         net
     }
 
-    fn first(&self) -> u32 {
+    /// The switch's process ends, and another begins.
+    pub(crate) fn kill_switch(&mut self) {
+        self.switch = Switch::new();
+        let members = candidates(self.ends.len() - 1);
+        assert_eq!(self.switch.add_session(&self.session, self.policy.module(0), members), Gate(0));
+    }
+
+    /// Another process is at each side.
+    pub(crate) fn begin_anew(&mut self) {
+        (0..self.ends.len()).for_each(|side| self.replace(side));
+        self.open();
+    }
+
+    pub(crate) fn first(&self) -> u32 {
         self.config.initial_segment.wrapping_add(u32::from(self.config.handshake))
     }
 
@@ -191,12 +232,18 @@ impl Net {
 
     /// Member `k`'s process ends, and another begins.
     pub(crate) fn restart(&mut self, k: usize) {
-        let mut fresh = self.end(k + 1);
-        fresh.delivered = std::mem::take(&mut self.ends[k + 1].delivered);
-        self.ends[k + 1] = fresh;
+        self.replace(k + 1);
         // The new process sends nothing at the instant of the old one's last packet.
         self.now += Time::from_micros(1);
         self.open_end(k + 1);
+    }
+
+    /// Another process is at a side.
+    fn replace(&mut self, side: usize) {
+        let mut fresh = self.end(side);
+        fresh.delivered = std::mem::take(&mut self.ends[side].delivered);
+        fresh.life = self.ends[side].life + 1;
+        self.ends[side] = fresh;
     }
 
     fn chance(&mut self, part: f64) -> bool {
@@ -215,7 +262,7 @@ impl Net {
                 at += Time(self.rng.random_range(0..30_000_000));
             }
             self.order += 1;
-            self.flying.push((at, self.order, way, packet, sack));
+            self.flying.insert((at, self.order), (way, packet, sack));
         }
     }
 
@@ -232,8 +279,8 @@ impl Net {
                 if packet.flags.has(Flags::DATA) {
                     // The engine's fields pass untouched: which frame it is.
                     packet.cursor = packet.seq.wrapping_sub(self.first());
-                    packet.entered = tollway_proto::Stamp(side as u32);
                     let end = &mut self.ends[side];
+                    packet.entered = tollway_proto::Stamp(side as u32 + end.life * LIFE);
                     end.sent = end.sent.max(packet.cursor + 1);
                     if self.due.1 > 0.0 && packet.flags.has(Flags::TOLLED) {
                         packet.toll.due = self.rng.random_range(self.due.0..self.due.1);
@@ -272,7 +319,7 @@ impl Net {
             self.depart(gate, packet, std::mem::take(&mut sack));
         }
         let (inbound, outbound) = self.session().outstanding();
-        assert!(inbound <= 8192 && outbound <= 8192);
+        assert!(inbound.max(outbound) <= self.session.ring);
     }
 
     fn depart(&mut self, gate: Gate, mut packet: Packet, sack: SackRanges) {
@@ -281,22 +328,30 @@ impl Net {
     }
 
     fn at_end(&mut self, side: usize, packet: Packet, sack: SackRanges) {
-        let strict = self.strict;
+        let (strict, first) = (self.strict, self.first());
         let end = &mut self.ends[side];
         if end.hung {
             return;
         }
-        if side == 0 && strict && packet.flags.has(Flags::ACK) {
-            let acked = packet.ack.wrapping_sub(self.config.initial_segment.wrapping_add(1));
-            let sent = end.sent;
+        let open = end.connection.state() == State::Established;
+        // What was under way to the process before may acknowledge more.
+        if packet.flags.has(Flags::ACK) && !packet.flags.has(Flags::RST) && open && end.life == 0 {
+            let acked = packet.ack.wrapping_sub(first);
             // The FIN counts as one.
-            assert!((acked as i32) <= 0 || acked.min(sent) <= self.contiguous, "{acked} acknowledged");
+            let acked = if (acked as i32) < 0 { 0 } else { acked.min(end.sent) };
+            let lost = if strict || side > 0 { 0 } else { self.switch.session(0).stats().lost };
+            let lacking = self.there.entry(side as u32).or_default().lacking(acked);
+            assert!(u64::from(lacking) <= lost, "{acked} of {side} acknowledged, {lacking} are not there");
         }
         if packet.flags.has(Flags::DATA) && end.connection.awaits(&packet) {
             let null = packet.entered == tollway_proto::Stamp(u32::MAX);
             let frame = (!null).then_some((packet.entered.0, packet.cursor));
             let known = *end.got.entry(packet.seq).or_insert(frame);
             assert!(!strict || known == frame, "number {} changed", packet.seq);
+            // A packet of a failed member counts once another has received it.
+            if let Some((source, place)) = frame.filter(|_| side == 0 || !strict) {
+                self.there.entry(source).or_default().insert(place);
+            }
         }
         end.connection.handle_packet(self.now, &packet, &sack);
         // Numbers to a process that begins anew are elsewhere.
@@ -306,37 +361,32 @@ impl Net {
         while (end.connection.expected().wrapping_sub(end.next) as i32) > 0 {
             if let Some(Some(frame)) = end.got.remove(&end.next) {
                 end.delivered.push(frame);
-                if side > 0 && frame.0 == 0 {
-                    self.beyond.insert(frame.1);
+                if side > 0 {
+                    self.there.entry(frame.0).or_default().insert(frame.1);
                 }
             }
             end.next = end.next.wrapping_add(1);
-        }
-        while self.beyond.remove(&self.contiguous) {
-            self.contiguous += 1;
         }
     }
 
     /// Works off the next arrival or timer; returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.flush();
-        let arrival = self.flying.iter().enumerate().min_by_key(|(_, f)| (f.0, f.1)).map(|(i, f)| (f.0, i));
+        let arrival = self.flying.first_key_value().map(|(&(at, _), _)| at);
         let timers = self.ends.iter().filter(|end| !end.hung).map(|end| end.connection.poll_timeout());
         let ends = timers.min().unwrap_or(Time::NEVER);
         let timer = ends.min(self.switch.poll_timeout());
-        let next = arrival.map_or(Time::NEVER, |arrival| arrival.0).min(timer);
+        let next = arrival.unwrap_or(Time::NEVER).min(timer);
         if next == Time::NEVER {
             return false;
         }
         self.now = self.now.max(next);
         match arrival {
-            Some((at, i)) if at <= timer => {
-                let (_, _, way, packet, sack) = self.flying.swap_remove(i);
-                match way {
-                    Way::ToSwitch(side) => self.at_switch(side, packet, sack),
-                    Way::ToEnd(side) => self.at_end(side, packet, sack),
-                }
-            }
+            Some(at) if at <= timer => match self.flying.pop_first() {
+                Some((_, (Way::ToSwitch(side), packet, sack))) => self.at_switch(side, packet, sack),
+                Some((_, (Way::ToEnd(side), packet, sack))) => self.at_end(side, packet, sack),
+                None => {}
+            },
             _ => {
                 let now = self.now;
                 let awake = self.ends.iter_mut().filter(|end| !end.hung);
@@ -366,13 +416,31 @@ impl Net {
     }
 
     /// Steps until `done`, for `span` at most.
+    #[track_caller]
     pub(crate) fn until(&mut self, span: Time, done: impl Fn(&Net) -> bool) {
         let (end, mut steps) = (self.now + span, 0u64);
         while !done(self) {
             steps += 1;
             let on = self.now < end && steps < 1_000_000 && self.step();
-            assert!(on, "not done after {steps} steps at {}: {:?}", self.now, self.session());
+            assert!(on, "not done after {steps} steps at {}: {:?}", self.now, self.states());
         }
+    }
+
+    /// Where each end and the session stand.
+    fn states(&self) -> Vec<String> {
+        let end = |end: &End| {
+            let (state, una, expected) =
+                (end.connection.state(), end.connection.una(), end.connection.expected());
+            let (out, unsent) = (end.connection.outstanding(), end.connection.unsent());
+            format!(
+                "{state:?} hung {} life {} una {una} expects {expected} out {out} unsent {unsent}",
+                end.hung, end.life
+            )
+        };
+        let session = self.session();
+        let members = session.members().map(|member| format!("{member:?}"));
+        let own = format!("{:?} {:?}", session.stats(), session.outstanding());
+        self.ends.iter().map(end).chain(members).chain([own]).collect()
     }
 
     /// Every frame from `source` is delivered once, in order at each sink. Returns each sink's

@@ -16,54 +16,42 @@ pub struct Measurement {
     pub variant: String,
     /// In which part of the experiment's grid: of each variant there. On a bound's right side, the variant beside the one measured
     /// that differs from it on these axes.
-    #[serde(default, rename = "where")]
+    #[serde(rename = "where")]
     pub part: Option<Part>,
     /// With `where`: one value, the mean over the variants there.
     #[serde(default)]
     pub mean_of_variants: bool,
     /// Of which links: a name or a pattern with `*`.
-    #[serde(default)]
     pub link: Option<String>,
     /// Of which flows: a name, a group's name for all its members, or a pattern with `*`. All flows if left out.
-    #[serde(default, alias = "flow")]
+    #[serde(alias = "flow")]
     pub flows: Option<String>,
     /// The name of the number for [`Metric::Table`]: its path, such as `queues.bottleneck.none.delay_ms`, or a pattern.
-    #[serde(default)]
     pub name: Option<String>,
     /// Start of the window.
-    #[serde(default)]
     pub from: Option<Time>,
     /// End of the window.
-    #[serde(default)]
     pub until: Option<Time>,
     /// Cuts the window into pieces of this length and measures each; for [`Metric::TimeToReach`], the length of the
     /// moving mean; for [`Metric::SeriesDeviation`], that of the windows compared.
-    #[serde(default)]
     pub span: Option<Time>,
     /// Measures in the last half of each phase instead of one window.
     #[serde(default)]
     pub phases: Phases,
     /// With phases: measures from so long after each phase's begin instead of in its last half.
-    #[serde(default)]
     pub settle: Option<Time>,
     /// What becomes of several values; the metric's own choice if left out.
-    #[serde(default)]
     pub over: Option<Over>,
     /// For [`Metric::TimeToReach`]: the part of the capacity to reach; 0 asks for anything at all. For the periods: the part of
     /// the median to cross.
-    #[serde(default)]
     pub fraction: Option<f64>,
     /// For [`Metric::Fct`]: only flows of at most this size.
-    #[serde(default)]
     pub max_size: Option<Bytes>,
     /// What [`Metric::ShareOfFair`] and [`Metric::TimeToReach`] hold to be the capacity, if not the link's.
-    #[serde(default)]
     pub capacity: Option<Rate>,
     /// For [`Metric::SeriesDeviation`]: a CSV file beside the experiment's, columns `time_s` and `<flow>_mbps`.
-    #[serde(default)]
     pub reference: Option<String>,
     /// For [`Metric::SeriesDeviation`]: how long after each flow's start nothing is compared.
-    #[serde(default)]
     pub skip_after_start: Option<Time>,
 }
 

@@ -56,26 +56,21 @@ pub struct PlotSpec {
     #[serde(default)]
     pub y: String,
     /// Instead of a column: what to measure in each run, as a claim does; of several values their mean is drawn.
-    #[serde(default)]
     pub metric: Option<Metric>,
     /// Instead of time: a numeric column of the summary of flows, along which `y`, another of them, is drawn as the mean of the flows
     /// that are alike in it.
-    #[serde(default)]
     pub by: Option<String>,
     /// With a metric that is a rate: what the flows' laws aim at is drawn beside it.
     #[serde(default)]
     pub theory: bool,
     /// With a metric: the axis of the grid whose values are the horizontal axis.
-    #[serde(default)]
     pub x: Option<String>,
     /// With a metric: the axis of which each point is a curve.
-    #[serde(default)]
     pub series: Option<String>,
     /// With a metric: the axis of which each point is a panel.
-    #[serde(default)]
     pub panels: Option<String>,
     /// With a metric: the part of the grid that is drawn; all if left out.
-    #[serde(default, rename = "where")]
+    #[serde(rename = "where")]
     pub part: Option<Part>,
     /// With a metric, or `by`: whether the horizontal axis is logarithmic.
     #[serde(default)]
@@ -84,49 +79,36 @@ pub struct PlotSpec {
     #[serde(default)]
     pub log_y: bool,
     /// With a metric, or `by`: what stands under the horizontal axis; the grid axis's or the column's name if left out.
-    #[serde(default)]
     pub x_label: Option<String>,
     /// With a metric, or `by`: whether the vertical axis reaches down to zero. Usually it does.
-    #[serde(default)]
     pub from_zero: Option<bool>,
     /// With a metric, or `by`: a factor on what is measured.
-    #[serde(default)]
     pub times: Option<f64>,
     /// With a metric: as in a claim.
-    #[serde(default)]
     pub over: Option<Over>,
     /// With a metric: as in a claim.
-    #[serde(default)]
     pub name: Option<String>,
     /// With a metric: as in a claim.
-    #[serde(default)]
     pub fraction: Option<f64>,
     /// With a metric: as in a claim.
-    #[serde(default)]
     pub span: Option<Time>,
     /// Which links: a name or a pattern with `*`.
-    #[serde(default)]
     pub link: Option<String>,
     /// Which flows: a name, a group's name, or a pattern with `*`; all if left out.
-    #[serde(default, alias = "flow")]
+    #[serde(alias = "flow")]
     pub flows: Option<String>,
     /// Which variants: a name or a pattern with `*`; all if left out.
-    #[serde(default)]
     pub variants: Option<String>,
     /// All variants in one panel instead of side by side.
     #[serde(default)]
     pub overlay: bool,
     /// Draws each curve as its moving mean over so long, which the title should say; the tables stay as they are.
-    #[serde(default)]
     pub mean_over: Option<Time>,
     /// Series of others to lay beneath ours, as broken lines.
-    #[serde(default)]
     pub reference: Option<PlotReference>,
     /// Where the time axis, or what a metric is measured over, starts.
-    #[serde(default)]
     pub from: Option<Time>,
     /// Where it ends.
-    #[serde(default)]
     pub until: Option<Time>,
     /// The experiment's folder.
     #[serde(skip)]

@@ -66,7 +66,7 @@ impl ScenarioError {
                 let (option, given, span) = word_of(&mistake, words);
                 mistake.text = NamedSource::new(option, Arc::from(given));
                 mistake.span = span;
-                if mistake.help.as_deref() == Some(super::files::BESIDE) {
+                if mistake.help.as_deref() == Some(BESIDE) {
                     mistake.help =
                         Some("a file's name is relative to the folder that `tollway` is started in".into());
                 }
@@ -450,3 +450,6 @@ pub(crate) fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> 
         .min_by_key(|&(distance, n)| (distance, std::cmp::Reverse(alike(n))))
         .map(|(_, n)| n)
 }
+
+/// Where a file is looked for.
+pub(super) const BESIDE: &str = "a file's name is relative to the folder of the scenario that names it";

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::{At, Mistakes};
+use super::error::{At, BESIDE, Mistakes};
 use crate::import::ImportError;
 
 /// Everything read so far.
@@ -145,7 +145,5 @@ pub(crate) fn place(source: u32, span: &Range<usize>) -> At {
     At { source, start: span.start as u32, end: span.end as u32 }
 }
 
-/// Where a file is looked for.
-pub(super) const BESIDE: &str = "a file's name is relative to the folder of the scenario that names it";
 /// Places are 32 bits, and no such file is larger.
 const MOST_BYTES: u64 = 1_000_000_000;

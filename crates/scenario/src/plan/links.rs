@@ -2,7 +2,7 @@
 
 use tollway_law::link::{Descriptor, DropTail, LinkConfig, Misfit, Placement, Pricing};
 use tollway_law::toll::Content;
-use tollway_proto::port::QueueConfig;
+use tollway_proto::port::{ClassQueuesConfig, QueueConfig};
 
 use super::*;
 
@@ -70,21 +70,32 @@ pub enum Direction {
     Reverse,
 }
 
-/// A link's law and its constants.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LinkLaw {
-    /// Under one queue.
-    One(Arc<dyn LinkConfig>),
-    /// Under the queues of a discipline.
-    Queued(Arc<dyn LinkConfig>, Arc<dyn QueueConfig>),
-    /// A queue for each class of traffic under a law of its own, with its weight; first that of what is of none.
-    ByClass(Vec<(Arc<dyn LinkConfig>, f64)>),
+/// A link's law and the discipline of its port, with their constants.
+#[derive(Clone, Debug)]
+pub struct LinkLaw {
+    /// The law.
+    pub law: Arc<dyn LinkConfig>,
+    /// The discipline; first in, first out if `None`.
+    pub queue: Option<Arc<dyn QueueConfig>>,
+}
+
+impl PartialEq for LinkLaw {
+    fn eq(&self, other: &LinkLaw) -> bool {
+        *self.law == *other.law && self.queue == other.queue
+    }
 }
 
 impl LinkLaw {
+    /// A law over one queue, or over two if it needs one for classes with priority and there are such.
+    pub fn new(law: Arc<dyn LinkConfig>, classes: &[Class]) -> LinkLaw {
+        let first = classes.iter().map(|class| matches!(class.pricing, Pricing::Priority { .. }));
+        let queue = ClassQueuesConfig::priority(first).filter(|_| law.descriptor().priority);
+        LinkLaw { law, queue: queue.map(|queue| -> Arc<dyn QueueConfig> { Arc::new(queue) }) }
+    }
+
     /// Drop-tail.
     pub fn none() -> LinkLaw {
-        LinkLaw::One(Arc::new(DropTail))
+        LinkLaw::new(Arc::new(DropTail), &[])
     }
 
     /// Whether what does not fit is dropped, and nothing else happens.
@@ -92,46 +103,28 @@ impl LinkLaw {
         *self == LinkLaw::none()
     }
 
-    /// The one law of its queue or queues.
-    pub fn one(&self) -> Option<&dyn LinkConfig> {
-        match self {
-            LinkLaw::One(law) | LinkLaw::Queued(law, _) => Some(&**law),
-            LinkLaw::ByClass(_) => None,
-        }
-    }
-
-    /// The config of the one law of its queue, if it is of this type.
+    /// The law's config, if it is of this type.
     pub fn get<C: LinkConfig>(&self) -> Option<&C> {
-        self.one()?.get()
+        self.law.get()
     }
 
     /// What it needs, gives and aims at.
     pub fn descriptor(&self) -> Descriptor {
-        self.one().map(LinkConfig::descriptor).unwrap_or_default()
+        self.law.descriptor()
     }
 
     /// The same for traffic of `class`.
     pub fn of_class(&self, class: u8) -> Descriptor {
-        match self {
-            LinkLaw::ByClass(laws) => {
-                laws.get(usize::from(class)).map(|(law, _)| law.descriptor()).unwrap_or_default()
-            }
-            law => law.descriptor(),
-        }
+        self.law.of_class(class).map_or_else(|| self.descriptor(), LinkConfig::descriptor)
     }
-}
 
-impl LinkLaw {
     /// Whether its constants fit each other and the link.
     ///
     /// # Errors
     /// The word of the law whose constants don't, and why.
     pub(crate) fn check(&self, at: &Placement<'_>) -> Result<(), (&str, Misfit)> {
-        let classes = match self {
-            LinkLaw::ByClass(laws) => laws.as_slice(),
-            _ => &[],
-        };
-        let mut laws = self.one().into_iter().chain(classes.iter().map(|(law, _)| &**law));
+        let classes = (0..u8::MAX).map_while(|class| self.law.of_class(class));
+        let mut laws = std::iter::once(&*self.law).chain(classes);
         laws.try_for_each(|law| law.check(at).map_err(|misfit| (law.word(), misfit)))
     }
 }

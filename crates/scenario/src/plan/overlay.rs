@@ -46,6 +46,8 @@ pub struct Group {
     pub name: String,
     /// Where its receivers are, ascending.
     pub members: Vec<NodeId>,
+    /// All members take all messages in one order. Nodes with senders are members, too.
+    pub ordered: bool,
 }
 
 /// A sender to a group.

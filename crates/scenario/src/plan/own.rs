@@ -218,7 +218,7 @@ impl Plan {
             Direction::Forward => format!("link.{}", link.section),
             Direction::Reverse => format!("link.{}.reverse", link.section),
         };
-        let own = Arc::new(LinkLaw::One(Arc::new(law.clone())));
+        let own = Arc::new(LinkLaw::new(Arc::new(law.clone()), &self.classes));
         let chosen: Vec<bool> = self.links.iter().map(|link| names(key, &section(link))).collect();
         if !chosen.contains(&true) {
             return Err(unknown(key, self.links.iter().map(section)));
@@ -250,7 +250,7 @@ impl Plan {
             transport.law.failure().map(|failure| (transport.law.word().to_owned(), failure))
         });
         let links = self.links.iter().filter_map(|link| {
-            let law = link.law.one()?;
+            let law = &link.law.law;
             law.failure().map(|failure| (law.word().to_owned(), failure))
         });
         senders.chain(links).next()
@@ -259,7 +259,7 @@ impl Plan {
     /// Whether any law is the caller's.
     pub(crate) fn has_own_laws(&self) -> bool {
         self.transports.iter().any(|transport| transport.law.get::<OwnSender>().is_some())
-            || self.links.iter().any(|link| link.law.one().is_some_and(|law| law.get::<OwnLink>().is_some()))
+            || self.links.iter().any(|link| link.law.get::<OwnLink>().is_some())
     }
 
     /// The sections that send by a law.

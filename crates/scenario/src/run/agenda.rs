@@ -3,9 +3,9 @@
 use tollway_law::{Budget, Time};
 
 use super::build::Built;
+use super::build::sessions;
 use super::engine::Engine;
 use super::hosts::Hosts;
-use super::sessions;
 use crate::plan::{Event, Plan, What};
 
 /// The events of a plan that have not happened yet.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use tollway_law::{Bytes, Time};
 
 use super::RunError;
-use crate::plan::{LinkId, LinkLaw, Path, Plan, Transport, TransportId};
+use crate::plan::{LinkId, Path, Plan, Transport, TransportId};
 
 /// Refuses a plan that takes more than `memory` bytes; by default, more than 80 % of what is free.
 pub(super) fn check(plan: &Plan, memory: Option<u64>) -> Result<(), RunError> {
@@ -47,8 +47,8 @@ fn terms(plan: &Plan) -> Vec<(f64, Term<'_>)> {
     let (loads, flows) = loads(plan);
     let (mut queues, mut packets): (HashMap<&str, f64>, HashMap<&str, f64>) = Default::default();
     for (link, load) in plan.links.iter().zip(&loads) {
-        if let LinkLaw::Queued(_, config) = &*link.law {
-            *queues.entry(&link.section).or_default() += config.memory() as f64;
+        if let Some(queue) = &link.law.queue {
+            *queues.entry(&link.section).or_default() += queue.memory() as f64;
         }
         let rate = link.rate.bytes_per_sec();
         let carried = if load.bytes > rate { load.packets * rate / load.bytes } else { load.packets };

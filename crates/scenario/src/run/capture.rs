@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollway_law::Time;
 use tollway_proto::Flags;
-use tollway_proto::encoding::frame::{ByteNumbers, Frame, Host, write_plain};
+use tollway_proto::encoding::frame::{Address, ByteNumbers, Frame, write_plain};
 use tollway_proto::transport::Connection;
 use tollway_sim::{End, Fate, FlowId, Network, Origin, Sighting};
 
@@ -160,7 +160,7 @@ impl Writer {
         self.frame.clear();
         let whole = match seen.origin {
             Origin::Source(id) => {
-                let source = Host { address: source, port: port(CLIENT_PORTS, id.0) };
+                let source = Address { address: source, port: port(CLIENT_PORTS, id.0) };
                 write_plain(&seen.packet, source, destination, self.snaplen, &mut self.frame)
             }
             Origin::Machine { flow, end, encoding, segment, heard_rtt } => {
@@ -173,8 +173,8 @@ impl Writer {
                     encoding,
                     segment,
                     heard_rtt,
-                    source: Host { address: source, port: ports.0 },
-                    destination: Host { address: destination, port: ports.1 },
+                    source: Address { address: source, port: ports.0 },
+                    destination: Address { address: destination, port: ports.1 },
                     numbers: known.unwrap_or(ByteNumbers { payload: 1448, handshake: true }),
                 };
                 let data = seen.packet.flags.has(Flags::DATA);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollway_law::choice::{Chooser, Patience};
-use tollway_law::sender::{AnySender, Fcp};
+use tollway_law::sender::{AnySender, SenderLaw as _, Spender};
 use tollway_law::{Rate, Time};
 use tollway_sim::FlowId;
 
@@ -85,7 +85,7 @@ impl Choices {
                 choice.inside.turn(now, before);
                 built.network.set_class(flow, if before { 0 } else { choice.class });
                 built.network.with_flow(flow, |client, _| {
-                    if let AnySender::Fcp(law) = client.law_mut() {
+                    if let Some(law) = client.law_mut().spender_mut() {
                         law.change_class(now, rtt);
                     }
                 });
@@ -124,9 +124,6 @@ impl Inside {
 
 /// What a flow sends by the price of its path, zero while that is unknown.
 fn rate(law: &AnySender) -> Rate {
-    let by_price = |law: &Fcp| law.price().map(|p| Rate::from_bytes_per_sec(law.spending() / p.get()));
-    match law {
-        AnySender::Fcp(law) => by_price(law).unwrap_or(Rate::ZERO),
-        _ => Rate::ZERO,
-    }
+    let by_price = |law: &dyn Spender| Some(Rate::from_bytes_per_sec(law.spending() / law.price()?.get()));
+    law.spender().and_then(by_price).unwrap_or(Rate::ZERO)
 }

@@ -180,28 +180,61 @@ pub(super) struct Outside {
     pub(super) in_flight: u32,
 }
 
+/// Methods of an engine that its network has: `self => network; ref { … } mut { … }`. `link.0` hands an id on as its number.
+macro_rules! forward {
+    (
+        $self:ident => $to:expr;
+        ref { $($get:ident($($a:ident $(. $n:tt)?: $t:ty),*) $(-> $out:ty)?;)* }
+        mut { $($set:ident($($b:ident $(. $m:tt)?: $u:ty),*) $(-> $done:ty)?;)* }
+    ) => {
+        $(fn $get(&$self, $($a: $t),*) $(-> $out)? {
+            $to.$get($($a $(. $n)?),*)
+        })*
+        $(fn $set(&mut $self, $($b: $u),*) $(-> $done)? {
+            $to.$set($($b $(. $m)?),*)
+        })*
+    };
+}
+pub(super) use forward;
+
 /// The simulator.
 impl Engine for Network<Connection> {
     type Route = RouteId;
 
-    fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> RouteId {
-        Network::add_route(self, links, end)
-    }
-
-    fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
-        Network::queue_waits(self, link)
+    forward! { self => self;
+        ref {
+            now() -> Time;
+            client(flow: FlowId) -> &Connection;
+            server(flow: FlowId) -> &Connection;
+            has_vanished(flow: FlowId) -> bool;
+            read_source(source: SourceId) -> SinkStats;
+            events() -> u64;
+            packet_hops() -> u64;
+        }
+        mut {
+            add_route(links: &[LinkId], end: RouteEnd) -> RouteId;
+            queue_waits(link: LinkId) -> Vec<Waits>;
+            pass_by(link: LinkId, machine: MachineId, gate: Gate);
+            watch(link: LinkId, machine: MachineId, gate: Gate);
+            with_machine(machine: MachineId, work: impl FnOnce(&mut NodeMachine));
+            set_class(flow: FlowId, class: u8);
+            horizon() -> Time;
+            release_flows();
+            retire_when_done(flow: FlowId, both: bool);
+            measure_link(link: LinkId, on: bool);
+            read_link(link: LinkId) -> LinkStats;
+            law(link: LinkId) -> &AnyLink;
+            gate_flow(flow: FlowId, shaper: ShaperId, class: ClassId);
+            gate_source(source: SourceId, shaper: ShaperId, class: ClassId, room: u32);
+            with_shaper(shaper: ShaperId, work: impl FnOnce(&mut Shaper));
+            log_control(link: LinkId);
+            take_control(link: LinkId) -> Vec<ControlInterval>;
+            change(link: LinkId, change: Change);
+        }
     }
 
     fn add(&mut self, _node: NodeId, machine: NodeMachine) -> MachineId {
         Network::add(self, machine)
-    }
-
-    fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
-        Network::pass_by(self, link, machine, gate);
-    }
-
-    fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
-        Network::watch(self, link, machine, gate);
     }
 
     fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: RouteId, flow: FlowId, _of: FlowId) {
@@ -214,10 +247,6 @@ impl Engine for Network<Connection> {
 
     fn machine(&self, machine: MachineId) -> Option<&NodeMachine> {
         Some(Network::machine(self, machine))
-    }
-
-    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine)) {
-        Network::with_machine(self, machine, work);
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {
@@ -248,18 +277,6 @@ impl Engine for Network<Connection> {
         flow
     }
 
-    fn set_class(&mut self, flow: FlowId, class: u8) {
-        Network::set_class(self, flow, class);
-    }
-
-    fn now(&self) -> Time {
-        Network::now(self)
-    }
-
-    fn horizon(&mut self) -> Time {
-        Network::horizon(self)
-    }
-
     fn run_until(&mut self, end: Time) -> Result<(), RunError> {
         Network::run_until(self, end);
         Ok(())
@@ -273,87 +290,19 @@ impl Engine for Network<Connection> {
         }
     }
 
-    fn release_flows(&mut self) {
-        Network::release_flows(self);
-    }
-
-    fn client(&self, flow: FlowId) -> &Connection {
-        Network::client(self, flow)
-    }
-
-    fn server(&self, flow: FlowId) -> &Connection {
-        Network::server(self, flow)
-    }
-
     fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection)) {
         Network::with_flow(self, flow, work);
-    }
-
-    fn retire_when_done(&mut self, flow: FlowId, both: bool) {
-        Network::retire_when_done(self, flow, both);
-    }
-
-    fn has_vanished(&self, flow: FlowId) -> bool {
-        Network::has_vanished(self, flow)
     }
 
     fn drain_done(&mut self) -> Vec<(FlowId, End, Time)> {
         Network::drain_done(self).collect()
     }
 
-    fn measure_link(&mut self, link: LinkId, on: bool) {
-        Network::measure_link(self, link, on);
-    }
-
-    fn read_link(&mut self, link: LinkId) -> LinkStats {
-        Network::read_link(self, link)
-    }
-
-    fn read_source(&self, source: SourceId) -> SinkStats {
-        Network::read_source(self, source)
-    }
-
-    fn law(&mut self, link: LinkId) -> &AnyLink {
-        Network::law(self, link)
-    }
-
     fn add_shaper(&mut self, _node: NodeId, shaper: Shaper) -> ShaperId {
         Network::add_shaper(self, shaper)
     }
 
-    fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
-        Network::gate_flow(self, flow, shaper, class);
-    }
-
-    fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
-        Network::gate_source(self, source, shaper, class, room);
-    }
-
-    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
-        Network::with_shaper(self, shaper, work);
-    }
-
     fn shaper(&self, shaper: ShaperId) -> Option<&Shaper> {
         Some(Network::shaper(self, shaper))
-    }
-
-    fn log_control(&mut self, link: LinkId) {
-        Network::log_control(self, link);
-    }
-
-    fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
-        Network::take_control(self, link)
-    }
-
-    fn change(&mut self, link: LinkId, change: Change) {
-        Network::change(self, link, change);
-    }
-
-    fn events(&self) -> u64 {
-        Network::events(self)
-    }
-
-    fn packet_hops(&self) -> u64 {
-        Network::packet_hops(self)
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tollway_law::budget::{self, Share};
-use tollway_law::sender::{AnySender, Fcp};
+use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Budget, Bytes, Rate, Time};
-use tollway_proto::host::{Host, Seen};
+use tollway_proto::host::{BudgetHost, Seen};
 use tollway_sim::FlowId;
 
 use super::build::Built;
@@ -31,7 +31,7 @@ pub(super) struct Hosts {
 
 struct Owner {
     /// `None` for a flow on its own.
-    machine: Option<Host>,
+    machine: Option<BudgetHost>,
     flows: Vec<FlowId>,
     /// Dollars spent by flows that are gone.
     past: f64,
@@ -48,7 +48,7 @@ impl Hosts {
             .hosts
             .iter()
             .map(|host| {
-                let machine = Host::new(Budget::per_sec(host.budget), law(host.strategy));
+                let machine = BudgetHost::new(Budget::per_sec(host.budget), law(host.strategy));
                 Owner::new(Some(machine), host.budget)
             })
             .collect();
@@ -90,7 +90,7 @@ impl Hosts {
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
         let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_ref());
         machines
-            .map(Host::poll_timeout)
+            .map(BudgetHost::poll_timeout)
             .min()
             .unwrap_or(Time::NEVER)
             .min(event)
@@ -215,7 +215,7 @@ impl Hosts {
 }
 
 impl Owner {
-    fn new(machine: Option<Host>, budget: f64) -> Owner {
+    fn new(machine: Option<BudgetHost>, budget: f64) -> Owner {
         Owner { machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
     }
 
@@ -225,7 +225,8 @@ impl Owner {
         let present = match &self.machine {
             Some(machine) => machine.budget().get(),
             None => {
-                self.flows.iter().filter_map(|&flow| fcp(network, flow)).map(|law| law.budget().get()).sum()
+                let laws = self.flows.iter().filter_map(|&flow| network.client(flow).law().spender());
+                laws.map(|law| law.budget().get()).sum()
             }
         };
         let allowed = self.allowed.max(present);
@@ -236,26 +237,19 @@ impl Owner {
     }
 }
 
-fn fcp<E: Engine>(network: &E, flow: FlowId) -> Option<&Fcp> {
-    match network.client(flow).law() {
-        AnySender::Fcp(law) => Some(law),
-        _ => None,
-    }
-}
-
 fn spent<E: Engine>(network: &E, flow: FlowId) -> f64 {
-    fcp(network, flow).map_or(0.0, Fcp::spent)
+    network.client(flow).law().spender().map_or(0.0, Spender::spent)
 }
 
 fn see<E: Engine>(network: &E, flow: u64) -> Seen {
     let flow = FlowId(flow as u32);
     let connection = network.client(flow);
-    let law = fcp(network, flow);
+    let law = connection.law().spender();
     Seen {
-        price: law.and_then(Fcp::price),
+        price: law.and_then(Spender::price),
         rtt: connection.srtt(),
         sent: connection.stats().bytes_sent,
-        ending: law.is_some_and(Fcp::is_ending),
+        ending: law.is_some_and(Spender::is_ending),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Runs a [`Plan`] in either engine: builds the network, applies what happens on the way, measures.
 
 mod agenda;
-mod aggregates;
 mod budget;
 mod build;
 mod capture;
@@ -11,12 +10,7 @@ mod digest;
 mod engine;
 mod hosts;
 mod live;
-mod machines;
 mod measure;
-mod meters;
-mod overlay;
-mod sessions;
-mod trees;
 mod watch;
 mod workload;
 
@@ -25,10 +19,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollway_law::{Bytes, Time};
-use tollway_sim::Census;
+use tollway_sim::{Census, End};
 
 use crate::plan::Plan;
-use build::Built;
+use build::{Built, aggregates, machines, overlay, sessions};
 use engine::Engine;
 
 pub use capture::{Capture, CaptureError, variant_path};
@@ -50,7 +44,7 @@ pub struct Options<'a> {
     pub hosting: Hosting,
     /// Where the result tables go.
     pub outputs: Outputs,
-    /// What an ideal allocation gives each of [`Plan::flows`], Mb/s; empty if nobody worked it out.
+    /// The ideal rates of [`Plan::flows`], then of the overlay's senders, Mb/s; empty if not computed.
     pub ideal_mbps: Arc<[[Option<f64>; 2]]>,
     /// What the digest covers.
     pub digest: DigestMode,
@@ -267,10 +261,12 @@ fn drive<E: Engine>(
     drain: &mut dyn FnMut(&mut Built<E>),
 ) -> Result<Finished, RunError> {
     within_horizon(plan, network)?;
-    let mut meter = measure::Meter::new(plan, network, options)?;
-    let mut workloads = workload::Generator::new(plan);
-    let mut hosts = hosts::Hosts::new(plan);
-    let mut policies = aggregates::Policies::new(plan);
+    let mut parts = Parts {
+        meter: measure::Meter::new(plan, network, options)?,
+        workloads: workload::Generator::new(plan),
+        hosts: hosts::Hosts::new(plan),
+        policies: aggregates::Policies::new(plan),
+    };
     let setup_s = begun.elapsed().as_secs_f64();
 
     let (wall, cpu_before) = (Instant::now(), cpu());
@@ -285,13 +281,11 @@ fn drive<E: Engine>(
     let own_laws = plan.has_own_laws();
     let mut stopped = false;
     if network.network.foresees() {
-        workloads.arrive(plan, network, &mut hosts);
+        parts.arrive(plan, network);
         within_horizon(plan, network)?;
     }
     loop {
-        let timers =
-            agenda.next().min(meter.next()).min(workloads.next()).min(hosts.next()).min(policies.next());
-        let mut next = timers.min(plan.duration);
+        let mut next = agenda.next().min(parts.next()).min(plan.duration);
         if options.capture.is_some() {
             // What was seen waits in memory until it is written.
             next = next.min(network.network.now().saturating_add(CAPTURE_TICK));
@@ -317,50 +311,100 @@ fn drive<E: Engine>(
             return Err(RunError::Law { law, failure });
         }
         drain(network);
-        workloads.collect(network, &mut meter, &mut hosts, &mut policies)?;
+        parts.collect(network)?;
         // What the file changes at an instant comes after the measurement that ends there.
-        meter.tick(plan, network, options.watch)?;
+        parts.meter.tick(plan, network, options.watch)?;
         if next == plan.duration || stopped || network.network.is_over() {
             break;
         }
-        agenda.apply(plan, network, &mut hosts);
-        policies.apply(plan, network, &workloads);
-        workloads.arrive(plan, network, &mut hosts);
+        agenda.apply(plan, network, &mut parts.hosts);
+        parts.policies.apply(plan, network, &parts.workloads);
+        parts.arrive(plan, network);
         within_horizon(plan, network)?;
-        hosts.tick(plan, network);
+        parts.hosts.tick(plan, network);
     }
-    let (run_wall_s, run_cpu_s) = (wall.elapsed().as_secs_f64(), cpu() - cpu_before);
+    let times = [setup_s, wall.elapsed().as_secs_f64(), cpu() - cpu_before];
+    parts.conclude(plan, network, stopped, times)
+}
 
-    let census = network.network.settle()?;
-    meter.finish_flows(plan, network, &workloads)?;
-    let mut tables = SystemTables::default();
-    network.report_flows(plan, &mut tables);
-    workloads.report(plan, &mut tables);
-    hosts.report(plan, network, &mut tables);
-    machines::report(plan, network, &mut tables);
-    sessions::report(plan, network, &mut tables);
-    overlay::report(plan, network, &mut tables);
-    policies.report(plan, network, &workloads, &mut tables);
-    // Where there are thousands of links, their rows take the place that the flows had.
-    network.network.release_flows();
-    let (mut result, digest) = meter.finish_links(plan, network)?;
-    network.report_links(plan, &mut tables);
-    result.systems = tables;
-    let run = RunInfo {
-        duration: network.network.now(),
-        stopped,
-        events: network.network.events(),
-        packet_hops: network.network.packet_hops(),
-        census,
-        digest,
-        flows: plan.flows.len() as u64 + workloads.arrived(),
-        finished: workloads.finished(),
-        setup_s,
-        run_wall_s,
-        run_cpu_s,
-        live: None,
-    };
-    Ok(Finished { result, run })
+/// What goes on beside the engine while a run is on.
+struct Parts {
+    meter: measure::Meter,
+    workloads: workload::Generator,
+    hosts: hosts::Hosts,
+    policies: aggregates::Policies,
+}
+
+impl Parts {
+    /// The next instant at which one of them is due.
+    fn next(&self) -> Time {
+        self.meter.next().min(self.workloads.next()).min(self.hosts.next()).min(self.policies.next())
+    }
+
+    /// Starts the flows of workloads that are due.
+    fn arrive<E: Engine>(&mut self, plan: &Plan, network: &mut Built<E>) {
+        self.workloads.arrive(plan, network, |built, flow, workload| {
+            self.hosts.workload_joined(plan, built, workload, flow);
+        });
+    }
+
+    /// Takes note of flows that are done.
+    fn collect<E: Engine>(&mut self, network: &mut Built<E>) -> Result<(), RunError> {
+        self.workloads.collect(network, |built, flow, end, at, running| {
+            match &running {
+                None => self.meter.flow_done(flow, end, at),
+                Some(running) => self.meter.workload_flow_done(built, flow, running, Some(at))?,
+            }
+            if running.is_some() || end == End::Client {
+                self.hosts.left(built, flow);
+            }
+            if let Some(running) = running {
+                self.policies.left(built, flow, running.gate);
+            }
+            Ok(())
+        })
+    }
+
+    /// The results of a run that is over; the times are seconds to set up, to run, and of CPU.
+    fn conclude<E: Engine>(
+        self,
+        plan: &Plan,
+        network: &mut Built<E>,
+        stopped: bool,
+        [setup_s, run_wall_s, run_cpu_s]: [f64; 3],
+    ) -> Result<Finished, RunError> {
+        let Parts { mut meter, workloads, hosts, mut policies } = self;
+        let census = network.network.settle()?;
+        meter.finish_flows(plan, network, &workloads)?;
+        let mut tables = SystemTables::default();
+        network.report_flows(plan, &mut tables);
+        workloads.report(plan, &mut tables);
+        hosts.report(plan, network, &mut tables);
+        machines::report(plan, network, &mut tables);
+        sessions::report(plan, network, &mut tables);
+        overlay::report(plan, network, &mut tables);
+        policies.report(plan, network, &workloads, &mut tables);
+        // Where there are thousands of links, their rows take the place that the flows had.
+        network.network.release_flows();
+        let (mut result, digest) = meter.finish_links(plan, network)?;
+        network.report_links(plan, &mut tables);
+        result.systems = tables;
+        let run = RunInfo {
+            duration: network.network.now(),
+            stopped,
+            events: network.network.events(),
+            packet_hops: network.network.packet_hops(),
+            census,
+            digest,
+            flows: plan.flows.len() as u64 + workloads.arrived(),
+            finished: workloads.finished(),
+            setup_s,
+            run_wall_s,
+            run_cpu_s,
+            live: None,
+        };
+        Ok(Finished { result, run })
+    }
 }
 
 /// The more flows are there at once, the shorter is what an engine can tell apart: an event past it would never come.

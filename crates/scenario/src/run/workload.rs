@@ -8,11 +8,8 @@ use tollway_law::Time;
 use tollway_sim::{End, FlowId};
 
 use super::RunError;
-use super::aggregates::Policies;
 use super::build::{Built, FlowEnds, routers};
 use super::engine::Engine;
-use super::hosts::Hosts;
-use super::measure::Meter;
 use crate::plan::{Arrivals, Data, Gate, Plan, Sizes, Workload};
 use crate::tables::SystemTables;
 
@@ -106,8 +103,14 @@ impl Generator {
         &self.running
     }
 
-    /// Starts every flow that is due; all there will be, each for its time, if the engine foresees them.
-    pub(super) fn arrive<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
+    /// Starts every flow that is due; all there will be, each for its time, if the engine foresees them. `joined` takes each flow whose
+    /// time has come, and its workload.
+    pub(super) fn arrive<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+        mut joined: impl FnMut(&Built<E>, FlowId, usize),
+    ) {
         let (now, foresees) = (built.network.now(), built.network.foresees());
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now || (foresees && queue.next < plan.duration) {
@@ -148,27 +151,23 @@ impl Generator {
         }
         while let Some(&(_, flow, i)) = self.foreseen.front().filter(|flow| flow.0 <= now) {
             self.foreseen.pop_front();
-            hosts.workload_joined(plan, built, i, flow);
+            joined(built, flow, i);
             self.arrived += 1;
         }
     }
 
-    /// Takes note of the flows that are done, and lets their places go.
+    /// Lets the places of flows go that are done. `over` takes each end that is done of a flow of the file, and each flow of a
+    /// workload that is done.
     pub(super) fn collect<E: Engine>(
         &mut self,
         built: &mut Built<E>,
-        meter: &mut Meter,
-        hosts: &mut Hosts,
-        policies: &mut Policies,
+        mut over: impl FnMut(&Built<E>, FlowId, End, Time, Option<Running>) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
         self.done.clear();
         self.done.extend(built.network.drain_done());
         for &(flow, end, at) in &self.done {
             let Some(running) = self.running.get_mut(&flow) else {
-                meter.flow_done(flow, end, at);
-                if end == End::Client {
-                    hosts.left(built, flow);
-                }
+                over(built, flow, end, at, None)?;
                 continue;
             };
             // With data both ways it is done with its later end.
@@ -177,12 +176,10 @@ impl Generator {
             if running.ends_left == 0
                 && let Some(running) = self.running.remove(&flow)
             {
-                meter.workload_flow_done(built, flow, &running, Some(at))?;
-                hosts.left(built, flow);
-                policies.left(built, flow, running.gate);
                 self.finished += 1;
                 self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
                 self.leaving.push_back(flow);
+                over(built, flow, end, at, Some(running))?;
             }
         }
         Ok(())

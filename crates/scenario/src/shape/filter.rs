@@ -1,8 +1,8 @@
 //! Which connections a policy means.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tollway_net::shape::{Identity, Rules};
+use tollway_net::shape::{Distinctions, Identity, Rules};
 
 use crate::file::matches;
 
@@ -109,6 +109,12 @@ impl Network {
         Network { bits: bits(address), len, v4: address.is_ipv4() }
     }
 
+    /// An address of it, and how many of its bits count.
+    fn parts(&self) -> (IpAddr, u32) {
+        let address = if self.v4 { Ipv4Addr::from_bits(self.bits as u32).into() } else { Ipv6Addr::from_bits(self.bits).into() };
+        (address, self.len)
+    }
+
     /// Two for a single address, one for those of a network, none for any.
     pub fn score(&self, address: IpAddr) -> Option<u32> {
         let most = if self.v4 { 32 } else { 128 };
@@ -146,10 +152,36 @@ impl Rules for Filters {
         Some(class.map_or(first, |(_, at)| at))
     }
 
+    fn distinctions(&self) -> Distinctions {
+        let mut distinct = Distinctions::default();
+        for filter in self.all() {
+            distinct.local.extend(filter.from.iter().map(Network::parts));
+            distinct.remote.extend(filter.to.iter().map(Network::parts));
+            distinct.local_ports.extend(&filter.from_ports);
+            distinct.remote_ports.extend(&filter.to_ports);
+            distinct.users.extend(&filter.users);
+        }
+        distinct
+    }
+
+    fn profile(&self, group: &str) -> Vec<Option<u32>> {
+        let of = |filter: &Filter| {
+            let groups = filter.cgroups.iter().map(|pattern| in_group(pattern, group));
+            let containers = filter.containers.iter().map(|pattern| in_container(pattern, group));
+            groups.chain(containers).collect::<Vec<_>>()
+        };
+        self.all().flat_map(of).collect()
+    }
+
     fn by_group(&self) -> bool {
-        let mut filters =
-            self.tenants.iter().flat_map(|(filter, classes)| std::iter::once(filter).chain(classes));
-        filters.any(|filter| !filter.cgroups.is_empty() || !filter.containers.is_empty())
+        self.all().any(|filter| !filter.cgroups.is_empty() || !filter.containers.is_empty())
+    }
+}
+
+impl Filters {
+    /// Every filter, tenants' and classes'.
+    fn all(&self) -> impl Iterator<Item = &Filter> {
+        self.tenants.iter().flat_map(|(filter, classes)| std::iter::once(filter).chain(classes))
     }
 }
 

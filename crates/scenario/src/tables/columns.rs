@@ -9,7 +9,6 @@ use arrow_array::{ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordB
 use arrow_schema::{ArrowError, Fields, Schema, SchemaRef};
 
 use super::TableError;
-use super::rows::Row;
 use super::schema::{ColumnKind, ColumnSpec, Table};
 
 /// The columns of one table being filled row by row.
@@ -53,6 +52,13 @@ impl Columns {
             .and_then(|arrays| RecordBatch::try_new(self.schema.clone(), arrays))
             .map_err(|e| TableError::Batch { table: self.table.name(), message: e.to_string() })
     }
+}
+
+/// A row that knows its table, and writes its cells in the order of the table's columns.
+pub(super) trait Row {
+    const TABLE: Table;
+
+    fn write(&self, cells: &mut Cells<'_>);
 }
 
 /// Where a row writes its cells, from the first column to the last.

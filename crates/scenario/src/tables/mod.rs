@@ -21,7 +21,6 @@ mod columns;
 mod csv;
 mod export;
 mod result;
-mod rows;
 mod schema;
 mod sound;
 mod systems;
@@ -29,8 +28,10 @@ mod writer;
 
 pub use export::{EXPORTS, export};
 pub use result::{RunResult, Unwritten};
-pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread};
-pub use schema::{ColumnKind, ColumnSpec, Table};
+pub use schema::{
+    ColumnKind, ColumnSpec, ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread,
+    Table,
+};
 pub use systems::{Keys, SystemTables};
 pub use writer::{Outputs, TableWriter};
 

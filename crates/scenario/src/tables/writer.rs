@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use arrow_ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions};
 
 use super::columns::Columns;
-use super::rows::Row;
+use super::columns::Row;
 use super::schema::Table;
 use super::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, Unwritten, csv};
 

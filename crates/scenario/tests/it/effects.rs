@@ -191,6 +191,7 @@ const CASES: &[Case] = cases! {
     "overlay.hop.length": ["overlay.hop.h.link=o?c"] + overlay!("[overlay.hop.j]\nlaw = \"newreno\"\nfrom = \"oa\"\nto = \"ob\"\n"); "overlay.hop.j.length=9",
     "overlay.group.at": [] + overlay!(""); "overlay.group.g.at=['ob']",
     "overlay.group.width": [] + overlay!(""); "overlay.group.g.width=1",
+    "overlay.group.ordered": [] + overlay!(""); "overlay.group.g.ordered=true",
     "overlay.sender.at": [] + overlay!(""); "overlay.sender.x.at=ob",
     "overlay.sender.group": [] + overlay!(""); "overlay.sender.x.group=k",
     "overlay.sender.count": [] + overlay!(""); "overlay.sender.x.count=3",

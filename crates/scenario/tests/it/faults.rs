@@ -84,45 +84,7 @@ impl Scene {
         self.write().expect("text grows")
     }
 
-    fn write(&self) -> Result<String, std::fmt::Error> {
-        let mut t = format!(
-            "name = \"faults\"\nduration = \"8 s\"\nseed = {}\n[measure]\ninterval = \"500 ms\"\nwarmup = \"1 s\"\n",
-            self.seed
-        );
-        for i in 0..=self.links.len() {
-            writeln!(t, "[node.n{i}]")?;
-        }
-        if self.medium {
-            writeln!(t, "[medium.air]")?;
-        }
-        for (i, l) in self.links.iter().enumerate() {
-            writeln!(
-                t,
-                "[link.l{i}]\nfrom = \"n{i}\"\nto = \"n{}\"\nrate = \"{} Mbps\"\ndelay = \"{} ms\"",
-                i + 1,
-                l.mbps,
-                l.delay_ms
-            )?;
-            writeln!(
-                t,
-                "limit = \"{} packets\"\noverhead = {}\nlaw = \"{}\"",
-                l.packets,
-                l.overhead,
-                LINK_LAWS[usize::from(l.law)]
-            )?;
-            if l.law >= 2 {
-                writeln!(t, "{}", FORMS[usize::from(l.law)])?;
-            }
-            if self.medium && i == 0 {
-                writeln!(t, "medium = \"air\"")?;
-            }
-            writeln!(
-                t,
-                "[link.l{i}.reverse]\nlaw = \"{}\"\nlimit = \"{} packets\"",
-                LINK_LAWS[usize::from(l.reverse_law)],
-                l.packets
-            )?;
-        }
+    fn write_flows(&self, t: &mut String) -> std::fmt::Result {
         for (i, f) in self.flows.iter().enumerate() {
             writeln!(
                 t,
@@ -170,6 +132,49 @@ impl Scene {
                 writeln!(t, "xcp = {{ pacing = true }}")?;
             }
         }
+        Ok(())
+    }
+
+    fn write(&self) -> Result<String, std::fmt::Error> {
+        let mut t = format!(
+            "name = \"faults\"\nduration = \"8 s\"\nseed = {}\n[measure]\ninterval = \"500 ms\"\nwarmup = \"1 s\"\n",
+            self.seed
+        );
+        for i in 0..=self.links.len() {
+            writeln!(t, "[node.n{i}]")?;
+        }
+        if self.medium {
+            writeln!(t, "[medium.air]")?;
+        }
+        for (i, l) in self.links.iter().enumerate() {
+            writeln!(
+                t,
+                "[link.l{i}]\nfrom = \"n{i}\"\nto = \"n{}\"\nrate = \"{} Mbps\"\ndelay = \"{} ms\"",
+                i + 1,
+                l.mbps,
+                l.delay_ms
+            )?;
+            writeln!(
+                t,
+                "limit = \"{} packets\"\noverhead = {}\nlaw = \"{}\"",
+                l.packets,
+                l.overhead,
+                LINK_LAWS[usize::from(l.law)]
+            )?;
+            if l.law >= 2 {
+                writeln!(t, "{}", FORMS[usize::from(l.law)])?;
+            }
+            if self.medium && i == 0 {
+                writeln!(t, "medium = \"air\"")?;
+            }
+            writeln!(
+                t,
+                "[link.l{i}.reverse]\nlaw = \"{}\"\nlimit = \"{} packets\"",
+                LINK_LAWS[usize::from(l.reverse_law)],
+                l.packets
+            )?;
+        }
+        self.write_flows(&mut t)?;
         if let Some(mbps) = self.cbr {
             writeln!(
                 t,

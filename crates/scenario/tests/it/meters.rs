@@ -34,6 +34,87 @@ fn honest(seed: u64) -> String {
     write_honest(&mut rng, seed).expect("text grows")
 }
 
+/// What the flows of an honest scenario depend on.
+#[derive(Clone, Copy)]
+struct Bottleneck {
+    mbps: f64,
+    base_ms: f64,
+    seconds: f64,
+    duplex: bool,
+}
+
+/// A host behind a meter, and its flow.
+fn write_host(t: &mut String, rng: &mut Pcg64Mcg, i: usize, of: Bottleneck) -> std::fmt::Result {
+    let Bottleneck { mbps, base_ms, seconds, duplex } = of;
+    let access =
+        if chance(rng, 0.15) { mbps * rng.random_range(0.5..1.5) } else { mbps * spread(rng, 2.0, 50.0) };
+    let limit = one_of(rng, &["unlimited", "100 packets", "1 BDP"]);
+    writeln!(t, "[node.s{i}]\n[link.a{i}]\nfrom = \"s{i}\"\nto = \"r\"\nrate = \"{access} Mbps\"")?;
+    writeln!(
+        t,
+        "delay = \"{} ms\"\nlimit = \"{limit}\"\nmeter = {{ enforce = {} }}",
+        spread(rng, 0.1, 60.0),
+        chance(rng, 0.5)
+    )?;
+    let late = if chance(rng, 0.5) { 0.0 } else { rng.random_range(0.0..seconds * 0.7) };
+    writeln!(t, "[flow.f{i}]\nfrom = \"s{i}\"\nto = \"d\"\nlaw = \"xcp\"\nstart = \"{late} s\"")?;
+    writeln!(t, "count = {}", if chance(rng, 0.8) { 1 } else { 3 })?;
+    writeln!(t, "encoding = \"{}\"", one_of(rng, &["acp", "tcp-option", "draft-2", "draft-3"]))?;
+    match rng.random_range(0..4) {
+        0 => writeln!(t, "size = {}", spread(rng, 2e3, 3e6) as u64)?,
+        1 => writeln!(
+            t,
+            "frames = {{ count = {}, size = {} }}",
+            rng.random_range(1..300),
+            spread(rng, 50.0, 2e4) as u64
+        )?,
+        _ => {}
+    }
+    if chance(rng, 0.15) {
+        writeln!(t, "stop = \"{} s\"", late + rng.random_range(0.1..seconds))?;
+    }
+    if chance(rng, 0.3) {
+        writeln!(t, "receive-buffer = \"{} packets\"", spread(rng, 2.0, 100.0) as u32)?;
+    }
+    if chance(rng, 0.1) {
+        writeln!(t, "send-buffer = \"{} packets\"", spread(rng, 2.0, 100.0) as u32)?;
+    }
+    if chance(rng, 0.4) {
+        writeln!(t, "delayed-ack = \"{} ms\"", spread(rng, 10.0, 200.0))?;
+    }
+    if chance(rng, 0.3) {
+        writeln!(t, "initial-window = {}", rng.random_range(1..=10))?;
+    }
+    writeln!(
+        t,
+        "{}",
+        one_of(
+            rng,
+            &["sack = false", "sack = true", "loss-detection = \"rack\"", "loss-detection = \"newreno\""]
+        )
+    )?;
+    writeln!(t, "handshake = {}\nboth-ways = {}", chance(rng, 0.8), duplex && chance(rng, 0.7))?;
+    if chance(rng, 0.2) {
+        writeln!(t, "packet-size = {}", rng.random_range(300..9000))?;
+    }
+    if chance(rng, 0.2) {
+        writeln!(t, "rto = {{ fixed = \"{} ms\" }}", 700.0 + 4.0 * base_ms)?;
+    }
+    if chance(rng, 0.2) {
+        writeln!(t, "receive-window = {{ growth = \"{}\" }}", one_of(rng, &["per-packet", "feedback"]))?;
+    }
+    writeln!(t, "[flow.f{i}.xcp]\non-loss = \"{}\"", one_of(rng, &["keep", "halve"]))?;
+    writeln!(t, "advertise-limit = {}\npacing = {}", chance(rng, 0.7), chance(rng, 0.3))?;
+    writeln!(t, "whole-window = {}", chance(rng, 0.2))?;
+    if chance(rng, 0.2) {
+        writeln!(t, "aging = 0.5")?;
+    }
+    if chance(rng, 0.2) {
+        writeln!(t, "request = \"{} Mbps\"", mbps * spread(rng, 0.05, 1.5))?;
+    }
+    Ok(())
+}
+
 fn write_honest(rng: &mut Pcg64Mcg, seed: u64) -> Result<String, std::fmt::Error> {
     let hosts = rng.random_range(1..=5);
     let mbps = spread(rng, 1.0, 20.0);
@@ -67,73 +148,9 @@ fn write_honest(rng: &mut Pcg64Mcg, seed: u64) -> Result<String, std::fmt::Error
     if duplex {
         writeln!(t, "[link.last.reverse]\nlaw = \"xcp\"")?;
     }
+    let bottleneck = Bottleneck { mbps, base_ms, seconds, duplex };
     for i in 0..hosts {
-        let access =
-            if chance(rng, 0.15) { mbps * rng.random_range(0.5..1.5) } else { mbps * spread(rng, 2.0, 50.0) };
-        let limit = one_of(rng, &["unlimited", "100 packets", "1 BDP"]);
-        writeln!(t, "[node.s{i}]\n[link.a{i}]\nfrom = \"s{i}\"\nto = \"r\"\nrate = \"{access} Mbps\"")?;
-        writeln!(
-            t,
-            "delay = \"{} ms\"\nlimit = \"{limit}\"\nmeter = {{ enforce = {} }}",
-            spread(rng, 0.1, 60.0),
-            chance(rng, 0.5)
-        )?;
-        let late = if chance(rng, 0.5) { 0.0 } else { rng.random_range(0.0..seconds * 0.7) };
-        writeln!(t, "[flow.f{i}]\nfrom = \"s{i}\"\nto = \"d\"\nlaw = \"xcp\"\nstart = \"{late} s\"")?;
-        writeln!(t, "count = {}", if chance(rng, 0.8) { 1 } else { 3 })?;
-        writeln!(t, "encoding = \"{}\"", one_of(rng, &["acp", "tcp-option", "draft-2", "draft-3"]))?;
-        match rng.random_range(0..4) {
-            0 => writeln!(t, "size = {}", spread(rng, 2e3, 3e6) as u64)?,
-            1 => writeln!(
-                t,
-                "frames = {{ count = {}, size = {} }}",
-                rng.random_range(1..300),
-                spread(rng, 50.0, 2e4) as u64
-            )?,
-            _ => {}
-        }
-        if chance(rng, 0.15) {
-            writeln!(t, "stop = \"{} s\"", late + rng.random_range(0.1..seconds))?;
-        }
-        if chance(rng, 0.3) {
-            writeln!(t, "receive-buffer = \"{} packets\"", spread(rng, 2.0, 100.0) as u32)?;
-        }
-        if chance(rng, 0.1) {
-            writeln!(t, "send-buffer = \"{} packets\"", spread(rng, 2.0, 100.0) as u32)?;
-        }
-        if chance(rng, 0.4) {
-            writeln!(t, "delayed-ack = \"{} ms\"", spread(rng, 10.0, 200.0))?;
-        }
-        if chance(rng, 0.3) {
-            writeln!(t, "initial-window = {}", rng.random_range(1..=10))?;
-        }
-        writeln!(
-            t,
-            "{}",
-            one_of(
-                rng,
-                &["sack = false", "sack = true", "loss-detection = \"rack\"", "loss-detection = \"newreno\""]
-            )
-        )?;
-        writeln!(t, "handshake = {}\nboth-ways = {}", chance(rng, 0.8), duplex && chance(rng, 0.7))?;
-        if chance(rng, 0.2) {
-            writeln!(t, "packet-size = {}", rng.random_range(300..9000))?;
-        }
-        if chance(rng, 0.2) {
-            writeln!(t, "rto = {{ fixed = \"{} ms\" }}", 700.0 + 4.0 * base_ms)?;
-        }
-        if chance(rng, 0.2) {
-            writeln!(t, "receive-window = {{ growth = \"{}\" }}", one_of(rng, &["per-packet", "feedback"]))?;
-        }
-        writeln!(t, "[flow.f{i}.xcp]\non-loss = \"{}\"", one_of(rng, &["keep", "halve"]))?;
-        writeln!(t, "advertise-limit = {}\npacing = {}", chance(rng, 0.7), chance(rng, 0.3))?;
-        writeln!(t, "whole-window = {}", chance(rng, 0.2))?;
-        if chance(rng, 0.2) {
-            writeln!(t, "aging = 0.5")?;
-        }
-        if chance(rng, 0.2) {
-            writeln!(t, "request = \"{} Mbps\"", mbps * spread(rng, 0.05, 1.5))?;
-        }
+        write_host(&mut t, rng, i, bottleneck)?;
     }
     for _ in 0..rng.random_range(0..3) {
         let i = rng.random_range(0..hosts);

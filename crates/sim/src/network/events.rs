@@ -272,10 +272,6 @@ impl<M: Machine> Network<M> {
             Answer::Unanswered
         };
         match answer {
-            Answer::Only => {
-                self.slab.renew();
-                return self.send_off(at, slot);
-            }
             Answer::Packet | Answer::More => {
                 self.slab.renew();
                 self.send_off(at, slot);
@@ -284,14 +280,9 @@ impl<M: Machine> Network<M> {
                 }
             }
             Answer::Unanswered => return self.deliver_unexpected(at, slot),
-            Answer::Taken | Answer::Nothing | Answer::Still => {
+            Answer::Taken => {
                 endpoint.balance -= 1;
                 self.slab.free(slot);
-                if answer == Answer::Still {
-                    return;
-                } else if answer == Answer::Nothing {
-                    return self.renew_timer(at);
-                }
             }
         }
         self.pump(at);
@@ -305,7 +296,7 @@ impl<M: Machine> Network<M> {
         let answer = if endpoint.gate == OPEN {
             let came = packet.flags.has(Flags::SACK).then_some(packet.sack);
             let answer = endpoint.machine.respond(self.now, packet, sack, &mut self.sack_scratch);
-            if matches!(answer, Answer::Packet | Answer::More | Answer::Only) {
+            if matches!(answer, Answer::Packet | Answer::More) {
                 self.slab.renew_with(slot, came, &mut self.sack_scratch);
                 self.send_off(at, slot);
             }
@@ -314,14 +305,14 @@ impl<M: Machine> Network<M> {
             endpoint.machine.handle_packet(self.now, packet, sack);
             Answer::Taken
         };
-        if matches!(answer, Answer::Taken | Answer::Nothing | Answer::Still) {
+        if answer == Answer::Taken {
             self.endpoints[at].balance -= 1;
             self.slab.free(slot);
         }
-        match answer {
-            Answer::Only | Answer::Still => {}
-            Answer::Packet | Answer::Nothing => self.note_timer(at),
-            _ => self.pump(at),
+        if answer == Answer::Packet {
+            self.note_timer(at);
+        } else {
+            self.pump(at);
         }
     }
 
@@ -348,16 +339,6 @@ impl<M: Machine> Network<M> {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
-            self.arm(at, deadline);
-        }
-    }
-
-    /// Notes a machine's timer, also if it has moved away: of one that goes with each packet nothing is to come too early.
-    #[inline]
-    fn renew_timer(&mut self, at: usize) {
-        let endpoint = &self.endpoints[at];
-        let deadline = endpoint.deadline();
-        if deadline != endpoint.armed {
             self.arm(at, deadline);
         }
     }

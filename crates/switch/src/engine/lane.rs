@@ -1,6 +1,7 @@
 //! A session's connection to one member.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -24,6 +25,8 @@ pub(super) struct Lane {
     open: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
+    /// The kernel has said that it is writable, and nothing was done about that yet.
+    noticed: bool,
     closed: bool,
     framer: Framer,
     pub(super) partial: Queue,
@@ -100,7 +103,7 @@ impl Session {
             Err(error) => {
                 // Its frames wait at it until the next look, and are then given to others.
                 core.is_down(member, error.to_string());
-                core.again.push(self.id);
+                self.go_on(core);
                 return;
             }
         };
@@ -109,6 +112,7 @@ impl Session {
             open: false,
             readable: false,
             writable: false,
+            noticed: false,
             closed: false,
             framer: Framer::new(self.config.framing, self.config.limits.frame),
             partial: Queue::default(),
@@ -141,18 +145,18 @@ impl Session {
         }
     }
 
-    /// What the kernel says of the connection to a member.
-    pub(super) fn on_lane(
-        &mut self,
-        core: &mut Core,
-        member: usize,
-        ready: Ready,
-        scratch: &mut [u8],
-    ) -> Result<(), End> {
-        let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
+    /// Takes in what the kernel says of the connection to a member.
+    pub(super) fn lane_is_ready(&mut self, member: usize, ready: Ready) {
+        let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
         lane.closed |= ready.closed;
         lane.readable |= ready.readable || ready.closed;
-        if ready.writable {
+        lane.noticed |= ready.writable;
+    }
+
+    /// Opens a connection that the kernel has made, and writes what waits for its member.
+    pub(super) fn write_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
+        let Some(lane) = self.lanes[member].as_mut() else { return Ok(()) };
+        if std::mem::take(&mut lane.noticed) {
             if !lane.open {
                 match lane.stream.socket().take_error() {
                     Ok(None) if lane.stream.socket().peer_addr().is_ok() => lane.open = true,
@@ -163,9 +167,10 @@ impl Session {
                 lane.progress = core.now;
             }
             lane.writable = true;
-            self.flush_lane(core, member)?;
+        } else if self.dispatch.waiting(member) == 0 {
+            return Ok(());
         }
-        self.pump_lane(core, member, scratch)
+        self.flush_lane(core, member)
     }
 
     /// Writes what waits for a member, as far as its window and the kernel let it.
@@ -275,12 +280,24 @@ impl Session {
         readable && (room || self.config.rules.answers == Answers::None)
     }
 
-    /// Reads answers of a member while it has some and there is room.
-    pub(super) fn pump_lane(
+    /// Reads answers of all members, and writes to the client those that lie side by side.
+    pub(super) fn pump_lanes(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
+        let mut run = 0..0;
+        for member in 0..self.lanes.len() {
+            self.pump_lane(core, member, scratch, &mut run)?;
+        }
+        self.write_run(core, &scratch[run]);
+        Ok(())
+    }
+
+    /// Reads answers of a member while it has some and there is room. Those in `run` are the next that the client gets; more are read
+    /// to behind them.
+    fn pump_lane(
         &mut self,
         core: &mut Core,
         member: usize,
         scratch: &mut [u8],
+        run: &mut Range<usize>,
     ) -> Result<(), End> {
         for _ in 0..ROUNDS {
             if !self.may_read(member) {
@@ -290,50 +307,59 @@ impl Session {
             self.suspend(core, member, false);
             let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
             let kept = lane.partial.len();
-            let in_place = kept > MOVED;
-            let from = if in_place { 0 } else { kept };
-            scratch[..from].copy_from_slice(&lane.partial.as_slice()[..from]);
-            let len = match lane.stream.read(&mut scratch[from..from + SCRATCH]) {
+            if kept > MOVED || scratch.len() - run.end < SCRATCH / 2 + kept {
+                self.write_run(core, &scratch[std::mem::take(run)]);
+            }
+            let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
+            let moved = if kept > MOVED { 0 } else { kept };
+            let start = run.end;
+            let from = start + moved;
+            scratch[start..from].copy_from_slice(&lane.partial.as_slice()[..moved]);
+            let most = scratch.len().min(from + SCRATCH);
+            let read = lane.stream.read(&mut scratch[from..most]);
+            let broken = match read {
                 Ok(Got::Bytes { len, drained }) => {
                     lane.readable = !drained || lane.closed;
-                    len
+                    if self.config.rules.answers == Answers::None {
+                        core.members[member].counts.unrequested += 1;
+                        continue;
+                    }
+                    if kept > MOVED {
+                        lane.partial.push(&scratch[..len]);
+                        let mut whole = std::mem::take(&mut lane.partial);
+                        let merged = self.merge(core, member, whole.as_slice(), run);
+                        self.write_run(core, &whole.as_slice()[std::mem::take(run)]);
+                        merged.map(|used| {
+                            whole.consume(used);
+                            if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
+                                lane.partial = whole;
+                            }
+                        })
+                    } else {
+                        lane.partial.consume(usize::MAX);
+                        let read = &scratch[..from + len];
+                        let merged = self.merge(core, member, read, run);
+                        merged.map(|used| {
+                            if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
+                                lane.partial.push(&read[used..]);
+                            }
+                        })
+                    }
                 }
                 Ok(Got::Nothing) => {
                     lane.readable = false;
                     return Ok(());
                 }
-                Ok(Got::End) => return self.lane_ended(core, member, Broken::Closed),
-                Err(error) => return self.lane_ended(core, member, Broken::Error(error.to_string())),
+                Ok(Got::End) => Err(Broken::Closed),
+                Err(error) => Err(Broken::Error(error.to_string())),
             };
-            if self.config.rules.answers == Answers::None {
-                core.members[member].counts.unrequested += 1;
-                continue;
-            }
-            let merged = if in_place {
-                lane.partial.push(&scratch[..len]);
-                let mut whole = std::mem::take(&mut lane.partial);
-                let merged = self.merge(core, member, whole.as_slice());
-                merged.map(|used| {
-                    whole.consume(used);
-                    if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
-                        lane.partial = whole;
-                    }
-                })
-            } else {
-                let whole = &scratch[..from + len];
-                let merged = self.merge(core, member, whole);
-                merged.map(|used| {
-                    if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) {
-                        lane.partial.consume(usize::MAX);
-                        lane.partial.push(&whole[used..]);
-                    }
-                })
-            };
-            if let Err(broken) = merged {
+            if let Err(broken) = broken {
+                // What comes instead of its answers comes after those before.
+                self.write_run(core, &scratch[std::mem::take(run)]);
                 return self.lane_ended(core, member, broken);
             }
         }
-        core.again.push(self.id);
+        self.go_on(core);
         Ok(())
     }
 
@@ -361,12 +387,18 @@ impl Session {
         if lane.is_some_and(|lane| lane.suspended) { 0 } else { self.dispatch.outstanding(member) }
     }
 
-    /// Takes the answers in `bytes`. Returns how many bytes they were.
-    fn merge(&mut self, core: &mut Core, member: usize, bytes: &[u8]) -> Result<usize, Broken> {
+    /// Takes the answers in `bytes` behind `run`, and adds to it those that lie side by side with it and are the next that the client
+    /// gets. Returns where the first answer begins that is not whole.
+    fn merge(
+        &mut self,
+        core: &mut Core,
+        member: usize,
+        bytes: &[u8],
+        run: &mut Range<usize>,
+    ) -> Result<usize, Broken> {
         let in_order = self.config.rules.answers == Answers::InOrder;
-        // Answers that lie side by side, and are the next that the client gets.
-        let (mut run, mut at) = (0..0, 0);
-        let (mut done, mut answers) = (0, 0);
+        let start = run.end;
+        let (mut at, mut done, mut answers) = (start, 0, 0);
         let broken = loop {
             let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { break None };
             let len = match lane.framer.next(&bytes[at..]) {
@@ -391,15 +423,14 @@ impl Session {
             }
             if !in_order || self.dispatch.is_next(answer.seq) {
                 if run.end != this.start {
-                    self.out.push(&bytes[run]);
-                    run = this.start..this.start;
+                    self.out.push(&bytes[std::mem::replace(run, this.start..this.start)]);
                 }
                 run.end = this.end;
                 if in_order {
                     self.dispatch.place(answer.seq, Held::DIRECT);
                     self.dispatch.deliver();
                     while let Some(held) = self.dispatch.deliver() {
-                        self.out.push(&bytes[std::mem::replace(&mut run, at..at)]);
+                        self.out.push(&bytes[std::mem::replace(run, at..at)]);
                         self.deliver_one(held);
                     }
                 }
@@ -411,10 +442,9 @@ impl Session {
         };
         self.drained(core, member, done);
         core.counters.answers += answers;
-        core.counters.answer_bytes += at as u64;
+        core.counters.answer_bytes += (at - start) as u64;
         core.members[member].counts.answers += answers;
         core.members[member].failures = 0;
-        self.write_run(core, &bytes[run]);
         broken.map_or(Ok(at), Err)
     }
 

@@ -8,7 +8,7 @@ mod core;
 mod held;
 mod lane;
 mod session;
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -122,14 +122,13 @@ impl Engine {
                 match event.token().0 {
                     WAKER => {}
                     at if at < BASE => self.may_accept(at),
-                    at => self.on_session((at - BASE) / STRIDE, (at - BASE) % STRIDE, ready),
+                    at => self.notice((at - BASE) / STRIDE, (at - BASE) % STRIDE, ready),
                 }
-                self.wake_waiting();
             }
             self.accept();
             self.obey();
             for id in std::mem::take(&mut self.core.again) {
-                self.go_on(id);
+                self.turn(id);
             }
             self.acknowledge();
             self.sweep();
@@ -216,36 +215,27 @@ impl Engine {
             return;
         }
         self.sessions_ever += 1;
-        entry.insert(Box::new(Session::new(core, id, self.sessions_ever, stream, (peer, local), client)));
-        core.again.push(id);
+        let session = Session::new(core, id, self.sessions_ever, stream, (peer, local), client);
+        entry.insert(Box::new(session)).go_on(core);
     }
 
-    fn on_session(&mut self, id: usize, slot: usize, ready: Ready) {
-        self.tick();
-        let Engine { core, sessions, scratch, .. } = self;
-        let Some(session) = sessions.get_mut(id) else { return };
-        let done = match slot {
-            0 => {
-                session.is_ready(core, ready);
-                session.pump(core, scratch)
-            }
-            slot => session.on_lane(core, slot - 1, ready, scratch),
-        };
-        let done = done.and_then(|()| session.after(core));
-        self.finish(id, done);
-    }
-
-    /// Does what a session left for later.
-    fn go_on(&mut self, id: usize) {
-        self.tick();
-        let Engine { core, sessions, scratch, .. } = self;
-        let Some(session) = sessions.get_mut(id) else { return };
-        let mut done = session.pump(core, scratch);
-        for member in 0..session.lanes.len() {
-            done = done.and_then(|()| session.flush_lane(core, member));
-            done = done.and_then(|()| session.pump_lane(core, member, scratch));
+    /// Takes in what the kernel says of a session's connection; the session has its turn once all events are known, so that
+    /// answers of several members are written together.
+    fn notice(&mut self, id: usize, slot: usize, ready: Ready) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        match slot {
+            0 => session.is_ready(ready),
+            slot => session.lane_is_ready(slot - 1, ready),
         }
-        let done = done.and_then(|()| session.after(core));
+        session.go_on(&mut self.core);
+    }
+
+    /// Does everything that a session can do now.
+    fn turn(&mut self, id: usize) {
+        self.tick();
+        let Engine { core, sessions, scratch, .. } = self;
+        let Some(session) = sessions.get_mut(id) else { return };
+        let done = session.turn(core, scratch);
         self.finish(id, done);
     }
 
@@ -379,9 +369,9 @@ impl Engine {
                     self.tick();
                     self.ending = Some(self.core.now + self.core.config.limits.grace);
                     self.listeners.clear();
-                    for (id, session) in &mut self.sessions {
+                    for (_, session) in &mut self.sessions {
                         session.is_ending();
-                        self.core.again.push(id);
+                        session.go_on(&mut self.core);
                     }
                 }
             }

@@ -87,6 +87,8 @@ pub(super) struct Session {
     pub(super) client: u32,
     pub(super) redis: Option<Redis>,
     pub(super) polls_acks: bool,
+    /// It is in the list of those that have a turn.
+    listed: bool,
     paused: bool,
     identified: bool,
 }
@@ -138,6 +140,7 @@ impl Session {
             client,
             redis: (config.framing == Framing::Resp).then(Redis::default),
             polls_acks: false,
+            listed: false,
             paused: false,
             config,
         }
@@ -161,13 +164,29 @@ impl Session {
     }
 
     /// Takes in what the kernel says of the client's connection.
-    pub(super) fn is_ready(&mut self, core: &mut Core, ready: Ready) {
+    pub(super) fn is_ready(&mut self, ready: Ready) {
         self.closed |= ready.closed;
         self.readable |= (ready.readable || ready.closed) && !self.ended;
-        if ready.writable {
-            self.writable = true;
-            self.flush_out(core);
+        self.writable |= ready.writable;
+    }
+
+    /// Has the session's turn come soon.
+    pub(super) fn go_on(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut self.listed, true) {
+            core.again.push(self.id);
         }
+    }
+
+    /// Does everything that can be done now.
+    pub(super) fn turn(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
+        self.listed = false;
+        self.flush_out(core);
+        self.pump(core, scratch)?;
+        for member in 0..self.lanes.len() {
+            self.write_lane(core, member)?;
+        }
+        self.pump_lanes(core, scratch)?;
+        self.after(core)
     }
 
     /// Reads frames from the client while it has some and there is room.
@@ -228,7 +247,7 @@ impl Session {
             }
         }
         if self.readable {
-            core.again.push(self.id);
+            self.go_on(core);
         }
         Ok(())
     }
@@ -259,7 +278,7 @@ impl Session {
         }
         self.client = new;
         core.leave(old);
-        core.again.push(self.id);
+        self.go_on(core);
     }
 
     /// Cuts `bytes` into frames and sends each on its way. Returns how many bytes that were.
@@ -445,6 +464,8 @@ impl Session {
     }
 
     fn submit(&mut self, member: usize, bytes: &[u8], plan: &[Planned], mut written: usize) {
+        let all: usize = plan.iter().map(|planned| planned.len as usize).sum();
+        self.dispatch.expect(member, all - written);
         for planned in plan {
             let part = written.min(planned.len as usize);
             written -= part;
@@ -516,7 +537,7 @@ impl Session {
         let answers = self.out.len() <= self.config.limits.session_buffer;
         let more = answers && (0..self.lanes.len()).any(|at| self.may_read(at));
         if more || (self.paused && self.readable && !self.is_full()) {
-            core.again.push(self.id);
+            self.go_on(core);
         }
         Ok(())
     }

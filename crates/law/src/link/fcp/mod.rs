@@ -7,6 +7,7 @@
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
 //! | 4, no less than half of what those pay who stay, and what is announced to come | `PriceEngine::sum_up`: ours |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |
+//! | no less than what makes all that is announced fit | `bound.rs`: ours, the default |
 //! | a queue to aim at, and part of a Newton step | [`FcpConfig::target`], [`FcpConfig::newton`]: ours, and not the default |
 //!
 //! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
@@ -17,6 +18,7 @@
 //!
 //! A link may ask some traffic for another price than the rest: [`Pricing`].
 
+mod bound;
 mod classes;
 mod exchange;
 mod history;
@@ -31,6 +33,7 @@ use crate::param::{self, TIME, Tabled};
 use crate::price::{at_least, at_most};
 use crate::toll::Content;
 use crate::{Aim, Kind, Price, Rate, Time, Toll, config, words};
+use bound::{Announced, Spending};
 use classes::Classes;
 pub use classes::Pricing;
 pub(crate) use exchange::turn;
@@ -38,7 +41,7 @@ pub use exchange::{Exchange, ExchangeRate};
 use history::History;
 use newton::Newton;
 use promises::Promises;
-use window::{Sums, Window};
+use window::{Summed, Sums, Window};
 
 config! {
     /// The parameters of [`Fcp`], and its factory.
@@ -56,6 +59,8 @@ config! {
         target: Time = Time::ZERO, TIME;
         /// The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
+        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere: no flood where flows start over idle links beside priced ones. Without it, equation 2 as printed.
+        bound: bool = true, param::Kind::Truth;
         fixed {
             /// The mean round-trip time until packets tell one.
             initial_rtt: Time = Time::from_millis(100);
@@ -190,6 +195,9 @@ struct PriceEngine {
     keeps: bool,
     /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
     coming: Promises,
+    announced: Announced,
+    /// The window's sums as of the last price.
+    sums: Sums,
     round: Span,
     history: History,
     price: Price,
@@ -202,6 +210,7 @@ impl PriceEngine {
         self.round = Span::of(avg_rtt);
         self.promises.set_span(span.ns);
         self.coming.set_span(span.ns);
+        self.announced.set_span(span.ns);
         self.history.set_rtt(self.round.ns);
     }
 
@@ -212,6 +221,8 @@ impl PriceEngine {
             staying: Window::new(),
             keeps: false,
             coming: Promises::new(1 << 30),
+            announced: Announced::new(1 << 30),
+            sums: Sums::default(),
             round: Span::of(1.0),
             history: History::new(1 << 30, Price::MIN.get()),
             price: Price::MIN,
@@ -247,7 +258,8 @@ impl PriceEngine {
     /// the price.
     #[inline(always)]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
-        let paid = self.window.sums(now, span.ns).paid * span.per_second;
+        self.sums = self.window.sums(now, span.ns);
+        let paid = self.sums.paid * span.per_second;
         // Sums of what comes and leaves are rounded, maybe to a little less than nothing.
         self.income = if self.is_calm(now) { at_least(paid, 0.0) } else { self.promised(now, paid) };
         self.income
@@ -294,6 +306,7 @@ impl PriceEngine {
         if promise.change > 0.0 {
             self.coming.add(now, now, promise.kept, promise.change);
         }
+        self.announce(now, &promise);
     }
 
     /// From `now` on a byte costs `price`, $/byte.
@@ -360,6 +373,10 @@ impl Fcp {
         let room = self.room(now, &arrival, self.capacity);
         let income = self.engine.sum_up(now, self.span);
         let price = self.corrected(now, arrival.size, income / room);
+        let price = match self.config.bound {
+            true => self.engine.bounded(now, self.span, room, price),
+            false => price,
+        };
         self.engine.say(now, price * self.error);
     }
 
@@ -415,7 +432,8 @@ impl Fcp {
         }
         let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
         // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
-        let change = paid * f64::from(preload).max(-1.0) / rtt;
+        let part = f64::from(preload).max(-1.0) / rtt;
+        let change = paid * part;
         let (wait, life) = match self.config.preload_span {
             PreloadSpan::Packet => (0.0, self.span.seconds),
             PreloadSpan::Flow => (rtt - self.span.seconds, rtt + self.span.seconds / 2.0),
@@ -423,6 +441,7 @@ impl Fcp {
         let after = |seconds: f64| now + (seconds * 1e9) as u64;
         (change < MOST_CHANGE).then(|| Promise {
             change,
+            spending: arrival.spending(paid).times(part),
             from: after(wait),
             kept: after(rtt),
             until: after(life),
@@ -433,6 +452,7 @@ impl Fcp {
 /// A change of budget that was announced, $/s: from when and until when the announcement counts, and when the change is made, ns.
 struct Promise {
     change: f64,
+    spending: Spending,
     from: u64,
     kept: u64,
     until: u64,
@@ -446,6 +466,8 @@ struct Arrival {
     rtt: f64,
     /// Bytes queued.
     backlog: f64,
+    /// What it pays on the whole path, $.
+    spent: f64,
 }
 
 impl Arrival {
@@ -456,13 +478,20 @@ impl Arrival {
             size: f64::from(packet.size),
             rtt: if stated > 0.0 { stated.min(MAX_RTT) } else { 0.0 },
             backlog: packet.backlog_bytes as f64,
+            spent: f64::from(toll.stake) * f64::from(packet.size),
         }
+    }
+
+    /// What it spends, which pays `paid` here; divided by a time, what its flow does.
+    #[inline]
+    fn spending(&self, paid: f64) -> Spending {
+        Spending { whole: at_least(self.spent, paid), here: paid, rate: self.size }
     }
 
     #[inline]
     fn sums(&self, paid: f64) -> Sums {
         match self.rtt > 0.0 {
-            true => Sums { paid, bytes: self.size, rtt_bytes: self.size * self.rtt },
+            true => Sums { paid, bytes: self.size, rtt_bytes: self.size * self.rtt, spent: self.spent },
             false => Sums { paid, ..Sums::default() },
         }
     }

@@ -1,47 +1,49 @@
 //! What senders have promised to spend, until they do.
 
+use super::window::Summed;
+
 /// A sum of amounts, each with an instant from which it counts and one at which it expires, in any order. An amount comes and
 /// leaves at the end of the slot of a wheel that its instant lies in: at most 1/128 of the window late, or, of one more than eight
 /// windows ahead, a window. The wheels reach a thousand windows ahead; what lies further leaves when they have come round.
 #[derive(Clone, Debug)]
-pub(super) struct Promises {
-    near: Wheel,
-    far: Wheel,
-    total: f64,
+pub(super) struct Promises<S = f64> {
+    near: Wheel<S>,
+    far: Wheel<S>,
+    total: S,
     /// Nothing counts or will.
     idle: bool,
 }
 
-impl Promises {
+impl<S: Summed + PartialEq> Promises<S> {
     /// None yet, the window being `span` ns long.
-    pub(super) fn new(span: u64) -> Promises {
+    pub(super) fn new(span: u64) -> Promises<S> {
         let shift = slot_shift(span);
-        Promises { near: Wheel::new(shift), far: Wheel::new(shift + FAR), total: 0.0, idle: true }
+        Promises { near: Wheel::new(shift), far: Wheel::new(shift + FAR), total: S::default(), idle: true }
     }
 
     /// At `now` ns `amount` more, from `from` until `until` ns.
     #[inline]
-    pub(super) fn add(&mut self, now: u64, from: u64, until: u64, amount: f64) {
+    pub(super) fn add(&mut self, now: u64, from: u64, until: u64, amount: S) {
         self.turn(now);
         self.idle = false;
         if self.near.is_ahead(from) {
             self.change(from, amount);
         } else {
-            self.total += amount;
+            self.total.add(amount);
         }
-        self.change(until, -amount);
+        self.change(until, amount.times(-1.0));
     }
 
     /// At the end of the slot of `at` ns the total changes by `amount`.
     #[inline]
-    fn change(&mut self, at: u64, amount: f64) {
+    fn change(&mut self, at: u64, amount: S) {
         let wheel = if self.near.reaches(at) { &mut self.near } else { &mut self.far };
         wheel.add(at, amount);
     }
 
     /// The sum of what counts at `now` ns.
     #[inline]
-    pub(super) fn total(&mut self, now: u64) -> f64 {
+    pub(super) fn total(&mut self, now: u64) -> S {
         if !self.idle {
             self.turn(now);
         }
@@ -60,9 +62,11 @@ impl Promises {
     #[inline]
     fn turn(&mut self, now: u64) {
         if self.near.is_ahead(now) {
-            self.total += self.near.turn(now) + self.far.turn(now);
+            let mut change = self.near.turn(now);
+            change.add(self.far.turn(now));
+            self.total.add(change);
             if self.near.is_empty() && self.far.is_empty() {
-                self.total = 0.0;
+                self.total = S::default();
                 self.idle = true;
             }
         }
@@ -88,7 +92,7 @@ impl Promises {
         for wheel in old {
             for slot in wheel.at..=wheel.last {
                 let amount = wheel.slots[slot as usize % SLOTS];
-                if amount != 0.0 {
+                if amount != S::default() {
                     self.change(((slot + 1) << wheel.shift) - 1, amount);
                 }
             }
@@ -98,8 +102,8 @@ impl Promises {
 
 /// Changes of a sum, by the slot of time at whose end they are made.
 #[derive(Clone, Debug)]
-struct Wheel {
-    slots: Box<[f64; SLOTS]>,
+struct Wheel<S> {
+    slots: Box<[S; SLOTS]>,
     /// A slot is 2^`shift` ns long.
     shift: u32,
     /// The slot of the present, counted from time zero.
@@ -108,9 +112,9 @@ struct Wheel {
     last: u64,
 }
 
-impl Wheel {
-    fn new(shift: u32) -> Wheel {
-        Wheel { slots: Box::new([0.0; SLOTS]), shift, at: 0, last: 0 }
+impl<S: Summed> Wheel<S> {
+    fn new(shift: u32) -> Wheel<S> {
+        Wheel { slots: Box::new([S::default(); SLOTS]), shift, at: 0, last: 0 }
     }
 
     /// Whether `ns` lies beyond the slot of the present.
@@ -132,19 +136,19 @@ impl Wheel {
     }
 
     #[inline]
-    fn add(&mut self, ns: u64, amount: f64) {
+    fn add(&mut self, ns: u64, amount: S) {
         let slot = (ns >> self.shift).clamp(self.at, self.at + SLOTS as u64 - 1);
-        self.slots[slot as usize % SLOTS] += amount;
+        self.slots[slot as usize % SLOTS].add(amount);
         self.last = self.last.max(slot);
     }
 
     /// Goes on to `now` ns; answers the sum of the changes on the way.
     #[inline]
-    fn turn(&mut self, now: u64) -> f64 {
+    fn turn(&mut self, now: u64) -> S {
         let slot = now >> self.shift;
-        let mut sum = 0.0;
+        let mut sum = S::default();
         while self.at < slot && self.at <= self.last {
-            sum += std::mem::take(&mut self.slots[self.at as usize % SLOTS]);
+            sum.add(std::mem::take(&mut self.slots[self.at as usize % SLOTS]));
             self.at += 1;
         }
         self.at = self.at.max(slot);

@@ -45,6 +45,8 @@ pub(super) struct Sums {
     pub(super) bytes: f64,
     /// Those bytes times that, B·s.
     pub(super) rtt_bytes: f64,
+    /// What their senders paid on the whole path, $.
+    pub(super) spent: f64,
 }
 
 /// What a window can hold: [`Sums`], or dollars alone.
@@ -62,6 +64,7 @@ impl Summed for Sums {
         self.paid += other.paid;
         self.bytes += other.bytes;
         self.rtt_bytes += other.rtt_bytes;
+        self.spent += other.spent;
     }
 
     #[inline]
@@ -69,11 +72,12 @@ impl Summed for Sums {
         self.paid -= other.paid;
         self.bytes -= other.bytes;
         self.rtt_bytes -= other.rtt_bytes;
+        self.spent -= other.spent;
     }
 
     #[inline]
     fn times(self, share: f64) -> Sums {
-        Sums { paid: self.paid * share, bytes: self.bytes * share, rtt_bytes: self.rtt_bytes * share }
+        Sums { paid: self.paid * share, bytes: self.bytes * share, rtt_bytes: self.rtt_bytes * share, spent: self.spent * share }
     }
 }
 

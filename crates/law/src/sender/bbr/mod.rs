@@ -8,8 +8,6 @@
 //!
 //! Volumes are in segments, rates in segments a second.
 
-#[cfg(test)]
-mod cases;
 mod cycle;
 mod filter;
 mod model;

@@ -5,8 +5,9 @@ use tollway_proto::encoding::tcp_option::Forward;
 use tollway_proto::faults::{Only, Place};
 use tollway_proto::port::Limit;
 
-use super::super::ip::tests::{packet, xcp_segment};
 use super::*;
+use crate::sys::address;
+use crate::sys::ip::tests::{packet, xcp_segment};
 
 fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
     LinkSpec {
@@ -228,7 +229,7 @@ fn feedback_leaves_a_right_checksum_and_one_that_the_kernel_has_left_to_others_a
         let bytes = &mesh.frame(delivery)[tun::VNET_LEN..];
         let found = ip::xcp_option(bytes, &ip::parse(bytes).unwrap()).unwrap().1;
         assert_eq!(found.feedback != asks.feedback, changed, "{flags}");
-        assert_eq!(super::super::ip::tests::sum(&bytes[20..]) == 0, right, "{flags}");
+        assert_eq!(crate::sys::ip::tests::sum(&bytes[20..]) == 0, right, "{flags}");
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) enum With {
 pub(crate) enum When {
     Equal = 0x10,
     NotEqual = 0x50,
+    Over = 0x20,
     NoMore = 0xb0,
 }
 
@@ -37,10 +38,17 @@ pub(crate) enum When {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Add = 0x00,
+    Subtract = 0x10,
+    Multiply = 0x20,
     Or = 0x40,
     And = 0x50,
+    ShiftLeft = 0x60,
     ShiftRight = 0x70,
 }
+
+/// Bits of the instructions that act on memory as one step.
+const FETCH_ADD: i32 = 0x01;
+const COMPARE_AND_SWAP: i32 = 0xf1;
 
 /// A place in a program, which may be jumped to before it is known.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +99,26 @@ impl Assembler {
     /// `to = to OP value`
     pub(crate) fn op(&mut self, op: Op, to: Reg, value: i32) {
         self.push(0x07 | op as u8, to, Reg::R0, 0, value);
+    }
+
+    /// `to = to OP from`
+    pub(crate) fn op_with(&mut self, op: Op, to: Reg, from: Reg) {
+        self.push(0x0f | op as u8, to, from, 0, 0);
+    }
+
+    /// `to = to` with its two lowest bytes in the order of the network, and no others.
+    pub(crate) fn swap_half(&mut self, to: Reg) {
+        self.push(0xdc, to, Reg::R0, 0, 16);
+    }
+
+    /// `{ old = *(to + offset); *(to + offset) += with; with = old }`, in one step
+    pub(crate) fn fetch_add(&mut self, to: Reg, offset: i16, with: Reg) {
+        self.push(0xdb, to, with, offset, FETCH_ADD);
+    }
+
+    /// `if (*(to + offset) == R0) *(to + offset) = with`, in one step; `R0` has the old value.
+    pub(crate) fn compare_and_swap(&mut self, to: Reg, offset: i16, with: Reg) {
+        self.push(0xdb, to, with, offset, COMPARE_AND_SWAP);
     }
 
     /// `to = frame - below`

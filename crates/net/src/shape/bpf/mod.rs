@@ -16,6 +16,8 @@
 
 mod asm;
 pub(crate) mod btf;
+mod classes;
+mod limit;
 mod namespaces;
 mod programs;
 mod record;
@@ -31,7 +33,9 @@ use std::time::Duration;
 use rustix::time::ClockId;
 use tollway_law::{Rate, Time};
 
-use super::{Kernel, Seen};
+use super::cgroup::Cgroups;
+use super::{Hold, Kernel, Regime, Seen, Traffic};
+use classes::Classes;
 use namespaces::{groups, groups_in, in_each};
 use programs::{Layout, Maps, Walk};
 use record::Raw;
@@ -70,6 +74,7 @@ pub struct Bpf {
     tables: Tables,
     group: File,
     hook: OwnedFd,
+    egress: OwnedFd,
     apply: OwnedFd,
     link: OwnedFd,
     lease: Time,
@@ -87,6 +92,9 @@ pub struct Bpf {
     /// Shares that have changed since they were last put in force.
     cookies: Vec<u64>,
     shares: Vec<u64>,
+    classes: Classes,
+    cgroups: Cgroups,
+    regime: Option<Regime>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,12 +135,21 @@ impl Bpf {
         clear_group(&layout, &group.1, namespace, false)
             .map_err(refused("take over from another `tollway shape`"))?;
         let tables = Tables::new(config.connections).map_err(refused("make maps"))?;
+        let classes = Classes::new().map_err(refused("make maps"))?;
         let maps = tables.raw();
         let load = |purpose, name, code: io::Result<Vec<asm::Instruction>>| {
             code.and_then(|code| sys::load(purpose, name, &code))
         };
-        let hook = load(Purpose::SocketOps, HOOK, programs::hook(&layout, maps))
+        let hook = load(Purpose::SocketOps, HOOK, programs::hook(&layout, Maps { openings: Some((tables.limits.raw(), classes.raw())), ..maps }))
             .map_err(refused("load the hook"))?;
+        let packets = limit::Maps {
+            lease: maps.lease,
+            limits: tables.limits.raw(),
+            counts: tables.counts.raw(),
+            classes: classes.raw(),
+        };
+        let egress = load(Purpose::Egress, EGRESS, limit::egress(packets))
+            .map_err(refused("load the limit of packets"))?;
         let iterator = Purpose::Iterator(layout.iterator);
         let [adopt, apply] =
             [Walk::Adopt, Walk::Apply].map(|walk| load(iterator, WALK, programs::walk(&layout, maps, walk)));
@@ -145,6 +162,7 @@ impl Bpf {
             tables,
             group: group.1,
             hook,
+            egress,
             apply,
             link,
             lease: config.lease,
@@ -158,11 +176,15 @@ impl Bpf {
             records: vec![Raw::default(); CHUNK],
             cookies: Vec::new(),
             shares: Vec::new(),
+            classes,
+            cgroups: Cgroups::find(),
+            regime: None,
         };
         bpf.renew().map_err(refused("renew the lease"))?;
         // Whoever opens from here on calls the hook; whoever is open already is met by the walk.
-        sys::attach(bpf.hook.as_fd(), bpf.group.as_fd())
-            .map_err(refused("attach the hook to the control group"))?;
+        sys::attach(bpf.hook.as_fd(), bpf.group.as_fd(), sys::SOCKET_OPS)
+            .and_then(|()| sys::attach(bpf.egress.as_fd(), bpf.group.as_fd(), sys::EGRESS))
+            .map_err(refused("attach the programs to the control group"))?;
         let adopted = sys::link(adopt.as_fd()).and_then(|link| bpf.walk(&link));
         adopted.and_then(|()| bpf.keep_only(config)).map_err(refused("find open connections"))?;
         Ok(bpf)
@@ -191,11 +213,28 @@ impl Bpf {
     pub fn release(&mut self) -> io::Result<()> {
         self.tables.lease.set(0, [0, self.namespace])?;
         self.walk(&self.link)?;
-        match sys::detach(self.hook.as_fd(), self.group.as_fd()) {
-            // It has been done before.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            other => other,
+        for (program, place) in [(&self.hook, sys::SOCKET_OPS), (&self.egress, sys::EGRESS)] {
+            match sys::detach(program.as_fd(), self.group.as_fd(), place) {
+                // It has been done before.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                other => other?,
+            }
         }
+        Ok(())
+    }
+
+    /// Gives verdicts on what the programs have met for the first time.
+    fn judge(&mut self) -> io::Result<()> {
+        let Some(regime) = &self.regime else { return Ok(()) };
+        let strange = self.classes.strange_groups()?;
+        let known: Vec<_> = strange
+            .into_iter()
+            .filter_map(|id| self.cgroups.resolve(id).map(|path| (id, path.to_owned())))
+            .collect();
+        self.classes.name_groups(regime, &known)?;
+        let tenants: Vec<u32> =
+            regime.tenants.iter().zip(0..).flat_map(|(party, at)| party.classes.iter().map(move |_| at)).collect();
+        self.classes.judge(|who| regime.rules.class_of(who).map(|class| tenants[class as usize]))
     }
 
     fn renew(&self) -> io::Result<()> {
@@ -245,7 +284,43 @@ impl Kernel for Bpf {
         self.met = met;
         // A share that was said of a connection while it closed is nobody's any more.
         let mut gone = self.asked.extract_if(|_, asked| !std::mem::take(&mut asked.met));
-        gone.try_for_each(|(cookie, _)| self.tables.shares.remove(cookie))
+        gone.try_for_each(|(cookie, _)| self.tables.shares.remove(cookie))?;
+        self.judge()
+    }
+
+    fn install(&mut self, regime: &Regime) -> io::Result<()> {
+        if regime.tenants.len() as u32 >= BUCKETS {
+            return Err(io::Error::other(format!("more than {} tenants", BUCKETS - 1)));
+        }
+        self.classes.install(regime, &self.cgroups.all())?;
+        self.regime = Some(regime.clone());
+        Ok(())
+    }
+
+    fn traffic(&mut self, traffic: &mut Vec<Traffic>) -> io::Result<()> {
+        let count = self.regime.as_ref().map_or(0, |regime| regime.tenants.len());
+        traffic.resize(count, Traffic::default());
+        let (mut keys, mut values) = ([0u32; 64], [[0u64; 3]; 64]);
+        // The first is that of packets without a verdict.
+        self.tables.counts.for_each(&mut keys, &mut values, |bucket, &[_, passed, dropped]| {
+            if let Some(of) = (bucket as usize).checked_sub(1).and_then(|at| traffic.get_mut(at)) {
+                *of = Traffic { passed, dropped };
+            }
+        })
+    }
+
+    fn hold(&mut self, strangers: Rate, holds: &[Hold]) -> io::Result<()> {
+        let value = |rate: Rate, depth: Time, opening: Rate| {
+            let cost = 65536e9 / rate.bytes_per_sec().max(1.0);
+            // Over a terabyte a second nothing is held.
+            let cost = if cost < 65.0 { 0 } else { cost as u64 };
+            [cost, depth.as_nanos(), (opening.bytes_per_sec() as u64).clamp(1, MOST)]
+        };
+        let values: Vec<_> = std::iter::once(value(strangers, STRANGERS_DEPTH, strangers))
+            .chain(holds.iter().map(|hold| value(hold.rate, hold.depth, hold.opening)))
+            .collect();
+        let keys: Vec<u32> = (0..values.len() as u32).collect();
+        self.tables.limits.set_all(&keys, &values)
     }
 
     /// The kernel takes the rate in four bytes here: over 34.3 Gb/s it is that.
@@ -293,6 +368,46 @@ impl Drop for Bpf {
     }
 }
 
+/// The leases of an agent that is at work, for its guardian.
+#[derive(Debug)]
+pub struct Leases(Vec<Map<u32, [u64; 2]>>);
+
+impl Leases {
+    /// Those on the control group for the same namespace.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn find(config: &Config) -> Result<Leases, Unavailable> {
+        let group = open_group(config)?;
+        let namespace = scope(config).map_err(refused("name the network namespace"))?;
+        let mut leases = Vec::new();
+        for hook in sys::attached(group.1.as_fd(), sys::SOCKET_OPS).map_err(refused("find the hook"))? {
+            let lease = sys::program_name(hook.as_fd())
+                .and_then(|name| if name == HOOK { map_of(&hook, LEASE).map(Some) } else { Ok(None) });
+            let Ok(Some(lease)) = lease else { continue };
+            let lease: Map<u32, [u64; 2]> = lease;
+            if lease.get(0).is_ok_and(|value| value.is_some_and(|[_, of]| of == namespace)) {
+                leases.push(lease);
+            }
+        }
+        Ok(Leases(leases))
+    }
+
+    /// Puts the end of each off that its agent has not: what each connection and tenant may have stays as it is. One that was ended
+    /// is left alone.
+    pub fn renew(&self) {
+        let lease = Config::default().lease.as_nanos();
+        for map in &self.0 {
+            if let Ok(Some([until, of])) = map.get(0)
+                && until != 0
+                && until < now() + lease / 2
+            {
+                let _ = map.set(0, [now() + lease, of]);
+            }
+        }
+    }
+}
+
 /// Takes away what a process that was killed has left on the control group, all its connections free again. One that is still at work loses its own, if it means the same namespace or one of both means all.
 ///
 /// # Errors
@@ -307,12 +422,12 @@ pub fn clear(config: &Config) -> Result<Cleared, Unavailable> {
 /// Clears the hooks on a group whose lease is over, and those that are at work on the same connections if `alive`.
 fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<Cleared> {
     let mut cleared = Cleared::default();
-    for hook in sys::attached(group.as_fd())? {
+    for hook in sys::attached(group.as_fd(), sys::SOCKET_OPS)? {
         if sys::program_name(hook.as_fd())? != HOOK {
             continue;
         }
-        let tables = Tables::of(&hook)?;
-        let [until, of] = tables.lease.get(0)?.unwrap_or_default();
+        let lease: Map<u32, [u64; 2]> = map_of(&hook, LEASE)?;
+        let [until, of] = lease.get(0)?.unwrap_or_default();
         let same = of == namespace || of == 0 || namespace == 0;
         if until > now() && !same {
             continue;
@@ -322,17 +437,28 @@ fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io
                 "another `tollway shape` is at work on this control group: end it, or `tollway shape clear`";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        tables.lease.set(0, [0, of])?;
+        let (seen, shares) = (map_of::<u64, Raw>(&hook, SEEN)?, map_of::<u64, u64>(&hook, SHARES)?);
+        lease.set(0, [0, of])?;
         let (mut keys, mut records) = (vec![0; CHUNK], vec![Raw::default(); CHUNK]);
-        tables.seen.for_each(&mut keys, &mut records, |_, record: &Raw| {
+        seen.for_each(&mut keys, &mut records, |_, record: &Raw| {
             cleared.connections += usize::from(record.applied != record.own);
         })?;
-        let code = programs::walk(layout, tables.raw(), Walk::Apply)?;
+        let maps = Maps { lease: lease.raw(), seen: seen.raw(), shares: shares.raw(), openings: None };
+        let code = programs::walk(layout, maps, Walk::Apply)?;
         let apply = sys::load(Purpose::Iterator(layout.iterator), WALK, &code)?;
         let link = sys::link(apply.as_fd())?;
         in_each(|| sys::iterate(link.as_fd()))?;
-        sys::detach(hook.as_fd(), group.as_fd())?;
+        sys::detach(hook.as_fd(), group.as_fd(), sys::SOCKET_OPS)?;
         cleared.hooks += 1;
+    }
+    // Its lease is that of the hook.
+    for egress in sys::attached(group.as_fd(), sys::EGRESS)? {
+        if sys::program_name(egress.as_fd())? == EGRESS {
+            let lease: Map<u32, [u64; 2]> = map_of(&egress, LEASE)?;
+            if lease.get(0)?.is_none_or(|[until, _]| until <= now()) {
+                sys::detach(egress.as_fd(), group.as_fd(), sys::EGRESS)?;
+            }
+        }
     }
     Ok(cleared)
 }
@@ -343,6 +469,9 @@ struct Tables {
     lease: Map<u32, [u64; 2]>,
     seen: Map<u64, Raw>,
     shares: Map<u64, u64>,
+    /// By bucket, what each may send and has sent.
+    limits: Map<u32, [u64; 3]>,
+    counts: Map<u32, [u64; 3]>,
 }
 
 impl Tables {
@@ -351,30 +480,31 @@ impl Tables {
             lease: Map::new(Kind::Array, LEASE, 1)?,
             seen: Map::new(Kind::Hash, SEEN, connections)?,
             shares: Map::new(Kind::Hash, SHARES, connections)?,
-        })
-    }
-
-    /// Those of a hook that is there already.
-    fn of(hook: &OwnedFd) -> io::Result<Tables> {
-        let (mut lease, mut seen, mut shares) = (None, None, None);
-        for map in sys::maps_of(hook.as_fd())? {
-            match sys::map_name(map.as_fd())?.as_str() {
-                LEASE => lease = Map::from_descriptor(map),
-                SEEN => seen = Map::from_descriptor(map),
-                SHARES => shares = Map::from_descriptor(map),
-                _ => {}
-            }
-        }
-        let tables =
-            lease.zip(seen).zip(shares).map(|((lease, seen), shares)| Tables { lease, seen, shares });
-        tables.ok_or_else(|| {
-            io::Error::other("another version of `tollway` has left a hook: have that clear it")
+            limits: Map::new(Kind::Array, "tollway_limits", BUCKETS)?,
+            counts: Map::new(Kind::Array, "tollway_counts", BUCKETS)?,
         })
     }
 
     fn raw(&self) -> Maps {
-        Maps { lease: self.lease.raw(), seen: self.seen.raw(), shares: self.shares.raw() }
+        Maps {
+            lease: self.lease.raw(),
+            seen: self.seen.raw(),
+            shares: self.shares.raw(),
+            openings: None,
+        }
     }
+}
+
+/// Of a program that is there already, the map of that name.
+fn map_of<K: sys::Plain, V: sys::Plain>(program: &OwnedFd, name: &str) -> io::Result<Map<K, V>> {
+    for map in sys::maps_of(program.as_fd())? {
+        if sys::map_name(map.as_fd())? == name
+            && let Some(map) = Map::from_descriptor(map)
+        {
+            return Ok(map);
+        }
+    }
+    Err(io::Error::other("another version of `tollway` has left a hook: have that clear it"))
 }
 
 fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
@@ -399,12 +529,16 @@ fn refused(action: &'static str) -> impl FnOnce(io::Error) -> Unavailable {
 }
 
 const HOOK: &str = "tollway_hook";
+const EGRESS: &str = "tollway_egress";
 const WALK: &str = "tollway_walk";
 const LEASE: &str = "tollway_lease";
 const SEEN: &str = "tollway_seen";
 const SHARES: &str = "tollway_shares";
 /// Records read in one system call.
 const CHUNK: usize = 2048;
+/// Tenants, and one bucket for packets whose tenant is not known yet.
+const BUCKETS: u32 = 1 << 12;
+const STRANGERS_DEPTH: Time = Time::from_millis(100);
 /// The highest rate in four bytes; all bits set is unlimited.
 const MOST: u64 = u32::MAX as u64 - 1;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::thread::LinkNameSpaceType;
 
 use crate::shape::cgroup::mount_point;
-use crate::sockopt;
+use crate::sys::sockopt;
 
 /// Does `work` in every network namespace that a process is in, its own included; where it may not enter one, it passes on.
 ///

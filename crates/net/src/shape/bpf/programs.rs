@@ -6,11 +6,15 @@
 //! a network namespace when it is asked to.
 
 use std::io;
+use std::mem::offset_of;
 
 use super::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::asm::With::{Imm, Reg as Other};
 use super::asm::{Assembler, Instruction, Label, Op, Reg, When};
 use super::btf::{Btf, Field};
+use super::classes::{
+    self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_UID, CELL, CELL_BYTES, NOBODY, SMALL, UNKNOWN, classify,
+};
 use super::record::{self, OPEN, Raw, SOCKET};
 
 /// What the programs are built from: where the kernel has its fields.
@@ -57,6 +61,8 @@ pub(crate) struct Maps {
     pub(crate) seen: i32,
     /// Bytes a second by cookie, from us to the kernel.
     pub(crate) shares: i32,
+    /// For the hook: what a tenant's connection is paced to when it opens, third by bucket; and which tenant's it is.
+    pub(crate) openings: Option<(i32, classes::Maps)>,
 }
 
 /// What a walk does beside attending to the connections that are known.
@@ -187,13 +193,19 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
     asm.store(8, R8, APPLIED, R9);
 
     asm.here(ours);
-    lookup(asm, maps.shares);
-    asm.jump(When::Equal, R0, Imm(0), out);
-    asm.load(8, R9, R0, 0); // R9 = its share
     asm.call(KTIME);
     lease(asm, maps, R1, 0);
-    asm.jump(When::NoMore, R0, Other(R1), valid);
-    asm.load(8, R9, R8, OWN); // the lease is over: as its program had it
+    asm.load(8, R9, R8, OWN); // when the lease is over: as its program had it
+    asm.jump(When::NoMore, R1, Other(R0), valid);
+    let shared = asm.label();
+    lookup(asm, maps.shares);
+    asm.jump(When::NotEqual, R0, Imm(0), shared);
+    match maps.openings {
+        Some((limits, classes)) => opening(asm, limits, &classes, valid, out),
+        None => asm.go(out),
+    }
+    asm.here(shared);
+    asm.load(8, R9, R0, 0); // R9 = its share
     asm.here(valid);
     asm.load(8, R1, R8, APPLIED);
     asm.jump(When::Equal, R1, Other(R9), out); // it is what it should be
@@ -204,6 +216,57 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
     asm.here(narrow);
     asm.store(8, R8, APPLIED, R9);
     option(asm, target, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, R9);
+}
+
+/// `R9` = what a connection without a share, whose record is `R8`, may be paced to until the agent says so: what its tenant gives
+/// one that opens. Jumps to `valid` with it, or to `out` where that is not known.
+fn opening(asm: &mut Assembler, limits: i32, maps: &classes::Maps, valid: Label, out: Label) {
+    let (v6, filled, named, tenant) = (asm.label(), asm.label(), asm.label(), asm.label());
+    for word in 0..CELL_BYTES / 8 {
+        asm.store_value(8, R10, -CELL + 8 * word, 0);
+    }
+    let copy = |asm: &mut Assembler, bytes, from: usize, to| {
+        asm.load(bytes, R1, R8, from as i16);
+        asm.store(bytes, R10, to, R1);
+    };
+    copy(asm, 8, offset_of!(Raw, cgroup), -CELL);
+    copy(asm, 4, offset_of!(Raw, uid), AT_UID);
+    copy(asm, 2, offset_of!(Raw, local_port), AT_PORTS);
+    asm.load(2, R1, R8, offset_of!(Raw, remote_port) as i16);
+    asm.swap_half(R1);
+    asm.store(2, R10, AT_PORTS + 2, R1);
+    asm.load(2, R1, R8, offset_of!(Raw, family) as i16);
+    asm.jump(When::NotEqual, R1, Imm(libc::AF_INET), v6);
+    for (from, to) in [(offset_of!(Raw, local4), AT_LOCAL), (offset_of!(Raw, remote4), AT_REMOTE)] {
+        asm.store_value(2, R10, to + 10, 0xffff);
+        copy(asm, 4, from, to + 12);
+    }
+    asm.go(filled);
+    asm.here(v6);
+    for (from, to) in [(offset_of!(Raw, local6a), AT_LOCAL), (offset_of!(Raw, remote6a), AT_REMOTE)] {
+        for word in [0, 4, 8, 12] {
+            copy(asm, 4, from + word, to + word as i16);
+        }
+    }
+    asm.here(filled);
+    classes::group(asm, maps, named);
+    asm.go(out); // its packets are known by the group above, and limited all the same
+    asm.here(named);
+    classify(asm, maps);
+    asm.jump(When::Equal, R1, Imm(UNKNOWN as i32), out);
+    asm.jump(When::NotEqual, R1, Imm(NOBODY as i32), tenant);
+    asm.go(valid); // R9 is what its program had
+    asm.here(tenant);
+    asm.op(Op::Add, R1, -1);
+    asm.store(4, R10, -SMALL, R1);
+    asm.map(R1, limits);
+    asm.frame(R2, SMALL);
+    asm.call(MAP_LOOKUP);
+    asm.jump(When::Equal, R0, Imm(0), out);
+    asm.load(8, R1, R0, 16);
+    asm.jump(When::NoMore, R9, Other(R1), valid);
+    asm.copy(R9, R1);
+    asm.go(valid);
 }
 
 /// Stores the cookie of whom `of` is in the frame.

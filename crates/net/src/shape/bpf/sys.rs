@@ -14,6 +14,8 @@ pub(crate) trait Plain: Copy + Default {}
 impl Plain for u32 {}
 impl Plain for u64 {}
 impl Plain for [u64; 2] {}
+impl Plain for [u64; 3] {}
+impl Plain for [u32; 8] {}
 
 /// A map of the kernel's.
 #[derive(Debug)]
@@ -29,6 +31,10 @@ pub(crate) enum Kind {
     Hash = 1,
     /// Keys 0, 1, …
     Array = 2,
+    /// Any keys; the one that was not used for longest goes where there is no room.
+    Recent = 9,
+    /// Bits that keys begin with, the longest counts.
+    Prefixes = 11,
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
@@ -45,7 +51,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
             node: u32,
             name: [u8; NAME],
         }
-        let flags = if matches!(kind, Kind::Hash) { NO_PREALLOC } else { 0 };
+        let flags = if matches!(kind, Kind::Hash | Kind::Prefixes) { NO_PREALLOC } else { 0 };
         let (key, value) = (size_of::<K>() as u32, size_of::<V>() as u32);
         let kind = kind as u32;
         let mut attributes =
@@ -159,6 +165,8 @@ impl<K: Plain, V: Plain> Map<K, V> {
 pub(crate) enum Purpose {
     /// It is called as connections open and close, and once a round trip.
     SocketOps,
+    /// It is called for each packet that a socket sends.
+    Egress,
     /// It is called for each socket of a namespace when somebody asks; the number is the iterator's in the kernel's types.
     Iterator(u32),
 }
@@ -205,6 +213,7 @@ fn load_with(purpose: Purpose, name: &str, code: &[Instruction], log: &mut [u8])
     }
     let (kind, attach, attach_type) = match purpose {
         Purpose::SocketOps => (13, SOCKET_OPS, 0),
+        Purpose::Egress => (8, EGRESS, 0),
         Purpose::Iterator(number) => (26, ITERATOR, number),
     };
     let mut attributes = Attributes {
@@ -225,21 +234,21 @@ fn load_with(purpose: Purpose, name: &str, code: &[Instruction], log: &mut [u8])
 }
 
 /// Attaches a program to a control group, beside others that may be there. It stays when we are gone.
-pub(crate) fn attach(program: BorrowedFd, group: BorrowedFd) -> io::Result<()> {
-    let mut attributes = [group.as_raw_fd() as u32, program.as_raw_fd() as u32, SOCKET_OPS, ALLOW_MULTI, 0];
+pub(crate) fn attach(program: BorrowedFd, group: BorrowedFd, place: u32) -> io::Result<()> {
+    let mut attributes = [group.as_raw_fd() as u32, program.as_raw_fd() as u32, place, ALLOW_MULTI, 0];
     // SAFETY: nothing in the attributes points anywhere.
     unsafe { bpf(8, &mut attributes) }.map(drop)
 }
 
 /// Takes it away again.
-pub(crate) fn detach(program: BorrowedFd, group: BorrowedFd) -> io::Result<()> {
-    let mut attributes = [group.as_raw_fd() as u32, program.as_raw_fd() as u32, SOCKET_OPS, 0, 0];
+pub(crate) fn detach(program: BorrowedFd, group: BorrowedFd, place: u32) -> io::Result<()> {
+    let mut attributes = [group.as_raw_fd() as u32, program.as_raw_fd() as u32, place, 0, 0];
     // SAFETY: nothing in the attributes points anywhere.
     unsafe { bpf(9, &mut attributes) }.map(drop)
 }
 
-/// The programs for sockets that are attached to a control group itself.
-pub(crate) fn attached(group: BorrowedFd) -> io::Result<Vec<OwnedFd>> {
+/// The programs that are attached at a place of a control group itself.
+pub(crate) fn attached(group: BorrowedFd, place: u32) -> io::Result<Vec<OwnedFd>> {
     #[derive(Default)]
     #[repr(C)]
     struct Attributes {
@@ -254,7 +263,7 @@ pub(crate) fn attached(group: BorrowedFd) -> io::Result<Vec<OwnedFd>> {
     let mut ids = [0u32; 64]; // a group takes no more
     let mut attributes = Attributes {
         group: group.as_raw_fd() as u32,
-        attach: SOCKET_OPS,
+        attach: place,
         ids: ids.as_mut_ptr() as u64,
         count: ids.len() as u32,
         ..Attributes::default()
@@ -433,8 +442,9 @@ const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 /// BPF_F_NO_PREALLOC and BPF_F_ALLOW_MULTI of `linux/bpf.h`.
 const NO_PREALLOC: u32 = 1;
 const ALLOW_MULTI: u32 = 2;
-/// BPF_CGROUP_SOCK_OPS and BPF_TRACE_ITER.
-const SOCKET_OPS: u32 = 3;
+/// BPF_CGROUP_INET_EGRESS, BPF_CGROUP_SOCK_OPS and BPF_TRACE_ITER.
+pub(crate) const EGRESS: u32 = 1;
+pub(crate) const SOCKET_OPS: u32 = 3;
 const ITERATOR: u32 = 28;
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::*;
-use crate::exec::namespace::Namespace;
-use crate::exec::netlink::{self, Property};
-use crate::exec::tun::TunSpec;
+use crate::sys::namespace::Namespace;
+use crate::sys::netlink::{self, Property};
+use crate::sys::tun::TunSpec;
 
 #[test]
 fn a_connection_is_paced_to_its_share() {

@@ -17,7 +17,7 @@ use tollway_law::{Rate, Time};
 use super::guardian::Guardian;
 use super::{ByNumber, Kernel, Seen};
 use crate::clock::Clock;
-use crate::sockopt;
+use crate::sys::sockopt;
 use message::Answer;
 use owners::Owners;
 
@@ -98,6 +98,7 @@ impl SockDiag {
             }
         }
         guardian.flush();
+        guardian.shorten(&self.paced);
     }
 
     /// Tells the guardian, if there is one, before a connection is paced that had `own`.
@@ -165,6 +166,12 @@ impl Kernel for SockDiag {
         }
     }
 
+    fn beat(&mut self) {
+        if let Some(guardian) = &mut self.guardian {
+            guardian.beat();
+        }
+    }
+
     fn describe(&self) -> String {
         "inet_diag and pidfd_getfd".to_owned()
     }
@@ -208,7 +215,7 @@ mod tests {
         let claim = std::fs::File::create(folder.join("claim")).unwrap();
         let mut kernel = SockDiag::new().unwrap();
         let (_client, _server, one) = connection(&mut kernel);
-        kernel = kernel.guarded(Guardian::start(&program, &claim).unwrap());
+        kernel = kernel.guarded(Guardian::start(&program, &claim, &folder.join("paced")).unwrap());
         let first = kernel.guardian.as_ref().unwrap().pid();
         while !deaf.exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));

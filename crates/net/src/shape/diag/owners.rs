@@ -11,7 +11,7 @@ use socket2::SockRef;
 
 use crate::shape::{ByNumber, Seen};
 
-/// A process and the number of a descriptor there.
+/// A thread and the number of a descriptor there: the first of a process, or one with descriptors of its own.
 type Place = (i32, i32);
 
 /// The places of sockets, looked for once a socket is new and not at every tick.
@@ -54,6 +54,7 @@ impl Owners {
             self.thorough = Some(now + AGAIN);
             wanted.extend(self.missing.keys().filter(|inode| there.contains(inode)));
             self.look_everywhere(None, &mut wanted);
+            self.look_into_threads(&mut wanted);
         }
         for inode in wanted {
             self.missing.insert(inode, now + AGAIN);
@@ -104,7 +105,9 @@ impl Owners {
                 let half = rustix::process::getrlimit(Resource::Nofile).current.map(|most| most / 2);
                 let most = half.map_or(PROCESSES, |half| (half as usize).clamp(1, PROCESSES));
                 self.processes.drain(..(self.processes.len() + 1).saturating_sub(most));
-                let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
+                // A thread that is not its process's first takes Linux 6.9.
+                let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())
+                    .or_else(|_| rustix::process::pidfd_open(process, PidfdFlags::from_bits_retain(THREAD)))?;
                 self.processes.push((pid, handle));
                 self.processes.len() - 1
             }
@@ -125,6 +128,22 @@ impl Owners {
                 break;
             }
             self.look_into(pid, there, wanted);
+        }
+    }
+
+    /// The same of all threads but the first of each process: those may have closed what others have open, or have ended.
+    fn look_into_threads(&mut self, wanted: &mut HashSet<u32>) {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+                if wanted.is_empty() {
+                    return;
+                }
+                if thread != pid {
+                    self.look_into(thread, None, wanted);
+                }
+            }
         }
     }
 
@@ -173,6 +192,8 @@ fn socket_inode(link: &str) -> Option<u32> {
 
 /// When to look again for a socket that nobody seemed to have.
 const AGAIN: Duration = Duration::from_secs(1);
+/// `PIDFD_THREAD` of `linux/pidfd.h`.
+const THREAD: u32 = libc::O_EXCL as u32;
 /// Processes that are kept at hand at most.
 const PROCESSES: usize = 256;
 

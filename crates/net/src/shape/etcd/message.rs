@@ -36,9 +36,12 @@ pub(super) fn read_token(text: &str) -> Option<String> {
 pub(super) fn read_refusal(text: &str) -> Option<String> {
     let answer: Value = serde_json::from_str(text).unwrap_or_default();
     let said = answer["message"].as_str().or(answer["error"].as_str()).or(text.lines().next())?;
-    // It is anybody's, and for a terminal.
-    let said = said.chars().take(LONGEST_REASON).map(|c| if c.is_control() { ' ' } else { c });
-    Some(said.collect()).filter(|said: &String| !said.is_empty())
+    Some(printable(said)).filter(|said| !said.is_empty())
+}
+
+/// A store's text as a terminal may show it.
+fn printable(said: &str) -> String {
+    said.chars().take(LONGEST_REASON).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// The revision that an answer is of, and what is there.
@@ -66,16 +69,15 @@ pub(super) fn read_watch(line: &str, keys: &mut Keys) -> Option<Said> {
     let line: Value = serde_json::from_str(line).ok()?;
     if let Some(error) = line.get("error") {
         let message = error["message"].as_str().or(error.as_str()).unwrap_or("no reason given");
-        return Some(Said::Ended(message.to_owned()));
+        return Some(Said::Ended(printable(message)));
     }
     let result = &line["result"];
     if number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
         return Some(Said::Forgotten);
     }
     if result["canceled"] == true {
-        return Some(Said::Ended(
-            result["cancel_reason"].as_str().unwrap_or("the watch was cancelled").to_owned(),
-        ));
+        let reason = result["cancel_reason"].as_str().unwrap_or("the watch was cancelled");
+        return Some(Said::Ended(printable(reason)));
     }
     let empty = Vec::new();
     let events = result["events"].as_array().unwrap_or(&empty);
@@ -164,6 +166,12 @@ mod tests {
         assert_eq!(read_watch(forgotten, &mut held), Some(Said::Forgotten));
         let ended = r#"{"error":{"grpc_code":14,"message":"etcdserver: no leader"}}"#;
         assert_eq!(read_watch(ended, &mut held), Some(Said::Ended("etcdserver: no leader".into())));
+        for escape in [
+            r#"{"error":{"message":"\u001b]0;x\u0007no\u009b2J"}}"#,
+            r#"{"result":{"canceled":true,"cancel_reason":"\u001b]0;x\u0007no\u009b2J"}}"#,
+        ] {
+            assert_eq!(read_watch(escape, &mut held), Some(Said::Ended(" ]0;x no 2J".into())));
+        }
     }
 
     #[test]

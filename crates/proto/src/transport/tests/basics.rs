@@ -249,6 +249,20 @@ fn a_window_once_advertised_is_not_taken_back() {
 }
 
 #[test]
+fn a_window_of_none_stops_the_sender_until_it_opens() {
+    let mut pair = Pair::new(&Config { receive_buffer: 16 * 1460, handshake: false, ..Config::default() });
+    pair.open();
+    pair.server().set_receive_buffer(0);
+    pair.client().write_stream(100 * 1460);
+    pair.drive(Time::from_millis(250));
+    let stuck = pair.server().stats().segments_delivered;
+    assert!((16..24).contains(&stuck), "{stuck} segments: the window shown first, and probes");
+    pair.server().set_receive_buffer(16);
+    pair.drive(Time::from_secs(5));
+    assert_eq!(pair.server().stats().segments_delivered, 100);
+}
+
+#[test]
 fn a_window_that_grows_by_feedback_keeps_what_is_no_whole_segment() {
     let config = Config {
         window_growth: WindowGrowth::Feedback { initial: 4 },

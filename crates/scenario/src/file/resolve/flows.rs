@@ -3,15 +3,9 @@
 use std::sync::Arc;
 
 use tollway_law::Time;
-use tollway_law::link::Pricing;
-use tollway_law::sender::{self, Descriptor, Ecn, Sending, Unanswered};
-use tollway_law::toll::Content;
+use tollway_law::sender::Unanswered;
 use tollway_proto::Stamp;
-use tollway_proto::encoding::Feedback;
-use tollway_proto::encoding::draft20::Version;
-use tollway_proto::transport::{self as proto, FlowControl};
 
-use super::links::Laws;
 use super::{Pairs, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
@@ -19,8 +13,7 @@ use crate::file::route::{self, Router};
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Data, Detection, Encoding, Flow, Link, LinkId, NodeId, Path, Plan, Rto, SenderLaw, Sizes, Transport,
-    TransportId, WindowGrowth, Workload, laws_that,
+    Cbr, Data, Flow, Link, LinkId, NodeId, Path, Plan, Sizes, Transport, TransportId, Workload,
 };
 
 /// A section whose paths wait for routes.
@@ -241,251 +234,6 @@ impl<'a> Resolver<'a> {
             (None, Some(size)) => Data::Frames { count: frames.count("count"), size },
             _ => Data::Endless,
         }
-    }
-
-    pub(super) fn transport(&mut self, k: &Reader<'a>) -> TransportId {
-        let id = TransportId(self.plan.transports.len() as u32);
-        let size = |key| k.bytes(key).unwrap_or_default() as u16;
-        let kernel = k.word("transport") == "kernel";
-        // IP's header, TCP's, and the option with timestamps that Linux has in every packet.
-        let of_kernel = |key, usual| if kernel && k.lacks(key) { usual } else { size(key) };
-        let (packet_size, header) = (size("packet-size"), of_kernel("header", 52));
-        if header >= packet_size {
-            let at = k.at(if k.has("header") { "header" } else { "packet-size" });
-            let message = format!("a header of {header} B leaves no room for data in {packet_size} B");
-            self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
-        }
-        let tables = Laws::of(k, keys::sender_laws());
-        let law = self.sender(k, &tables);
-        let about = law.descriptor();
-        let encoding = match k.word("encoding") {
-            "tcp-option" => Encoding::TcpOption {
-                feedback: if k.word("feedback") == "integer" { Feedback::Integer } else { Feedback::Split },
-            },
-            "draft-2" => Encoding::Draft20 { version: Version::V2 },
-            "draft-3" => Encoding::Draft20 { version: Version::V3 },
-            _ => Encoding::Acp,
-        };
-        if matches!(about.reads, Some(Content::Price | Content::Rate)) && encoding.xcp_only() {
-            let message = format!("the law `{}` needs a header that XCP's has no room for", k.word("law"));
-            self.mistakes
-                .add(k.at("encoding"), message, "XCP's header")
-                .help("leave out `encoding`, or choose \"acp\"");
-        }
-        if k.has("feedback") && !matches!(encoding, Encoding::TcpOption { .. }) {
-            self.mistakes
-                .add(k.key_at("feedback"), "`feedback` is of the encoding `tcp-option` only", "of no use")
-                .help("add `encoding = \"tcp-option\"`");
-        }
-        let (sack, both_ways) = (k.truth("sack"), k.truth("both-ways"));
-        if !sack && k.has("sack-blocks") {
-            let message = "`sack-blocks` means nothing without SACK";
-            self.mistakes.add(k.key_at("sack-blocks"), message, "of no use");
-        }
-        let loss_detection = match (k.word("loss-detection"), sack) {
-            ("newreno", _) | ("", false) => Detection::NewReno,
-            ("", true) if about.rack || kernel => RACK,
-            ("rfc6675" | "", _) => Detection::Rfc6675,
-            _ => RACK,
-        };
-        if !sack && loss_detection != Detection::NewReno {
-            self.mistakes
-                .add(k.at("loss-detection"), "this way of finding losses needs SACK", "without SACK")
-                .help("leave out `sack = false`, or choose \"newreno\"");
-        }
-        let repair_copies = k.count("repair-copies").unwrap_or(0) as u8;
-        if repair_copies > 0 && loss_detection != RACK {
-            self.mistakes
-                .add(
-                    k.key_at("repair-copies"),
-                    "repairs are sent more than once with `rack` only",
-                    "of no use",
-                )
-                .help("add `loss-detection = \"rack\"`");
-        }
-        // What 40 bytes of options leave beside timestamps (12) and XCP's forward (8) and return (4) options.
-        let room = match (about.reads, encoding, both_ways) {
-            (Some(Content::Feedback), Encoding::TcpOption { .. }, true) => 1,
-            (Some(Content::Feedback), Encoding::TcpOption { .. }, false) => 2,
-            _ => 3,
-        };
-        let rto = k.table("rto", &keys::RTO);
-        let rto_at = rto.at(if rto.has("max") { "max" } else { "min" });
-        let fixed = rto.time("fixed");
-        let rto = Rto {
-            initial: rto.span("initial"),
-            min: rto.span("min"),
-            max: rto.span("max"),
-            granularity: rto.span("granularity"),
-            backoff: rto.truth("backoff"),
-        };
-        if rto.min > rto.max {
-            let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);
-            self.mistakes.add(rto_at, message, "here");
-        }
-        let always = |time| Rto { initial: time, min: time, max: time, backoff: false, ..rto };
-        let rto = fixed.map_or(rto, always);
-        let window = k.table("receive-window", &keys::RECEIVE_WINDOW);
-        let packets = |key| window.count(key).unwrap_or(1) as u32;
-        let window_growth = match window.word("growth") {
-            "per-packet" => WindowGrowth::PerPacket { initial: packets("initial"), step: packets("step") },
-            "feedback" => WindowGrowth::Feedback { initial: packets("initial") },
-            _ => WindowGrowth::Whole,
-        };
-        let (reader, flow_control) = self.receiving(k, &about, &window);
-        let (ecn, l4s) = self.marks(k, &about);
-        let class = self.class(k);
-        let pricing = self.plan.pricing(class);
-        let deadline = about.spends.and_then(|spends| spends.deadline);
-        if matches!(pricing, Pricing::Deadline { .. }) && deadline.is_none() {
-            let message = "at the least price a flow would send without end";
-            self.mistakes
-                .add(k.key_at("class"), message, "here")
-                .help("say what rate it needs: `fcp = { deadline = \"10 Mbps\" }`");
-        }
-        let initial_window =
-            k.count("initial-window").map_or(about.initial_window.unwrap_or(10), |n| n as u32);
-        let sending = Sending {
-            segment: packet_size,
-            whole_toll: !encoding.xcp_only(),
-            pricing,
-            ..Sending::of(f64::from(initial_window))
-        };
-        if let Err(misfit) = law.check(&sending) {
-            let at = tables.key_at(law.word(), misfit.field).unwrap_or(k.place());
-            let found = self.mistakes.add(at, misfit.message, misfit.label);
-            if !misfit.help.is_empty() {
-                found.help(misfit.help);
-            }
-        }
-        if kernel && about.kernel.is_none() {
-            let message = format!("the kernel's TCP has no law `{}`", k.word("law"));
-            let laws = laws_that(|law| law.kernel.is_some());
-            self.mistakes
-                .add(k.at("transport"), message, "the kernel's")
-                .help(format!("choose {laws}, or leave `transport` out"));
-        }
-        self.plan.transports.push(Transport {
-            kernel,
-            law,
-            packet_size,
-            header,
-            ack_size: of_kernel("ack-size", 52),
-            initial_window,
-            sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
-            loss_detection,
-            repair_copies,
-            delayed_ack: k.time("delayed-ack"),
-            handshake: k.truth("handshake"),
-            encoding,
-            both_ways,
-            ecn,
-            l4s,
-            window_growth,
-            reader,
-            flow_control,
-            rto,
-            class,
-            weight: k.number("weight"),
-        });
-        id
-    }
-
-    /// The pace of the receiver's application, and the receiver's flow control.
-    fn receiving(
-        &mut self,
-        k: &Reader<'a>,
-        about: &Descriptor,
-        window: &Reader<'a>,
-    ) -> (proto::Reader, FlowControl) {
-        let reader = self.reader(k);
-        let soft = k.word("flow-control") == "soft";
-        if soft && about.reads != Some(Content::Feedback) {
-            let message = format!(
-                "soft flow control speaks by XCP's feedback, which `{}` does not hear",
-                k.word("law")
-            );
-            self.mistakes
-                .add(k.at("flow-control"), message, "not heard")
-                .help("use it with `law = \"xcp\"`, or leave it out");
-        }
-        if soft && k.lacks("receive-buffer") {
-            self.mistakes
-                .add(k.at("flow-control"), "soft flow control finds the rate of a buffer", "without a buffer")
-                .help("add `receive-buffer`, such as \"200 KiB\"");
-        }
-        let key = if soft { "flow-control" } else { "reader" };
-        if (soft || k.has("reader")) && window.has("growth") && window.word("growth") != "whole" {
-            let message =
-                format!("a window that grows does not go with `{key}`: the room left is what counts");
-            self.mistakes.add(window.at("growth"), message, "here").help("leave out one of them");
-        }
-        if (soft || k.has("reader")) && k.word("transport") == "kernel" {
-            let message = format!("`{key}` is of Tollway's receivers, and this one is the kernel's");
-            self.mistakes.add(k.key_at(key), message, "of no use").help("leave out `transport = \"kernel\"`");
-        }
-        (reader, if soft { FlowControl::Soft } else { FlowControl::Credit })
-    }
-
-    /// How an application reads, by the table `reader` of a section.
-    pub(super) fn reader(&mut self, keys: &Reader<'a>) -> proto::Reader {
-        let keys = keys.table("reader", &keys::READER);
-        let every = keys.span("every");
-        match (keys.time("then"), keys.time("period")) {
-            (None, None) if every == Time::ZERO => proto::Reader::AtOnce,
-            (None, None) => proto::Reader::Every(every),
-            (Some(second), Some(period)) => proto::Reader::Wave { first: every, second, period },
-            (then, _) => {
-                let (have, lack) = if then.is_some() { ("then", "period") } else { ("period", "then") };
-                let message = format!("`{have}` needs `{lack}` beside it");
-                self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
-                proto::Reader::AtOnce
-            }
-        }
-    }
-
-    /// The sender's law with its constants.
-    fn sender(&mut self, k: &Reader<'a>, tables: &Laws<'a>) -> SenderLaw {
-        let word = k.word("law");
-        // What is no law has been reported.
-        let entry = sender::LAWS.iter().find(|law| law.word == word).unwrap_or(&sender::LAWS[0]);
-        for other in sender::LAWS.iter().filter(|other| other.word != entry.word) {
-            let beside = other.tables.iter().filter(|table| table.word.is_empty());
-            for param in beside.flat_map(|table| (table.params)()) {
-                let key = param.field.replace('_', "-");
-                if k.has(&key) {
-                    let message = format!("`{key}` is of the law `{}`, not of `{word}`", other.word);
-                    self.mistakes.add(k.key_at(&key), message, "of no use");
-                }
-            }
-        }
-        SenderLaw((entry.read)(tables))
-    }
-
-    /// Whether packets may be marked, and say that their sender is scalable.
-    fn marks(&mut self, k: &Reader<'a>, about: &Descriptor) -> (bool, bool) {
-        let (law, needs) = (k.word("law"), about.ecn == Ecn::Needs);
-        let ecn = if k.has("ecn") { k.truth("ecn") } else { needs };
-        if needs && !ecn {
-            let message = format!("the law `{law}` lives on marks, and without ECN there are none");
-            self.mistakes.add(k.key_at("ecn"), message, "here").help("leave out `ecn = false`");
-        }
-        if ecn && about.ecn == Ecn::Refuses {
-            let message = format!("the law `{law}` does not answer marks, so it may not have them");
-            self.mistakes.add(k.key_at("ecn"), message, "here").help("leave out `ecn = true`");
-        }
-        let l4s = k.truth("l4s");
-        if l4s && !(about.l4s && ecn) {
-            let laws = laws_that(|law| law.l4s);
-            self.mistakes
-                .add(
-                    k.key_at("l4s"),
-                    "L4S is for senders that answer each mark with a little less (RFC 9331 § 4.3)",
-                    "here",
-                )
-                .help(format!("use it with `law = \"{laws}\"`, or leave it out"));
-        }
-        (ecn, l4s)
     }
 
     fn sizes(&mut self, keys: &Reader<'a>) -> Option<Sizes> {
@@ -722,8 +470,6 @@ pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
 }
 
-/// A probe goes after the last segment of a burst.
-const RACK: Detection = Detection::Rack { tail_probe: true };
 /// What an initial window has at most, packets: a larger one on links that don't answer is a queue of as many.
 const MOST_WINDOW: f64 = 1e6;
 /// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.

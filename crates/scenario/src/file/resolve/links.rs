@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollway_law::link::{ExchangeRate, LAWS, LinkConfig};
+use tollway_law::link::{self, ExchangeRate};
 use tollway_law::meter::Duty;
 use tollway_law::param::{Tables, Values};
 use tollway_law::{Budget, Rate, Time};
-use tollway_proto::port::{Limit, QUEUES};
+use tollway_proto::port::{Limit, QUEUES, QueueEntry};
 use tollway_sim::Trace;
 
 use super::Resolver;
@@ -156,40 +156,7 @@ impl<'a> Resolver<'a> {
             );
             return;
         }
-        let delay = keys.when("delay").unwrap_or(When::At(Time::ZERO));
-        let overhead = keys.bytes("overhead").unwrap_or_default() as u32;
-        let there = Side {
-            law_keys: keys,
-            limit_keys: keys,
-            rate,
-            trace,
-            delay,
-            overhead,
-            capacity: keys.rate("capacity").unwrap_or(rate),
-            loss: keys.number("loss"),
-            meter: self.meter(&keys),
-            exchange: self.exchange(&keys),
-            laws: Laws::of(&keys, keys::link_laws()),
-        };
-        let back_rate = match &back_trace {
-            Some(trace) => trace.mean_rate(),
-            None => reverse.rate("rate").unwrap_or(rate),
-        };
-        let symmetric = keys.truth("symmetric");
-        let side_of = |key| if symmetric && !reverse.has(key) { keys } else { reverse };
-        let back = Side {
-            law_keys: side_of("law"),
-            limit_keys: side_of("limit"),
-            rate: back_rate,
-            trace: back_trace,
-            delay: reverse.when("delay").unwrap_or(delay),
-            overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
-            capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
-            loss: side_of("loss").number("loss"),
-            meter: None,
-            exchange: None,
-            laws: Laws::of(&reverse, keys::link_laws()).or(&there.laws),
-        };
+        let (there, back) = self.sides(keys, reverse, rate, (trace, back_trace));
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
@@ -243,6 +210,51 @@ impl<'a> Resolver<'a> {
         if duplex {
             ports(back, first + 1);
         }
+    }
+
+    /// Both directions of a link; `traces` are what there and back replay.
+    fn sides(
+        &mut self,
+        keys: Reader<'a>,
+        reverse: Reader<'a>,
+        rate: Rate,
+        (trace, back_trace): (Option<Trace>, Option<Trace>),
+    ) -> (Side<'a>, Side<'a>) {
+        let delay = keys.when("delay").unwrap_or(When::At(Time::ZERO));
+        let overhead = keys.bytes("overhead").unwrap_or_default() as u32;
+        let there = Side {
+            law_keys: keys,
+            limit_keys: keys,
+            rate,
+            trace,
+            delay,
+            overhead,
+            capacity: keys.rate("capacity").unwrap_or(rate),
+            loss: keys.number("loss"),
+            meter: self.meter(&keys),
+            exchange: self.exchange(&keys),
+            laws: Laws::of(&keys, keys::link_laws()),
+        };
+        let back_rate = match &back_trace {
+            Some(trace) => trace.mean_rate(),
+            None => reverse.rate("rate").unwrap_or(rate),
+        };
+        let symmetric = keys.truth("symmetric");
+        let side_of = |key| if symmetric && !reverse.has(key) { keys } else { reverse };
+        let back = Side {
+            law_keys: side_of("law"),
+            limit_keys: side_of("limit"),
+            rate: back_rate,
+            trace: back_trace,
+            delay: reverse.when("delay").unwrap_or(delay),
+            overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
+            capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
+            loss: side_of("loss").number("loss"),
+            meter: None,
+            exchange: None,
+            laws: Laws::of(&reverse, keys::link_laws()).or(&there.laws),
+        };
+        (there, back)
     }
 
     /// The trace that a link or its way back replays, if any.
@@ -419,23 +431,29 @@ impl<'a> Resolver<'a> {
 impl Side<'_> {
     /// The law with its constants.
     fn law(&self, classes: &[Class]) -> LinkLaw {
-        match self.law_keys.word("law") {
-            "by-class" => {
-                let none = (self.law_called("drop-tail"), 1.0);
-                let of = |class: &Class| (self.law_called(class.law), class.weight);
-                LinkLaw::ByClass(std::iter::once(none).chain(classes.iter().map(of)).collect())
+        let (word, tables) = (self.law_keys.word("law"), Given { laws: &self.laws, classes });
+        match QUEUES.iter().find(|entry| entry.queue.word == word) {
+            Some(QueueEntry { law, queue }) => {
+                LinkLaw { law: (law.read)(&tables), queue: Some((queue.read)(&tables)) }
             }
-            word => match QUEUES.iter().find(|entry| entry.queue.word == word) {
-                Some(entry) => LinkLaw::Queued(self.law_called(entry.law), (entry.queue.read)(&self.laws)),
-                None => LinkLaw::One(self.law_called(word)),
-            },
+            None => LinkLaw::new(link::read(word, &tables), classes),
         }
     }
+}
 
-    /// The law of a word of the registry, from which the words that a file may say are taken.
-    fn law_called(&self, word: &str) -> Arc<dyn LinkConfig> {
-        let entry = LAWS.iter().find(|law| law.word == word).unwrap_or(&LAWS[0]);
-        (entry.read)(&self.laws)
+/// What a file gives for a link's law.
+struct Given<'a> {
+    laws: &'a Laws<'a>,
+    classes: &'a [Class],
+}
+
+impl Tables for Given<'_> {
+    fn table(&self, word: &str) -> &dyn Values {
+        self.laws.table(word)
+    }
+
+    fn classes(&self) -> Vec<(&'static str, f64)> {
+        self.classes.iter().map(|class| (class.law, class.weight)).collect()
     }
 }
 

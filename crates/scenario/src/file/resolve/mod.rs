@@ -10,6 +10,7 @@ mod links;
 mod machines;
 mod overlay;
 mod switches;
+mod transports;
 mod trees;
 
 use std::collections::{HashMap, HashSet};

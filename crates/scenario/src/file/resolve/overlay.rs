@@ -87,7 +87,13 @@ impl<'a> Resolver<'a> {
                 self.mistakes.add(keys.key_at(end), message, "beside `link`").help("leave out one of them");
                 return None;
             }
-            let links = self.links_named(keys, "forward")?;
+            let mut links = self.links_named(keys, "forward")?;
+            // Of parallel links the first.
+            let mut joined = BTreeSet::new();
+            links.retain(|link| {
+                let link = &self.plan.links[link.0 as usize];
+                joined.insert((link.from.min(link.to), link.from.max(link.to)))
+            });
             let one_way = links.iter().find(|link| self.plan.links[link.0 as usize].twin.is_none()).copied();
             if let Some(link) = one_way {
                 let name = &self.plan.links[link.0 as usize].name;
@@ -133,9 +139,9 @@ impl<'a> Resolver<'a> {
                 self.no_daemon(*node, group.at("at"));
                 continue;
             }
-            let first = overlay.groups.len();
+            let (first, ordered) = (overlay.groups.len(), group.truth("ordered"));
             match group.count("width") {
-                None => overlay.groups.push(Group { name: name.to_owned(), members }),
+                None => overlay.groups.push(Group { name: name.to_owned(), members, ordered }),
                 Some(width) if width as usize > members.len() => {
                     let message = format!("a group of {width} among {} nodes", members.len());
                     self.mistakes.add(group.at("width"), message, "too wide");
@@ -145,7 +151,11 @@ impl<'a> Resolver<'a> {
                         let around = members.iter().cycle().skip(k).take(width as usize);
                         let mut own: Vec<NodeId> = around.copied().collect();
                         own.sort_unstable();
-                        overlay.groups.push(Group { name: format!("{name}.{}", k + 1), members: own });
+                        overlay.groups.push(Group {
+                            name: format!("{name}.{}", k + 1),
+                            members: own,
+                            ordered,
+                        });
                     }
                 }
             }
@@ -216,8 +226,10 @@ impl<'a> Resolver<'a> {
                     .help("add an `[overlay.hop.NAME]`");
                 return;
             }
-            if overlay.message as usize <= LARGEST_HEADERS + to.members.len() {
-                let least = LARGEST_HEADERS + to.members.len() + 1;
+            let place = if to.ordered { PLACE + to.name.len() } else { 0 };
+            let headers = LARGEST_HEADERS + to.members.len() + place;
+            if overlay.message as usize <= headers {
+                let least = headers + 1;
                 let message = format!("a message to {} daemons takes {least} B at least", to.members.len());
                 self.mistakes.add(keys.at("group"), message, "no room").help("make `overlay.message` larger");
                 return;
@@ -307,6 +319,9 @@ fn reach(overlay: &Overlay, flows: &[Flow]) -> BTreeMap<NodeId, usize> {
 
 /// Headers of a message, without what each destination adds: a live packet's, the daemon's and a sender's.
 const LARGEST_HEADERS: usize = 200;
+
+/// Bytes of a place in a group's order, without the group's name, and of senders' nodes.
+const PLACE: usize = 100;
 
 /// Messages that a sender can have in a second.
 const MOST_PER_SEC: f64 = 1e6;

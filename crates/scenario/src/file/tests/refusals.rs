@@ -178,10 +178,7 @@ fn words_of_laws_reach_the_plan() {
     assert_eq!((fcp(&[]).1, fcp(&["link.bottleneck.fcp.unpaid=counts"]).1), (Unpaid::Queues, Unpaid::Counts));
     let rcp = law(&["link.bottleneck.law=rcp", "link.bottleneck.rcp.alpha=0.25"]);
     assert_eq!(rcp.get::<RcpConfig>().unwrap().alpha, 0.25);
-    let queue = |more: &[&str]| match law(more) {
-        LinkLaw::Queued(_, queue) => queue,
-        other => panic!("{other:?}"),
-    };
+    let queue = |more: &[&str]| law(more).queue.unwrap();
     let dual = queue(&["link.bottleneck.law=dualpi2", "link.bottleneck.dualpi2.coupling=3"]);
     assert_eq!(dual.get::<DualPi2Config>().unwrap().coupling, 3.0);
     let sfq = queue(&["link.bottleneck.law=sfq", "link.bottleneck.sfq.perturb=10s"]);

@@ -133,9 +133,7 @@ fn constants_of(table: &Table) -> String {
     let has = |tables: &[&Table]| tables.iter().any(|other| other.word == table.word);
     let laws = LAWS.iter().filter(|law| has(law.tables)).map(|law| law.word);
     // What a discipline's law reads is the discipline's, too.
-    let queues = QUEUES.iter().filter(|entry| {
-        has(entry.queue.tables) || LAWS.iter().any(|law| law.word == entry.law && has(law.tables))
-    });
+    let queues = QUEUES.iter().filter(|entry| has(entry.queue.tables) || has(entry.law.tables));
     let words = laws.chain(queues.map(|entry| entry.queue.word));
     let users: Vec<String> = words.map(|word| format!("`{word}`")).collect();
     let constants = if (table.params)().len() == 1 { "Constant" } else { "Constants" };

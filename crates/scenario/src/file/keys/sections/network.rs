@@ -75,17 +75,16 @@ section! {
 
 /// What `law` may be for a link.
 pub(crate) const LINK_LAWS: &[&str] = &{
-    let mut words = [""; link::WORDS.len() + QUEUES.len() + 1];
+    let mut words = [""; link::WORDS.len() + QUEUES.len()];
     let mut i = 0;
     while i < link::WORDS.len() {
         words[i] = link::WORDS[i];
         i += 1;
     }
-    while i < words.len() - 1 {
+    while i < words.len() {
         words[i] = QUEUES[i - link::WORDS.len()].queue.word;
         i += 1;
     }
-    words[i] = "by-class";
     words
 };
 

@@ -82,7 +82,7 @@ pub(crate) static OVERLAY_HOP: Section = Section {
                 "link",
                 Kind::Links,
                 Else("`from` and `to`"),
-                "A hop over each of these links: a name, with `*` and `?` if many.",
+                "A hop over each of these links: a name, with `*` and `?` if many. Of parallel links the first.",
             ),
             key("from", Kind::Node, Else("`link`"), "One end."),
             key("to", Kind::Node, Else("`link`"), "The other end."),
@@ -108,6 +108,12 @@ pub(crate) static OVERLAY_GROUP: Section = Section {
             Kind::Count { least: 1, most: 1_000_000 },
             Else("one group of all nodes"),
             "Makes a group for each node instead, of so many nodes from this one on; the first follow the last.",
+        ),
+        key(
+            "ordered",
+            Kind::Truth,
+            Is("false"),
+            "All members take all messages in one order, which one of them states. A node that sends to the group is a member.",
         ),
     ]],
 };

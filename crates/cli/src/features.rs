@@ -1,0 +1,63 @@
+//! Parts that a build may lack, and terminals that cannot be drawn on.
+
+#[cfg(feature = "watch")]
+use std::io::IsTerminal;
+
+use crate::fail::Failure;
+
+/// Refuses an option for which this build has no part, and a screen without a terminal.
+pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(), Failure> {
+    for (feature, wanted, has) in [
+        ("watch", watch, cfg!(feature = "watch")),
+        ("metrics", metrics, cfg!(feature = "metrics")),
+        ("view", view, cfg!(feature = "view")),
+    ] {
+        if wanted && !has {
+            return Err(Failure::input(not_built(feature)));
+        }
+    }
+    #[cfg(feature = "watch")]
+    if watch {
+        can_be_drawn_on()?;
+    }
+    Ok(())
+}
+
+/// Refuses where standard error is no terminal, or one that cannot be drawn on.
+#[cfg(feature = "watch")]
+pub(crate) fn can_be_drawn_on() -> Result<(), Failure> {
+    let kind = std::env::var("TERM").unwrap_or_default();
+    let why = match kind.as_str() {
+        _ if !std::io::stderr().is_terminal() => "standard error is none".to_owned(),
+        "" if cfg!(unix) => "`TERM` does not say what it is".to_owned(),
+        "dumb" => "`TERM` says that it is a dumb one".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(no_screen(why))
+}
+
+/// Why there is no screen.
+#[cfg(feature = "watch")]
+pub(crate) fn no_screen(why: impl std::fmt::Display) -> Failure {
+    let help = "leave out `--watch`";
+    Failure::input(miette::miette!(help = help, "cannot draw on the terminal: {why}"))
+}
+
+/// An option for which this build has no part.
+fn not_built(feature: &str) -> miette::Report {
+    miette::miette!(
+        help = format!("build it with `--features {feature}`, or leave the option out"),
+        "this build of tollway has no `--{feature}`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_built_names_its_feature() {
+        let help = not_built("watch").help().unwrap().to_string();
+        assert_eq!(help, "build it with `--features watch`, or leave the option out");
+    }
+}

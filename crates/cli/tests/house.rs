@@ -1,0 +1,170 @@
+//! The order of modules: within a crate no two import each other, directly or through others. A module and its own children do
+//! not count. A module with children is `x/mod.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module's path within its crate.
+type Module = Vec<String>;
+
+#[test]
+fn modules_do_not_import_in_circles() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = Vec::new();
+    for of in fs::read_dir(crates).unwrap() {
+        let source = of.unwrap().path().join("src");
+        let modules = modules(&source);
+        let graph = imports(&modules);
+        let name = source.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        let circles = circles(&graph)
+            .into_iter()
+            .map(|circle| circle.iter().map(|module| format!("{name}::{module}")).collect());
+        let open = |circle: &Vec<String>| {
+            circle.iter().any(|module| LEFT.iter().any(|left| module.starts_with(left)))
+        };
+        found.extend(circles.filter(|circle| !open(circle)).map(|circle: Vec<String>| circle.join(", ")));
+    }
+    assert!(found.is_empty(), "modules import in circles:\n{}", found.join("\n"));
+}
+
+#[test]
+fn modules_with_children_lie_in_their_folder() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut beside = Vec::new();
+    for of in fs::read_dir(crates).unwrap() {
+        let all = modules(&of.unwrap().path().join("src"));
+        let folder =
+            |file: &&PathBuf| file.file_name() != Some("mod.rs".as_ref()) && file.with_extension("").is_dir();
+        beside.extend(all.values().filter(folder).map(|file| file.strip_prefix(crates).unwrap().to_owned()));
+    }
+    assert_eq!(
+        beside,
+        [Path::new("switch/src/config.rs")],
+        "not `x/mod.rs`, or fewer of them than are listed here"
+    );
+}
+
+/// Modules whose circles are still to be opened.
+const LEFT: [&str; 4] = ["overlay::broker", "proto::overlay", "report::overlay", "switch::"];
+
+/// Every module under `source` with its file; those of tests are left out.
+fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {
+    let (mut all, mut open) = (BTreeMap::new(), vec![source.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let inside = path.strip_prefix(source).unwrap().with_extension("");
+            let mut module: Module = inside.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+            if module.iter().any(|part| ["tests", "testing", "cases", "fuzzing"].contains(&part.as_str())) {
+                continue;
+            }
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                module.pop_if(|last| last == "mod" || ["lib", "main"].contains(&last.as_str()));
+                all.insert(module, path);
+            }
+        }
+    }
+    all
+}
+
+/// The modules that each module names outside of its tests.
+fn imports(modules: &BTreeMap<Module, PathBuf>) -> BTreeMap<&Module, BTreeSet<&Module>> {
+    let mut graph = BTreeMap::new();
+    for (module, file) in modules {
+        let text = fs::read_to_string(file).unwrap();
+        let code: String = text
+            .split("#[cfg(test)]\nmod ")
+            .next()
+            .unwrap()
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .fold(String::new(), |code, line| code + line + "\n");
+        let mut named = Vec::new();
+        for (start, _) in code.match_indices("use ") {
+            let tree = code[start + 4..].split(';').next().unwrap();
+            paths(&tree.split_whitespace().collect::<String>(), "", &mut named);
+        }
+        for root in ["crate::", "super::", "self::"] {
+            for (start, _) in code.match_indices(root) {
+                let path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+                named.push(code[start..].chars().take_while(|&c| path(c)).collect());
+            }
+        }
+        let targets = named.iter().filter_map(|path| target(modules, module, path));
+        // Ancestors and descendants do not count.
+        let others = targets.filter(|other| !other.starts_with(module) && !module.starts_with(other));
+        graph.insert(module, others.collect());
+    }
+    graph
+}
+
+/// The paths of a `use` tree without white space.
+fn paths(tree: &str, prefix: &str, all: &mut Vec<String>) {
+    let Some((head, inner)) = tree.split_once('{') else {
+        all.push(format!("{prefix}{tree}"));
+        return;
+    };
+    let prefix = format!("{prefix}{head}");
+    let (mut depth, mut begin) = (0, 0);
+    let inner = inner.rsplit_once('}').map_or(inner, |(inner, _)| inner);
+    for (at, c) in inner.char_indices().chain([(inner.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                paths(&inner[begin..at], &prefix, all);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The module that a path in `from` leads into, if it is one of the crate's.
+fn target<'a>(modules: &'a BTreeMap<Module, PathBuf>, from: &Module, path: &str) -> Option<&'a Module> {
+    let mut parts = path.split("::").peekable();
+    let mut at = from.clone();
+    match *parts.peek()? {
+        "crate" => {
+            at.clear();
+            parts.next();
+        }
+        "self" => drop(parts.next()),
+        "super" => {
+            while parts.next_if_eq(&"super").is_some() {
+                at.pop();
+            }
+        }
+        first => {
+            at.push(first.to_owned());
+            modules.get(&at)?;
+            at.pop();
+        }
+    }
+    at.extend(parts.map(str::to_owned));
+    while !modules.contains_key(&at) {
+        at.pop()?;
+    }
+    modules.get_key_value(&at).map(|(module, _)| module)
+}
+
+/// Groups of modules each of which reaches all others of its group.
+fn circles(graph: &BTreeMap<&Module, BTreeSet<&Module>>) -> Vec<Vec<String>> {
+    let mut reached = BTreeMap::new();
+    for &from in graph.keys() {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = open.pop() {
+            open.extend(graph[module].iter().filter(|next| seen.insert(**next)));
+        }
+        reached.insert(from, seen);
+    }
+    let circle = |module: &Module| -> Vec<String> {
+        let mutual = reached[module].iter().filter(|other| reached[**other].contains(module));
+        mutual.map(|other| other.join("::")).collect()
+    };
+    let all: BTreeSet<Vec<String>> = graph.keys().map(|module| circle(module)).collect();
+    all.into_iter().filter(|circle| circle.len() > 1).collect()
+}

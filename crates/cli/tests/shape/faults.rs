@@ -1,0 +1,76 @@
+//! Faults of the agent, of its guardian, and of whoever reads what it says.
+
+use super::*;
+
+/// Standard error that nobody reads, as of a service manager that hangs, and policies that are wrong again and again.
+#[test]
+fn a_log_that_is_not_read_stops_no_pacing() {
+    let folder = folder("unread");
+    let (mut full, _reader) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b' '; 1 << 12]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let mut agent = Agent::start_telling(":", &folder, &policies(1, "a", 80), OwnedFd::from(full).into());
+    wait("an answer", || agent.status());
+    for wrong in 0..12 {
+        agent.write(&policies(1, &format!("wrong {wrong}"), 80).replace("rate", "rat"));
+        let trouble = |status: &Value| status["trouble"].as_str().is_some_and(|text| text.contains("rat"));
+        wait("trouble", || agent.status().filter(trouble));
+    }
+    agent.write(&policies(1, "b", 80));
+    wait("the new policies", || agent.status().filter(|status| status["version"] == "b"));
+    agent.signal("TERM");
+    assert!(wait("the end", || agent.process.try_wait().unwrap()).success());
+}
+
+#[test]
+fn a_stopped_agent_leaves_nothing_paced_and_goes_on_where_it_was() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("frozen");
+    let traffic = Traffic::start(2);
+    let paced = || traffic.limits().iter().all(Option::is_some).then_some(());
+    let free = || traffic.limits().iter().all(Option::is_none).then_some(());
+    let mut agent = Agent::start(&folder, &traffic.policies("a", 80));
+    wait("paces", paced);
+    agent.signal("STOP");
+    let begin = Instant::now();
+    wait("freedom", free);
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    agent.signal("CONT");
+    wait("paces again", paced);
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+    assert_eq!(free(), Some(()));
+}
+
+#[test]
+fn the_next_agent_frees_what_one_killed_with_its_guardian_has_left() {
+    if Reach::find() == Reach::Children {
+        eprintln!("SKIPPED: this system's Yama module lets nobody but root reach the test's sockets");
+        return;
+    }
+    let folder = folder("both");
+    let traffic = Traffic::start(2);
+    let free = || traffic.limits().iter().all(Option::is_none).then_some(());
+    let first = Agent::start(&folder, &traffic.policies("a", 40));
+    wait("paces", || traffic.limits().iter().all(Option::is_some).then_some(()));
+    let (agent, guardian) = (first.process.id().to_string(), first.guardian().unwrap().to_string());
+    assert!(Command::new("kill").args(["-KILL", &agent, &guardian]).status().unwrap().success());
+    drop(first);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(free(), None, "nobody is there to free them");
+    // Under other policies they are nobody's, and under these they are not their programs' own paces.
+    let mut next = Agent::start(&folder, &policies(1, "b", 80));
+    wait("an answer", || next.status());
+    assert_eq!(free(), Some(()));
+    next.write(&traffic.policies("c", 80));
+    wait("paces of the new policies", || {
+        traffic.limits().iter().all(|limit| limit.is_some_and(|limit| limit > 4_000_000)).then_some(())
+    });
+    next.signal("TERM");
+    assert!(next.process.wait().unwrap().success());
+    assert_eq!(free(), Some(()));
+}

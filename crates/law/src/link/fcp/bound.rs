@@ -1,0 +1,92 @@
+//! A price at which what is spent and announced fits the link ([`FcpConfig::bound`](super::FcpConfig::bound)).
+//!
+//! Equation 2 takes what flows pay at this link for all that they spend. Where they pay most elsewhere, it only multiplies the price
+//! by load ∕ capacity, and a price at the minimum has ten decades to go before a flow notices it. Packets state the price P of their
+//! whole path, and p(t − rtt) of it is this link's, so the rest, Q, is known here. Flows that spend W in all then send W/(Q + p), and
+//!
+//! ```text
+//! p ≥ W/C − Q,   Q = (W − I)/Y
+//! ```
+//!
+//! makes that at most C. I is what they pay here, and Y their rate, both with what is announced from the moment of the announcement. At Y = C the bound is
+//! equation 2. The mean Q is weighted by bytes: with flows of different Q the price errs to the high side, as w/(P + Δ) is concave in 1/P.
+
+use super::promises::Promises;
+use super::window::Summed;
+use super::{PriceEngine, Promise, Span};
+use crate::price::{at_least, at_most};
+
+/// A change of what flows spend.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spending {
+    /// On whole paths, $/s.
+    pub(super) whole: f64,
+    /// At this link, $/s.
+    pub(super) here: f64,
+    /// The rate at the prices stated, bytes/s.
+    pub(super) rate: f64,
+}
+
+impl Summed for Spending {
+    #[inline]
+    fn add(&mut self, other: Spending) {
+        self.whole += other.whole;
+        self.here += other.here;
+        self.rate += other.rate;
+    }
+
+    #[inline]
+    fn take(&mut self, other: Spending) {
+        self.add(other.times(-1.0));
+    }
+
+    #[inline]
+    fn times(self, share: f64) -> Spending {
+        Spending { whole: self.whole * share, here: self.here * share, rate: self.rate * share }
+    }
+}
+
+/// What is announced and not in the window yet.
+pub(super) type Announced = Promises<Spending>;
+
+impl PriceEngine {
+    /// Counts the announcement of `promise` from `now` ns on.
+    ///
+    /// All packets of a flow's first round trip state the price that its first packet found, up to two round trips ago. The link's own
+    /// part of it may have fallen since: the most that it was counts, so that no part of it passes for another link's.
+    pub(super) fn announce(&mut self, now: u64, promise: &Promise) {
+        let mut change = promise.spending;
+        if change.whole > 0.0 {
+            let rtt = promise.kept - now;
+            for age in [rtt + rtt / 2, 2 * rtt] {
+                if let Some(past) = self.history.at(now.saturating_sub(age)) {
+                    change.here = at_least(change.here, past.most() * change.rate);
+                }
+            }
+            change.here = at_most(change.here, change.whole);
+        }
+        self.announced.add(now, now, promise.until, change);
+    }
+
+    /// `price`, or as much more as it takes for what is spent and announced to fit in `room` bytes/s.
+    #[inline]
+    pub(super) fn bounded(&mut self, now: u64, span: Span, room: f64, price: f64) -> f64 {
+        if self.sums.bytes * span.per_second <= room && self.announced.is_idle(now) {
+            return price;
+        }
+        at_least(price, self.least(now, span, room))
+    }
+
+    /// The bound.
+    #[inline(never)]
+    fn least(&mut self, now: u64, span: Span, room: f64) -> f64 {
+        let Spending { whole, here, rate } = self.announced.total(now);
+        let whole = at_least(self.sums.spent * span.per_second + whole, 0.0);
+        let here = at_least(self.sums.paid * span.per_second + here, 0.0);
+        let rate = self.sums.bytes * span.per_second + rate;
+        match rate > room {
+            true => whole / room - at_least(whole - here, 0.0) / rate,
+            false => here / room,
+        }
+    }
+}

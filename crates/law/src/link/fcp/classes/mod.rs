@@ -1,0 +1,372 @@
+//! Prices by class of traffic (§ 4.2 "Network and end-point evolution", § 4.3 "Aggregate congestion control").
+//!
+//! The report prints two of these as code with slips in it, and one formula upside down; the manual's chapter on FCP has a
+//! table of what was made of them.
+
+use std::collections::VecDeque;
+
+use super::super::Passing;
+use super::{Arrival, Fcp, PriceEngine, REFUSAL, Span};
+use crate::{Price, Toll};
+
+/// What a link does with a class of traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pricing {
+    /// It is asked for the link's own price.
+    Standard,
+    /// Its price at most doubles or halves within two mean round trips, the bandwidth for that being taken from, or left
+    /// to, what is asked for the link's own price (§ 4.2 "Bandwidth stability").
+    Stable,
+    /// It is asked for the least price, and a packet that announces more than there is room for is told the link's own
+    /// price instead (§ 4.2, after D³). What says that it pays more than the least price has been told so, and is asked for
+    /// the link's own from then on.
+    Deadline {
+        /// The part of the capacity that such traffic may have.
+        share: f64,
+    },
+    /// It is asked for so many times the link's own price (§ 4.2, after Paris Metro Pricing).
+    Priority {
+        /// How many times.
+        times: f64,
+    },
+    /// Together it has its weight's part of the link, whatever is spent in it: a currency of its own (§ 4.3).
+    Group {
+        /// The weight among all groups with traffic. What is of no group is one, too, of weight 1.
+        weight: f64,
+    },
+}
+
+/// The classes of a link.
+#[derive(Clone, Debug)]
+pub(super) struct Classes {
+    lanes: Vec<Lane>,
+    /// Whether they are groups.
+    grouped: bool,
+}
+
+/// What is kept of one class.
+#[derive(Clone, Debug)]
+struct Lane {
+    class: Pricing,
+    /// What its traffic pays and is asked for; unused where that is the link's own price, or a multiple of it.
+    engine: PriceEngine,
+    /// Its prices of late, if they are bounded.
+    swing: Swing,
+    /// Of a group: the part of the link that it may have, and whether that is still to be said.
+    share: f64,
+    open: bool,
+}
+
+impl Classes {
+    pub(super) fn new(classes: &[Pricing]) -> Classes {
+        let grouped = classes.iter().any(|class| matches!(class, Pricing::Group { .. }));
+        let lane = |&class: &Pricing| {
+            let class = match class {
+                Pricing::Standard if grouped => Pricing::Group { weight: 1.0 },
+                class => class,
+            };
+            Lane { class, engine: PriceEngine::new(), swing: Swing::default(), share: 0.0, open: false }
+        };
+        Classes { lanes: classes.iter().map(lane).collect(), grouped }
+    }
+
+    pub(super) fn set_avg_rtt(&mut self, span: Span, avg_rtt: f64) {
+        for lane in &mut self.lanes {
+            lane.engine.set_avg_rtt(span, avg_rtt);
+        }
+    }
+
+    /// The class that a packet counts in.
+    fn of(&self, class: u8, toll: &Toll) -> u8 {
+        match self.lanes.get(usize::from(class)) {
+            Some(Lane { class: Pricing::Deadline { .. }, .. }) if pays(toll) => NONE,
+            _ => class,
+        }
+    }
+
+    /// What `class` is asked for, `link` being what the link's own price is made of.
+    pub(super) fn price(&self, class: u8, link: &PriceEngine) -> Price {
+        match self.lanes.get(usize::from(class)).map(|lane| (lane.class, &lane.engine)) {
+            None | Some((Pricing::Standard, _)) => link.price,
+            Some((Pricing::Priority { times }, _)) => raised(link.price, times),
+            Some((Pricing::Stable | Pricing::Deadline { .. } | Pricing::Group { .. }, own)) => own.price,
+        }
+    }
+
+    /// Bandwidth that admitted deadlines need, bytes/s.
+    fn required(&mut self, now: u64, span: Span) -> f64 {
+        let deadlines = self.lanes.iter_mut().filter(|lane| matches!(lane.class, Pricing::Deadline { .. }));
+        deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
+    }
+
+    /// The bandwidth that traffic of bounded prices buys at those, bytes/s; also whether a bound was reached, when `price` is what
+    /// all would be asked for without.
+    fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, bool) {
+        let (mut needs, mut reached) = (0.0, false);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable) {
+            let spent = lane.engine.sum_up(now, span);
+            // A bound protects those that are there; and nothing can be taken from what nobody has.
+            let bounded = if spent > 0.0 { lane.swing.bound(price) } else { price };
+            let bounded = bounded.max(spent / ((1.0 - LEAST) * room));
+            lane.engine.say(now, bounded);
+            let bounded = lane.engine.price.get();
+            if spent > 0.0 {
+                lane.swing.note(now, span.ns, bounded);
+            } else {
+                lane.swing.forget();
+            }
+            reached |= bounded != price;
+            needs += spent / bounded;
+        }
+        (needs, reached)
+    }
+
+    /// Divides the link over groups by weight: what one does not use goes to the others. Each may use what budgets in it pay
+    /// for and promise, and a tenth more.
+    fn divide(&mut self, now: u64, span: Span, room: f64) {
+        for lane in &mut self.lanes {
+            lane.open = lane.engine.sum_up(now, span) > 0.0;
+            lane.share = 0.0;
+        }
+        let mut free = 1.0;
+        loop {
+            let weights: f64 = self.lanes.iter().filter(|lane| lane.open).map(Lane::weight).sum();
+            let (all, mut settled) = (free, false);
+            for lane in self.lanes.iter_mut().filter(|lane| lane.open) {
+                lane.share = all * lane.weight() / weights;
+                let used = GROWTH * lane.engine.rate(now, span) / room;
+                if used < lane.share {
+                    (lane.open, settled) = (false, true);
+                    free -= used;
+                }
+            }
+            if !settled {
+                return;
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn weight(&self) -> f64 {
+        if let Pricing::Group { weight } = self.class { weight } else { 1.0 }
+    }
+}
+
+impl PriceEngine {
+    /// Bytes a second that come, or are promised.
+    fn rate(&mut self, now: u64, span: Span) -> f64 {
+        let bytes = self.window.sums(now, span.ns).bytes;
+        bytes * span.per_second + self.promises.total(now).max(0.0) / self.price.get()
+    }
+}
+
+impl Fcp {
+    /// [`update`](Fcp::update) of a link with classes.
+    pub(super) fn update_classes(
+        &mut self,
+        classes: &mut Classes,
+        now: u64,
+        class: u8,
+        arrival: &Arrival,
+        toll: &Toll,
+    ) {
+        let span = self.span;
+        let class = classes.of(class, toll);
+        let lane = classes.lanes.get_mut(usize::from(class));
+        let waits = lane.as_ref().is_some_and(|lane| lane.share == 0.0) || toll.offer != 0.0;
+        let fresh = match lane {
+            Some(lane) if matches!(lane.class, Pricing::Stable | Pricing::Group { .. }) => {
+                let paid = lane.engine.paid(now, toll, arrival.rtt) * arrival.size;
+                lane.engine.window.add(now, span.ns, arrival.sums(paid));
+                lane.engine.stay(now, toll.offer, paid);
+                if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
+                    lane.engine.expect(now, promise);
+                }
+                self.note_stake(now, arrival.size, toll.stake);
+                self.count(now, arrival, 0.0)
+            }
+            // What it announces is weighed as it leaves: it is then told whether it may.
+            Some(lane) if matches!(lane.class, Pricing::Deadline { .. }) => {
+                lane.engine.window.add(now, span.ns, arrival.sums(Price::MIN.get() * arrival.size));
+                self.count(now, arrival, 0.0)
+            }
+            lane => {
+                // A dollar at k times the price buys as much as 1/k of one.
+                let times = match lane.map(|lane| lane.class) {
+                    Some(Pricing::Priority { times }) => times,
+                    _ => 1.0,
+                };
+                let said = Toll { stake: toll.stake / times as f32, ..*toll };
+                let paid = self.engine.paid(now, &said, arrival.rtt) * arrival.size;
+                let fresh = self.count(now, arrival, paid);
+                self.note_stake(now, arrival.size, said.stake);
+                self.engine.stay(now, toll.offer, paid);
+                if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
+                    self.engine.expect(now, promise);
+                }
+                fresh
+            }
+        };
+        if fresh {
+            classes.set_avg_rtt(self.span, self.avg_rtt);
+        }
+        if classes.grouped {
+            self.price_groups(classes, now, class, arrival, fresh || waits);
+        } else {
+            self.price_classes(classes, now, arrival);
+        }
+    }
+
+    /// Prices of classes that share one currency.
+    fn price_classes(&mut self, classes: &mut Classes, now: u64, arrival: &Arrival) {
+        let span = self.span;
+        let free = self.capacity - classes.required(now, span);
+        let room = self.room(now, arrival, free.max(LEAST * self.capacity));
+        let own = self.engine.sum_up(now, span);
+        let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable);
+        let all = own + stable.map(|lane| lane.engine.sum_up(now, span)).sum::<f64>();
+        let price = Price::per_byte(self.corrected(now, arrival.size, all / room) * self.error).get();
+        let (needs, reached) = classes.bound(now, span, price, room);
+        let price = match reached {
+            true => own / (room - needs).max(LEAST * room) * self.error,
+            false => price,
+        };
+        self.engine.say(now, price);
+    }
+
+    /// Prices of groups, each in its own currency: what is spent in it over its part of the link. The link is divided anew
+    /// where one may have come, and with each bucket of the window.
+    fn price_groups(&mut self, classes: &mut Classes, now: u64, class: u8, arrival: &Arrival, anew: bool) {
+        let span = self.span;
+        let room = self.room(now, arrival, self.capacity);
+        if anew {
+            classes.divide(now, span, room);
+        }
+        for (i, lane) in classes.lanes.iter_mut().enumerate() {
+            if lane.share > 0.0 && (anew || i == usize::from(class)) {
+                let price = lane.engine.sum_up(now, span) / (lane.share * room) * self.error;
+                lane.engine.say(now, price);
+            }
+        }
+    }
+
+    /// What a packet that leaves is told.
+    pub(super) fn class_says(&mut self, now: u64, packet: Passing, toll: &Toll) -> Price {
+        let Some(mut classes) = self.classes.take() else { return self.engine.price };
+        let price = match classes.lanes.get(usize::from(packet.class)).map(|lane| lane.class) {
+            Some(Pricing::Deadline { share }) => match self.admits(&mut classes, now, packet, toll, share) {
+                true => Price::MIN,
+                // Even if it costs nothing else, a refusal is heard.
+                false if self.engine.price.get() < REFUSAL => Price::per_byte(REFUSAL),
+                false => self.engine.price,
+            },
+            _ => classes.price(packet.class, &self.engine),
+        };
+        self.classes = Some(classes);
+        price
+    }
+
+    /// Whether a packet of a class for deadlines is told the least price: if it asks for nothing more, or for what there is
+    /// room for in `share` of the link, which then counts from now on.
+    fn admits(&self, classes: &mut Classes, now: u64, packet: Passing, toll: &Toll, share: f64) -> bool {
+        if pays(toll) {
+            return false;
+        }
+        let arrival = Arrival::of(packet, toll);
+        let promise = self.promise(now, &arrival, toll.offer, Price::MIN.get() * arrival.size);
+        let Some(promise) = promise else { return true };
+        let required = classes.required(now, self.span);
+        if promise.change > 0.0 && required + promise.change / Price::MIN.get() > share * self.capacity {
+            return false;
+        }
+        classes.lanes[usize::from(packet.class)].engine.expect(now, promise);
+        true
+    }
+}
+
+/// Whether a packet says that it pays more than the least price.
+fn pays(toll: &Toll) -> bool {
+    f64::from(toll.stake) > REFUSAL / 2.0
+}
+
+/// `times` a price; of what is not scarce, the same.
+fn raised(price: Price, times: f64) -> Price {
+    if price > Price::MIN { Price::per_byte(price.get() * times) } else { price }
+}
+
+/// What was said over a moving window: its least and its greatest.
+#[derive(Clone, Debug, Default)]
+struct Swing {
+    stretches: VecDeque<Stretch>,
+    /// Over all stretches but the last.
+    before: Option<Stretch>,
+}
+
+/// The least and the greatest price of a stretch of time.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    begins: u64,
+    ends: u64,
+    least: f64,
+    greatest: f64,
+}
+
+impl Stretch {
+    fn join(self, other: Stretch) -> Stretch {
+        Stretch {
+            begins: self.begins,
+            ends: other.ends,
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
+        }
+    }
+}
+
+impl Swing {
+    /// `price`, or the nearest to it that is not over twice, nor under half of, anything said in the window. The least price
+    /// stands for zero, of which no multiple bounds anything.
+    fn bound(&self, price: f64) -> f64 {
+        let Some(&last) = self.stretches.back() else { return price };
+        let all = self.before.map_or(last, |before| before.join(last));
+        if all.least <= Price::MIN.get() {
+            price
+        } else {
+            price.max(all.greatest / SWING).min(all.least * SWING)
+        }
+    }
+
+    /// `price` is said at `now`, the window being `span` ns long.
+    fn note(&mut self, now: u64, span: u64, price: f64) {
+        let said = Stretch { begins: now, ends: now, least: price, greatest: price };
+        match self.stretches.back_mut() {
+            Some(last) if now < last.begins + span / STRETCHES => *last = last.join(said),
+            _ => {
+                while self.stretches.front().is_some_and(|first| first.ends + span + span / STRETCHES < now) {
+                    self.stretches.pop_front();
+                }
+                self.before = self.stretches.iter().copied().reduce(Stretch::join);
+                self.stretches.push_back(said);
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.stretches.clear();
+        self.before = None;
+    }
+}
+
+/// The class of what belongs to none.
+const NONE: u8 = 0;
+/// A bounded price at most doubles in a window.
+const SWING: f64 = 2.0;
+/// Parts of a window in which the least and the greatest price are known.
+const STRETCHES: u64 = 32;
+/// The part of a link that is left to what is asked for the link's own price, whatever the others need.
+const LEAST: f64 = 0.01;
+/// How many times what it uses a group may use while others would have what it does not.
+const GROWTH: f64 = 1.1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,542 @@
+//! The kernel's own TCP on the links of a live network.
+//!
+//! A node where such a flow ends has a network namespace with a TUN interface beside its socket. What the kernel sends there is
+//! read as bare IP packets, and crosses the flow's links as other packets do: in a datagram from node to node, behind an ACP header with
+//! its label, so that routers need to know nothing of it. At its end the IP packet goes to the kernel of that node's namespace.
+//!
+//! Namespaces have no name and die with the process.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tollway_law::Time;
+use tollway_proto::encoding::acp;
+use tollway_proto::{Flags, Packet, SackRanges};
+
+use crate::buffers::Buffers;
+use crate::error::Error;
+use crate::label::CARRIER;
+use crate::sys::namespace::Namespace;
+use crate::sys::sockopt::set_number;
+use crate::sys::tcp_info::{TcpInfo, tcp_info};
+use crate::sys::tun::{self, Tun, TunSpec};
+use crate::sys::{address, ip};
+use crate::wire;
+
+/// Data from one node to another over the kernel's TCP.
+#[derive(Clone, Debug)]
+pub struct KernelSpec {
+    /// The kernel's name of the congestion control: `reno`, `cubic`, `bbr`, …
+    pub congestion: String,
+    /// What is sent; endless if `None`.
+    pub bytes: Option<u64>,
+    /// As much is sent back on the same connection.
+    pub both_ways: bool,
+    /// The window that a receiver offers at most, bytes; the kernel's own affair if `None`.
+    pub receive_buffer: Option<u32>,
+    /// That is to change on the way ([`Network::set_kernel_buffer`](crate::Network::set_kernel_buffer)): an opening then leaves room for any window.
+    pub changes: bool,
+    /// A full packet, from IP's header on, bytes; 1500 at most.
+    pub packet: u16,
+}
+
+/// What the kernel says of one direction of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelStats {
+    /// Bytes of IP packets with data handed to the receiver's kernel, headers included.
+    pub received: u64,
+    /// Payload that the receiver read, and found to be what was sent.
+    pub delivered: u64,
+    /// Bytes of IP packets with data that the sender's kernel sent.
+    pub sent: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// The congestion window, packets.
+    pub cwnd: f64,
+    /// The smoothed round-trip time.
+    pub srtt: Time,
+    /// Packets sent and not acknowledged.
+    pub in_flight: u32,
+    /// When all had arrived.
+    pub done: Option<Time>,
+}
+
+/// A node's own kernel.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) namespace: Namespace,
+    /// The node's place in its driver.
+    pub(crate) node: u32,
+    /// By number of a flow of the kernel's: the label of its packets from here, and its end here.
+    flows: Vec<Option<(u32, u32)>>,
+    /// Packets read from it and written to it.
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+impl Room {
+    /// The namespace and interface of the node with this number, whose place in its driver is `at`.
+    pub(crate) fn new(node: u32, at: u32) -> Result<(Room, Tun), Error> {
+        let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train: 0 };
+        let made = Namespace::new(spec);
+        let (namespace, tun) =
+            made.map_err(|source| Error::Namespace { action: "make a network namespace", source })?;
+        Ok((Room { namespace, node: at, flows: Vec::new(), read: 0, written: 0 }, tun))
+    }
+
+    /// Packets of flow `number` have this label from now on, and are those of the end `at`.
+    pub(crate) fn assign(&mut self, number: usize, label: u32, at: u32) {
+        if self.flows.len() <= number {
+            self.flows.resize(number + 1, None);
+        }
+        self.flows[number] = Some((label, at));
+    }
+
+    /// Reads a packet of the kernel's, and makes a datagram of it that carries it to its end; `None` if there is none. Answers whose it
+    /// is, too. What has no business here is counted in `strangers`.
+    pub(crate) fn read(
+        &mut self,
+        tun: &Tun,
+        frame: &mut [u8],
+        buffers: &mut Buffers,
+        strangers: &mut u64,
+    ) -> io::Result<Option<(u32, u32)>> {
+        loop {
+            let Some(len) = tun.read(frame)? else { return Ok(None) };
+            self.read += 1;
+            let frame = &frame[..len];
+            let known = frame.get(tun::VNET_LEN..).and_then(|bytes| self.packet_of(bytes));
+            let Some((packet, at)) = known else {
+                *strangers += 1;
+                continue;
+            };
+            let handle = buffers.alloc(packet, acp::LEN + len);
+            let bytes = buffers.bytes_mut(handle);
+            let (head, rest) = bytes.split_at_mut(acp::LEN);
+            rest.copy_from_slice(frame);
+            // A header without ranges has room in its own length.
+            let _ = acp::encode(&packet, &SackRanges::EMPTY, head);
+            return Ok(Some((handle, at)));
+        }
+    }
+
+    /// Hands the packet that a datagram carries to the kernel; answers its bytes if it has data, else 0, if the kernel takes it.
+    pub(crate) fn write(&mut self, tun: &Tun, datagram: &mut [u8]) -> Option<u16> {
+        let marked = acp::load(datagram).is_ok_and(|(flags, _)| flags.has(Flags::CE));
+        let frame = datagram.get_mut(acp::LEN..)?;
+        let packet = frame.get_mut(tun::VNET_LEN..)?;
+        let header = ip::parse(packet).ok()?;
+        if marked {
+            ip::mark(packet);
+        }
+        tun.write(frame).ok()?;
+        self.written += 1;
+        Some(if header.payload() > 0 { header.len } else { 0 })
+    }
+
+    /// What the kernel's counters of the interface say: packets that it sent, that it received, and that it had no room for.
+    pub(crate) fn counted(&self) -> Option<(u64, u64, u64)> {
+        let table = self.namespace.interfaces().ok()?;
+        let (sent, received) = tun::packets(&table, tun::NAME)?;
+        let (unsent, unreceived) = tun::drops(&table, tun::NAME)?;
+        Some((sent, received, unsent + unreceived))
+    }
+
+    /// What links see of an IP packet of a flow, and the flow's end here; `None` if it is of none.
+    fn packet_of(&self, bytes: &[u8]) -> Option<(Packet, u32)> {
+        let header = ip::parse(bytes).ok()?;
+        let tuple = header.flow;
+        // Both ends of a flow have the port that numbers it.
+        let number = usize::from(tuple.source_port.checked_sub(PORTS)?);
+        let (flow, at) = self.flows.get(number).copied().flatten()?;
+        if tuple.protocol != TCP || tuple.source_port != tuple.destination_port {
+            return None;
+        }
+        let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
+        Some((Packet { flow, size: header.len, flags: header.ecn.with(data), ..Packet::default() }, at))
+    }
+}
+
+const _: () = assert!(CARRIER as usize == acp::OVERHEAD + acp::LEN + tun::VNET_LEN);
+/// The port that both ends of the first such flow have.
+pub(crate) const PORTS: u16 = 20_000;
+/// Flows of the kernel's in one network, at most.
+pub(crate) const MOST: usize = 40_000;
+const TCP: u8 = 6;
+
+/// The programs at the two ends of a flow.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    shared: Arc<Shared>,
+    /// The socket that opens, until the flow is through.
+    opener: Option<Socket>,
+    threads: Vec<JoinHandle<()>>,
+    /// What they do once the run begins.
+    waiting: Option<(TcpListener, Errand)>,
+    both_ways: bool,
+    /// The kernel's last word on each direction.
+    last: [TcpInfo; 2],
+    /// The end of what is sent was told, in each direction.
+    told: [bool; 2],
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    over: AtomicBool,
+    /// There, and back.
+    ways: [Way; 2],
+    /// The socket that was opened.
+    accepted: Mutex<Option<Socket>>,
+    /// The window that whoever is connected offers at most from now on, where that changes; 0 while nobody has said.
+    window: AtomicU32,
+}
+
+/// What arrives of one direction.
+#[derive(Debug, Default)]
+struct Way {
+    delivered: AtomicU64,
+    /// The receiver's clock when all had arrived, in nanoseconds from the run's begin; 0 while it has not.
+    done: AtomicU64,
+    /// A position at which something else arrived than was sent, and one.
+    wrong: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Errand {
+    to: SocketAddrV4,
+    bytes: Option<u64>,
+    both_ways: bool,
+    start: Time,
+    stop: Time,
+}
+
+impl Programs {
+    /// The sockets of flow number `k` among the kernel's from `client` to `server`, nodes of these numbers.
+    pub(crate) fn new(
+        k: usize,
+        spec: &KernelSpec,
+        (client, server): ((u32, &Namespace), (u32, &Namespace)),
+        (start, stop): (Time, Time),
+    ) -> Result<Programs, Error> {
+        let port = PORTS + k as u16;
+        let segment = u32::from(spec.packet).saturating_sub(40).max(88);
+        let open = |namespace: &Namespace, node: u32| {
+            namespace.within(|| {
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+                socket.set_reuse_address(true)?;
+                // An interface may be made for larger packets.
+                socket.set_tcp_mss(segment)?;
+                // How windows are scaled is settled by the opening: one that may grow is held down after it.
+                if let Some(window) = spec.receive_buffer.filter(|_| !spec.changes) {
+                    offer_at_most(&socket, window)?;
+                }
+                socket.bind(&SocketAddr::from((address(node), port)).into())?;
+                Ok(socket)
+            })
+        };
+        let problem = |action| move |source| Error::Namespace { action, source };
+        let congested = |socket: Socket| match socket.set_tcp_congestion(spec.congestion.as_bytes()) {
+            Ok(()) => Ok(socket),
+            Err(source) => Err(Error::Congestion { name: spec.congestion.clone(), source }),
+        };
+        let opener = open(client.1, client.0).map_err(problem("open a TCP socket in a namespace"))?;
+        // Whoever is accepted has what the listener has.
+        let listener = open(server.1, server.0).map_err(problem("open a TCP socket in a namespace"))?;
+        let (opener, listener) = (congested(opener)?, congested(listener)?);
+        listener
+            .listen(1)
+            .and_then(|()| listener.set_nonblocking(true))
+            .map_err(problem("listen in a namespace"))?;
+        let errand = Errand {
+            to: SocketAddrV4::new(address(server.0), port),
+            bytes: spec.bytes,
+            both_ways: spec.both_ways,
+            start,
+            stop,
+        };
+        let shared: Arc<Shared> = Arc::default();
+        shared.window.store(spec.receive_buffer.filter(|_| spec.changes).unwrap_or(0), Ordering::SeqCst);
+        Ok(Programs {
+            shared,
+            opener: Some(opener),
+            threads: Vec::new(),
+            waiting: Some((listener.into(), errand)),
+            both_ways: spec.both_ways,
+            last: [TcpInfo::default(); 2],
+            told: [false; 2],
+        })
+    }
+
+    /// Starts both, in a run that began then.
+    pub(crate) fn begin(&mut self, begun: Instant) -> io::Result<()> {
+        let (Some((listener, errand)), Some(opener)) = (self.waiting.take(), &self.opener) else {
+            return Ok(());
+        };
+        let opener = opener.try_clone()?;
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(format!("tollway-{name}")).spawn(work)
+        };
+        // Whatever ends the connection early shows in what arrives.
+        let (shared, task) = (Arc::clone(&self.shared), errand.clone());
+        let answers = move || drop(answer(&listener, &task, &shared, begun));
+        self.threads.push(spawn("server", Box::new(answers))?);
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(spawn("client", Box::new(move || drop(open(&opener, &errand, &shared, begun))))?);
+        Ok(())
+    }
+
+    /// From now on receivers offer a window of so many bytes at most; any if `None`.
+    pub(crate) fn set_receive_buffer(&self, window: Option<u32>) -> io::Result<()> {
+        self.shared.window.store(window.unwrap_or(ANY_WINDOW), Ordering::SeqCst);
+        if let Some(opener) = self.opener.as_ref().filter(|opener| opener.peer_addr().is_ok()) {
+            self.shared.hold_down(opener)?;
+        }
+        held(&self.shared.accepted).as_ref().map_or(Ok(()), |accepted| self.shared.hold_down(accepted))
+    }
+
+    /// How one direction fares, of whose packets so many bytes came out of the sender's kernel, and went into the receiver's.
+    pub(crate) fn stats(&self, way: usize, sent: u64, received: u64) -> KernelStats {
+        let info = self.info(way);
+        KernelStats {
+            received,
+            delivered: self.shared.ways[way].delivered.load(Ordering::Relaxed),
+            sent,
+            retransmissions: info.retransmissions,
+            cwnd: f64::from(info.cwnd),
+            srtt: info.srtt,
+            in_flight: info.in_flight,
+            done: self.done(way),
+        }
+    }
+
+    /// What the kernel says of the side that sends in a direction.
+    fn info(&self, way: usize) -> TcpInfo {
+        let known = match way {
+            0 => self.opener.as_ref().and_then(|socket| tcp_info(socket).ok()),
+            _ => held(&self.shared.accepted).as_ref().and_then(|socket| tcp_info(socket).ok()),
+        };
+        known.unwrap_or(self.last[way])
+    }
+
+    /// When all of a direction had arrived.
+    fn done(&self, way: usize) -> Option<Time> {
+        let done = self.shared.ways[way].done.load(Ordering::Acquire);
+        (done > 0).then_some(Time(done))
+    }
+
+    /// A direction that has come to its end since this was last asked, and when.
+    pub(crate) fn next_done(&mut self) -> Option<(usize, Time)> {
+        let ways = 1 + usize::from(self.both_ways);
+        let (way, at) =
+            (0..ways).filter(|&way| !self.told[way]).find_map(|way| Some((way, self.done(way)?)))?;
+        self.told[way] = true;
+        if self.told[..ways].iter().all(|&told| told) {
+            // Many may come and go in one run: this one's sockets and threads are others'.
+            self.last = [0, 1].map(|way| self.info(way));
+            self.opener = None;
+            held(&self.shared.accepted).take();
+            self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        }
+        Some((way, at))
+    }
+
+    /// The position of a byte that was not what was sent.
+    pub(crate) fn wrong(&self) -> Option<u64> {
+        self.shared.ways.iter().find_map(|way| way.wrong.load(Ordering::Relaxed).checked_sub(1))
+    }
+}
+
+impl Shared {
+    /// Has a socket that is connected offer what was last said, if anything was.
+    fn hold_down(&self, socket: &Socket) -> io::Result<()> {
+        match self.window.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            // What the system gives is what there is.
+            ANY_WINDOW => offer_at_most(socket, ANY_WINDOW).or(Ok(())),
+            window => offer_at_most(socket, window),
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(socket) = &self.opener {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn held(socket: &Mutex<Option<Socket>>) -> MutexGuard<'_, Option<Socket>> {
+    socket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Connects when it is time, and sends until it is over.
+fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
+    let over = || shared.over.load(Ordering::Relaxed);
+    while let Some(left) =
+        instant(begun, errand.start).and_then(|start| start.checked_duration_since(Instant::now()))
+    {
+        if over() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(TICK));
+    }
+    // The kernel goes on trying by itself.
+    socket.set_nonblocking(true)?;
+    let to = SocketAddr::from(errand.to).into();
+    if let Err(error) = socket.connect(&to)
+        && error.raw_os_error() != Some(libc::EINPROGRESS)
+    {
+        return Err(error);
+    }
+    while socket.peer_addr().is_err() {
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if over() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    make_patient(socket)?;
+    shared.hold_down(socket)?;
+    std::thread::scope(|scope| {
+        if errand.both_ways {
+            scope.spawn(|| read(socket, 1, shared, begun));
+        }
+        write(socket, 0, errand, shared, begun)
+    })
+}
+
+/// Accepts, and reads until nothing more comes.
+fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
+    let stream: Socket = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream.into(),
+            Err(_) if shared.over.load(Ordering::Relaxed) => return Ok(()),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    make_patient(&stream)?;
+    *held(&shared.accepted) = Some(stream.try_clone()?);
+    shared.hold_down(&stream)?;
+    std::thread::scope(|scope| {
+        if errand.both_ways {
+            scope.spawn(|| write(&stream, 1, errand, shared, begun));
+        }
+        read(&stream, 0, shared, begun);
+    });
+    Ok(())
+}
+
+/// The socket waits, but looks every [`TICK`] whether the run is over.
+fn make_patient(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    socket.set_write_timeout(Some(TICK))?;
+    socket.set_read_timeout(Some(TICK))
+}
+
+/// When it is `time` in a run that began then; `None` if never.
+fn instant(begun: Instant, time: Time) -> Option<Instant> {
+    (time < Time::NEVER).then(|| begun + Duration::from_nanos(time.0))
+}
+
+/// Sends in direction `way` until it is over.
+fn write(
+    mut socket: &Socket,
+    way: usize,
+    errand: &Errand,
+    shared: &Shared,
+    begun: Instant,
+) -> io::Result<()> {
+    let stop = instant(begun, errand.stop);
+    let (mut position, mut chunk) = (0u64, vec![0; CHUNK]);
+    loop {
+        let left = errand.bytes.map_or(CHUNK as u64, |bytes| bytes - position);
+        let over = shared.over.load(Ordering::Relaxed);
+        if left == 0 || over || stop.is_some_and(|stop| Instant::now() >= stop) {
+            return socket.shutdown(std::net::Shutdown::Write);
+        }
+        let within = position % CHUNK as u64;
+        wire::fill(way as u32, (position / CHUNK as u64) as u32, &mut chunk);
+        let end = CHUNK.min((within + left) as usize);
+        match socket.write(&chunk[within as usize..end]) {
+            Ok(count) => position += count as u64,
+            Err(error) if is_no_end(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads what comes in direction `way` until nothing more does.
+fn read(mut socket: &Socket, way: usize, shared: &Shared, begun: Instant) {
+    let Way { delivered, done, wrong } = &shared.ways[way];
+    let (mut position, mut chunk, mut right) = (0u64, vec![0; CHUNK], vec![0; CHUNK]);
+    let mut block = None;
+    while !shared.over.load(Ordering::Relaxed) {
+        let within = (position % CHUNK as u64) as usize;
+        match socket.read(&mut chunk[within..]) {
+            Ok(0) => {
+                let now = (begun.elapsed().as_nanos() as u64).max(1);
+                done.store(now, Ordering::Release);
+                return;
+            }
+            Ok(count) => {
+                let number = (position / CHUNK as u64) as u32;
+                if block.replace(number) != Some(number) {
+                    wire::fill(way as u32, number, &mut right);
+                }
+                let (read, sent) = (&chunk[within..within + count], &right[within..within + count]);
+                if let Some(at) = read.iter().zip(sent).position(|(read, sent)| read != sent) {
+                    wrong.store(position + at as u64 + 1, Ordering::Relaxed);
+                    return;
+                }
+                position += count as u64;
+                delivered.store(position, Ordering::Relaxed);
+            }
+            Err(error) if is_no_end(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Whether an error means no more than that nothing happened for a while.
+fn is_no_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Has the kernel offer its peer a window of so many bytes at most (tcp(7), `TCP_WINDOW_CLAMP`), and room for it.
+fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
+    let most = libc::c_int::try_from(window).unwrap_or(libc::c_int::MAX / 2).min(libc::c_int::MAX / 2);
+    // What is asked for the kernel doubles, for its own needs beside the data, and it does not grow it by itself then. Without the right
+    // to more it gives what the system allows. Room that a larger window had stays: what was sent for it may still come.
+    let before = if socket.peer_addr().is_ok() { socket.recv_buffer_size()? as libc::c_int / 2 } else { 0 };
+    let room = most.max(before);
+    if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, room).is_err() {
+        set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, room)?;
+    }
+    let have = socket.recv_buffer_size()? / 2;
+    if have < window as usize && window < ANY_WINDOW {
+        let message = format!(
+            "a receive buffer of {window} B, where the system allows {have}: raise `sysctl net.core.rmem_max`, or be root"
+        );
+        return Err(io::Error::other(message));
+    }
+    set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most)
+}
+
+/// More than a receiver of the kernel's offers by itself, and than the pipes here hold, bytes.
+const ANY_WINDOW: u32 = 64 << 20;
+/// How long nothing may happen before a program looks whether the run is over.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes that are written and read at once, and have a pattern of their own.
+const CHUNK: usize = 1 << 16;

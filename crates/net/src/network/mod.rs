@@ -1,0 +1,577 @@
+//! A network of nodes that exchange real datagrams over loopback.
+
+mod account;
+#[cfg(any(test, fuzzing))]
+#[path = "tests/fuzzing.rs"]
+pub(crate) mod fuzzing;
+mod gates;
+#[cfg(target_os = "linux")]
+mod hosts;
+#[cfg(target_os = "linux")]
+mod kernel_flows;
+mod media;
+mod part;
+mod residents;
+mod sealed;
+
+use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::time::Instant;
+
+use tollway_law::Time;
+use tollway_law::link::AnyLink;
+use tollway_proto::Lateness;
+use tollway_proto::link::{Link, LinkStats};
+use tollway_proto::port::{ControlInterval, Waits};
+use tollway_proto::shaper::OPEN;
+use tollway_proto::transport::Connection;
+use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
+
+use crate::clock::Clock;
+use crate::driver::{Counters, Driver, Endpoint, Next};
+use crate::emulator::LinkSpec;
+use crate::error::Error;
+#[cfg(target_os = "linux")]
+use crate::kernel_tcp::Programs;
+use crate::label::CROSS;
+use crate::punctual::Punctual;
+use crate::socket::Socket;
+#[cfg(target_os = "linux")]
+pub use hosts::WireCount;
+use part::{Part, Watched};
+pub use residents::RouteEnd;
+
+/// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
+///
+/// Built by [`new`](Network::new) and [`add_flow`](Network::add_flow), run by [`run_until`](Network::run_until), changed and
+/// read between runs. Links and flows are known by their index, in the order given.
+#[derive(Debug)]
+pub struct Network {
+    drivers: Vec<Driver>,
+    /// By node: its driver, and its place there.
+    nodes: Vec<Place>,
+    /// By link: its driver, and its place there.
+    links: Vec<Place>,
+    specs: Vec<(u32, u32)>,
+    /// By flow: client and server.
+    flows: Vec<[Place; 2]>,
+    /// By source of cross-traffic: where it begins and ends.
+    seed: u64,
+    sources: Vec<[Place; 2]>,
+    shapers: Vec<Place>,
+    machines: Vec<Place>,
+    /// Links with a middle at the far end, and its gate there.
+    passes: Vec<(u32, u32, Gate)>,
+    /// Ways out of middles so far.
+    stretches: u32,
+    /// What is different where the other nodes are other processes'.
+    part: Option<Part>,
+    /// Flows that are the kernel's, and their programs.
+    #[cfg(target_os = "linux")]
+    programs: Vec<(u32, Programs)>,
+    /// Where nodes are namespaces.
+    #[cfg(target_os = "linux")]
+    hosts: Option<hosts::Hosts>,
+    /// Nodes have kernels of their own.
+    kernels: bool,
+    /// When the run's clock showed zero.
+    #[cfg(target_os = "linux")]
+    began: Option<Instant>,
+    /// Packets that the machine's processors had no room for before that.
+    backlog_drops: Option<u64>,
+    now: Time,
+    started: bool,
+    /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
+    /// of the run must not wait for anybody either.
+    on_time: Option<Punctual>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    driver: usize,
+    at: u32,
+}
+
+/// What a flow is made of. The client opens; either side may send.
+#[derive(Debug)]
+pub struct FlowSpec {
+    /// The machine that opens.
+    pub client: Connection,
+    /// The machine that answers.
+    pub server: Connection,
+    /// The links from client to server, at least one.
+    pub forward: Vec<u32>,
+    /// The links back, at least one.
+    pub back: Vec<u32>,
+    /// When the client opens.
+    pub start: Time,
+    /// When both are told to stop; [`Time::NEVER`] if they aren't.
+    pub stop: Time,
+    /// Whose losses the toll suffers; it rides in ACP's header whatever this says.
+    pub encoding: Encoding,
+    /// Stands for all that both ends must agree on. Where they are two processes', each has its own, and they have to be the same.
+    pub fingerprint: u32,
+}
+
+/// How late the emulation was.
+#[derive(Clone, Debug, Default)]
+pub struct Punctuality {
+    /// Datagrams handed to the kernel later than the virtual instant of their arrival at the next node.
+    pub departures: Lateness,
+    /// Timers of transports that ran after their deadline.
+    pub timeouts: Lateness,
+    /// Datagrams read later than the kernel had them.
+    pub waits: Lateness,
+    /// Spans in which the run's only thread was kept from running, over what its work and its sleep account for. Everything stood still
+    /// with it, so the run's clock doesn't count them; with several threads there are none, and such a pause is lateness.
+    pub standstills: Lateness,
+    /// The longest such span of a thread beside which others ran, here or in another process: its clock went on.
+    pub longest_pause: Time,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The nodes it runs.
+    pub nodes: Vec<String>,
+    /// Processor time it took.
+    pub cpu: Time,
+    /// What it did in that time.
+    pub counters: Counters,
+}
+
+impl Network {
+    /// Opens a socket for each node, named for messages, and lays `links` between them. `seed` is what random losses
+    /// come from; the nodes are spread over `threads` threads, at least one.
+    ///
+    /// # Errors
+    /// The system refuses a socket.
+    pub fn new(names: &[String], links: &[LinkSpec], seed: u64, threads: usize) -> Result<Network, Error> {
+        let (nodes, members) = Network::spread(names.len(), links, threads);
+        let mut drivers = Vec::new();
+        for members in &members {
+            let open = |&node: &usize| {
+                Socket::on_loopback().map_err(|source| Error::Socket {
+                    node: names[node].clone(),
+                    action: "open a UDP socket on loopback",
+                    source,
+                })
+            };
+            let sockets = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+            drivers.push(Driver::new(sockets, members.iter().map(|&node| names[node].clone()).collect()));
+        }
+        let addrs: Vec<SocketAddr> = nodes.iter().map(|node| drivers[node.driver].addr(node.at)).collect();
+        Ok(Network::lay(drivers, nodes, &addrs, links, seed))
+    }
+
+    /// Spreads nodes over threads: the place of each, and by thread which it has.
+    fn spread(names: usize, links: &[LinkSpec], threads: usize) -> (Vec<Place>, Vec<Vec<usize>>) {
+        let threads = threads.clamp(1, names.max(1));
+        // Nodes go to the thread that has fewest links so far, the busiest nodes first.
+        let mut load = vec![0usize; names];
+        links.iter().for_each(|link| load[link.from as usize] += 1);
+        let mut order: Vec<usize> = (0..names).collect();
+        order.sort_by_key(|&node| std::cmp::Reverse(load[node]));
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); threads];
+        let mut loads = vec![0; threads];
+        let mut nodes = vec![Place { driver: 0, at: 0 }; names];
+        for node in order {
+            let driver = (0..threads).min_by_key(|&driver| loads[driver]).unwrap_or(0);
+            loads[driver] += load[node].max(1);
+            nodes[node] = Place { driver, at: members[driver].len() as u32 };
+            members[driver].push(node);
+        }
+        (nodes, members)
+    }
+
+    /// Lays links between nodes that have their places and are at `addrs`.
+    fn lay(
+        mut drivers: Vec<Driver>,
+        nodes: Vec<Place>,
+        addrs: &[SocketAddr],
+        links: &[LinkSpec],
+        seed: u64,
+    ) -> Network {
+        let mut places = Vec::new();
+        for spec in links {
+            let (from, to) = (nodes[spec.from as usize], nodes[spec.to as usize]);
+            let (source, sink) = (addrs[spec.from as usize], addrs[spec.to as usize]);
+            let link = spec.build();
+            let at = drivers[from.driver].add_link(link, from.at, sink);
+            places.push(Place { driver: from.driver, at });
+            drivers[to.driver].add_peer(to.at, source);
+        }
+        Network {
+            drivers,
+            nodes,
+            links: places,
+            specs: links.iter().map(|spec| (spec.from, spec.to)).collect(),
+            flows: Vec::new(),
+            sources: Vec::new(),
+            seed,
+            shapers: Vec::new(),
+            machines: Vec::new(),
+            passes: Vec::new(),
+            stretches: 0,
+            part: None,
+            #[cfg(target_os = "linux")]
+            programs: Vec::new(),
+            #[cfg(target_os = "linux")]
+            hosts: None,
+            kernels: false,
+            #[cfg(target_os = "linux")]
+            began: None,
+            backlog_drops: None,
+            now: Time::ZERO,
+            started: false,
+            on_time: None,
+        }
+    }
+
+    /// Adds a flow, also in the middle of a run; answers its number.
+    ///
+    /// # Errors
+    /// [`Error::Loop`] if a route passes a node twice.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> Result<u32, Error> {
+        self.add_flow_between(spec, [RouteEnd::Server, RouteEnd::Client])
+    }
+
+    /// Adds a flow, whose routes lead to `route_ends`, there and back.
+    ///
+    /// # Errors
+    /// As [`add_flow`](Network::add_flow).
+    pub fn add_flow_between(&mut self, spec: FlowSpec, route_ends: [RouteEnd; 2]) -> Result<u32, Error> {
+        let flow = self.flows.len() as u32;
+        let (segment, header) = (spec.client.config().segment, spec.client.config().header);
+        let ends =
+            [(spec.client, &spec.forward, spec.start, true), (spec.server, &spec.back, Time::NEVER, false)];
+        let mut places = [Place { driver: 0, at: 0 }; 2];
+        for (i, (machine, route, open_at, client)) in ends.into_iter().enumerate() {
+            let first = self.links[route[0] as usize];
+            let live = self.is_here(first);
+            // One that never opens waits for nothing.
+            let waits = !client || spec.start != Time::NEVER;
+            if let Some(part) = self.part.as_mut().filter(|_| live && waits) {
+                part.ends.push(Watched::new(flow, client));
+            }
+            let driver = &mut self.drivers[first.driver];
+            let at = driver.add_end(Endpoint {
+                machine: Some(machine),
+                flow,
+                client,
+                label: flow << 1 | i as u32,
+                hears: flow << 1 | (1 - i) as u32,
+                first: first.at,
+                open_at,
+                stop_at: spec.stop,
+                encoding: spec.encoding,
+                segment: u32::from(segment),
+                header,
+                heard_rtt: 0.0,
+                heard: None,
+                live,
+                gate: OPEN,
+                hosted: None,
+                hears_app: false,
+                keyed: false,
+                #[cfg(target_os = "linux")]
+                carried: None,
+                done: false,
+                fate: None,
+                fingerprint: spec.fingerprint,
+                awaited: false,
+                armed: Time::NEVER,
+            });
+            places[i] = Place { driver: first.driver, at };
+        }
+        self.flows.push(places);
+        for (i, route) in [&spec.forward, &spec.back].into_iter().enumerate() {
+            let label = flow << 1 | i as u32;
+            let next = self.at_end(flow, route_ends[i]);
+            self.lead(label, route, next)?;
+            for driver in &mut self.drivers {
+                driver.buffers.set_encoding(label, spec.encoding);
+            }
+        }
+        for driver in &mut self.drivers {
+            let middles = driver.residents.iter_mut().filter_map(|resident| resident.machine.as_middle());
+            middles.for_each(|middle| middle.on_flow(flow, u32::from(segment)));
+        }
+        Ok(flow)
+    }
+
+    /// Declares the data of a flow that has not opened yet to be frames of a session: a switch
+    /// renumbers them, and their payload begins with their key.
+    pub fn set_keyed(&mut self, flow: u32) {
+        for which in 0..2 {
+            self.end_mut(flow, which).keyed = true;
+        }
+    }
+
+    /// Says at every node of a route where packets of `label` go from there.
+    fn lead(&mut self, label: u32, route: &[u32], end: Next) -> Result<(), Error> {
+        for pair in route.windows(2) {
+            let next = Next::Link(self.links[pair[1] as usize].at);
+            let next = self.after(pair[0], next);
+            let node = self.nodes[self.specs[pair[1] as usize].0 as usize];
+            self.drivers[node.driver].set_label(node.at, label, next)?;
+        }
+        #[cfg(target_os = "linux")]
+        self.lead_in_namespaces(label, route)?;
+        let node = self.end_of(route);
+        let end = self.after(route[route.len() - 1], end);
+        self.drivers[node.driver].set_label(node.at, label, end)
+    }
+
+    /// The node where a route ends.
+    fn end_of(&self, route: &[u32]) -> Place {
+        self.nodes[self.specs[route[route.len() - 1] as usize].1 as usize]
+    }
+
+    /// Adds cross-traffic of `size` bytes a packet over the links of `route`, at least one; answers its number.
+    ///
+    /// # Errors
+    /// [`Error::Loop`] if the route passes a node twice.
+    pub fn add_source(&mut self, cbr: Cbr, size: u16, route: &[u32]) -> Result<u32, Error> {
+        let source = self.sources.len() as u32;
+        let (first, last) = (self.links[route[0] as usize], self.end_of(route));
+        let sink = self.drivers[last.driver].add_sink();
+        let label = CROSS | source;
+        self.lead(label, route, Next::Sink(sink))?;
+        let at = self.drivers[first.driver].add_source(cbr, size, label, first.at);
+        let places = [Place { driver: first.driver, at }, Place { driver: last.driver, at: sink }];
+        self.sources.push(places);
+        Ok(source)
+    }
+
+    /// What a source has sent, and what of it has arrived: packets, and bytes on the wire.
+    pub fn read_source(&self, source: u32) -> (u64, u64, [u64; 2]) {
+        let [from, to] = self.sources[source as usize];
+        let sink = self.drivers[to.driver].sinks[to.at as usize];
+        (
+            self.drivers[from.driver].sources[from.at as usize].sent,
+            sink.packets,
+            [sink.bytes, sink.in_profile],
+        )
+    }
+
+    /// From now on a flow's packets are of `class`, on their way already or not.
+    pub fn set_class(&mut self, flow: u32, class: u8) {
+        self.drivers.iter_mut().for_each(|driver| driver.buffers.set_class(flow, class));
+    }
+
+    /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
+    pub fn queue_waits(&mut self, link: u32) -> Vec<Waits> {
+        self.touch(link, |link, now, buffers| {
+            link.catch_up(now, buffers);
+            link.port.waits().to_vec()
+        })
+    }
+
+    /// Has a flow retired once its client, or each of its ends if `both`, is done: the machines hear no more.
+    pub fn retire_when_done(&mut self, flow: u32, both: bool) {
+        self.end_mut(flow, 0).awaited = true;
+        self.end_mut(flow, 1).awaited = both;
+    }
+
+    /// Takes in real time until the run's clock shows `end`, which starts with the first call; then it is `end`.
+    ///
+    /// # Errors
+    /// The system refuses an operation on a socket, or a payload is corrupt that came from a node of this process.
+    pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
+        if !self.started {
+            self.started = true;
+            let clock = Clock::starting_at(self.now);
+            // Other processes go on while this one stands still, and so does the kernel.
+            let alone = self.drivers.len() == 1 && self.part.is_none() && !self.kernels;
+            self.backlog_drops = crate::socket::backlog_drops();
+            #[cfg(target_os = "linux")]
+            {
+                let began = Instant::now();
+                self.began = Some(began);
+                let begun = self.programs.iter_mut().try_for_each(|(_, programs)| programs.begin(began));
+                begun.map_err(|source| Error::Namespace { action: "start a thread", source })?;
+            }
+            self.drivers.iter_mut().for_each(|driver| {
+                driver.clock = clock;
+                driver.alone = alone;
+            });
+        }
+        let on_time = self.on_time.get_or_insert_with(Punctual::thread).is_real_time();
+        let threads = self.threads();
+        let Some((first, others)) = self.drivers[..threads].split_first_mut() else { return Ok(()) };
+        let done = std::thread::scope(|scope| {
+            let run = |driver: &mut Driver| {
+                let on_time = Punctual::thread();
+                driver.sleeper.real_time = on_time.is_real_time();
+                driver.run_until(end)
+            };
+            let threads: Vec<_> = others.iter_mut().map(|driver| scope.spawn(move || run(driver))).collect();
+            first.sleeper.real_time = on_time;
+            let mut done = first.run_until(end);
+            for thread in threads {
+                let other = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                done = done.and(other);
+            }
+            done
+        });
+        self.now = end;
+        #[cfg(target_os = "linux")]
+        let done = done.and(self.look_at_programs());
+        let done = done.and(self.retire_done());
+        self.look_at_ends().and(done)
+    }
+
+    /// Retires what was to be retired when done. Where the other end is another process's, its last words may yet get lost:
+    /// machines hear on, and repeat them, until the run is over.
+    fn retire_done(&mut self) -> Result<(), Error> {
+        if self.part.is_some() {
+            return Ok(());
+        }
+        for driver in 0..self.drivers.len() {
+            for i in 0..self.drivers[driver].done.len() {
+                let (flow, client, _) = self.drivers[driver].done[i];
+                let which = usize::from(!client);
+                if std::mem::take(&mut self.end_mut(flow, which).awaited)
+                    && !self.end_mut(flow, 1 - which).awaited
+                {
+                    for Place { driver, at } in self.flows[flow as usize] {
+                        let driver = &mut self.drivers[driver];
+                        driver.ends[at as usize].live = false;
+                        driver.dismiss(at as usize, self.now)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The present: the end of the last [`run_until`](Network::run_until).
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether the system gave the threads real-time priority, so that other work steps back.
+    pub fn real_time(&self) -> bool {
+        self.drivers[..self.threads()].iter().all(|driver| driver.sleeper.real_time)
+    }
+
+    /// Where a node's socket is.
+    pub fn addr(&self, node: u32) -> SocketAddr {
+        if let Some(part) = &self.part {
+            return part.at[node as usize];
+        }
+        let place = self.nodes[node as usize];
+        self.drivers[place.driver].addr(place.at)
+    }
+
+    /// How many flows there have been.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// How many threads run the nodes.
+    pub fn threads(&self) -> usize {
+        if self.part.is_some() { 1 } else { self.drivers.len() }
+    }
+
+    /// The machine that opened the flow.
+    pub fn client(&self, flow: u32) -> &Connection {
+        self.connection(flow, 0)
+    }
+
+    /// The machine that answered.
+    pub fn server(&self, flow: u32) -> &Connection {
+        self.connection(flow, 1)
+    }
+
+    fn connection(&self, flow: u32, which: usize) -> &Connection {
+        let place = self.flows[flow as usize][which];
+        let machine = &self.drivers[place.driver].ends[place.at as usize].machine;
+        machine.as_ref().expect("a machine is out only while `with_flow` works on it")
+    }
+
+    fn end_mut(&mut self, flow: u32, which: usize) -> &mut Endpoint {
+        let place = self.flows[flow as usize][which];
+        &mut self.drivers[place.driver].ends[place.at as usize]
+    }
+
+    /// Works on the flow's machines at the present instant; what they have to send leaves with the next run.
+    ///
+    /// # Errors
+    /// As [`run_until`](Network::run_until).
+    pub fn with_flow<R>(
+        &mut self,
+        flow: u32,
+        work: impl FnOnce(&mut Connection, &mut Connection) -> R,
+    ) -> Result<R, Error> {
+        let (client, server) = (self.end_mut(flow, 0).machine.take(), self.end_mut(flow, 1).machine.take());
+        let (mut client, mut server) = client.zip(server).expect("nobody else works on the flow");
+        let answer = work(&mut client, &mut server);
+        self.end_mut(flow, 0).machine = Some(client);
+        self.end_mut(flow, 1).machine = Some(server);
+        let now = self.now;
+        for place in self.flows[flow as usize] {
+            self.drivers[place.driver].pump(place.at as usize, now)?;
+        }
+        Ok(answer)
+    }
+
+    /// The ends of flows that are done since the last call: the flow, whether it was the client, and when.
+    pub fn drain_done(&mut self) -> Vec<(u32, bool, Time)> {
+        self.drivers.iter_mut().flat_map(|driver| driver.done.drain(..)).collect()
+    }
+
+    /// The figures of a link direction; those of its queue start anew.
+    pub fn read_link(&mut self, link: u32) -> LinkStats {
+        self.touch(link, |link, now, driver| link.read_stats(now, driver))
+    }
+
+    /// The law of a link direction, caught up to the present.
+    pub fn law(&mut self, link: u32) -> &AnyLink {
+        self.touch(link, |link, now, buffers| link.catch_up(now, buffers));
+        let place = self.links[link as usize];
+        &self.drivers[place.driver].links[place.at as usize].link.port.law
+    }
+
+    /// Keeps from now on what a link's law says in each control interval.
+    pub fn log_control(&mut self, link: u32) {
+        self.touch(link, |link, _, _| link.log_control());
+    }
+
+    /// The control intervals of a link that ended since this was last called.
+    pub fn take_control(&mut self, link: u32) -> Vec<ControlInterval> {
+        self.touch(link, |link, now, buffers| {
+            link.catch_up(now, buffers);
+            link.take_control()
+        })
+    }
+
+    /// Changes a link direction at the present instant.
+    pub fn change(&mut self, link: u32, change: Change) {
+        let seed = self.seed;
+        self.touch(link, |changed, now, buffers| {
+            changed.change(now, change, buffers, || Faults::new(seed, link))
+        });
+    }
+
+    fn touch<R>(
+        &mut self,
+        link: u32,
+        work: impl FnOnce(&mut Link, Time, &mut crate::buffers::Buffers) -> R,
+    ) -> R {
+        let place = self.links[link as usize];
+        let (driver, at) = (&mut self.drivers[place.driver], place.at as usize);
+        driver.catch_up_medium(at, self.now);
+        let answer = work(&mut driver.links[at].link, self.now, &mut driver.buffers);
+        driver.resume_medium(at, self.now);
+        driver.arm_link(at);
+        self.tell_entry(link);
+        answer
+    }
+}
+
+/// How often the end of a run looks for datagrams that are with the kernel still, ten milliseconds apart.
+const LOOKS: u32 = 100;
+/// Datagrams in a train, at most (`UDP_MAX_SEGMENTS`).
+const TRAIN: u64 = 128;

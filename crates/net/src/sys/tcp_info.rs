@@ -1,0 +1,35 @@
+//! The kernel's record of a TCP connection (tcp(7), `TCP_INFO`).
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+
+use tollway_law::Time;
+
+use super::sockopt;
+
+/// The sending half of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TcpInfo {
+    /// Segments sent again.
+    pub(crate) retransmissions: u64,
+    /// Packets.
+    pub(crate) cwnd: u32,
+    /// The smoothed round-trip time.
+    pub(crate) srtt: Time,
+    /// Packets sent and not acknowledged.
+    pub(crate) in_flight: u32,
+}
+
+/// Reads the record of a connection.
+pub(crate) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    let mut info = [0; size_of::<libc::tcp_info>()];
+    sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| info[at + i]));
+    Ok(TcpInfo {
+        retransmissions: u64::from(word(offset_of!(libc::tcp_info, tcpi_total_retrans))),
+        cwnd: word(offset_of!(libc::tcp_info, tcpi_snd_cwnd)),
+        srtt: Time::from_micros(u64::from(word(offset_of!(libc::tcp_info, tcpi_rtt)))),
+        in_flight: word(offset_of!(libc::tcp_info, tcpi_unacked)),
+    })
+}

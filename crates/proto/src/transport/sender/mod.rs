@@ -1,0 +1,533 @@
+//! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for one.
+
+mod delivery;
+mod pick;
+mod rack;
+mod repair;
+mod scoreboard;
+mod source;
+
+use tollway_law::sender::{Acked, AnySender, Flight, NewReno, SenderLaw};
+use tollway_law::{Time, Toll};
+
+use crate::{Flags, Packet, SackRanges, Stamp};
+
+use super::config::{Config, Detection, MAX_WINDOW};
+use super::inline::Inline;
+use super::rtt::Rtt;
+use super::serial::before;
+use super::stats::Stats;
+use delivery::Sampler;
+use rack::Rack;
+pub(super) use scoreboard::{Scoreboard, Slot};
+use source::Source;
+
+/// Where the sender stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No loss to repair.
+    Open,
+    /// Fast recovery.
+    Recovery,
+    /// After a timeout, up to its recovery point.
+    Loss,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Sender {
+    pub(super) rack: Option<Box<Rack>>,
+    /// The first retransmission after a timeout, to tell whether the timeout was too early.
+    pub(super) timeout_stamp: Option<Stamp>,
+    pub(super) board: Scoreboard,
+    /// First segment that the receiver has no room for.
+    edge: u32,
+    /// The law's window in whole segments.
+    pub(super) window: u32,
+    /// The retransmission timer, or that of a probe for a window.
+    pub(super) rto_at: Time,
+    /// RACK's reordering timer, or the tail-loss probe's.
+    pub(super) rack_at: Time,
+    pub(super) phase: Phase,
+    pub(super) app_limited: bool,
+    /// What leaves next, whatever the windows say.
+    pub(super) force: Force,
+    /// The law spaces packets.
+    pub(super) paced: bool,
+    /// Something is ready but for its turn (`pace_at`).
+    pub(super) paced_out: bool,
+    /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
+    pub(super) careful: bool,
+    /// Expiries of the timer since anything new was acknowledged.
+    pub(super) expiries: u8,
+    /// It has nothing in flight and nothing to send, and needs not be asked.
+    pub(super) resting: bool,
+    pub(super) source: Source,
+    pub(super) rtt: Rtt,
+    /// Recovery ends when the cumulative acknowledgement gets here.
+    pub(super) recover: u32,
+    paced_size: u16,
+    /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
+    pub(super) plain: bool,
+    /// When the next packet may leave, if the law paces.
+    pub(super) pace_at: Time,
+    pub(super) law: AnySender,
+    /// When the last paced packet left; its size is `paced_size`.
+    paced_from: Time,
+}
+
+/// What must leave next, windows or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Force {
+    /// Nothing must.
+    Nothing,
+    /// The first segment taken for lost (RFC 6675 § 5, step 4.3).
+    Lost,
+    /// New data: a probe for a window, or for the tail.
+    Fresh,
+    /// The last segment again: a probe for the tail.
+    Last,
+}
+
+/// What leaves next.
+#[derive(Clone, Copy, Debug)]
+enum Pick {
+    Nothing,
+    Fresh,
+    Again(u32),
+    /// The last one again, once more.
+    Copy(u32),
+}
+
+impl Sender {
+    pub(super) fn new(config: &Config, law: AnySender) -> Sender {
+        let first = config.initial_segment;
+        let window = whole(law.window());
+        let mut board = Scoreboard::new(first);
+        board.sampler = law.samples_delivery().then(|| Box::new(Sampler::new()));
+        board.tracks = matches!(config.detects(), Detection::Rack { .. });
+        Sender {
+            board,
+            edge: first.wrapping_add(MAX_WINDOW),
+            window,
+            recover: first,
+            phase: Phase::Open,
+            app_limited: false,
+            force: Force::Nothing,
+            paced: false,
+            paced_out: false,
+            careful: false,
+            expiries: 0,
+            resting: false,
+            plain: false,
+            rtt: Rtt::new(&config.rto),
+            law,
+            rto_at: Time::NEVER,
+            rack_at: Time::NEVER,
+            pace_at: Time::ZERO,
+            paced_from: Time::ZERO,
+            paced_size: 0,
+            source: Source::new(),
+            timeout_stamp: None,
+            rack: match config.detects() {
+                Detection::Rack { tail_probe } => Some(Box::new(Rack::new(tail_probe))),
+                _ => None,
+            },
+        }
+    }
+
+    /// Where the receiver's room ends, as both ends know without having said it.
+    pub(super) fn set_window(&mut self, window: u32) {
+        self.edge = self.board.una.wrapping_add(window);
+    }
+
+    #[inline]
+    pub(super) fn flight(&self, now: Time, config: &Config) -> Flight {
+        Flight {
+            now,
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min,
+            segment: u32::from(config.segment),
+            in_flight: self.board.pipe(),
+            outstanding: self.board.outstanding(),
+            limit: self.limit(config),
+            app_limited: self.app_limited,
+            size: u32::from(config.segment),
+            unsent: u64::MAX,
+        }
+    }
+
+    /// Segments that the receiver and the send buffer allow in flight.
+    #[inline]
+    pub(super) fn limit(&self, config: &Config) -> u32 {
+        self.edge.wrapping_sub(self.board.una).min(config.send_buffer)
+    }
+
+    /// Whether receiver and send buffer have room for a segment more.
+    pub(super) fn has_room(&self, config: &Config) -> bool {
+        self.board.outstanding() < self.limit(config)
+    }
+
+    /// When [`Sender::on_timer`] is due.
+    #[inline]
+    pub(super) fn alarm(&self) -> Time {
+        self.rto_at.min(self.rack_at)
+    }
+
+    /// When [`Sender::on_timer`] or another transmission is due.
+    #[inline]
+    pub(super) fn timeout(&self) -> Time {
+        let pace = if self.paced_out { self.pace_at } else { Time::NEVER };
+        self.alarm().min(pace)
+    }
+
+    /// Builds the next data packet, SYN or FIN, if one may leave. The acknowledgement's fields are left alone.
+    #[inline]
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        out: &mut Packet,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> bool {
+        let pick = self.pick(now, config);
+        let sampled = self.board.sampler.is_some() && !matches!(pick, Pick::Nothing);
+        if sampled {
+            self.before_sending(now, config);
+        }
+        let (seq, slot, again) = match pick {
+            Pick::Nothing => return false,
+            Pick::Fresh => {
+                let cut = self.source.cut(config.payload());
+                let slot = Slot::new(Stamp::at(now), cut.payload, cut.flags);
+                (self.board.push(slot), slot, false)
+            }
+            Pick::Again(seq) => {
+                // A retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where
+                // such are found by time, the timer counts from the last try (RFC 6675 § 6 allows it; Linux does so).
+                if self.phase == Phase::Recovery && seq == self.board.una && self.rack.is_some() {
+                    self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+                }
+                let slot = self.resend(now, seq, stats);
+                if self.phase == Phase::Recovery {
+                    self.consider_copies(seq, config);
+                }
+                (seq, slot, true)
+            }
+            Pick::Copy(seq) => {
+                self.copy_left();
+                (seq, self.resend(now, seq, stats), true)
+            }
+        };
+        if self.rto_at == Time::NEVER {
+            self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        }
+        if sampled {
+            self.after_sending(now, seq);
+        }
+        self.write(now, seq, slot, again, out, config);
+        stats.segments_sent += 1;
+        stats.bytes_sent += u64::from(out.size);
+        if self.paced {
+            self.note_departure(now, out.size);
+        }
+        if self.rack.is_some() {
+            self.schedule_probe(now, config);
+        }
+        true
+    }
+
+    /// A paced packet of `size` bytes leaves.
+    #[inline]
+    pub(super) fn note_departure(&mut self, now: Time, size: u16) {
+        // A timer that came a little late must not slow the flow down.
+        let late = now.saturating_sub(self.pace_at);
+        self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
+        self.paced_size = size;
+    }
+
+    #[inline]
+    pub(super) fn resend(&mut self, now: Time, seq: u32, stats: &mut Stats) -> Slot {
+        let stamp = Stamp::at(now);
+        let slot = self.board.resend(seq, stamp);
+        stats.retransmissions += 1;
+        if self.phase == Phase::Loss && self.timeout_stamp.is_none() && self.expiries > 0 {
+            self.timeout_stamp = Some(stamp);
+        }
+        if let Some(rack) = &mut self.rack {
+            rack.on_resent(seq, stamp);
+        }
+        slot
+    }
+
+    #[inline]
+    fn write(&mut self, now: Time, seq: u32, slot: Slot, again: bool, out: &mut Packet, config: &Config) {
+        let mut flags = Flags::DATA;
+        out.toll = Toll::default();
+        if slot.has(Slot::SYN | Slot::FIN) {
+            flags = if slot.has(Slot::SYN) { Flags::SYN } else { Flags::FIN };
+            out.size = config.ack_size;
+            if slot.has(Slot::SYN) && self.law.tolls_first() && self.source.has_data() {
+                flags.set(Flags::TOLLED);
+                self.write_toll(now, out, config);
+            }
+        } else {
+            out.size = config.header.saturating_add(slot.payload);
+            if slot.has(Slot::FIRST) {
+                flags.set(Flags::FIRST);
+            }
+            if slot.has(Slot::LAST) {
+                flags.set(Flags::LAST);
+            }
+            if self.toll(now, out, config) {
+                flags.set(Flags::TOLLED);
+            }
+            // RFC 3168 § 6.1.5: a retransmission may be dropped, so that its loss is not hidden.
+            if config.ecn && !again {
+                flags.set(if config.l4s { Flags::ECT1 } else { Flags::ECT });
+            }
+        }
+        if again {
+            flags.set(Flags::RETRANSMIT);
+        }
+        out.seq = seq;
+        out.flags = flags;
+    }
+
+    /// Writes the toll of the data packet about to leave, if it has one, and no earlier or later one speaks for it; answers whether.
+    #[inline(always)]
+    pub(super) fn toll(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
+        self.law.tolled() && self.write_unless_spared(now, out, config)
+    }
+
+    #[inline(never)]
+    fn write_unless_spared(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
+        let spared = self.law.spares_toll();
+        if !spared {
+            self.write_toll(now, out, config);
+        }
+        !spared
+    }
+
+    /// [`toll`](Sender::toll) with the law `L` in line.
+    #[inline(always)]
+    pub(super) fn toll_by<L: Inline>(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
+        let flight = self.flight_before(now, out, config);
+        let Some(law) = L::of(&mut self.law) else { return self.toll(now, out, config) };
+        let tolls = law.tolled() && !law.spares_toll();
+        if tolls {
+            law.write_toll(&flight, &mut out.toll);
+        }
+        tolls
+    }
+
+    #[inline]
+    fn write_toll(&mut self, now: Time, out: &mut Packet, config: &Config) {
+        let flight = self.flight_before(now, out, config);
+        self.law.write_toll(&flight, &mut out.toll);
+    }
+
+    /// How things stand before `out` leaves.
+    #[inline(always)]
+    fn flight_before(&self, now: Time, out: &Packet, config: &Config) -> Flight {
+        // What was lost and waits to be sent again is as much to be sent as what never was.
+        let mut unsent = u64::MAX;
+        if self.source.finished {
+            let again = u64::from(self.board.pending) * u64::from(config.segment);
+            unsent = self.source.unsent(config.payload(), config.header).saturating_add(again);
+        }
+        Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) }
+    }
+
+    /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one come late.
+    #[inline]
+    pub(super) fn plausible(&self, ack: u32) -> bool {
+        ack.wrapping_sub(self.board.una) <= self.board.outstanding() || before(ack, self.board.una)
+    }
+
+    /// The SYN is acknowledged: a round-trip sample and a window, nothing for the law to grow by.
+    pub(super) fn on_syn_acked(&mut self, now: Time, packet: &Packet, config: &Config) {
+        let first = packet.ack;
+        let sampled = self.board.sampler.is_some();
+        self.board = Scoreboard::new(first);
+        self.board.sampler = sampled.then(|| Box::new(Sampler::new()));
+        self.board.tracks = self.rack.is_some();
+        self.phase = Phase::Open;
+        self.recover = first;
+        self.careful = false;
+        self.expiries = 0;
+        self.timeout_stamp = None;
+        self.edge = first.wrapping_add(packet.window.min(MAX_WINDOW));
+        self.sample(now, packet, config);
+        self.rtt.progress();
+        self.rto_at = Time::NEVER;
+        self.rack_at = Time::NEVER;
+        self.source.open();
+        if packet.flags.has(Flags::ECHO) {
+            // The SYN was tolled: what links say to it is the law's first news.
+            let acked = Acked {
+                segments: 0,
+                cumulative: 0,
+                rtt: None,
+                echo: Some(packet.toll.echo),
+                gap: packet.flags.has(Flags::GAP),
+                recovering: false,
+                marked: false,
+            };
+            let flight = self.flight(now, config);
+            self.law.on_ack(&flight, &acked);
+            self.window = whole(self.law.window());
+        }
+    }
+
+    #[inline]
+    pub(super) fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
+        if !packet.flags.has(Flags::STAMP_ECHO) {
+            return None;
+        }
+        let rtt = packet.sent_echo.elapsed(now);
+        // A stamp from the future looks like one from long ago.
+        if rtt > Stamp::REACH {
+            return None;
+        }
+        self.rtt.sample(rtt, &config.rto);
+        Some(rtt)
+    }
+
+    /// An acknowledgement, alone or on a data packet. The caller has seen that it is
+    /// [plausible](Sender::plausible).
+    #[inline]
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        sack: &SackRanges,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing in flight.
+        const TELLS: u16 = Flags::STAMP_ECHO.0 | Flags::ECHO.0 | Flags::ECE.0 | Flags::SACK.0;
+        let advance = packet.ack.wrapping_sub(self.board.una);
+        if advance == 0 && packet.flags.0 & TELLS == 0 && !self.is_duplicate(packet) {
+            self.open_window(packet);
+            return;
+        }
+        let echo = packet.flags.has(Flags::ECHO).then_some(packet.toll.echo);
+        let (marked, gap) = (packet.flags.has(Flags::ECE), packet.flags.has(Flags::GAP));
+        if advance > self.board.outstanding() {
+            // Overtaken by a later one. What links said through it still holds.
+            let acked = Acked {
+                segments: 0,
+                cumulative: 0,
+                rtt: None,
+                echo,
+                gap,
+                recovering: self.phase != Phase::Open,
+                marked,
+            };
+            if echo.is_some() || marked {
+                let flight = self.flight(now, config);
+                self.law.on_ack(&flight, &acked);
+                self.window = whole(self.law.window());
+            }
+            return;
+        }
+        self.open_window(packet);
+        let rtt = self.sample(now, packet, config);
+        let mut clean = 0;
+        let quiet = self.phase == Phase::Open && self.board.clean() && !packet.flags.has(Flags::SACK);
+        let segments = if quiet && (advance > 0 || config.heeds_ranges() || !self.is_duplicate(packet)) {
+            self.board.ack_clean(advance);
+            clean = advance;
+            if self.rack.is_some() {
+                self.probe_answered(now, packet, config);
+            }
+            advance
+        } else {
+            self.repair(now, packet, sack, advance, config, stats)
+        };
+        if advance > 0 {
+            self.rtt.progress();
+            self.expiries = 0;
+            let idle = self.board.outstanding() == 0;
+            self.rto_at = if idle { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
+        }
+        let recovering = self.phase != Phase::Open;
+        if self.board.sampler.is_some() {
+            self.sample_delivery(now, clean, rtt, config);
+        }
+        let acked = || Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
+        self.tell::<NewReno>(now, config, acked);
+        if recovering {
+            self.leave_recovery(now, config, stats);
+            self.window = whole(self.law.window());
+        }
+        if self.rack.is_some() && advance > 0 {
+            self.schedule_probe(now, config);
+        }
+    }
+
+    /// The law hears of an acknowledgement. What the law `L` makes of it is in line, with no more put together than what it looks at.
+    #[inline(always)]
+    pub(super) fn tell<L: Inline>(&mut self, now: Time, config: &Config, acked: impl FnOnce() -> Acked) {
+        let flight = self.flight(now, config);
+        let Some(law) = L::of(&mut self.law) else { return self.tell_other(now, &acked(), config) };
+        law.on_ack(&flight, &acked());
+        self.window = whole(law.window());
+    }
+
+    /// [`tell`](Sender::tell) of another law.
+    #[inline(never)]
+    fn tell_other(&mut self, now: Time, acked: &Acked, config: &Config) {
+        let flight = self.flight(now, config);
+        self.law.on_ack(&flight, acked);
+        self.window = whole(self.law.window());
+    }
+
+    /// The receiver's room; what it once had it still has, whichever packet comes first.
+    #[inline]
+    pub(super) fn open_window(&mut self, packet: &Packet) {
+        let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
+        if before(self.edge, edge) {
+            self.edge = edge;
+        }
+    }
+
+    /// RFC 5681 § 2, but for the window: here a receiver's may grow with each packet it gets.
+    pub(super) fn is_duplicate(&self, packet: &Packet) -> bool {
+        const BUSY: u16 = Flags::DATA.0 | Flags::SYN.0 | Flags::FIN.0;
+        // A window update answers no segment, and so echoes no stamp.
+        let answers = packet.flags.0 & (BUSY | Flags::STAMP_ECHO.0) == Flags::STAMP_ECHO.0;
+        packet.ack == self.board.una && self.board.outstanding() > 0 && answers
+    }
+
+    /// The tail-loss probe leaves, windows or not.
+    pub(super) fn force_probe(&mut self, fresh: bool) {
+        self.force = if fresh { Force::Fresh } else { Force::Last };
+    }
+
+    /// Nothing more will be sent or waited for.
+    pub(super) fn shut(&mut self) {
+        self.source.clear();
+        let first = self.board.next;
+        self.board = Scoreboard::new(first);
+        self.force = Force::Nothing;
+        self.paced_out = false;
+        self.phase = Phase::Open;
+        self.rto_at = Time::NEVER;
+        self.rack_at = Time::NEVER;
+    }
+}
+
+/// The law's window in whole segments, at least one: a rate below one segment a round trip is pacing's business.
+#[inline]
+pub(super) fn whole(window: f64) -> u32 {
+    // The cast saturates; a window that is no number becomes the least.
+    (window as u32).clamp(1, MAX_WINDOW)
+}
+
+/// A rate that has changed by no more than this part of it leaves the next packet's turn as it is.
+const SAME_TURN: f64 = 1.0 / 32.0;
+/// How late a paced packet may leave and still be counted as on time.
+const PACING_SLACK: Time = Time::from_millis(1);

@@ -1,0 +1,175 @@
+//! Finding losses and repairing them: duplicates, recovery, timeouts.
+
+use tollway_law::Time;
+use tollway_law::sender::SenderLaw;
+
+use crate::{Flags, Packet, SackRanges};
+
+use super::scoreboard::{DUP_THRESH, Slot};
+use super::{Force, Phase, Sender, whole};
+use crate::transport::config::{Config, Detection};
+use crate::transport::serial::before;
+use crate::transport::stats::Stats;
+
+impl Sender {
+    /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
+    #[inline(never)]
+    pub(in crate::transport) fn repair(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        sack: &SackRanges,
+        advance: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) -> u32 {
+        if self.board.clean() {
+            self.board.refresh();
+        }
+        let mut news = self.board.ack(advance, config.heeds_ranges());
+        if advance > 0 {
+            self.judge_timeout(packet, stats);
+        }
+        match config.detects() {
+            Detection::NewReno => self.detect_by_duplicates(now, packet, advance, config, stats),
+            Detection::Rfc6675 => {
+                if packet.flags.has(Flags::SACK) {
+                    news += self.board.sack(sack);
+                }
+                self.board.judge();
+            }
+            Detection::Rack { .. } => {
+                if packet.flags.has(Flags::SACK) {
+                    news += self.board.sack(sack);
+                }
+                self.probe_answered(now, packet, config);
+                self.detect_by_time(now, stats);
+            }
+        }
+        if self.phase == Phase::Open && self.board.pending > 0 {
+            self.enter_recovery(now, config, stats);
+        }
+        news
+    }
+
+    pub(in crate::transport) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        self.phase = Phase::Recovery;
+        self.recover = self.board.next;
+        self.careful = false;
+        self.force = Force::Lost;
+        self.board.begin_recovery();
+        stats.fast_recoveries += 1;
+        let flight = self.flight(now, config);
+        self.law.on_loss(&flight);
+        self.window = whole(self.law.window());
+    }
+
+    #[inline]
+    pub(in crate::transport) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        if before(self.board.una, self.recover) {
+            return;
+        }
+        if self.phase == Phase::Recovery {
+            let flight = self.flight(now, config);
+            self.law.on_recovered(&flight);
+        }
+        self.phase = Phase::Open;
+        self.timeout_stamp = None;
+        if self.board.pending > 0 {
+            // Lost after the recovery point: another episode.
+            self.enter_recovery(now, config, stats);
+        }
+    }
+
+    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole.
+    fn detect_by_duplicates(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        advance: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        let duplicate = advance == 0 && self.is_duplicate(packet);
+        match self.phase {
+            Phase::Open if advance > 0 => self.board.sacked = 0,
+            Phase::Open if duplicate => {
+                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding());
+                let una = self.board.una;
+                // Beyond what is in flight it is behind, be it by more than half of all numbers.
+                let ahead = self.recover.wrapping_sub(una);
+                let fresh = ahead > self.board.outstanding() || (ahead == 0 && !self.careful);
+                if self.board.sacked >= DUP_THRESH && fresh {
+                    self.board.lose(una);
+                    self.enter_recovery(now, config, stats);
+                }
+            }
+            Phase::Recovery if duplicate => {
+                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding() - 1);
+            }
+            Phase::Recovery if advance > 0 && before(self.board.una, self.recover) => {
+                self.board.lose(self.board.una);
+                self.force = Force::Lost;
+            }
+            Phase::Recovery if advance > 0 => self.board.sacked = 0,
+            Phase::Loss => self.board.sacked = 0,
+            _ => {}
+        }
+    }
+
+    /// Whether the acknowledgement after a timeout is of a packet sent before it (Eifel, RFC 3522).
+    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
+        if let Some(stamp) = self.timeout_stamp.take() {
+            let echoed = packet.flags.has(Flags::STAMP_ECHO);
+            stats.spurious_timeouts += u64::from(echoed && before(packet.sent_echo.0, stamp.0));
+        }
+    }
+
+    /// A timer is due.
+    pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        if self.rack_at <= now {
+            self.rack_at = Time::NEVER;
+            self.on_rack_timer(now, config, stats);
+        }
+        if self.rto_at <= now {
+            self.on_rto(now, config, stats);
+        }
+        self.tell_losses(now, config);
+    }
+
+    /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
+    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+        self.rtt.back_off(&config.rto);
+        self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        if self.board.outstanding() == 0 {
+            // The window is shut: one segment beyond it makes the receiver say how it stands.
+            if self.source.ready() {
+                self.force = Force::Fresh;
+            } else {
+                self.rto_at = Time::NEVER;
+            }
+            return;
+        }
+        stats.timeouts += 1;
+        let first = self.expiries == 0;
+        let flight = self.flight(now, config);
+        let opening = self.board.slot(self.board.una).has(Slot::SYN);
+        self.expiries = self.expiries.saturating_add(1);
+        self.board.on_timeout(config.heeds_ranges());
+        self.rack_at = Time::NEVER;
+        if let Some(rack) = &mut self.rack {
+            rack.clear();
+        }
+        self.phase = Phase::Loss;
+        self.recover = self.board.next;
+        self.careful = true;
+        self.timeout_stamp = None;
+        if opening {
+            // A lost SYN says nothing of the path's capacity; the law starts as it would have.
+            self.force = Force::Lost;
+            return;
+        }
+        self.law.on_timeout(&flight, first);
+        self.window = whole(self.law.window());
+    }
+}

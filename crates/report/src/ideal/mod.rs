@@ -1,0 +1,531 @@
+//! What an ideal allocation gives the flows of a plan.
+
+use std::borrow::Borrow;
+
+use tollway_law::Time;
+use tollway_law::budget::Background;
+use tollway_law::link::Pricing;
+use tollway_law::sender::Spending;
+use tollway_proto::Change;
+use tollway_proto::transport::Reader;
+use tollway_scenario::plan::switch::Session;
+use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
+use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
+
+use crate::overlay;
+
+/// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
+/// join and leave and links that change their rate make phases, each with an allocation of its own. Where switches merge
+/// sessions it is fair among these, and then among the flows of each.
+///
+/// `None` for flows that end when their data do, and for all where the ideal isn't defined by the file alone: a
+/// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
+/// buffer holds back is given what the buffer lets through in a round trip without queues.
+///
+/// For each flow there, and back if data go both ways. Behind them stand an overlay's senders with
+/// their proportionally fair rates.
+pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
+    if let Some(overlay) = &plan.overlay {
+        return overlay::ideal_mbps(plan, overlay);
+    }
+    let none = || vec![[None; 2]; plan.flows.len()];
+    if plan.flows.is_empty() || undefined(plan).is_some() {
+        return none();
+    }
+    let instants = instants(plan);
+    if instants.len().saturating_mul(plan.flows.len()) > MOST_WORK {
+        return none();
+    }
+    let (mut state, mut filling) = (State::new(plan), MaxMin::default());
+    let mut bits = vec![0.0; state.ways.len()];
+    for phase in instants.windows(2) {
+        state.advance(plan, phase[0]);
+        let active: Vec<usize> = state.active(plan, phase[0], phase[1]).collect();
+        let of: Vec<usize> = active.iter().map(|&w| state.ways[w].of).collect();
+        let flows: Vec<&Flow> = active.iter().map(|&w| &state.ways[w].flow).collect();
+        let mut capacities = state.capacities(plan, phase[0]);
+        make_room_for_acks(plan, &of, &flows, &mut capacities, &mut filling);
+        let merged = sessions(plan, &of).map(|of| {
+            let flows = flows.iter().map(|&flow| flow.clone()).collect();
+            let network = Network { capacities: capacities.clone(), flows };
+            session_fair(&network, &of).map(|found| found.rates)
+        });
+        let rates = match merged {
+            None => filling.rates(&capacities, &flows).map(<[f64]>::to_vec),
+            Some(rates) => rates,
+        };
+        let Ok(rates) = rates else { return none() };
+        let seconds = (phase[1] - phase[0]).as_secs_f64();
+        for (&w, rate) in active.iter().zip(rates) {
+            bits[w] += rate * seconds;
+        }
+    }
+    let mut ideals = none();
+    for (way, bits) in state.ways.iter().zip(bits) {
+        let seconds = end(plan, way.of).saturating_sub(begin(plan, way.of)).as_secs_f64();
+        ideals[way.of][usize::from(way.back)] = (seconds > 0.0).then(|| bits / seconds * 1e-6);
+    }
+    ideals
+}
+
+/// The session of each of `flows`, those without one being sessions of their own; `None` if no switch
+/// merges any.
+pub(crate) fn sessions(plan: &Plan, flows: &[usize]) -> Option<Vec<usize>> {
+    let number = |flow: usize| {
+        let session = plan.sessions.iter().find(|session| session.flows().contains(&flow));
+        session.map_or(flow, |session| session.flows().start)
+    };
+    (!plan.sessions.is_empty()).then(|| flows.iter().map(|&flow| number(flow)).collect())
+}
+
+/// Why no allocation follows from a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undefined {
+    /// There are workloads.
+    #[error("its workloads' flows come by chance")]
+    Chance,
+    /// There are shared media.
+    #[error("a half-duplex medium has no capacity of its own for each direction")]
+    Medium,
+    /// A flow has several receivers.
+    #[error("a flow with several receivers takes of several paths at once")]
+    Multicast,
+    /// A switch spreads a connection's frames.
+    #[error("a session takes of several paths what the schedule of its switch sends there")]
+    Session,
+    /// Traffic is asked for other prices than the rest.
+    #[error("its classes of traffic are asked for prices of their own")]
+    Classes,
+    /// Flows share links with an overlay's hops.
+    #[error("its flows share links with the overlay's hops")]
+    Beside,
+    /// Senders of an overlay pause.
+    #[error("its senders send for a while and pause")]
+    Pauses,
+    /// A flow ends when its data do.
+    #[error("flows end when their data do")]
+    Sized,
+    /// There is no flow, or never one after the warm-up.
+    #[error("no flow is there after the warm-up")]
+    NoFlow,
+    /// There are flows only while a blackout stops one of them.
+    #[error("there is always a blackout on some flow's way")]
+    Dark,
+}
+
+fn undefined(plan: &Plan) -> Option<Undefined> {
+    if !plan.workloads.is_empty() {
+        Some(Undefined::Chance)
+    } else if !plan.media.is_empty() {
+        Some(Undefined::Medium)
+    } else if !plan.trees.is_empty() {
+        Some(Undefined::Multicast)
+    } else if plan.sessions.iter().any(Session::spreads) {
+        Some(Undefined::Session)
+    } else if plan.classes.iter().any(|class| !matches!(class.pricing, Pricing::Standard | Pricing::Stable)) {
+        Some(Undefined::Classes)
+    } else if plan.flows.iter().any(|flow| !flow.data.is_endless()) {
+        Some(Undefined::Sized)
+    } else {
+        None
+    }
+}
+
+/// A stretch of a run in which nothing comes, goes or changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steady {
+    /// Its start.
+    pub from: Time,
+    /// Its end.
+    pub until: Time,
+    /// The flows that are there, as indices into [`Plan::flows`]; with data in both directions there are two for each.
+    pub lanes: Vec<FlowDirection>,
+    /// The links of the plan, in its order, and those flows over them; bits a second.
+    pub network: Network,
+    /// Who has which budget to spend on those flows, and how; $ a second. Flows of other laws than FCP's have no owner.
+    pub owners: Vec<Owner>,
+    /// What all packets together get of each link.
+    whole: Vec<f64>,
+    /// What acknowledgements of those flows take of it.
+    acks: Acks,
+}
+
+impl Steady {
+    /// What `rates_of` gives the flows of a network, where acknowledgements take what those very rates need (in
+    /// [`network`](Steady::network) it is what max–min fair rates need), and that network.
+    pub(crate) fn allocate<E>(
+        &self,
+        mut rates_of: impl FnMut(&Network) -> Result<Vec<f64>, E>,
+    ) -> Result<(Network, Vec<f64>), E> {
+        let mut network = self.network.clone();
+        let mut rates = rates_of(&network)?;
+        for _ in 0..ACK_ROUNDS {
+            let mut capacities = self.whole.clone();
+            self.acks.make_room(&rates, &mut capacities);
+            let off = |(a, b): (&f64, &f64)| (a - b).abs() > ACKS_OFF * b;
+            if !network.capacities.iter().zip(&capacities).any(off) {
+                break;
+            }
+            network.capacities = capacities;
+            rates = rates_of(&network)?;
+        }
+        Ok((network, rates))
+    }
+}
+
+/// One direction of data of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowDirection {
+    /// What the tables call it.
+    pub name: String,
+    /// Index into [`Plan::flows`].
+    pub flow: usize,
+    /// Its round trip without queues.
+    pub base_rtt: Time,
+}
+
+/// The longest stretch after the warm-up in which nothing comes, goes or changes; of equals the last.
+///
+/// # Errors
+/// The plan defines no allocation.
+pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
+    if let Some(why) = undefined(plan) {
+        return Err(why);
+    }
+    let instants = instants(plan);
+    let mut state = State::new(plan);
+    let mut stretches = instants
+        .windows(2)
+        .filter(|phase| state.active(plan, phase[0], phase[1]).next().is_some())
+        .peekable();
+    stretches.peek().ok_or(Undefined::NoFlow)?;
+    let light = stretches.filter(|phase| {
+        let dark = dark(plan, phase[0]);
+        let stopped = |w: usize| state.ways[w].flow.links.iter().any(|l| dark.contains(l));
+        dark.is_empty() || !state.active(plan, phase[0], phase[1]).any(stopped)
+    });
+    let longest = light.max_by_key(|phase| phase[1] - phase[0]).ok_or(Undefined::Dark)?;
+    state.advance(plan, longest[0]);
+    let mut network = Network { capacities: state.capacities(plan, longest[0]), flows: Vec::new() };
+    let mut lanes = Vec::new();
+    for way in state.active(plan, longest[0], longest[1]).map(|w| &state.ways[w]) {
+        let name = &plan.flows[way.of].name;
+        let name = if way.back { format!("{name}.reverse") } else { name.clone() };
+        lanes.push(FlowDirection { name, flow: way.of, base_rtt: state.rtt(plan, way.of) });
+        network.flows.push(way.flow.clone());
+    }
+    let owners = state.owners(plan, &lanes);
+    let flows: Vec<usize> = lanes.iter().map(|lane| lane.flow).collect();
+    let whole = network.capacities.clone();
+    let Network { capacities, flows: over } = &mut network;
+    let acks = make_room_for_acks(plan, &flows, over, capacities, &mut MaxMin::default());
+    Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners, whole, acks })
+}
+
+/// Takes off links that carry data what the acknowledgements of data the other way need there, `over[f]` being what theory sees of
+/// flow `flows[f]` of the plan, if rates are max–min fair; answers what they need if they are others.
+fn make_room_for_acks(
+    plan: &Plan,
+    flows: &[usize],
+    over: &[impl Borrow<Flow>],
+    capacities: &mut [f64],
+    filling: &mut MaxMin,
+) -> Acks {
+    let acks = Acks::of(plan, flows, over, capacities.len());
+    if !acks.flows.is_empty()
+        && let Ok(rates) = filling.rates(capacities, over)
+    {
+        acks.make_room(rates, capacities);
+    }
+    acks
+}
+
+/// The acknowledgements that share links with data.
+#[derive(Clone, Debug, PartialEq)]
+struct Acks {
+    /// A flow, what its acknowledgements take as a part of its rate, and of which links.
+    flows: Vec<(usize, f64, Vec<usize>)>,
+}
+
+impl Acks {
+    /// Of flows with data in one direction: others acknowledge with their data.
+    fn of(plan: &Plan, flows: &[usize], over: &[impl Borrow<Flow>], links: usize) -> Acks {
+        let mut carries = vec![false; links];
+        over.iter().flat_map(|flow| &flow.borrow().links).for_each(|&l| carries[l] = true);
+        let flows = flows.iter().enumerate().filter_map(|(f, &i)| {
+            let transport = &plan.transports[plan.flows[i].transport.0 as usize];
+            let back = plan.flows[i].path.back.iter().map(|link| link.0 as usize);
+            let shared: Vec<usize> = back.filter(|&l| carries[l]).collect();
+            let acks = if transport.delayed_ack.is_some() { 0.5 } else { 1.0 };
+            let part = acks * f64::from(transport.ack_size) / f64::from(transport.packet_size);
+            (!transport.both_ways && !shared.is_empty()).then_some((f, part, shared))
+        });
+        Acks { flows: flows.collect() }
+    }
+
+    /// Takes off `capacities` what those of flows with `rates` need.
+    fn make_room(&self, rates: &[f64], capacities: &mut [f64]) {
+        for (f, part, links) in &self.flows {
+            for &l in links {
+                capacities[l] = (capacities[l] - rates[*f] * part).max(0.0);
+            }
+        }
+    }
+}
+
+/// What packets get of each link's bits a second at the start of the run, framing and cross-traffic taken off.
+pub(crate) fn capacities(plan: &Plan) -> Vec<f64> {
+    State::new(plan).capacities(plan, Time::ZERO)
+}
+
+fn begin(plan: &Plan, i: usize) -> Time {
+    plan.flows[i].start.max(plan.measure.warmup)
+}
+
+fn end(plan: &Plan, i: usize) -> Time {
+    plan.flows[i].stop.min(plan.duration)
+}
+
+/// The links that a blackout stops at `now`.
+pub(crate) fn dark(plan: &Plan, now: Time) -> Vec<usize> {
+    let stopped = plan.events.iter().filter_map(|event| match event.what {
+        What::Blackout(link, until) if event.at <= now && now < until => Some(link.0 as usize),
+        _ => None,
+    });
+    stopped.collect()
+}
+
+/// When something comes, goes or changes, after the warm-up and up to the end.
+pub(crate) fn instants(plan: &Plan) -> Vec<Time> {
+    let mut instants: Vec<Time> =
+        (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
+    // What the file changes at the start or before the warm-up's end counts from the first phase on.
+    let warmup = plan.measure.warmup;
+    instants.extend(plan.events.iter().map(|event| event.at.max(warmup)));
+    instants.extend(plan.events.iter().filter_map(|event| match event.what {
+        What::Blackout(_, until) => Some(until.max(warmup)),
+        _ => None,
+    }));
+    let senders = plan.overlay.iter().flat_map(|overlay| &overlay.senders);
+    instants.extend(senders.flat_map(|sender| [sender.start.max(warmup), sender.stop.max(warmup)]));
+    instants.extend(plan.cbrs.iter().flat_map(|cbr| [cbr.start.max(warmup), cbr.stop.max(warmup)]));
+    instants.retain(|&at| at <= plan.duration);
+    instants.sort_unstable();
+    instants.dedup();
+    instants
+}
+
+/// A flow in one direction of data.
+struct Way {
+    /// Index into [`Plan::flows`].
+    of: usize,
+    back: bool,
+    /// As theory sees it: its links, its weight, and what its buffers let through.
+    flow: Flow,
+}
+
+/// What the file's changes have made of links and buffers.
+pub(crate) struct State<'a> {
+    rates_bps: Vec<f64>,
+    delays: Vec<Time>,
+    /// What the buffers of each flow hold, packets.
+    windows: Vec<u32>,
+    /// How the application of each flow reads.
+    readers: Vec<Reader>,
+    /// Flow by flow, there and back.
+    ways: Vec<Way>,
+    /// What flows without a host may spend, $/s; zero for other laws than FCP's.
+    budgets: Vec<f64>,
+    /// What hosts may spend, and how they divide it.
+    hosts: Vec<(f64, Strategy)>,
+    events: &'a [Event],
+    /// What part of a link's bits are those of packets, not of framing.
+    packets_part: Vec<f64>,
+}
+
+impl<'a> State<'a> {
+    pub(crate) fn new(plan: &'a Plan) -> State<'a> {
+        let mut size = vec![0u16; plan.links.len()];
+        let flows = plan.flows.iter().map(|flow| (flow.transport, &flow.path));
+        let chance = plan.workloads.iter().flat_map(|w| w.paths.iter().map(|path| (w.transport, path)));
+        for (transport, path) in flows.chain(chance) {
+            let transport = &plan.transports[transport.0 as usize];
+            let back = path.back.iter().filter(|_| transport.both_ways);
+            for link in path.route.iter().chain(back) {
+                size[link.0 as usize] = size[link.0 as usize].max(transport.packet_size);
+            }
+        }
+        let part = plan.links.iter().zip(&size).map(|(link, &size)| {
+            let size = f64::from(size.max(1));
+            size / (size + f64::from(link.overhead))
+        });
+        State {
+            rates_bps: plan.links.iter().map(|link| link.rate.bps()).collect(),
+            delays: plan.links.iter().map(|link| link.delay).collect(),
+            windows: plan.flows.iter().map(|flow| flow.receive_buffer.min(flow.send_buffer)).collect(),
+            readers: plan
+                .flows
+                .iter()
+                .map(|flow| plan.transports[flow.transport.0 as usize].reader)
+                .collect(),
+            ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
+            budgets: (0..plan.flows.len())
+                .map(|i| spends(plan, i).map_or(0.0, |one| one.budget.get()))
+                .collect(),
+            hosts: plan.hosts.iter().map(|host| (host.budget, host.strategy)).collect(),
+            events: &plan.events,
+            packets_part: part.collect(),
+        }
+    }
+
+    /// Makes the changes up to and at `now`.
+    pub(crate) fn advance(&mut self, plan: &Plan, now: Time) {
+        while let Some((event, rest)) = self.events.split_first().filter(|(event, _)| event.at <= now) {
+            self.events = rest;
+            match event.what {
+                What::Link(link, Change::Rate(rate)) => self.rates_bps[link.0 as usize] = rate.bps(),
+                What::Link(link, Change::Delay(delay)) => {
+                    self.delays[link.0 as usize] = delay;
+                    let crosses = |path: &plan::Path| path.route.iter().chain(&path.back).any(|l| *l == link);
+                    self.demand_anew(plan, |of| crosses(&plan.flows[of].path));
+                }
+                What::ReceiveBuffer(flow, packets) => {
+                    let flow = flow.0 as usize;
+                    self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
+                    self.demand_anew(plan, |of| of == flow);
+                }
+                What::Reader(flow, reader) => {
+                    let flow = flow.0 as usize;
+                    self.readers[flow] = reader;
+                    self.demand_anew(plan, |of| of == flow);
+                }
+                What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
+                What::HostBudget(host, budget) => self.hosts[host].0 = budget,
+                What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,
+                _ => {}
+            }
+        }
+    }
+
+    /// Renews the demand of the flows that `concerns`, after a change of buffers, readers or delays.
+    fn demand_anew(&mut self, plan: &Plan, concerns: impl Fn(usize) -> bool) {
+        for w in 0..self.ways.len() {
+            let of = self.ways[w].of;
+            if concerns(of) {
+                self.ways[w].flow.demand =
+                    demand(plan, of, self.windows[of], self.readers[of], self.rtt(plan, of));
+            }
+        }
+    }
+
+    /// The round trip of a flow without queues.
+    fn rtt(&self, plan: &Plan, of: usize) -> Time {
+        let path = &plan.flows[of].path;
+        let delays = path.route.iter().chain(&path.back).map(|link| self.delays[link.0 as usize]);
+        delays.fold(Time::ZERO, Time::saturating_add)
+    }
+
+    /// The ways of flows that are there from `from` until `until`.
+    fn active(&self, plan: &Plan, from: Time, until: Time) -> impl Iterator<Item = usize> {
+        let ways = self.ways.iter().enumerate();
+        ways.filter(move |(_, way)| begin(plan, way.of) <= from && until <= end(plan, way.of)).map(|(w, _)| w)
+    }
+
+    /// Who spends what on `lanes`. A host's budget is for what it sends itself: the other direction of a flow has one of its own.
+    fn owners(&self, plan: &Plan, lanes: &[FlowDirection]) -> Vec<Owner> {
+        let mut host_of = vec![None; plan.flows.len()];
+        for (h, host) in plan.hosts.iter().enumerate() {
+            host.flows.iter().for_each(|flow| host_of[flow.0 as usize] = Some(h));
+        }
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); plan.hosts.len()];
+        let mut owners = Vec::new();
+        for (l, lane) in lanes.iter().enumerate() {
+            let Some(own) = spends(plan, lane.flow) else { continue };
+            let forward = lane.name == plan.flows[lane.flow].name;
+            match host_of[lane.flow].filter(|_| forward) {
+                Some(host) => members[host].push(l),
+                None => {
+                    let budget = if forward { self.budgets[lane.flow] } else { own.budget.get() };
+                    owners.push(Owner { budget, division: Division::ByWeight, flows: vec![l] });
+                }
+            }
+        }
+        let wants = |&l: &usize| {
+            let wants = spends(plan, lanes[l].flow).and_then(|one| one.wants);
+            wants.map_or(0.0, |rate| rate.bps())
+        };
+        for ((budget, strategy), flows) in self.hosts.iter().zip(members) {
+            let division = match strategy {
+                Strategy::EqualBudget => Division::ByWeight,
+                Strategy::Fixed => Division::Fixed,
+                Strategy::Background => Division::Part(Background::default().part),
+                Strategy::EqualThroughput => Division::EqualThroughput,
+                Strategy::MaxThroughput => Division::MaxThroughput,
+                Strategy::Stable => Division::Stable(flows.iter().map(wants).collect()),
+            };
+            owners.push(Owner { budget: *budget, division, flows });
+        }
+        owners
+    }
+
+    /// What packets of the flows that cross each link get of its bits a second, framing and cross-traffic taken off.
+    pub(crate) fn capacities(&self, plan: &Plan, now: Time) -> Vec<f64> {
+        let mut capacities = self.rates_bps.clone();
+        for cbr in plan.cbrs.iter().filter(|cbr| cbr.start <= now && now < cbr.stop) {
+            let on = cbr.on_off.map_or(1.0, |(on, off)| on.as_secs_f64() / (on + off).as_secs_f64());
+            for link in &cbr.route {
+                let framing = f64::from(plan.links[link.0 as usize].overhead) / f64::from(cbr.packet_size);
+                capacities[link.0 as usize] -= cbr.rate.bps() * on * (1.0 + framing);
+            }
+        }
+        dark(plan, now).into_iter().for_each(|l| capacities[l] = 0.0);
+        capacities.iter_mut().zip(&self.packets_part).for_each(|(c, part)| *c = c.max(0.0) * part);
+        capacities
+    }
+}
+
+/// A flow at the start: there, and back if it has data both ways.
+fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
+    let flow = &plan.flows[of];
+    let transport = &plan.transports[flow.transport.0 as usize];
+    let window = flow.receive_buffer.min(flow.send_buffer);
+    let demand = demand(plan, of, window, transport.reader, flow.path.base_rtt);
+    [(false, &flow.path.route), (true, &flow.path.back)]
+        .into_iter()
+        .filter(|(back, _)| !back || transport.both_ways)
+        .map(move |(back, links)| {
+            let links = links.iter().map(|link| link.0 as usize).collect();
+            Way { of, back, flow: Flow { links, weight: transport.weight, demand } }
+        })
+}
+
+/// The most that a flow's window and its reader let through without queues, bits a second.
+fn demand(plan: &Plan, flow: usize, window: u32, reader: Reader, rtt: Time) -> f64 {
+    let Plan { flows, transports, .. } = plan;
+    let transport = &transports[flows[flow].transport.0 as usize];
+    let (packet, header) = (f64::from(transport.packet_size), f64::from(transport.header));
+    let item = match flows[flow].data {
+        Data::Frames { size, .. } => size as f64 + (size as f64 / (packet - header)).ceil() * header,
+        _ => packet,
+    };
+    let reads = reader.per_second() * item * 8.0;
+    if window == u32::MAX || rtt == Time::ZERO {
+        return reads;
+    }
+    reads.min(f64::from(window) * packet * 8.0 / rtt.as_secs_f64())
+}
+
+fn spends(plan: &Plan, flow: usize) -> Option<Spending> {
+    plan.transports[plan.flows[flow].transport.0 as usize].law.descriptor().spends
+}
+
+/// How far, as a part of a link, what acknowledgements leave may be from what they would leave at the rates that come of it.
+const ACKS_OFF: f64 = 1e-4;
+/// Rounds after which it is near enough: acknowledgements are few bytes, so that each is off by a small part of what the one
+/// before was.
+const ACK_ROUNDS: usize = 8;
+/// Phases times flows up to which the ideal is worth its time: about a second.
+const MOST_WORK: usize = 20_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,470 @@
+//! A [`Plan`] made into a network of either engine.
+
+pub(super) mod aggregates;
+pub(super) mod machines;
+pub(super) mod meters;
+pub(super) mod overlay;
+pub(super) mod sessions;
+mod trees;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tollway_law::link::{AnyLink, LinkLaw as _};
+use tollway_law::sender::{NewRenoConfig, SenderConfig, SenderLaw as _, Sending};
+use tollway_law::toll::Content;
+use tollway_law::{Budget, Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
+use tollway_proto::shaper::ClassId;
+use tollway_proto::transport::{Config, Connection};
+use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
+
+use super::engine::{Engine, Kernels, Start};
+use crate::plan::{self, Data, Plan, TransportId};
+use crate::tables::SystemTables;
+use meters::Posts;
+
+/// The network and what of the plan became what.
+pub(super) struct Built<E: Engine> {
+    pub(super) network: E,
+    /// By [`plan::LinkId`].
+    pub(super) links: Vec<LinkId>,
+    /// By [`plan::FlowId`].
+    pub(super) flows: Vec<FlowId>,
+    /// There and back, by workload and path.
+    pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
+    pub(super) sources: Vec<SourceId>,
+    /// By index in the plan.
+    pub(super) machines: Vec<MachineId>,
+    /// The overlay's daemons.
+    pub(super) sites: overlay::Sites,
+    pub(super) switches: sessions::Switches,
+    pub(super) meters: Posts,
+    /// By index in the plan.
+    pub(super) shapers: Vec<ShaperId>,
+    /// The most that links have by the plan's changes.
+    raised: BTreeMap<plan::LinkId, Rate>,
+    configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
+    /// Flows started.
+    started: u64,
+}
+
+/// A flow to be started.
+pub(super) struct FlowEnds<'a, R> {
+    /// Its section.
+    pub(super) section: &'a str,
+    /// Its name, and for a flow of a workload its number instead.
+    pub(super) name: Result<&'a str, u64>,
+    pub(super) transport: TransportId,
+    /// It is part of a session.
+    pub(super) session: bool,
+    pub(super) route: (R, R),
+    /// Routers there and back.
+    pub(super) routers: (u8, u8),
+    /// Of the interfaces that either end sends by.
+    pub(super) line_rates: (Rate, Rate),
+    pub(super) data: Data,
+    pub(super) receive_buffer: u32,
+    pub(super) send_buffer: u32,
+    /// The receive buffer is to change.
+    pub(super) buffer_changes: bool,
+    pub(super) start: Time,
+    pub(super) stop: Time,
+}
+
+/// The simulator's network, with the plan's links, media and meters.
+pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
+    let mut network = Network::new(plan.seed);
+    network.reserve(plan.links.len(), plan.flows.len());
+    let add_link = |(i, link): (usize, &plan::Link)| {
+        network.add_link(LinkSpec {
+            rate: link.rate,
+            delay: link.delay,
+            overhead: link.overhead,
+            law: link_law(plan, i),
+            limit: link.limit,
+            queue: queue(plan, i),
+        })
+    };
+    let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
+    for (link, &id) in plan.links.iter().zip(&links) {
+        if let Some(trace) = &link.trace {
+            network.set_trace(id, trace.clone());
+        }
+    }
+    for medium in &plan.media {
+        let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
+        network.add_medium(&members);
+    }
+    (network, links)
+}
+
+impl<E: Engine> Built<E> {
+    /// Lays the plan's flows and sources over a network that has its links.
+    pub(super) fn new(plan: &Plan, network: E, links: Vec<LinkId>) -> Built<E> {
+        let mut built = Built {
+            network,
+            links,
+            flows: Vec::with_capacity(plan.flows.len()),
+            workload_routes: Vec::new(),
+            sources: Vec::new(),
+            machines: Vec::new(),
+            sites: overlay::Sites::default(),
+            switches: sessions::Switches::default(),
+            meters: Posts::default(),
+            shapers: Vec::new(),
+            raised: raised(plan),
+            configs: HashMap::new(),
+            started: 0,
+        };
+        for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
+            built.network.change(built.links[i], Change::Losses(losses));
+        }
+        built.meters = meters::place(plan, &mut built);
+        built.machines = machines::place(plan, &mut built);
+        built.sites = overlay::place(plan, &mut built);
+        built.switches = sessions::place(plan, &mut built);
+        for shaper in &plan.shapers {
+            built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
+        }
+        for cbr in &plan.cbrs {
+            let route = built.route(&cbr.route, RouteEnd::Sink);
+            let source = built.network.add_source(cbr, route);
+            built.sources.extend(source);
+            if let (Some(source), Some((shaper, class))) = (source, built.gate(cbr.gate)) {
+                // One queue for the source, whatever policy it is under: the shortest.
+                let policies =
+                    plan.shapers[cbr.gate.map_or(0, |gate| gate.shaper)].classes[class.0 as usize].iter();
+                let room = policies.map(|&policy| plan.aggregates[policy].queue).min().unwrap_or(0);
+                built.network.gate_source(source, shaper, class, room);
+            }
+        }
+        for workload in &plan.workloads {
+            let routes = workload.paths.iter().map(|path| built.routes(path)).collect();
+            built.workload_routes.push(routes);
+        }
+        let mut planted = trees::plant(plan, &mut built);
+        sessions::plant(plan, &mut built, &mut planted);
+        for (i, flow) in plan.flows.iter().enumerate() {
+            // A receiver that is not the first of its tree or session has a sender in name only.
+            let silent = plan.sender_of(i) != i;
+            let ends = FlowEnds {
+                section: &flow.section,
+                name: Ok(&flow.name),
+                transport: flow.transport,
+                session: plan.session_of(i).is_some(),
+                route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
+                routers: routers(plan, &flow.path),
+                line_rates: built.line_rates(plan, &flow.path),
+                data: flow.data,
+                receive_buffer: flow.receive_buffer,
+                send_buffer: flow.send_buffer,
+                buffer_changes: plan.events.iter().any(
+                    |event| matches!(event.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
+                ),
+                start: if silent { Time::NEVER } else { flow.start },
+                stop: if silent { Time::NEVER } else { flow.stop },
+            };
+            let id = built.start_flow(plan, ends, None);
+            built.gate_flow(id, flow.gate);
+            built.flows.push(id);
+        }
+        planted.connect(&mut built);
+        machines::attach(plan, &mut built);
+        overlay::attach(plan, &mut built);
+        built
+    }
+
+    fn routes(&mut self, path: &plan::Path) -> (E::Route, E::Route) {
+        (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client))
+    }
+
+    /// Rates of the links that either end of a path sends by: the most they ever have. One that replays a trace has none.
+    pub(super) fn line_rates(&self, plan: &Plan, path: &plan::Path) -> (Rate, Rate) {
+        let line_rate = |route: &[plan::LinkId]| {
+            let first = *route.first()?;
+            let link = &plan.links[first.0 as usize];
+            let raised = self.raised.get(&first).copied();
+            link.trace.is_none().then_some(raised.filter(|&rate| rate > link.rate).unwrap_or(link.rate))
+        };
+        let most = Sending::of(1.0).line_rate;
+        (line_rate(&path.route).unwrap_or(most), line_rate(&path.back).unwrap_or(most))
+    }
+
+    pub(super) fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> E::Route {
+        let links: Vec<LinkId> = links.iter().map(|link| self.links[link.0 as usize]).collect();
+        self.network.add_route(&links, end)
+    }
+
+    /// Adds a flow, in the place of `vacant` if there is one.
+    pub(super) fn start_flow(
+        &mut self,
+        plan: &Plan,
+        ends: FlowEnds<'_, E::Route>,
+        vacant: Option<FlowId>,
+    ) -> FlowId {
+        let transport = &plan.transports[ends.transport.0 as usize];
+        let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
+        let config = || Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer));
+        let config = match self.network.first_segment() {
+            None => Arc::clone(self.configs.entry(key).or_insert_with(config)),
+            Some(initial_segment) => Arc::new(Config { initial_segment, ..(*config()).clone() }),
+        };
+        // A stream of chance of its own for each sender.
+        self.started += 1;
+        let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let name = || match ends.name {
+            Ok(name) => name.to_owned(),
+            Err(number) => format!("{}.{}", ends.section, number + 1),
+        };
+        // The caller is asked for senders that have something to send.
+        let own = transport.law.get::<plan::OwnSender>().is_some();
+        let asked = |backward: bool| !own || ends.start < Time::NEVER && (!backward || transport.both_ways);
+        let law = |seed: u64, backward: bool| {
+            let flow = if own { name() } else { String::new() };
+            let sending = Sending {
+                flow: &flow,
+                section: ends.section,
+                backward,
+                segment: transport.packet_size,
+                line_rate: if backward { ends.line_rates.1 } else { ends.line_rates.0 },
+                whole_toll: !transport.encoding.xcp_only(),
+                pricing: plan.pricing(transport.class),
+                seed,
+                ..Sending::of(f64::from(transport.initial_window))
+            };
+            if asked(backward) {
+                transport.law.make(&sending)
+            } else {
+                NewRenoConfig::default().make(&sending)
+            }
+        };
+        let mut client = Connection::client(&config, law(seed, false), 0);
+        let mut server = Connection::server(&config, law(!seed, true), 0);
+        server.set_routers_passed(ends.routers.0);
+        client.set_routers_passed(ends.routers.1);
+        let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
+        for sender in senders.into_iter().flatten() {
+            match ends.data {
+                Data::Messages => {}
+                Data::Endless => sender.write_unlimited(),
+                Data::Bytes(bytes) => {
+                    sender.write_stream(bytes);
+                    sender.finish();
+                }
+                Data::Frames { count: Some(count), size } => {
+                    sender.write_frames(size, count);
+                    sender.finish();
+                }
+                Data::Frames { count: None, size } => sender.write_frames(size, u64::MAX),
+            }
+        }
+        let (forward, back) = ends.route;
+        let start = Start {
+            client,
+            server,
+            forward,
+            back,
+            start: ends.start,
+            stop: ends.stop,
+            encoding: transport.encoding,
+            segment: u32::from(transport.packet_size),
+            class: transport.first_class(),
+            session: ends.session,
+            kernel: transport.kernel.then(|| Kernels {
+                congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
+                bytes: ends.data.bytes(),
+                both_ways: transport.both_ways,
+                receive_buffer: Some(ends.receive_buffer.min(ends.send_buffer))
+                    .filter(|&packets| packets < u32::MAX)
+                    .map(|packets| {
+                        let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
+                        packets.saturating_mul(payload)
+                    }),
+                changes: ends.buffer_changes,
+            }),
+        };
+        self.network.start_flow(start, vacant)
+    }
+
+    /// Puts a flow that has not started behind its host's shaper, if it has a gate.
+    pub(super) fn gate_flow(&mut self, flow: FlowId, gate: Option<plan::Gate>) {
+        if let Some((shaper, class)) = self.gate(gate) {
+            self.network.gate_flow(flow, shaper, class);
+        }
+    }
+
+    fn gate(&self, gate: Option<plan::Gate>) -> Option<(ShaperId, ClassId)> {
+        gate.map(|gate| (self.shapers[gate.shaper], ClassId(gate.class)))
+    }
+
+    /// Lets a flow spend `budget` from now on.
+    pub(super) fn set_budget(&mut self, flow: FlowId, budget: Budget) {
+        self.network.with_flow(flow, |client, server| {
+            for end in [client, server] {
+                if let Some(law) = end.law_mut().spender_mut() {
+                    law.set_budget(budget);
+                }
+            }
+        });
+    }
+
+    /// What packets of flows with data both ways carried, and deadlines.
+    pub(super) fn report_flows(&self, plan: &Plan, tables: &mut SystemTables) {
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            let transport = &plan.transports[flow.transport.0 as usize];
+            if !transport.both_ways {
+                continue;
+            }
+            // With data both ways, what a packet carries is a question of its own.
+            let keys = [("flow", &*flow.section)];
+            tables.set("duplex", &keys, "sack_blocks", f64::from(transport.sack_blocks));
+            for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
+                let numbers = [
+                    ("segments_received", stats.segments_received),
+                    ("echoing_segments", stats.echoing_segments),
+                    ("pure_acks", stats.acks_sent),
+                ];
+                for (name, count) in numbers {
+                    tables.add("duplex", &keys, name, count as f64);
+                }
+            }
+        }
+        for (flow, &id) in plan.flows.iter().zip(&self.flows) {
+            for (buffer, way) in
+                [self.network.server(id), self.network.client(id)].into_iter().zip(["", ".reverse"])
+            {
+                let both_ways = plan.transports[flow.transport.0 as usize].both_ways;
+                let Some(buffer) = buffer.buffer().filter(|_| way.is_empty() || both_ways) else { continue };
+                let name = format!("{}{way}", flow.name);
+                let numbers = [
+                    ("unread_bytes", buffer.unread as f64),
+                    ("most_unread_bytes", buffer.most_unread as f64),
+                    ("dropped_packets", buffer.dropped as f64),
+                    ("last_drop_s", buffer.last_drop.nearest_secs()),
+                ];
+                for (column, number) in numbers {
+                    tables.set("receivers", &[("flow", &name)], column, number);
+                }
+            }
+        }
+        let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
+            let spends = plan.transports[flow.transport.0 as usize].law.descriptor().spends?;
+            self.network.client(id).law().spender().filter(|_| spends.deadline.is_some())
+        });
+        let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
+        if !refused.is_empty() {
+            let count = refused.into_iter().filter(|refused| *refused).count();
+            tables.set("deadlines", &[], "refused", count as f64);
+        }
+    }
+
+    /// What links, trees, meters and cross-traffic did.
+    pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
+        for (link, &id) in plan.links.iter().zip(&self.links) {
+            let name = &link.name;
+            if let Some(deviation) = self.network.law(id).deviation() {
+                tables.set("shadows", &[("link", name)], "divergence", deviation.worst);
+                tables.set("shadows", &[("link", name)], "packets", deviation.packets as f64);
+            }
+            let queues = link.law.queue.as_ref().and_then(|queue| queue.get::<ClassQueuesConfig>());
+            let queue_of = queues.map_or(&[][..], |queues| &queues.queue_of);
+            let waits = self.network.queue_waits(id);
+            let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
+            for (class, &queue) in names.zip(queue_of) {
+                // What shares a queue shares its figures.
+                if let Some(waits) = waits.get(usize::from(queue)).filter(|waits| waits.packets > 0) {
+                    let mean_ms = waits.nanos as f64 * 1e-6 / waits.packets as f64;
+                    tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
+                }
+            }
+            let drops = self.network.read_link(id).drops;
+            if drops.before + drops.after > 0 {
+                tables.set("losses", &[("link", name)], "packets", (drops.before + drops.after) as f64);
+            }
+        }
+        for tree in &plan.trees {
+            let flow = &plan.flows[tree.first.0 as usize];
+            let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
+            let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
+            let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
+            let answers = up as f64 / down.max(1) as f64;
+            tables.set("trees", &[("flow", &flow.section)], "answers_per_packet", answers);
+        }
+        meters::report(plan, self, tables);
+        for (cbr, &id) in plan.cbrs.iter().zip(&self.sources) {
+            let stats = self.network.read_source(id);
+            tables.set("sources", &[("source", &cbr.name)], "sent_packets", stats.sent_packets as f64);
+            tables.set("sources", &[("source", &cbr.name)], "arrived_packets", stats.arrived_packets as f64);
+        }
+    }
+}
+
+/// How many queues there and back a packet meets that are a router's, as IP's time-to-live tells; a host's own, the first, counts if it
+/// speaks XCP, which a host knows.
+pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
+    let count = |route: &[plan::LinkId]| {
+        let gives = |link: &plan::LinkId| plan.links[link.0 as usize].law.descriptor().gives;
+        let silent = |link: &&plan::LinkId| gives(link) != Some(Content::Feedback);
+        let own = usize::from(route.first().is_some_and(|link| silent(&link)));
+        u8::try_from(route.len() - own).unwrap_or(u8::MAX)
+    };
+    (count(&path.route), count(&path.back))
+}
+
+/// Of links whose rate is to change, the greatest of what it becomes.
+fn raised(plan: &Plan) -> BTreeMap<plan::LinkId, Rate> {
+    let mut raised = BTreeMap::new();
+    for event in &plan.events {
+        if let plan::What::Link(link, Change::Rate(rate)) = event.what {
+            let most = raised.entry(link).or_insert(rate);
+            if rate > *most {
+                *most = rate;
+            }
+        }
+    }
+    raised
+}
+
+/// A stream of chance of its own for each port.
+fn port_seed(plan: &Plan, index: usize) -> u64 {
+    plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
+}
+
+pub(super) fn queue(plan: &Plan, index: usize) -> AnyQueue<AnyLink, u32> {
+    let link = &plan.links[index];
+    let at = plan.placement(link, &[], port_seed(plan, index));
+    link.law.queue.as_ref().map_or_else(AnyQueue::default, |queue| queue.place(&at))
+}
+
+pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
+    let (link, classes) = (&plan.links[index], plan.pricings());
+    link.law.law.place(&plan.placement(link, &classes, port_seed(plan, index)))
+}
+
+fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
+    let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
+    Config {
+        segment: transport.packet_size,
+        header: transport.header,
+        ack_size: transport.ack_size,
+        handshake: transport.handshake,
+        initial_segment: 0,
+        send_buffer: send_buffer.clamp(1, 1 << 30),
+        receive_buffer: u64::from(receive_buffer.clamp(1, 1 << 30)) * payload,
+        window_growth: transport.window_growth,
+        reader: transport.reader,
+        flow_control: transport.flow_control,
+        sack: transport.sack_blocks > 0,
+        sack_ranges: transport.sack_blocks.max(1),
+        detection: transport.loss_detection,
+        repair_copies: transport.repair_copies,
+        limited_transmit: true,
+        delayed_ack: transport.delayed_ack,
+        rto: transport.rto,
+        ecn: transport.ecn,
+        l4s: transport.l4s,
+        echo: transport.law.descriptor().echo,
+    }
+}

@@ -1,0 +1,185 @@
+//! What links did, by interval and over a whole run.
+
+use tollway_law::link::LinkLaw as _;
+use tollway_law::{Price, Time};
+use tollway_sim::LinkStats;
+
+use super::Meter;
+use crate::plan::{self, Plan};
+use crate::run::build::Built;
+use crate::run::engine::Engine;
+use crate::run::{RunError, Watch};
+use crate::tables::{ControlRow, LinkRow, LinkSummary, RunResult};
+
+/// One direction of a link.
+#[derive(Default)]
+pub(super) struct LinkMeter {
+    /// Its number in the plan.
+    pub(super) link: usize,
+    pub(super) last: LinkStats,
+    /// Since the warm-up's end.
+    pub(super) byte_ns: u128,
+    pub(super) packet_ns: u128,
+    pub(super) max_bytes: u64,
+    pub(super) max_packets: u32,
+}
+
+impl Meter {
+    /// Writes a row for each link, and those of its control intervals.
+    pub(super) fn link_rows<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+        now: Time,
+        watch: Option<&dyn Watch>,
+    ) -> Result<(), RunError> {
+        let variant = plan.variant.as_deref().unwrap_or_default();
+        let (span, time_s) = (now - self.last, now.nearest_secs());
+        for meter in &mut self.links {
+            let i = meter.link;
+            let stats = built.network.read_link(built.links[i]);
+            meter.note(&stats);
+            // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
+            let byte_ns = stats.queue_byte_ns + meter.last.queue_byte_ns;
+            let packet_ns = stats.queue_packet_ns + meter.last.queue_packet_ns;
+            let row = LinkRow {
+                time_s,
+                link: &plan.links[i].name,
+                utilisation: utilisation(
+                    &plan.links[i],
+                    Sent::of(&meter.last),
+                    Sent::of(&stats),
+                    (self.last, now),
+                ),
+                queue_mean_bytes: byte_ns as f64 / span.0 as f64,
+                queue_max_bytes: stats.queue_max_bytes.max(meter.last.queue_max_bytes) as f64,
+                queue_mean_packets: packet_ns as f64 / span.0 as f64,
+                queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
+                drops: stats.drops.queue() - meter.last.drops.queue(),
+                marks: stats.marks - meter.last.marks,
+                price: built.network.law(built.links[i]).stated_price().map(Price::per_megabyte),
+            };
+            self.digest.word(stats.sent_bytes);
+            self.digest.number(row.queue_mean_bytes);
+            meter.last = LinkStats {
+                queue_byte_ns: 0,
+                queue_packet_ns: 0,
+                queue_max_bytes: 0,
+                queue_max_packets: 0,
+                ..stats
+            };
+            self.writer.link(&row)?;
+            if let Some(watch) = watch {
+                watch.link(variant, &row);
+            }
+            for control in built.network.take_control(built.links[i]) {
+                self.writer.control(&ControlRow {
+                    time_s: control.ends.nearest_secs(),
+                    link: &plan.links[i].name,
+                    interval_ms: control.ends.saturating_sub(control.begins).as_millis_f64(),
+                    feedback_mbps: control.feedback * 8e-6,
+                    mean_rtt_ms: control.avg_rtt * 1e3,
+                    persistent_queue_bytes: control.persistent_queue as f64,
+                    feedback_count: control.packets,
+                    feedback_packets: control.packet_feedback / control.packets.max(1) as f64,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of links, and answers all tables with the digest of what they hold.
+    pub(in crate::run) fn finish_links<E: Engine>(
+        mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+    ) -> Result<(RunResult, u64), RunError> {
+        let end = built.network.now();
+        let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
+        let mut meters = self.links.into_iter().peekable();
+        for i in 0..built.links.len() {
+            if !built.network.has_link(built.links[i]) {
+                continue;
+            }
+            let stats = built.network.read_link(built.links[i]);
+            // Nobody has watched the queues of the others: what they held is not known.
+            let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
+                meter.note(&stats);
+                meter
+            });
+            let queue = |of: fn(&LinkMeter) -> f64| meter.as_ref().map(of);
+            self.digest.word(stats.sent_bytes);
+            self.digest.word(stats.drops.total());
+            let link = &plan.links[i];
+            let span = (measured.0 as f64).max(1.0);
+            self.writer.link_summary(&LinkSummary {
+                link: &link.name,
+                capacity_mbps: link.rate.mbps(),
+                utilisation: utilisation(
+                    link,
+                    self.at_warmup.get(i).copied().unwrap_or_default(),
+                    Sent::of(&stats),
+                    (end.saturating_sub(measured), end),
+                ),
+                queue_mean_bytes: queue(|meter| meter.byte_ns as f64).map(|sum| sum / span),
+                queue_max_bytes: queue(|meter| meter.max_bytes as f64),
+                queue_mean_packets: queue(|meter| meter.packet_ns as f64).map(|sum| sum / span),
+                queue_max_packets: queue(|meter| f64::from(meter.max_packets)),
+                limit_bytes: limit_bytes(plan, i),
+                drops: stats.drops.queue(),
+                marks: stats.marks,
+            })?;
+        }
+        let digest = self.digest.value();
+        let variant = plan.variant.clone().unwrap_or_default();
+        Ok((self.writer.finish(variant)?, digest))
+    }
+}
+
+impl LinkMeter {
+    /// Adds what a read brought to what is summed up since the warm-up.
+    pub(super) fn note(&mut self, stats: &LinkStats) {
+        self.byte_ns += stats.queue_byte_ns;
+        self.packet_ns += stats.queue_packet_ns;
+        self.max_bytes = self.max_bytes.max(stats.queue_max_bytes);
+        self.max_packets = self.max_packets.max(stats.queue_max_packets);
+    }
+}
+
+/// What a link has sent since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    busy_ns: u64,
+    bytes: u64,
+}
+
+impl Sent {
+    pub(super) fn of(stats: &LinkStats) -> Sent {
+        Sent { busy_ns: stats.busy_ns, bytes: stats.sent_bytes }
+    }
+}
+
+/// Which part of `span` a link sent, between two reads of its figures; of a link that replays a trace, which part of
+/// what the trace offered it took (a packet counts from when it waits for its opportunity).
+fn utilisation(link: &plan::Link, before: Sent, after: Sent, span: (Time, Time)) -> f64 {
+    match &link.trace {
+        None => (after.busy_ns - before.busy_ns) as f64 / ((span.1 - span.0).0 as f64).max(1.0),
+        Some(trace) => {
+            let offered = trace.bytes_between(span.0, span.1).max(1) as f64;
+            ((after.bytes - before.bytes) as f64 / offered).min(1.0)
+        }
+    }
+}
+
+/// What a link's queue holds, in bytes, if that is bounded; a bound in packets counts as full ones of the largest flow.
+fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
+    let limit = plan.links[link].limit;
+    let largest =
+        plan.transports.iter().map(|transport| u64::from(transport.packet_size)).max().unwrap_or(1500);
+    let packets = (limit.packets != u32::MAX).then(|| u64::from(limit.packets) * largest);
+    let bytes = (limit.bytes != u64::MAX).then_some(limit.bytes);
+    match (packets, bytes) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,213 @@
+//! The rows an engine pushes, one struct a table: the only list of the table's columns.
+
+use super::{ColumnKind, ColumnSpec, Table};
+use crate::tables::columns::{Cells, Row};
+
+/// Declares the row of a table: a struct with a field for each column, the columns, and how a row writes its cells.
+///
+/// A column is `FIELD: KIND`, with `from sent` or `from received` where only that end of a flow knows it, or `COLUMN = VALUE` for a
+/// number that follows from others. What stands `beside` columns are fields only.
+macro_rules! row {
+    (@type $life:lifetime number) => { f64 };
+    (@type $life:lifetime count) => { u64 };
+    (@type $life:lifetime maybe_number) => { Option<f64> };
+    (@type $life:lifetime maybe_count) => { Option<u64> };
+    (@type $life:lifetime $text:ident) => { &$life str };
+    (@kind name) => { ColumnKind::Name };
+    (@kind text) => { ColumnKind::Text };
+    (@kind count) => { ColumnKind::Count };
+    (@kind maybe_count) => { ColumnKind::Count };
+    (@kind $($number:ident)?) => { ColumnKind::Number };
+    (@nullable $($maybe:ident $end:ident)?) => { true };
+    (@nullable maybe_number) => { true };
+    (@nullable maybe_count) => { true };
+    (@nullable $kind:ident) => { false };
+    (@write $row:ident $cells:ident $name:ident: count) => { $cells.count($row.$name) };
+    (@write $row:ident $cells:ident $name:ident: maybe_count) => { $cells.count($row.$name) };
+    (@write $row:ident $cells:ident $name:ident: number) => { $cells.number($row.$name) };
+    (@write $row:ident $cells:ident $name:ident: maybe_number) => { $cells.number($row.$name) };
+    (@write $row:ident $cells:ident $name:ident: count $end:ident) => { $cells.count($row.seen.$end($row.$name)) };
+    (@write $row:ident $cells:ident $name:ident: number $end:ident) => { $cells.number($row.seen.$end($row.$name)) };
+    (@write $row:ident $cells:ident $name:ident: maybe_number $end:ident) => {
+        $cells.number($row.seen.$end($row.$name).flatten())
+    };
+    (@write $row:ident $cells:ident $name:ident: $text:ident) => { $cells.text($row.$name) };
+    (@write $row:ident $cells:ident $name:ident = $value:expr) => {{
+        let value: fn(&Self) -> Option<f64> = $value;
+        $cells.number(value($row))
+    }};
+    (
+        $(#[$doc:meta])*
+        $row:ident of $table:ident = $columns:ident {
+            $($name:ident $(: $kind:ident $(from $end:ident)?)? $(= $value:expr)?, $says:literal;)*
+        } $(beside { $($(#[$note:meta])+ $field:ident: $type:ty,)* })?
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct $row<'a> {
+            $($(#[doc = $says] pub $name: row!(@type 'a $kind),)?)*
+            $($($(#[$note])+ pub $field: $type,)*)?
+        }
+
+        pub(super) const $columns: &[ColumnSpec] = &[$(ColumnSpec {
+            name: stringify!($name),
+            kind: row!(@kind $($kind)?),
+            nullable: row!(@nullable $($kind $($end)?)?),
+            says: $says,
+        },)*];
+
+        impl Row for $row<'_> {
+            const TABLE: Table = Table::$table;
+
+            fn write(&self, cells: &mut Cells<'_>) {
+                $(row!(@write self cells $name $(: $kind $($end)?)? $(= $value)?);)*
+            }
+        }
+    };
+}
+
+row! {
+    /// A flow over one measurement interval: a row of [`Table::Flows`].
+    FlowRow of Flows = FLOWS {
+        time_s: number, "end of the interval";
+        flow: name, "the flow";
+        rate_mbps: number from received, "what arrived at the destination, every header byte counted; null where its receiver is another process (`--node`)";
+        goodput_mbps: number from received, "payload handed over in order; what lies behind a gap counts when that is filled; null likewise";
+        cwnd_packets: number from sent, "congestion window at the interval's end; null, as all that follows, where its sender is another process";
+        rtt_ms: maybe_number from sent, "smoothed round-trip time";
+        pacing_mbps: maybe_number from sent, "pacing rate, where the sender paces";
+        in_flight_packets: number from sent, "sent and neither acknowledged nor lost";
+        retransmissions: count from sent, "packets sent again in the interval";
+        spending: maybe_number from sent, "what the sender spends at the interval's end, $/s (law `fcp`)";
+        price: maybe_number from sent, "price of its path, $/MB (law `fcp`)";
+    } beside {
+        /// The ends that were seen, as in [`FlowSummary::seen`].
+        seen: Ends,
+    }
+}
+
+row! {
+    /// One direction of a link over one measurement interval: a row of [`Table::Links`].
+    LinkRow of Links = LINKS {
+        time_s: number, "end of the interval";
+        link: name, "the link; its other direction ends in `.reverse`";
+        utilisation: number, "part of the capacity used, framing included, 0 to 1";
+        queue_mean_bytes: number, "mean over time of the bytes queued";
+        queue_max_bytes: number, "most bytes queued";
+        queue_mean_packets: number, "mean over time of the packets queued";
+        queue_max_packets: number, "most packets queued";
+        drops: count, "packets dropped in the interval";
+        marks: count, "packets marked in the interval";
+        price: maybe_number, "price it states at the interval's end, $/MB (law `fcp`)";
+    }
+}
+
+row! {
+    /// A control interval of a link's explicit law: a row of [`Table::Control`].
+    ControlRow of Control = CONTROL {
+        time_s: number, "end of the control interval";
+        link: name, "the link";
+        interval_ms: number, "length of the control interval";
+        feedback_mbps: number, "aggregate feedback F to be given in it";
+        mean_rtt_ms: number, "mean round-trip time that the law reckoned with";
+        persistent_queue_bytes: number, "queue that the law took for standing";
+        feedback_count: count, "packets that carried feedback away";
+        feedback_packets: number, "mean of what each of them carried, as a change of its sender's window";
+    }
+}
+
+row! {
+    /// A flow over its whole life: a row of [`Table::Summary`].
+    FlowSummary of Summary = SUMMARY {
+        flow: text, "the flow";
+        law: text, "its sender law; `constant-rate` for a `[cbr.NAME]`";
+        start_s: number, "when it started";
+        finish_s: maybe_number, "when it finished or was stopped; null if it did not";
+        fct_s: maybe_number, "flow completion time of a flow with a size";
+        size_bytes: maybe_count, "payload it had to move";
+        sent_bytes: count from sent, "wire bytes sent, retransmissions included; null where its sender is another process (`--node`)";
+        delivered_bytes: count from received, "payload handed over in order; null where its receiver is another process";
+        goodput_mbps: number from received, "mean goodput from warm-up or its start to its end; null likewise";
+        rate_mbps: number from received, "mean rate on the wire over the same time; null likewise";
+        ideal_mbps: maybe_number, "what the ideal allocation gives it";
+        share_of_ideal: maybe_number from received, "rate over ideal";
+        retransmissions: count from sent, "packets sent again; null where its sender is another process";
+        timeouts: count from sent, "retransmission timeouts; null likewise";
+        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms after warm-up if something arrived; null, as the next seven, without samples";
+        rtt_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p50_ms), "median of the same samples";
+        rtt_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p95_ms), "their 95th percentile";
+        rtt_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p99_ms), "their 99th percentile";
+        queueing_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.mean_ms), "mean of the samples less propagation and transmission over the path as the file has it at first: time in queues";
+        queueing_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p50_ms), "median of that";
+        queueing_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p95_ms), "its 95th percentile";
+        queueing_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p99_ms), "its 99th percentile";
+        lost_packets: maybe_count, "packets of a constant-rate source that did not arrive; null for flows";
+    } beside {
+        /// Round trips and queueing delays, sampled every 100 ms.
+        delays: Option<Delays>,
+        /// The ends that were seen: what only the other knows has no place in the table, whatever these fields say.
+        seen: Ends,
+    }
+}
+
+row! {
+    /// One direction of a link over the whole run: a row of [`Table::LinkSummary`].
+    LinkSummary of LinkSummary = LINK_SUMMARY {
+        link: text, "the link; its other direction ends in `.reverse`";
+        capacity_mbps: number, "its rate: the first, if that changes on the way; a recording's mean";
+        utilisation: number, "part of the capacity used after warm-up";
+        queue_mean_bytes: maybe_number, "mean over time of the bytes queued; null for links that `links` leaves out";
+        queue_max_bytes: maybe_number, "most bytes queued; null likewise";
+        queue_mean_packets: maybe_number, "mean over time of the packets queued; null likewise";
+        queue_max_packets: maybe_number, "most packets queued; null likewise";
+        limit_bytes: maybe_count, "what the queue can hold; null if it has no limit in bytes";
+        drops: count, "packets dropped, warm-up included";
+        marks: count, "packets marked, warm-up included";
+    }
+}
+
+/// The delays of a flow's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delays {
+    /// Round trips.
+    pub rtt: Spread,
+    /// Round trips less those over empty queues.
+    pub queueing: Spread,
+}
+
+/// How delays are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Their mean, in milliseconds.
+    pub mean_ms: f64,
+    /// Their median.
+    pub p50_ms: f64,
+    /// Their 95th percentile.
+    pub p95_ms: f64,
+    /// Their 99th percentile.
+    pub p99_ms: f64,
+}
+
+/// Which ends of a flow there are in a run: a process that is one node may have but one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ends {
+    /// Both of them.
+    #[default]
+    Both,
+    /// The one whose data these are.
+    Sender,
+    /// The one that they are for.
+    Receiver,
+}
+
+impl Ends {
+    /// `value`, which the sender knows.
+    pub fn sent<T>(self, value: T) -> Option<T> {
+        (self != Ends::Receiver).then_some(value)
+    }
+
+    /// `value`, which the receiver knows.
+    pub fn received<T>(self, value: T) -> Option<T> {
+        (self != Ends::Sender).then_some(value)
+    }
+}
