@@ -118,7 +118,7 @@ fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
     let stream = UnixStream::connect(path)?;
     // `struct ucred`: process, user, group.
     let mut peer = [0; 12];
-    crate::sockopt::get(&stream, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
+    crate::sys::sockopt::get(&stream, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
     let user = u32::from_ne_bytes([peer[4], peer[5], peer[6], peer[7]]);
     if user != 0 && user != rustix::process::geteuid().as_raw() {
         let text = format!("user {user} answers there, who is neither root nor this user");
