@@ -160,8 +160,14 @@ pub enum Answer {
     Unanswered,
     /// It was taken in; [`Machine::poll_transmit`] says what there is to send.
     Taken,
-    /// A packet to be sent stands in its place, and there is no other. [`Machine::is_done`] is unchanged.
+    /// It was taken in, there is nothing to send, and nothing [is done](Machine::is_done) that was not done before.
+    Nothing,
+    /// The same, and the machine's timer has not come nearer.
+    Still,
+    /// In its place stands a packet to be sent, and there is no other.
     Packet,
+    /// The same, and the machine's timer has not come nearer.
+    Only,
     /// In its place stands a packet to be sent, and [`Machine::poll_transmit`] may have more.
     More,
 }

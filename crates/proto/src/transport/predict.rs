@@ -90,7 +90,7 @@ impl Connection {
         packet.flow = self.flow;
         packet.size = self.config.ack_size;
         packet.flags = flags;
-        Answer::Packet
+        Answer::Only
     }
 
     /// What an acknowledgement makes room for leaves in its slot.
@@ -143,14 +143,24 @@ impl Connection {
         Answer::Packet
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) of a sender that spaces packets.
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) to one who spaces packets: when does the next segment's turn
+    /// come?
     #[inline(never)]
     fn answer_paced(&mut self, now: Time, packet: &Packet, advance: u32) -> Answer {
         let send = &mut self.send;
         let config = &*self.config;
-        let (acked, _) = send.take_clean(now, packet, advance, config);
+        let (acked, left) = send.take_clean(now, packet, advance, config);
         send.tell::<Fcp>(now, config, || acked);
-        Answer::Taken
+        if left >= send.window {
+            return Answer::Taken;
+        }
+        let turn = send.paced_out.then_some(send.pace_at);
+        send.paced_out = false;
+        let ready = send.has_room(config) && send.source.streams(config.payload());
+        if !ready || !send.waits_its_turn(now, config) {
+            return Answer::Taken;
+        }
+        if turn == Some(send.pace_at) { Answer::Still } else { Answer::Nothing }
     }
 
     /// The next segment of a stream, if its turn has come and nothing else is due.

@@ -44,7 +44,7 @@ impl Connection {
             self.send.on_ack(now, packet, sack, &self.config, &mut self.stats);
             match self.transmit_plain(now, packet) {
                 Plain::Unable => {}
-                Plain::Nothing => return Answer::Taken,
+                Plain::Nothing => return Answer::Nothing,
                 Plain::Sent if !self.send.is_full(&self.config) => return Answer::More,
                 Plain::Sent => {
                     self.send.app_limited = false;
@@ -89,7 +89,8 @@ impl Connection {
         }
         self.send.open_window(packet);
         if !self.receive.ack_now {
-            return Answer::Taken;
+            self.settle();
+            return Answer::Nothing;
         }
         self.stats.acks_sent += 1;
         self.write_bare(now, packet, out);
@@ -99,7 +100,7 @@ impl Connection {
         if self.receive.early.is_none() {
             self.settle();
         }
-        Answer::Packet
+        Answer::Only
     }
 
     /// [`Connection::poll_transmit`] of a sender that is [`plain`](Sender::plain).

@@ -272,6 +272,10 @@ impl<M: Machine> Network<M> {
             Answer::Unanswered
         };
         match answer {
+            Answer::Only => {
+                self.slab.renew();
+                return self.send_off(at, slot);
+            }
             Answer::Packet | Answer::More => {
                 self.slab.renew();
                 self.send_off(at, slot);
@@ -280,9 +284,14 @@ impl<M: Machine> Network<M> {
                 }
             }
             Answer::Unanswered => return self.deliver_unexpected(at, slot),
-            Answer::Taken => {
+            Answer::Taken | Answer::Nothing | Answer::Still => {
                 endpoint.balance -= 1;
                 self.slab.free(slot);
+                if answer == Answer::Still {
+                    return;
+                } else if answer == Answer::Nothing {
+                    return self.renew_timer(at);
+                }
             }
         }
         self.pump(at);
@@ -296,7 +305,7 @@ impl<M: Machine> Network<M> {
         let answer = if endpoint.gate == OPEN {
             let came = packet.flags.has(Flags::SACK).then_some(packet.sack);
             let answer = endpoint.machine.respond(self.now, packet, sack, &mut self.sack_scratch);
-            if matches!(answer, Answer::Packet | Answer::More) {
+            if matches!(answer, Answer::Packet | Answer::More | Answer::Only) {
                 self.slab.renew_with(slot, came, &mut self.sack_scratch);
                 self.send_off(at, slot);
             }
@@ -305,14 +314,14 @@ impl<M: Machine> Network<M> {
             endpoint.machine.handle_packet(self.now, packet, sack);
             Answer::Taken
         };
-        if answer == Answer::Taken {
+        if matches!(answer, Answer::Taken | Answer::Nothing | Answer::Still) {
             self.endpoints[at].balance -= 1;
             self.slab.free(slot);
         }
-        if answer == Answer::Packet {
-            self.note_timer(at);
-        } else {
-            self.pump(at);
+        match answer {
+            Answer::Only | Answer::Still => {}
+            Answer::Packet | Answer::Nothing => self.note_timer(at),
+            _ => self.pump(at),
         }
     }
 
@@ -339,6 +348,16 @@ impl<M: Machine> Network<M> {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
+            self.arm(at, deadline);
+        }
+    }
+
+    /// Notes a machine's timer, also if it has moved away: of one that goes with each packet nothing is to come too early.
+    #[inline]
+    fn renew_timer(&mut self, at: usize) {
+        let endpoint = &self.endpoints[at];
+        let deadline = endpoint.deadline();
+        if deadline != endpoint.armed {
             self.arm(at, deadline);
         }
     }

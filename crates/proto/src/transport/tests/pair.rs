@@ -203,6 +203,7 @@ impl Pair {
         if !self.predicts {
             return end.handle_packet(self.now, &packet, sack);
         }
+        let due = end.poll_timeout();
         let mut answer = Answer::Unanswered;
         if sack.is_empty() {
             answer = end.answer(self.now, &mut packet);
@@ -212,13 +213,15 @@ impl Pair {
         } else {
             self.predicted += 1;
         }
-        self.rests[side] = answer == Answer::Packet;
+        self.rests[side] = matches!(answer, Answer::Packet | Answer::Only | Answer::Nothing | Answer::Still);
         self.settled[side] += u64::from(self.rests[side]);
         assert!(!self.rests[side] || end.is_done() == done, "nobody would hear that it is done");
+        let untold = matches!(answer, Answer::Only | Answer::Still);
+        assert!(!untold || end.poll_timeout() >= due, "nobody would hear of the timer");
         match answer {
             Answer::Unanswered => panic!("respond left a packet unanswered"),
-            Answer::Taken => {}
-            Answer::Packet | Answer::More => {
+            Answer::Taken | Answer::Nothing | Answer::Still => {}
+            Answer::Packet | Answer::Only | Answer::More => {
                 assert_eq!(packet.flags.has(Flags::SACK), !out.is_empty());
                 self.launch(side, packet, out);
             }
