@@ -101,15 +101,7 @@ impl Driver {
     fn refuse(&mut self, at: usize, now: Time, opening: &Packet) -> Result<(), Error> {
         let end = &self.ends[at];
         let Some(machine) = &end.machine else { return Ok(()) };
-        let packet = Packet {
-            flow: end.label,
-            ack: opening.seq.wrapping_add(1),
-            sent: Stamp::at(now),
-            sent_echo: Stamp(opening.ack),
-            size: machine.config().ack_size,
-            flags: REFUSAL,
-            ..Packet::default()
-        };
+        let packet = Packet { size: machine.config().ack_size, ..refusal(now, end.label, opening) };
         self.leave(at, now, packet)
     }
 
@@ -231,8 +223,20 @@ impl Driver {
 
 /// Whether a packet opens a connection. No machine reads what it acknowledges, being nothing yet: between processes the flow's fingerprint
 /// stands there.
-fn opens(packet: &Packet) -> bool {
+pub(super) fn opens(packet: &Packet) -> bool {
     packet.flags.among(Flags::SYN.with(Flags::ACK).with(Flags::RST)) == Flags::SYN
+}
+
+/// The answer to an opening with another fingerprint, without a size.
+pub(super) fn refusal(now: Time, label: u32, opening: &Packet) -> Packet {
+    Packet {
+        flow: label,
+        ack: opening.seq.wrapping_add(1),
+        sent: Stamp::at(now),
+        sent_echo: Stamp(opening.ack),
+        flags: REFUSAL,
+        ..Packet::default()
+    }
 }
 
 /// What answers an opening with another fingerprint, which it echoes in place of a stamp: for machines a reset, and none of them makes it.

@@ -7,6 +7,7 @@ use tollway_proto::transport::Connection;
 use tollway_proto::transport::stream::{Incoming, Outgoing};
 use tollway_proto::{Encoding, Flags, Gate, NodeMachine, Packet, Passed, SackRanges};
 
+use super::machines::{opens, refusal};
 use super::{Driver, Endpoint, MACHINE, Next};
 use crate::error::Error;
 use crate::label::{CARRIED, CROSS};
@@ -27,6 +28,8 @@ pub(crate) struct Resident {
 pub(crate) struct Outlet {
     pub(crate) label: u32,
     pub(crate) first: u32,
+    /// The fingerprint of their flow.
+    pub(crate) fingerprint: u32,
 }
 
 /// A gate that datagrams come in by.
@@ -154,10 +157,14 @@ impl Driver {
             if out.flags.has(Flags::DATA) {
                 sack.clear(); // There is no room for ranges between header and payload.
             }
-            let Some(Outlet { label, first }) = outlets.get(gate.0 as usize).copied().flatten() else {
+            let Some(Outlet { label, first, fingerprint }) = outlets.get(gate.0 as usize).copied().flatten()
+            else {
                 continue;
             };
             out.flow = label;
+            if self.apart && opens(&out) {
+                out.ack = fingerprint;
+            }
             let len = usize::from(out.size).saturating_sub(acp::OVERHEAD);
             let handle = self.buffers.alloc(out, len);
             let bytes = self.buffers.bytes_mut(handle);
@@ -200,6 +207,12 @@ impl Driver {
         else {
             unreachable!("an app has no gates")
         };
+        let back = outlets.get(gate.0 as usize).copied().flatten();
+        if let Some(back) = back.filter(|back| self.apart && opens(&packet) && packet.ack != back.fingerprint)
+        {
+            self.counters.absorbed += 1;
+            return self.turn_away(back, now, &packet);
+        }
         let passed = middle.pass(now, gate, &mut packet, &mut sack);
         let outlet = match passed {
             Passed::By(gate) if !crosses => outlets.get(gate.0 as usize).copied().flatten(),
@@ -221,6 +234,18 @@ impl Driver {
             _ => self.counters.absorbed += 1,
         }
         self.send_resident(at as usize, now, datagram)
+    }
+
+    /// Refuses an opening by a process with another file.
+    fn turn_away(&mut self, back: Outlet, now: Time, opening: &Packet) -> Result<(), Error> {
+        let size = (acp::OVERHEAD + acp::LEN) as u16;
+        let packet = Packet { size, ..refusal(now, back.label, opening) };
+        let handle = self.buffers.alloc(packet, acp::LEN);
+        // There is room for a header.
+        let _ = acp::encode(&packet, &SackRanges::EMPTY, self.buffers.bytes_mut(handle));
+        self.counters.created += 1;
+        self.begin(back.first, now, handle);
+        Ok(())
     }
 
     /// Exchanges messages between an app and one of its ends, then serves the app's other ports.

@@ -249,8 +249,8 @@ impl Network {
         for (i, (machine, route, open_at, client)) in ends.into_iter().enumerate() {
             let first = self.links[route[0] as usize];
             let live = self.is_here(first);
-            // One that never opens waits for nothing.
-            let waits = !client || spec.start != Time::NEVER;
+            // One that never opens waits for nothing, and no server before a route leads to it.
+            let waits = client && spec.start != Time::NEVER;
             if let Some(part) = self.part.as_mut().filter(|_| live && waits) {
                 part.ends.push(Watched::new(flow, client));
             }

@@ -3,6 +3,7 @@
 use tollway_proto::app::MessagePort;
 use tollway_proto::{Gate, NodeMachine};
 
+use super::part::Watched;
 use super::{Network, Place};
 use crate::driver::{Entry, Next, Outlet};
 use crate::error::Error;
@@ -89,7 +90,8 @@ impl Network {
             self.end_mut(flow, 1).hears = of << 1;
         }
         let (Place { driver, at }, first) = (self.machines[machine as usize], self.links[route[0] as usize]);
-        self.drivers[driver].set_outlet(at, gate, Outlet { label, first: first.at });
+        let fingerprint = self.end_mut(flow, 0).fingerprint;
+        self.drivers[driver].set_outlet(at, gate, Outlet { label, first: first.at, fingerprint });
         Ok(())
     }
 
@@ -126,7 +128,16 @@ impl Network {
     pub(super) fn at_end(&mut self, flow: u32, end: RouteEnd) -> Next {
         match end {
             RouteEnd::Client => Next::End(self.flows[flow as usize][0].at),
-            RouteEnd::Server => Next::End(self.flows[flow as usize][1].at),
+            RouteEnd::Server => {
+                let server = self.flows[flow as usize][1];
+                let here = self.is_here(server);
+                if let Some(part) = self.part.as_mut().filter(|_| here)
+                    && !part.ends.iter().any(|end| end.flow == flow && !end.client)
+                {
+                    part.ends.push(Watched::new(flow, false));
+                }
+                Next::End(server.at)
+            }
             RouteEnd::Middle(machine, gate) => self.opening(machine, gate, Next::Nowhere),
         }
     }

@@ -140,9 +140,12 @@ fn route_end<E: Engine>(
 }
 
 impl Switches {
-    /// Works on a switch at the present instant.
+    /// Works on a switch at the present instant, if it is run here.
     fn with<E: Engine>(built: &mut Built<E>, switch: usize, work: impl FnOnce(&mut switch::Switch)) {
         let machine = built.switches.machines[switch];
+        if built.network.machine(machine).is_none() {
+            return;
+        }
         built.network.with_machine(machine, |machine| {
             if let Some(machine) = machine.get_mut() {
                 work(machine);
@@ -190,6 +193,11 @@ impl Share {
         let (station, member) = plan.sessions[session].share(plan, flow)?;
         let header = plan.transports[plan.flows[flow].transport.0 as usize].header.into();
         Some(Share { session, station, member, header })
+    }
+
+    /// Returns true if its switch is run here.
+    pub(super) fn is_counted<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> bool {
+        stats(plan, built, (self.session, self.station)).is_some()
     }
 
     /// Bytes of it that the peer has, on the wire and of payload.

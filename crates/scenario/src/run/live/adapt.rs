@@ -44,13 +44,11 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
             return Err(unsupported(key, why, "give it another route"));
         }
     }
-    if let (Some(session), false) = (plan.sessions.first(), *hosting == Hosting::Loopback) {
-        let why = "has sessions over switches where all nodes are sockets of one process";
-        return Err(unsupported(
-            format!("flow.{}.session", session.name),
-            why,
-            "leave out `--hosts` and `--node`",
-        ));
+    if let (Some(session), Hosting::Namespaces) = (plan.sessions.first(), hosting) {
+        let why =
+            "has the kernel forward packets between nodes that are namespaces, where no switch sees them";
+        let key = format!("flow.{}.session", session.name);
+        return Err(unsupported(key, why, "leave out `--hosts namespaces`"));
     }
     let bare = acp::OVERHEAD + acp::header_len(0);
     if let Some(cbr) = plan.cbrs.iter().find(|cbr| usize::from(cbr.packet_size) < bare) {

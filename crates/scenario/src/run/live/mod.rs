@@ -119,7 +119,7 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     // Within a process there is but one file.
     let fingerprints = part.iter().flat_map(|_| numbered::fingerprints(plan)).collect();
     // A machine that splits connections knows their first numbers.
-    let numbered = part.is_some() && plan.machines.is_empty();
+    let numbered = part.is_some() && plan.machines.is_empty() && plan.sessions.is_empty();
     let live =
         Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
@@ -264,11 +264,12 @@ impl Live {
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
             let numbered::Flow { name, path, .. } = flows.get(flow as usize)?;
             let other = &plan.nodes[if client { path.to.0 } else { path.from.0 } as usize].name;
+            let switched = plan.session_of(flow as usize).map_or("", |_| ", or that of a switch on the way");
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
                 net::Fate::Mistaken => Some(format!(
-                    "flow `{name}`: the process at the other end, node `{other}`, reads another file: its flow in this place has another \
+                    "flow `{name}`: the process at the other end, node `{other}`{switched}, reads another file: its flow in this place has another \
                      name, other ends or packets, something else to send, or another law; give every process the same file, and the same \
                      `--set` and `--seed`"
                 )),

@@ -33,7 +33,7 @@ pub(super) fn flows(plan: &Plan) -> impl Iterator<Item = Flow<'_>> {
 }
 
 /// A number for each, the same where a flow means the same at both its ends: name, nodes, packets, what there is to send, law, transport, and the machines that it meets.
-/// It is no other's but by chance, and never 0. Receivers of one tree have one sender, and so one number.
+/// It is no other's but by chance, and never 0. Flows of one tree, or of one session, have one number.
 pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
     let own = |(i, flow): (usize, Flow<'_>)| {
         let [from, to] = [flow.path.from, flow.path.to].map(|node| &plan.nodes[node.0 as usize].name);
@@ -58,6 +58,12 @@ pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
     for tree in &plan.trees {
         let whole = fingerprint(&&prints[tree.flows()]);
         prints[tree.flows()].fill(whole);
+    }
+    // A switch's process checks what passes there, too.
+    for session in &plan.sessions {
+        let switches = session.stations.iter().map(|station| (station, &plan.switches[station.switch]));
+        let whole = fingerprint(&(&prints[session.flows()], switches.collect::<Vec<_>>()));
+        prints[session.flows()].fill(whole);
     }
     prints
 }

@@ -104,6 +104,14 @@ impl FlowMeter {
         Counters { received, delivered, ..counters }
     }
 
+    /// The ends of it that are known here.
+    fn seen<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Ends {
+        match seen(&built.network, [self.sender, self.receiver], self.forward) {
+            Ends::Receiver if self.share.is_some_and(|share| !share.is_counted(plan, built)) => Ends::Neither,
+            seen => seen,
+        }
+    }
+
     /// Whether there was anything of it since `last`.
     fn lived(&self, last: Time, now: Time) -> bool {
         self.start < now && self.done.is_none_or(|done| done > last)
@@ -181,8 +189,11 @@ impl Meter {
         for (i, flow) in plan.flows.iter().enumerate() {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
-                let sender = built.flows[plan.sender_of(i)];
-                if !built.network.has_flow(sender) {
+                let [sender, receiver] =
+                    [plan.sender_of(i), plan.receiver_of(i)].map(|flow| built.flows[flow]);
+                if !(built.network.has_end(sender, End::Client)
+                    || built.network.has_end(receiver, End::Server))
+                {
                     continue;
                 }
                 lanes_of.push((sender, lanes.len()));
@@ -190,7 +201,7 @@ impl Meter {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
                     sender,
-                    receiver: built.flows[plan.receiver_of(i)],
+                    receiver,
                     share: Share::of(plan, i),
                     plan_flow: i,
                     forward,
@@ -362,7 +373,7 @@ impl Meter {
                     retransmissions: counters.retransmissions - lane.last.retransmissions,
                     spending: reading.spending,
                     price: reading.price.map(Price::per_megabyte),
-                    seen: seen(&built.network, [lane.sender, lane.receiver], lane.forward),
+                    seen: lane.seen(plan, built),
                 };
                 self.digest.word(counters.received);
                 self.digest.number(row.cwnd_packets);
@@ -442,12 +453,12 @@ impl Meter {
         let end = built.network.now();
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
-            let seen = seen(&built.network, [lane.sender, lane.receiver], lane.forward);
+            let seen = lane.seen(plan, built);
             let outside = built.network.outside(lane.flow, lane.forward);
             let counters = lane.counters(plan, built);
             let flow = &plan.flows[lane.plan_flow];
             // It is the sender's clock that stops a flow.
-            let stop = if seen == Ends::Receiver { Time::NEVER } else { lane.stop };
+            let stop = if seen.sent(()).is_none() { Time::NEVER } else { lane.stop };
             let last = lane.done.unwrap_or(end).min(stop).min(end);
             let (first, last) = built.network.heard(lane.receiver, lane.forward, (lane.start, last));
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();

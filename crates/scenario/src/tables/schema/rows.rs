@@ -198,16 +198,18 @@ pub enum Ends {
     Sender,
     /// The one that they are for.
     Receiver,
+    /// The one that they are for, among others' that a switch elsewhere counts.
+    Neither,
 }
 
 impl Ends {
     /// `value`, which the sender knows.
     pub fn sent<T>(self, value: T) -> Option<T> {
-        (self != Ends::Receiver).then_some(value)
+        matches!(self, Ends::Both | Ends::Sender).then_some(value)
     }
 
     /// `value`, which the receiver knows.
     pub fn received<T>(self, value: T) -> Option<T> {
-        (self != Ends::Sender).then_some(value)
+        matches!(self, Ends::Both | Ends::Receiver).then_some(value)
     }
 }
