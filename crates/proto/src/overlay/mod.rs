@@ -220,8 +220,9 @@ pub enum Event {
     },
     /// Nothing came on the port for 4 T_max: its connection is to be closed.
     Silent(PortId),
-    /// Another daemon uses this one's name, and started later.
-    Duplicate(DaemonId),
+    /// A later start of this daemon's name is known: another daemon has the name, or the clock that epochs are taken from was set
+    /// back.
+    Duplicate(Incarnation),
 }
 
 /// A message for this daemon's members.
