@@ -167,8 +167,13 @@ impl Session {
                 lane.progress = core.now;
             }
             lane.writable = true;
-        } else if self.dispatch.waiting(member) == 0 {
-            return Ok(());
+        } else {
+            // One-way frames are done as soon as the kernel says so, which makes room.
+            let one_way = self.config.rules.answers == Answers::None;
+            let left = if one_way { self.dispatch.at(member) } else { self.dispatch.waiting(member) };
+            if left == 0 {
+                return Ok(());
+            }
         }
         self.flush_lane(core, member)
     }
