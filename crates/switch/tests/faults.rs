@@ -196,11 +196,16 @@ impl Cluster {
         let manners = Arc::clone(&server.manners);
         match kind {
             0 | 1 if alive > 2 => self.kill(at),
-            2 | 3 => {
-                let bad = if kind == 2 || self.one_way { &manners.hangs } else { &manners.one_way };
-                bad.store(true, Ordering::SeqCst);
+            2 => {
+                manners.hangs.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(seeded.below(900)));
-                bad.store(false, Ordering::SeqCst);
+                manners.hangs.store(false, Ordering::SeqCst);
+            }
+            // Half-open: no answer comes on its connections any more.
+            3 if alive > 2 => {
+                manners.one_way.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(seeded.below(900)));
+                self.kill(at);
             }
             4 => manners.work.store(seeded.below(300), Ordering::SeqCst),
             // Slower than its window drains in `answer-time`.
