@@ -33,7 +33,8 @@ pub struct Status {
     pub reachable: usize,
     /// Bytes kept until all sites have them.
     pub retained: u64,
-    /// The first thing that is wrong: a newer configuration that is not in force, two sites of one name, a disk that refuses.
+    /// The first fault: a newer configuration that is not in force, two sites of one name, or a
+    /// disk that refuses.
     pub trouble: Option<String>,
     /// Links to other sites.
     pub links: Vec<LinkStatus>,

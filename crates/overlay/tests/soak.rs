@@ -1,6 +1,8 @@
-//! Random faults on three sites, in virtual time: links cut and flapping, sites cut off and merged again, killed, paused and
-//! started anew, with a clock that was set back now and then; receivers that are slow or stop, disks that refuse or are full. Each seed is a run of a virtual minute; the first are 79 and 1, and
-//! `TOLLWAY_SOAK_SECONDS` says for how long others follow. A failure names its seed.
+//! Random faults on three sites, in virtual time: links cut and flapping, sites cut off and merged,
+//! killed, paused and started anew, now and then with a clock that was set back; receivers that are
+//! slow or stop, disks that refuse or are full. Each seed is a run of a virtual minute; the first
+//! are 79 and 1, and `TOLLWAY_SOAK_SECONDS` says for how long others follow. A failure names its
+//! seed.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -226,7 +228,7 @@ fn run(seed: u64) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut now = Time::ZERO;
     let mut sites: Vec<Site> = (0..3).map(|at| Site::start(now, at, FIRST_EPOCH)).collect();
-    // What each site's clock says when it was set back; its latest epoch.
+    // Epochs of each site: the earliest, by a clock that was set back, and the latest.
     let (mut early, mut latest) = ([FIRST_EPOCH; 3], [FIRST_EPOCH; 3]);
     // Until when each link is cut again as soon as it stands.
     let mut flaps = [Time::ZERO; 3];

@@ -80,7 +80,7 @@ impl Broker {
         self.sites = Some(sites);
     }
 
-    /// A start of this site that other sites know and that was later than this one: they do not listen to this one.
+    /// The epoch of a later start of this site, where other sites know one: they ignore this start.
     pub fn later_start(&self) -> Option<Epoch> {
         self.sites.as_ref()?.later
     }

@@ -220,8 +220,8 @@ pub enum Event {
     },
     /// Nothing came on the port for 4 T_max: its connection is to be closed.
     Silent(PortId),
-    /// A later start of this daemon's name is known: another daemon has the name, or the clock that epochs are taken from was set
-    /// back.
+    /// A later start of this daemon's name: another daemon has the name, or the clock behind the
+    /// epochs was set back.
     Duplicate(Incarnation),
 }
 
