@@ -137,7 +137,7 @@ def sites(client, folder, count):
 
 
 def goals(result):
-    """What is promised beside nats-server, and whether it holds; nothing where there is none."""
+    """Goals beside nats-server, and whether each is met; empty without nats-server."""
     late = result["latency"]
     if "nats" not in late:
         return {}

@@ -130,8 +130,8 @@ def throughput(tool, proxy, sessions, size, seconds, echo):
 
 
 def memory_a_session(name, folder, ports, count):
-    """Bytes more that a proxy has with so many idle sessions that have each been answered by all members. The process is new: one that has had
-    load has memory left for all of them."""
+    """Memory of a new proxy for each of `count` idle sessions that all members have answered once. A proxy that has had load has free memory for
+    all of them."""
     proxy = Proxy(name, folder, ports, True)
     frame = (60).to_bytes(4, "big") + bytes(60)
 

@@ -67,7 +67,6 @@ pub fn run(
     mut tell: impl FnMut(String),
 ) -> Result<(), AgentError> {
     let mut site = Site::load(path)?;
-    let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules)).transpose()?;
     let system = |what: String| move |source| AgentError::System { what, source };
     let socket = options.socket.clone().unwrap_or_else(|| default_socket(&site.rules.site));
     let control = Control::open(&socket).map_err(|error| match error.kind() {
@@ -75,51 +74,77 @@ pub fn run(
         _ => AgentError::System { what: format!("open `{}`", socket.display()), source: error },
     })?;
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let epoch = start.as_millis() as u64;
-    let mut server =
-        Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
     let latest = Arc::new(Mutex::new(Status::default()));
     let _pages = pages(options, &latest, &mut tell)?;
-    tell(format!("site {} listens at {}", site.rules.site, server.address()));
     let mut watch = Watch::new(path);
     let mut trouble = None;
-    let mut next = Time::ZERO;
-    server
-        .run(|server, now| {
-            server.take_notes().into_iter().for_each(&mut tell);
-            match watch.poll() {
-                None => {}
-                Some(Ok(new)) => match site.fixed(&new) {
-                    Some(key) => {
-                        let why = format!("`{key}` holds from a start on: start the site anew");
-                        tell(format!("nothing newer is in force: {why}"));
-                        trouble = Some(why);
-                    }
-                    None => {
-                        server.set_site(&new);
-                        site = new;
-                        trouble = None;
-                        tell(format!("`{}` is in force as it is now", path.display()));
-                    }
-                },
-                Some(Err(error)) => {
-                    tell(format!("nothing newer is in force: {error}; {}", error.help));
-                    trouble = Some(error.message);
+    let (mut epoch, mut again, mut over) = (start.as_millis() as u64, false, false);
+    loop {
+        let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules)).transpose()?;
+        let mut server =
+            Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
+        tell(format!("site {} listens at {}", site.rules.site, server.address()));
+        let mut next = Time::ZERO;
+        server
+            .run(|server, now| {
+                server.take_notes().into_iter().for_each(&mut tell);
+                if let Some(new) = watch.poll() {
+                    trouble = follow(server, &mut site, new, path, &mut tell);
                 }
+                let status = |server: &Server| {
+                    let status = server.status();
+                    let twice = server.broker().later_start().map(|_| TWICE.to_owned());
+                    Status { trouble: trouble.clone().or(twice).or(status.trouble.clone()), ..status }
+                };
+                control.answer(|| serde_json::to_string(&status(server)).unwrap_or_default());
+                if now >= next {
+                    next = now + Time::from_secs(1);
+                    *latest.lock().unwrap_or_else(PoisonError::into_inner) = status(server);
+                }
+                over |= signals.has_come().is_some();
+                over || (!again && server.broker().later_start().is_some())
+            })
+            .map_err(system("wait for sockets".into()))?;
+        match server.broker().later_start() {
+            // Once: if there is a later one again, another site of this name runs.
+            Some(later) if !over && !again => {
+                tell("other sites know a later start of this one, as if the clock had been set back: it starts again".into());
+                (epoch, again) = (later.0 + 1, true);
             }
-            let status = |server: &Server| {
-                let status = server.status();
-                Status { trouble: trouble.clone().or(status.trouble.clone()), ..status }
-            };
-            control.answer(|| serde_json::to_string(&status(server)).unwrap_or_default());
-            if now >= next {
-                next = now + Time::from_secs(1);
-                *latest.lock().unwrap_or_else(PoisonError::into_inner) = status(server);
-            }
-            signals.has_come().is_some()
-        })
-        .map_err(system("wait for sockets".into()))
+            _ => return Ok(()),
+        }
+    }
 }
+
+/// Puts a file's newer version in force. Returns why it is not.
+fn follow(
+    server: &mut Server,
+    site: &mut Site,
+    new: Result<Site, ConfigError>,
+    path: &Path,
+    tell: &mut impl FnMut(String),
+) -> Option<String> {
+    let (why, help) = match new {
+        Err(error) => (error.message.clone(), format!("{error}; {}", error.help)),
+        Ok(new) => match site.fixed(&new) {
+            Some(key) => {
+                let why = format!("`{key}` holds from a start on: start the site anew");
+                (why.clone(), why)
+            }
+            None => {
+                server.set_site(&new);
+                *site = new;
+                tell(format!("`{}` is in force as it is now", path.display()));
+                return None;
+            }
+        },
+    };
+    tell(format!("nothing newer is in force: {help}"));
+    Some(format!("nothing newer is in force: {why}"))
+}
+
+/// The trouble of two sites of one name.
+const TWICE: &str = "another site of this name runs, and the others listen to that one";
 
 /// The HTTP servers of a site, stopped on drop.
 #[derive(Debug, Default)]

@@ -35,7 +35,8 @@ pub struct Status {
     pub reachable: usize,
     /// Bytes kept until all sites have them.
     pub retained: u64,
-    /// The reason a newer configuration is not in force.
+    /// The first fault: a newer configuration that is not in force, two sites of one name, or a
+    /// disk that refuses.
     pub trouble: Option<String>,
     /// Links to other sites.
     pub links: Vec<LinkStatus>,
@@ -110,7 +111,7 @@ impl Status {
             self.site, self.listen, self.clients, self.reachable, self.up_s
         );
         if let Some(trouble) = &self.trouble {
-            let _ = writeln!(text, "Nothing newer is in force: {trouble}");
+            let _ = writeln!(text, "Trouble: {trouble}");
         }
         let _ = writeln!(
             text,
@@ -200,7 +201,7 @@ pub(crate) mod tests {
     #[test]
     fn what_a_site_tells_reads_the_same_here_and_there() {
         let text = status().to_text();
-        for part in ["Site a", "Nothing newer", "b ", "2.50", "(refused)", "plant", "9 of plant: 99.0 kB"] {
+        for part in ["Site a", "Trouble", "b ", "2.50", "(refused)", "plant", "9 of plant: 99.0 kB"] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert_eq!(Status::told(&serde_json::to_string(&status()).unwrap()), Some(text));

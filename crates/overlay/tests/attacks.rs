@@ -107,7 +107,7 @@ fn a_tenant_has_so_many_connections_and_others_have_theirs() {
     Client::connect(site.address);
 }
 
-/// What a site answers to `hello` over TLS, with the certificate and key `shown` in `folder`.
+/// The answer of a site to `hello` over TLS, with the certificate and key `shown` in `folder`.
 fn over_tls(site: &Running, authority: &Path, folder: &Path, shown: Option<&str>, hello: &str) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(authority.join("ca.pem")).unwrap()).unwrap();
@@ -123,7 +123,7 @@ fn over_tls(site: &Running, authority: &Path, folder: &Path, shown: Option<&str>
     };
     let mut stream = TcpStream::connect(site.address).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
-    // What follows the line of INFO is TLS.
+    // TLS begins after the line of INFO.
     let mut byte = [0];
     while byte != *b"\n" {
         stream.read_exact(&mut byte).unwrap();

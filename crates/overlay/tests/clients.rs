@@ -63,6 +63,32 @@ fn nats_py_works_as_with_nats() {
 }
 
 #[test]
+fn a_go_client_that_is_stopped_is_disconnected_and_its_publisher_goes_on() {
+    let Some(nats) = nats() else {
+        eprintln!("SKIPPED: the `nats` command is not installed and can't be built (go, and its proxy)");
+        return;
+    };
+    let site =
+        Running::start(&folder("stopped"), &format!("{SITE}patience = \"2 s\"\nbuffer = \"256 KiB\"\n"));
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&nats);
+        command.args(["--server", &format!("nats://{}", site.address)]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut listens = run(&["sub", "plant.pump.7"]);
+    site.until("it listens", |status| status.tenants[0].subscriptions == 1);
+    let signal = |name: &str, pid: u32| succeeds(Command::new("kill").args([name, &pid.to_string()]));
+    assert!(signal("-STOP", listens.id()));
+    let mut sends = run(&["pub", "plant.pump.7", "--count", "20000", &"7".repeat(1000)]);
+    site.until("the publisher waits", |status| status.slow.first().is_some_and(|slow| slow.holds == 1));
+    site.until("the receiver is disconnected", |status| status.cut == 1);
+    assert!(sends.wait().unwrap().success(), "all is published");
+    assert_eq!(site.status().published, 20_000);
+    listens.kill().unwrap();
+    listens.wait().unwrap();
+}
+
+#[test]
 fn the_go_client_works_as_with_nats() {
     let Some(nats) = nats() else {
         eprintln!("SKIPPED: the `nats` command is not installed and can't be built (go, and its proxy)");

@@ -2,9 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollway_overlay::agent::{self, Options, Signals};
+use tollway_overlay::config::Site;
 use tollway_overlay::keys;
+use tollway_overlay::server::Server;
+use tollway_overlay::tls::Ends;
 
 mod common;
 
@@ -77,6 +82,52 @@ fn three_sites_fan_out_and_survive_the_end_of_one() {
     on_c.hear("MSG plant.y 2 1\r\nz\r\n");
     b.until("b has forwarded it", |status| status.links.iter().all(|link| link.up));
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
+    let folder = folder("clock");
+    keys::make(&folder, &["a".into(), "b".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    let a = start(&folder, "a", at[0], &[("b", None)], "");
+    let file = folder.join("b.toml");
+    let text = format!(
+        "site = \"b\"\nlisten = \"{}\"\n[keys]\nauthority = \"ca.pem\"\ncertificate = \"b.pem\"\nkey = \"b.key\"\n\
+         [links]\nlisten = \"{}\"\n[link.a]\nrate = \"100 Mbps\"\naddress = \"{}\"\n",
+        at[1], at[2], at[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    // A start of `b` in an hour, by the clock.
+    let site = Site::load(&file).unwrap();
+    let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
+    let later = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(3600);
+    let mut b = Server::open(&site, ends, later.as_millis() as u64, 1).unwrap();
+    b.run(|server, _| server.status().reachable == 1).unwrap();
+    a.until("a knows that start", |status| status.reachable == 1);
+    drop(b);
+    a.until("it is over", |status| !status.links[0].up);
+    // The clock is right again. The agent runs until the test ends.
+    let options = Options { socket: Some(folder.join("b.sock")), ..Options::default() };
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&said);
+    std::thread::spawn(move || {
+        agent::run(&file, &options, &Signals::hold(), |line| told.lock().unwrap().push(line)).unwrap();
+    });
+    until("it has started again", || {
+        said.lock().unwrap().iter().filter(|line| line.contains("site b listens")).count() == 2
+    });
+    let mut on_a = Client::connect(a.address);
+    on_a.say("SUB news 1\r\n");
+    on_a.flush();
+    on_a.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    until("a hears b", || {
+        let mut on_b = Client::connect(at[1]);
+        on_b.say("PUB news 5\r\nhello\r\n");
+        on_b.flush();
+        on_a.read();
+        String::from_utf8_lossy(&on_a.heard).contains("MSG news 1 5\r\nhello\r\n")
+    });
+    assert!(said.lock().unwrap().iter().any(|line| line.contains("the clock had been set back")));
 }
 
 #[test]

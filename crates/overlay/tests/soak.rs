@@ -1,6 +1,8 @@
-//! Random faults on three sites, in virtual time: links cut, sites killed, paused and started anew, receivers
-//! that are slow or stop, disks that refuse. Each seed is a run of a virtual minute; the first are 79 and 1, and
-//! `TOLLWAY_SOAK_SECONDS` says for how long others follow. A failure names its seed.
+//! Random faults on three sites, in virtual time: links cut and flapping, sites cut off and merged,
+//! killed, paused and started anew, now and then with a clock that was set back; receivers that are
+//! slow or stop, disks that refuse or are full. Each seed is a run of a virtual minute; the first
+//! are 79 and 1, and `TOLLWAY_SOAK_SECONDS` says for how long others follow. A failure names its
+//! seed.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -22,6 +24,7 @@ struct Site {
     /// The port to each other site, while the link stands.
     ports: [Option<PortId>; 3],
     paused_until: Time,
+    disk_full_until: Time,
     disk: HashMap<u64, bytes::Bytes>,
     sender: usize,
     sent: u64,
@@ -55,6 +58,7 @@ impl Site {
             epoch,
             ports: [None; 3],
             paused_until: now,
+            disk_full_until: now,
             disk: HashMap::new(),
             sender,
             sent: 0,
@@ -77,7 +81,7 @@ impl Site {
         self.receivers.push(receiver);
     }
 
-    /// Clients say and take what they can; the disk refuses one chunk of `refuses`.
+    /// Clients say and take what they can; the disk refuses a chunk of five.
     fn turn(&mut self, now: Time, at: usize, random: &mut Pcg64Mcg, quiet: bool) {
         while let Some(key) = self.broker.take_runnable() {
             self.waits &= key != self.sender;
@@ -97,7 +101,9 @@ impl Site {
         }
         while let Some(command) = self.broker.take_spool_command() {
             let answer = match command {
-                SpoolCommand::Store(number, bytes) if random.random_range(0..5) == 0 => {
+                SpoolCommand::Store(number, bytes)
+                    if now < self.disk_full_until || random.random_range(0..5) == 0 =>
+                {
                     SpoolAnswer::Refused(number, bytes, "no space left".into())
                 }
                 SpoolCommand::Store(number, bytes) => {
@@ -210,10 +216,22 @@ fn carry(sites: &mut [Site], now: Time) {
     }
 }
 
+/// Starts a site anew. Its links are cut.
+fn restart(sites: &mut [Site], now: Time, at: usize, epoch: u64) {
+    for other in (0..3).filter(|&other| other != at) {
+        cut(sites, now, at, other);
+    }
+    sites[at] = Site::start(now, at, epoch);
+}
+
 fn run(seed: u64) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut now = Time::ZERO;
-    let mut sites: Vec<Site> = (0..3).map(|at| Site::start(now, at, 1)).collect();
+    let mut sites: Vec<Site> = (0..3).map(|at| Site::start(now, at, FIRST_EPOCH)).collect();
+    // Epochs of each site: the earliest, by a clock that was set back, and the latest.
+    let (mut early, mut latest) = ([FIRST_EPOCH; 3], [FIRST_EPOCH; 3]);
+    // Until when each link is cut again as soon as it stands.
+    let mut flaps = [Time::ZERO; 3];
     let pairs = [(0, 1), (1, 2), (0, 2)];
     pairs.iter().for_each(|&(one, other)| connect(&mut sites, now, one, other));
     let mut down = [Time::ZERO; 3];
@@ -222,7 +240,20 @@ fn run(seed: u64) {
         let healing = step > 8000;
         if !healing && random.random_range(0..200) == 0 {
             let at = random.random_range(0..3);
-            match random.random_range(0..5) {
+            let after =
+                |random: &mut Pcg64Mcg, most: u64| now + Time::from_millis(random.random_range(5..most));
+            match random.random_range(0..8) {
+                5 => flaps[at] = after(&mut random, 1000),
+                6 => sites[at].disk_full_until = after(&mut random, 3000),
+                // One site without any link.
+                7 => {
+                    for (pair, &(one, other)) in
+                        pairs.iter().enumerate().filter(|&(_, &(a, b))| a == at || b == at)
+                    {
+                        cut(&mut sites, now, one, other);
+                        down[pair] = after(&mut random, 3000);
+                    }
+                }
                 0 | 1 => {
                     let (one, other) = pairs[at];
                     cut(&mut sites, now, one, other);
@@ -230,11 +261,11 @@ fn run(seed: u64) {
                 }
                 2 => sites[at].paused_until = now + Time::from_millis(random.random_range(5..1000)),
                 3 if random.random_range(0..4) == 0 => {
-                    for other in (0..3).filter(|&other| other != at) {
-                        cut(&mut sites, now, at, other);
-                    }
                     down = down.map(|until| until.max(now + STEP));
-                    sites[at] = Site::start(now, at, sites[at].epoch + 1);
+                    let right = random.random_range(0..2) == 0;
+                    let epoch = if right { latest[at] + 1 } else { early[at] - 1 };
+                    (early[at], latest[at]) = (early[at].min(epoch), latest[at].max(epoch));
+                    restart(&mut sites, now, at, epoch);
                 }
                 _ => {
                     let count = sites[at].receivers.len();
@@ -245,8 +276,18 @@ fn run(seed: u64) {
         }
         for (at, &(one, other)) in pairs.iter().enumerate() {
             let alive = sites[one].ports[other].is_some();
-            if !alive && (down[at] <= now || healing) {
+            if alive && flaps[at] > now && !healing {
+                cut(&mut sites, now, one, other);
+                down[at] = now + Time::from_millis(random.random_range(5..60));
+            } else if !alive && (down[at] <= now || healing) {
                 connect(&mut sites, now, one, other);
+            }
+        }
+        // As an agent does; no epoch is used twice.
+        for at in 0..3 {
+            if let Some(later) = sites[at].broker.later_start() {
+                latest[at] = latest[at].max(later.0) + 1;
+                restart(&mut sites, now, at, latest[at]);
             }
         }
         carry(&mut sites, now);
@@ -274,6 +315,9 @@ fn run(seed: u64) {
         }
     }
 }
+
+/// Of each site; a clock that is set back gives less.
+const FIRST_EPOCH: u64 = 1000;
 
 #[test]
 fn faults_lose_nothing_and_hold_nobody_up_for_good() {

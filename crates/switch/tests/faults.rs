@@ -1,5 +1,5 @@
-//! Members killed, hung, half-open, slow and returning, slow clients, half frames, for a while and from a seed: what was promised of every
-//! frame holds.
+//! Members killed, hung, half-open, slow and returning, slow clients, half frames, for a while and
+//! from a seed: what was promised of every frame holds.
 
 mod common;
 
@@ -58,8 +58,8 @@ fn number(body: &[u8]) -> u64 {
     u64::from_be_bytes(body[..8].try_into().unwrap())
 }
 
-/// Sends numbered frames, a window at a time, until it is over; reads slowly now and then. The last of the clients is slow: it has ten
-/// windows under way and waits before each answer.
+/// Sends numbered frames, a window at a time, until it is over; reads slowly now and then. The last
+/// of the clients is slow: it has ten windows under way and waits before each answer.
 fn client(at: SocketAddr, client: u64, seed: u64, over: &AtomicBool) -> Vec<Seen> {
     let mut seeded = Seeded(seed ^ client.wrapping_mul(77));
     let slow = client == CLIENTS - 1;
@@ -117,7 +117,7 @@ fn client(at: SocketAddr, client: u64, seed: u64, over: &AtomicBool) -> Vec<Seen
     sessions
 }
 
-/// Sends numbered frames that nobody answers, until it is over. Returns how many.
+/// Sends numbered one-way frames until it is over. Returns their count.
 fn one_way_client(at: SocketAddr, client: u64, seed: u64, over: &AtomicBool) -> u64 {
     let mut seeded = Seeded(seed ^ client.wrapping_mul(77));
     let mut next = client << 40;
@@ -196,11 +196,16 @@ impl Cluster {
         let manners = Arc::clone(&server.manners);
         match kind {
             0 | 1 if alive > 2 => self.kill(at),
-            2 | 3 => {
-                let bad = if kind == 2 || self.one_way { &manners.hangs } else { &manners.one_way };
-                bad.store(true, Ordering::SeqCst);
+            2 => {
+                manners.hangs.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(seeded.below(900)));
-                bad.store(false, Ordering::SeqCst);
+                manners.hangs.store(false, Ordering::SeqCst);
+            }
+            // Half-open: no answer comes on its connections any more.
+            3 if alive > 2 => {
+                manners.one_way.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(seeded.below(900)));
+                self.kill(at);
             }
             4 => manners.work.store(seeded.below(300), Ordering::SeqCst),
             // Slower than its window drains in `answer-time`.
@@ -224,7 +229,8 @@ impl Cluster {
     }
 }
 
-/// Disturbs the cluster while `work` runs for each client. Returns their results and the most memory that sessions held.
+/// Disturbs the cluster while `work` runs for each client. Returns their results and the most memory
+/// that sessions held.
 fn soak_with<T: Send + 'static>(
     cluster: &mut Cluster,
     agent: &Agent,
@@ -251,7 +257,8 @@ fn soak_with<T: Send + 'static>(
     (clients.into_iter().map(|client| client.join().unwrap()).collect(), most)
 }
 
-/// What all sessions and one that ends may hold: `session-buffer` and a read in each direction, and frames that are not whole.
+/// Upper bound of memory for all sessions and one that ends: `session-buffer` and a read in each
+/// direction, and frames that are not whole.
 const BOUND: u64 = (CLIENTS + 1) * (3 * (64 << 10) + 3 * (256 << 10) + 5 * (16 << 10));
 
 fn run(retry: &str) {
@@ -297,7 +304,7 @@ fn one_way_frames_come_or_are_counted() {
     let now = status(&agent);
     let sum = |of: fn(&MemberStatus) -> u64| now.members.iter().map(of).sum::<u64>();
     let (perhaps_lost, retried) = (sum(|one| one.perhaps_lost), sum(|one| one.retried));
-    // What the kernels of living servers have acknowledged is read by them.
+    // Living servers read all bytes that their kernels have acknowledged.
     let mut before = usize::MAX;
     eventually("the servers have read all", || {
         std::thread::sleep(Duration::from_millis(200));

@@ -9,7 +9,7 @@ use rand::RngExt;
 use tollway_law::Time;
 use tollway_law::overlay::Benefit;
 use tollway_proto::overlay::{
-    Body, ClientId, Config, Daemon, DaemonId, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
+    Body, ClientId, Config, Daemon, DaemonId, Epoch, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
 };
 
 use super::Broker;
@@ -55,7 +55,7 @@ pub(super) struct Sites {
     /// Messages that were no envelopes, or for tenants that are not here.
     pub(super) stray: u64,
     pub(super) received: u64,
-    pub(super) duplicate: bool,
+    later: Option<Epoch>,
 }
 
 /// The destinations of a message.
@@ -80,12 +80,17 @@ impl Broker {
             silent: Vec::new(),
             stray: 0,
             received: 0,
-            duplicate: false,
+            later: None,
         };
         for tenant in &self.tenants {
             sites.add_tenant(now, &tenant.rules);
         }
         self.sites = Some(sites);
+    }
+
+    /// The epoch of a later start of this site, where other sites know one: they ignore this start.
+    pub fn later_start(&self) -> Option<Epoch> {
+        self.sites.as_ref()?.later
     }
 
     /// The daemon, for link carriers; [`settle`](Broker::settle) has to follow.
@@ -139,7 +144,7 @@ impl Broker {
             Event::Sendable(port) => sites.sendable.push(port),
             Event::Silent(port) => sites.silent.push(port),
             Event::Reachable { .. } => {}
-            Event::Duplicate(_) => sites.duplicate = true,
+            Event::Duplicate(other) => sites.later = sites.later.max(Some(other.epoch)),
             Event::View { group, view, members } => self.viewed(&group, view, &members),
             Event::Bought(buyer) => {
                 let Some(&key) = sites.buyers.get(&buyer) else { return };

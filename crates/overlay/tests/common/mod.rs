@@ -76,7 +76,7 @@ impl Drop for Running {
     }
 }
 
-pub(crate) fn until(what: &str, is: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if is() {
             return;

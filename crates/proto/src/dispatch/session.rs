@@ -149,7 +149,8 @@ impl<A: Copy> Session<A> {
         self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
     }
 
-    /// Makes room for frames of so many bytes that are about to be [carried](Session::carry), and wait.
+    /// Reserves memory for `bytes` of frames that wait for `lane` and are [carried](Session::carry)
+    /// next.
     pub fn expect(&mut self, lane: usize, bytes: usize) {
         self::lane(&mut self.lanes, lane).queue.reserve(bytes);
     }

@@ -96,7 +96,7 @@ impl<B: Body> Daemon<B> {
         if origin.daemon == self.me.daemon {
             if origin.epoch > self.me.epoch {
                 self.counters.refused += 1;
-                self.events.push_back(Event::Duplicate(origin.daemon));
+                self.events.push_back(Event::Duplicate(origin));
             } else if origin.epoch == self.me.epoch && state.number > self.number {
                 // A false state of these links: the true one gets a later number.
                 self.counters.refused += 1;

@@ -252,8 +252,9 @@ pub enum Event {
     },
     /// Nothing came on the port for 4 T_max: its connection is to be closed.
     Silent(PortId),
-    /// Another daemon uses this one's name, and started later.
-    Duplicate(DaemonId),
+    /// A later start of this daemon's name: another daemon has the name, or the clock behind the
+    /// epochs was set back.
+    Duplicate(Incarnation),
 }
 
 /// A message for this daemon's members.

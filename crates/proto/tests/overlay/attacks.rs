@@ -83,7 +83,8 @@ fn nobody_speaks_for_another_daemons_links() {
     assert_eq!(net.daemons[0].as_ref().unwrap().snapshot().refused, 1);
     let (sent, net) = sent_after(Some(state(0, 9, 1, 20.0, 1000.0, &[])));
     assert_eq!(sent, usual);
-    assert!(net.events.contains(&(0, Event::Duplicate(DaemonId(0)))));
+    let later = Incarnation { daemon: DaemonId(0), epoch: Epoch(9) };
+    assert!(net.events.contains(&(0, Event::Duplicate(later))));
 }
 
 #[test]

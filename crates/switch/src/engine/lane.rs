@@ -167,8 +167,13 @@ impl Session {
                 lane.progress = core.now;
             }
             lane.writable = true;
-        } else if self.dispatch.waiting(member) == 0 {
-            return Ok(());
+        } else {
+            // One-way frames are done as soon as the kernel says so, which makes room.
+            let one_way = self.config.rules.answers == Answers::None;
+            let left = if one_way { self.dispatch.at(member) } else { self.dispatch.waiting(member) };
+            if left == 0 {
+                return Ok(());
+            }
         }
         self.flush_lane(core, member)
     }
@@ -290,8 +295,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reads answers of a member while it has some and there is room. Those in `run` are the next that the client gets; more are read
-    /// to behind them.
+    /// Reads answers of a member while it has some and there is room. The answers in `run` are the
+    /// next for the client; further ones are read to behind them.
     fn pump_lane(
         &mut self,
         core: &mut Core,
@@ -354,7 +359,7 @@ impl Session {
                 Err(error) => Err(Broken::Error(error.to_string())),
             };
             if let Err(broken) = broken {
-                // What comes instead of its answers comes after those before.
+                // Errors in place of its answers come after the answers before them.
                 self.write_run(core, &scratch[std::mem::take(run)]);
                 return self.lane_ended(core, member, broken);
             }
@@ -387,8 +392,8 @@ impl Session {
         if lane.is_some_and(|lane| lane.suspended) { 0 } else { self.dispatch.outstanding(member) }
     }
 
-    /// Takes the answers in `bytes` behind `run`, and adds to it those that lie side by side with it and are the next that the client
-    /// gets. Returns where the first answer begins that is not whole.
+    /// Takes the answers in `bytes` behind `run`. Extends `run` by those that follow it without a gap
+    /// and are the next for the client. Returns the start of the first answer that is not whole.
     fn merge(
         &mut self,
         core: &mut Core,

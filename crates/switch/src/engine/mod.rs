@@ -219,8 +219,8 @@ impl Engine {
         entry.insert(Box::new(session)).go_on(core);
     }
 
-    /// Takes in what the kernel says of a session's connection; the session has its turn once all events are known, so that
-    /// answers of several members are written together.
+    /// Records an event of a session's connection. The session has its turn once all events are
+    /// known, so that answers of several members are written together.
     fn notice(&mut self, id: usize, slot: usize, ready: Ready) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         match slot {
