@@ -387,7 +387,8 @@ impl Agent {
 
     /// A sentence on the connections that can't be paced.
     fn unpaced(&self) -> Option<String> {
-        let mut of = self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
+        let mut of =
+            self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
         let first = of.next()?.seen;
         let count = 1 + of.count();
         Some(format!(
