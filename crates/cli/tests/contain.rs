@@ -232,7 +232,7 @@ const KINDS: [&str; 9] = [
     "datagrams",
 ];
 
-/// What each kind of attack sends under a back-end, Mb/s, and what the other tenant has.
+/// The rate of each kind of attack, and of the other tenant beside it, Mb/s.
 fn table(
     room: &Room,
     kinds: &[&str],
@@ -275,12 +275,12 @@ fn ebpf_holds_every_kind_of_tenant_to_its_rate() {
     }
 }
 
-/// What [`docs/src/security.md`] promises where no program in the kernel counts packets.
+/// The promises of `docs/src/security.md` where no program in the kernel counts packets.
 #[test]
 fn inet_diag_paces_what_it_can_reach_and_says_what_it_cannot() {
     let Some(room) = Room::open("d") else { return };
     let agent = room.agent("inet-diag");
-    // Sockets of a thread with descriptors of its own, and of a process whose first thread has ended, are found.
+    // Sockets in private descriptor tables, and of processes whose first thread has ended, are found.
     let kinds = ["ordinary", "clone-files", "exited-main", "nested"];
     for (kind, most, other) in
         table(&room, &kinds, 3, |_, most, other| most <= 1.1 * RATE && other >= 0.95 * RATE)
