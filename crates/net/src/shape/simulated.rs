@@ -263,7 +263,7 @@ fn live(seed: u64) {
             machine.free();
         }
         let alive = agent.is_some();
-        if alive && guardian && machine.lease > Time::ZERO && machine.lease < now + LEASE / 2 {
+        if alive && guardian && machine.lease > Time::ZERO && machine.lease < now + Time(LEASE.0 / 2) {
             machine.lease = now + LEASE;
         }
         drop(machine);
