@@ -18,7 +18,7 @@ pub(crate) struct Loader {
 pub(crate) enum Fresh {
     /// Policies that are good.
     Policies(Box<Policies>),
-    /// What was in force stays.
+    /// A reason why the policies in force stay.
     Trouble {
         /// The reason as the terminal shows it.
         text: String,

@@ -16,7 +16,7 @@ impl<T: Send + 'static> Outlet<T> {
         Outlet::with_room(1, show)
     }
 
-    /// The same, where so many may wait to be shown.
+    /// Like [`Outlet::open`], with room for `room` things that wait.
     pub(crate) fn with_room(
         room: usize,
         mut show: impl FnMut(T) -> bool + Send + 'static,

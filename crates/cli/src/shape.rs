@@ -180,7 +180,9 @@ fn kernel(args: &Shape, control: &Control) -> Result<(Box<dyn Kernel>, Option<Gu
     // Both may have been killed: what was paced then is not what programs have set.
     let (freed, left) = shape::replay(&record).map_err(refused)?;
     if freed + left > 0 {
-        terminal::tell(format_args!("note: an agent before was killed, and left {freed} connections paced, which are free again"));
+        terminal::tell(format_args!(
+            "note: an agent before was killed, and left {freed} connections paced, which are free again"
+        ));
     }
     let config = bpf::Config { everywhere: args.everywhere, ..bpf::Config::default() };
     match (args.backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {

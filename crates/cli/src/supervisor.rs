@@ -38,7 +38,11 @@ impl Supervisor {
         if now >= self.next {
             self.next = now + self.every;
             // One that does not listen is no concern of the tick's.
-            let _ = socket.send(if std::mem::replace(&mut self.ready, true) { b"WATCHDOG=1" } else { b"READY=1\nWATCHDOG=1" });
+            let _ = socket.send(if std::mem::replace(&mut self.ready, true) {
+                b"WATCHDOG=1"
+            } else {
+                b"READY=1\nWATCHDOG=1"
+            });
         }
     }
 }

@@ -28,7 +28,7 @@ def stream(host, port, protocol=0):
 
 
 def hidden(host, port):
-    """A thread with a descriptor table of its own."""
+    """A thread with a private descriptor table."""
     assert LIBC.unshare(CLONE_FILES) == 0
     stream(host, port)
 

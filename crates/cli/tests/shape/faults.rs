@@ -1,8 +1,8 @@
-//! Faults of the agent, of its guardian, and of whoever reads what it says.
+//! Faults of the agent, of its guardian, and of the reader of its log.
 
 use super::*;
 
-/// Standard error that nobody reads, as of a service manager that hangs, and policies that are wrong again and again.
+/// Standard error is a full pipe, and policies are wrong again and again.
 #[test]
 fn a_log_that_is_not_read_stops_no_pacing() {
     let folder = folder("unread");
@@ -62,7 +62,7 @@ fn the_next_agent_frees_what_one_killed_with_its_guardian_has_left() {
     drop(first);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(free(), None, "nobody is there to free them");
-    // Under other policies they are nobody's, and under these they are not their programs' own paces.
+    // Policies that match none of them leave none paced, and later ones don't take the old paces for the programs'.
     let mut next = Agent::start(&folder, &policies(1, "b", 80));
     wait("an answer", || next.status());
     assert_eq!(free(), Some(()));

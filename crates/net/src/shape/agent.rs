@@ -36,10 +36,10 @@ pub struct Agent {
     traffic: Vec<Traffic>,
 }
 
-/// What a tenant sends beside the connections that are seen: those too short to be, and other sockets.
+/// A tenant's traffic beside the connections that are seen: short ones, and other sockets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rest {
-    /// What all its packets had at the last tick; nothing before the first.
+    /// Counts of all its packets at the last tick; none before the first.
     before: Option<Traffic>,
     /// Bytes that its connections have sent since.
     seen: u64,
@@ -215,7 +215,7 @@ impl Agent {
         self.add_rests(span)?;
         self.shares.divide(now, tick, &mut self.members);
         self.set()?;
-        self.hold(tick)?;
+        self.hold()?;
         if self.open.len() > there {
             let round = self.round;
             self.open.retain(|_, open| round - open.round <= LEFT_OUT);
@@ -270,7 +270,7 @@ impl Agent {
     }
 
     /// Limits each tenant's packets to what its connections and the rest of it may have together.
-    fn hold(&mut self, tick: Time) -> io::Result<()> {
+    fn hold(&mut self) -> io::Result<()> {
         for member in &self.members[self.places.len()..] {
             self.rests[self.owners[member.class as usize].0 as usize].limit = member.limit;
         }
@@ -285,7 +285,8 @@ impl Agent {
                 let opening = rate * (1.0 - ROOM) / f64::from(std::mem::take(&mut rest.connections) + 1);
                 Hold {
                     rate: Rate::from_bytes_per_sec((rate * (1.0 + ROOM)).max(LEAST as f64)),
-                    depth: Time::from_secs_f64(depth.min(DEEPEST)) + tick * 2,
+                    // Not of the tick, which grows with the connections that a tenant opens.
+                    depth: Time::from_secs_f64(depth.min(DEEPEST)),
                     opening: Rate::from_bytes_per_sec(opening),
                 }
             })
@@ -387,7 +388,8 @@ impl Agent {
 
     /// A sentence on the connections that can't be paced.
     fn unpaced(&self) -> Option<String> {
-        let mut of = self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
+        let mut of =
+            self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
         let first = of.next()?.seen;
         let count = 1 + of.count();
         Some(format!(
@@ -567,7 +569,7 @@ const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted w
 const LEFT_OUT: u64 = 2;
 /// Ticks after which a connection that can't be paced is not one that was just opened or is closing.
 const CLOSING: u32 = 20;
-/// What the limit of a tenant's packets has above its rate: its connections are paced to that, and headers are estimated.
+/// Part of a tenant's rate that the limit of its packets has above it: headers are estimated.
 const ROOM: f64 = 0.02;
 /// Packets whose tenant is not known yet have one part in so many of the rate.
 const STRANGERS: f64 = 32.0;

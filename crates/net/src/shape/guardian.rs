@@ -161,14 +161,15 @@ impl Guardian {
     /// next look, not for every connection.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
         let record = Record::create(&self.record.path);
-        let mut next = match record.and_then(|record| Guardian::start_with(&self.program, &self.claim, record)) {
-            Ok(next) => next,
-            Err(error) => {
-                let kind = error.kind();
-                self.alone = Some(error);
-                return Err(kind.into());
-            }
-        };
+        let mut next =
+            match record.and_then(|record| Guardian::start_with(&self.program, &self.claim, record)) {
+                Ok(next) => next,
+                Err(error) => {
+                    let kind = error.kind();
+                    self.alone = Some(error);
+                    return Err(kind.into());
+                }
+            };
         // Before its pipe closes: it must not take that for our end.
         let _ = self.child.kill();
         next.untold = paced.iter().map(|(&cookie, &own)| (cookie, Some(own))).collect();
@@ -422,7 +423,9 @@ mod tests {
         let (go, told) = (folder.join("go"), folder.join("told"));
         let script = "until test -e $0; do sleep 0.02; done; exec cat > $1";
         let program = ["sh", "-c", script, go.to_str().unwrap(), told.to_str().unwrap()].map(Into::into);
-        let mut guardian = Guardian::start(&program, &File::create(folder.join("claim")).unwrap(), &folder.join("paced")).unwrap();
+        let mut guardian =
+            Guardian::start(&program, &File::create(folder.join("claim")).unwrap(), &folder.join("paced"))
+                .unwrap();
         let full = (1..).find(|&cookie| guardian.tell(cookie, None).is_err()).unwrap();
         // The last word on each counts.
         guardian.note(1, Some(Some(7)));

@@ -69,6 +69,8 @@ impl Needs {
 pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
     let kept = sets.permitted & needs.capabilities();
+    // A guardian that takes another's place has them from us, however we have them: said while they are in the bounding set.
+    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: kept, ..sets })?;
     if sets.effective.contains(CapabilitySet::SETPCAP) {
         // The kernel may know fewer than this library.
         for each in CapabilitySet::all().iter() {
@@ -76,7 +78,6 @@ pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
         }
     }
     rustix::thread::set_no_new_privs(true)?;
-    // A guardian that takes another's place has them from us, however we have them.
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
     rustix::thread::set_capabilities(None, sets)?;
     for each in kept.iter() {
@@ -124,9 +125,11 @@ mod tests {
     #[test]
     fn nothing_is_left_but_what_is_needed() {
         // Rights are a thread's: this one has its own.
-        let left = std::thread::spawn(|| give_up_rights(Needs::Sockets).map(|()| privileges())).join().unwrap();
+        let left =
+            std::thread::spawn(|| give_up_rights(Needs::Sockets).map(|()| privileges())).join().unwrap();
         let left = left.unwrap();
-        let has = |name: &str| left.iter().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        let has =
+            |name: &str| left.iter().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
         assert_eq!(has("NoNewPrivs:"), "1");
         if rustix::process::geteuid().is_root() {
             assert_eq!(u64::from_str_radix(&has("CapBnd:"), 16), Ok(0), "{left:?}");
@@ -138,7 +141,8 @@ mod tests {
     fn what_is_unprivileged_and_its_threads_have_no_capability() {
         let of_thread = || std::thread::spawn(privileges).join().unwrap();
         for line in unprivileged(|| [privileges(), of_thread()]).concat() {
-            let none = line.starts_with("CapBnd") || line.starts_with("NoNew") || line.ends_with("0000000000000000");
+            let none =
+                line.starts_with("CapBnd") || line.starts_with("NoNew") || line.ends_with("0000000000000000");
             assert!(none, "{line}");
         }
     }

@@ -80,7 +80,8 @@ impl Machine {
                             self.traffic[tenant].dropped += packet + left;
                             break;
                         }
-                        self.left[tenant] = begin + Time::from_secs_f64(packet as f64 / hold.rate.bytes_per_sec());
+                        self.left[tenant] =
+                            begin + Time::from_secs_f64(packet as f64 / hold.rate.bytes_per_sec());
                     }
                     self.traffic[tenant].passed += packet;
                     sent[tenant] += packet;
@@ -262,7 +263,7 @@ fn live(seed: u64) {
             machine.free();
         }
         let alive = agent.is_some();
-        if alive && guardian && machine.lease > Time::ZERO && machine.lease < now + LEASE / 2 {
+        if alive && guardian && machine.lease > Time::ZERO && machine.lease < now + Time(LEASE.0 / 2) {
             machine.lease = now + LEASE;
         }
         drop(machine);
@@ -300,7 +301,8 @@ fn live(seed: u64) {
         sent.push_back(passed);
         if sent.len() > 2000 {
             sent.pop_front();
-            let [mean, kind] = [0, 1].map(|tenant| sent.iter().map(|sent| sent[tenant]).sum::<u64>() as f64 / 2.0);
+            let [mean, kind] =
+                [0, 1].map(|tenant| sent.iter().map(|sent| sent[tenant]).sum::<u64>() as f64 / 2.0);
             assert!(mean <= 1.1 * RATE, "seed {seed}, {now}: {:.2} of its rate", mean / RATE);
             assert!(kind <= 1.1 * RATE, "seed {seed}, {now}: {:.2} of its rate", kind / RATE);
             assert!(kind >= 0.9 * RATE, "seed {seed}, {now}: the other has {:.2} of its rate", kind / RATE);

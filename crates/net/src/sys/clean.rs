@@ -31,7 +31,7 @@ pub(crate) fn file(what: &str) -> PathBuf {
 /// A new folder of this process's runs that no other user may enter.
 ///
 /// # Errors
-/// Something is there already, whoever has put it there.
+/// The path exists already.
 pub(crate) fn folder(what: &str) -> io::Result<PathBuf> {
     let path = file(what);
     fs::DirBuilder::new().mode(0o700).create(&path)?;

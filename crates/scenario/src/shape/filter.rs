@@ -111,7 +111,11 @@ impl Network {
 
     /// An address of it, and how many of its bits count.
     fn parts(&self) -> (IpAddr, u32) {
-        let address = if self.v4 { Ipv4Addr::from_bits(self.bits as u32).into() } else { Ipv6Addr::from_bits(self.bits).into() };
+        let address = if self.v4 {
+            Ipv4Addr::from_bits(self.bits as u32).into()
+        } else {
+            Ipv6Addr::from_bits(self.bits).into()
+        };
         (address, self.len)
     }
 

@@ -33,7 +33,8 @@ pub use tollway_net::exec::Signals;
 pub use tollway_net::shape::etcd::Access;
 pub use tollway_net::shape::{
     Agent, ConnectionStatus, Control, Guardian, Identity, Kernel, LookOnly, Needs, Party, Reach, Regime,
-    SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path, replay, run, settle_in, unprivileged,
+    SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path, replay, run, settle_in,
+    unprivileged,
 };
 
 pub use crate::file::{Policies, ScenarioError};

@@ -9,7 +9,9 @@ use std::io;
 use super::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use super::asm::With::{Imm, Reg as Other};
 use super::asm::{Assembler, Instruction, Op, When};
-use super::classes::{self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_UID, BELOW, CELL, CELL_BYTES, GROUP, KEY, NOBODY, SMALL, classify};
+use super::classes::{
+    self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_UID, BELOW, CELL, CELL_BYTES, GROUP, KEY, NOBODY, SMALL, classify,
+};
 
 /// The maps of the program, by their descriptors.
 #[derive(Clone, Copy, Debug)]

@@ -140,8 +140,12 @@ impl Bpf {
         let load = |purpose, name, code: io::Result<Vec<asm::Instruction>>| {
             code.and_then(|code| sys::load(purpose, name, &code))
         };
-        let hook = load(Purpose::SocketOps, HOOK, programs::hook(&layout, Maps { openings: Some((tables.limits.raw(), classes.raw())), ..maps }))
-            .map_err(refused("load the hook"))?;
+        let hook = load(
+            Purpose::SocketOps,
+            HOOK,
+            programs::hook(&layout, Maps { openings: Some((tables.limits.raw(), classes.raw())), ..maps }),
+        )
+        .map_err(refused("load the hook"))?;
         let packets = limit::Maps {
             lease: maps.lease,
             limits: tables.limits.raw(),
@@ -232,8 +236,12 @@ impl Bpf {
             .filter_map(|id| self.cgroups.resolve(id).map(|path| (id, path.to_owned())))
             .collect();
         self.classes.name_groups(regime, &known)?;
-        let tenants: Vec<u32> =
-            regime.tenants.iter().zip(0..).flat_map(|(party, at)| party.classes.iter().map(move |_| at)).collect();
+        let tenants: Vec<u32> = regime
+            .tenants
+            .iter()
+            .zip(0..)
+            .flat_map(|(party, at)| party.classes.iter().map(move |_| at))
+            .collect();
         self.classes.judge(|who| regime.rules.class_of(who).map(|class| tenants[class as usize]))
     }
 
@@ -486,12 +494,7 @@ impl Tables {
     }
 
     fn raw(&self) -> Maps {
-        Maps {
-            lease: self.lease.raw(),
-            seen: self.seen.raw(),
-            shares: self.shares.raw(),
-            openings: None,
-        }
+        Maps { lease: self.lease.raw(), seen: self.seen.raw(), shares: self.shares.raw(), openings: None }
     }
 }
 

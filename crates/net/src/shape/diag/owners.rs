@@ -106,8 +106,9 @@ impl Owners {
                 let most = half.map_or(PROCESSES, |half| (half as usize).clamp(1, PROCESSES));
                 self.processes.drain(..(self.processes.len() + 1).saturating_sub(most));
                 // A thread that is not its process's first takes Linux 6.9.
-                let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())
-                    .or_else(|_| rustix::process::pidfd_open(process, PidfdFlags::from_bits_retain(THREAD)))?;
+                let handle = rustix::process::pidfd_open(process, PidfdFlags::empty()).or_else(|_| {
+                    rustix::process::pidfd_open(process, PidfdFlags::from_bits_retain(THREAD))
+                })?;
                 self.processes.push((pid, handle));
                 self.processes.len() - 1
             }
