@@ -302,7 +302,7 @@ impl Inbound {
         if packet.flags.has(Flags::ECHO) {
             self.echoed = true;
             self.gap |= packet.flags.has(Flags::GAP);
-            self.split.on_echo(k, packet.toll.echo, &self.ratio);
+            self.split.on_echo(k, packet.toll.echo);
         }
         Some(heard)
     }
