@@ -33,6 +33,7 @@ pub mod exec;
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
+pub mod hop;
 pub mod host;
 #[cfg(target_os = "linux")]
 mod hosts;
