@@ -250,20 +250,14 @@ fn an_echo_is_worth_no_more_than_its_packets_carried() {
     back.send(of(syn.flow, Flags::SYN.with(Flags::ACK), 0, 1), &[], &[]);
     assert_eq!(with(&front.receive(3 * brief), Flags::SYN).ack, 1);
     let toll = Toll { due: 100.0, rtt: 0.1, offer: 0.001, ..Toll::default() };
-    // The switch's own link grants no more than is asked, and nothing before it has measured.
-    let mut granted = 0.0;
     for seq in 1..=60 {
         front.send(Packet { toll, ..of(5, whole, seq, 1) }, &[], b"12345678frame");
-        let came = back.receive(Duration::from_millis(if seq < 60 { 10 } else { 300 }));
-        for due in came.iter().map(|came| came.packet.toll.due) {
-            assert!(due <= 100.0, "{due}");
-            granted += due.max(0.0);
-        }
+        back.receive(Duration::from_millis(if seq < 60 { 10 } else { 300 }));
     }
-    assert!(granted > 0.0);
     let echo = Toll { echo: 1e9, ..Toll::default() };
     let flags = Flags::ACK.with(Flags::ECHO);
     back.send(Packet { toll: echo, ..of(syn.flow, flags, 1, 61) }, &[], &[]);
     let heard = with(&front.receive(3 * brief), Flags::ECHO);
-    assert!(heard.ack == 61 && f64::from(heard.toll.echo) <= granted, "{heard:?} of {granted}");
+    // As much as its sixty packets carried at the switch.
+    assert_eq!((heard.ack, heard.toll.echo), (61, 6000.0));
 }

@@ -82,14 +82,18 @@ impl End {
         payload: &[u8],
         most: usize,
     ) {
-        if packet.flags.has(Flags::DATA) && (self.incoming.len() > most || !self.machine.fits(packet)) {
-            return;
+        let mut packet = *packet;
+        if self.incoming.len() > most || payload.len() > PAYLOAD {
+            packet.flags = Flags(packet.flags.0 & !DATA.0);
         }
         let (before, window) = (self.machine.expected(), self.machine.receive_window());
-        let awaited = self.machine.awaits(packet);
-        self.machine.handle_packet(now, packet, sack);
-        let carrier = if awaited { *packet } else { Packet::default() };
-        self.incoming.insert(&carrier, before, self.machine.expected(), window, payload);
+        let awaited = self.machine.awaits(&packet);
+        self.machine.handle_packet(now, &packet, sack);
+        let after = self.machine.expected();
+        // A probe of a closed window is taken in as well.
+        let taken = awaited || (packet.seq == before && after != before);
+        let carrier = if taken { packet } else { Packet::default() };
+        self.incoming.insert(&carrier, before, after, window.max(1), payload);
         self.outgoing.acknowledge(self.machine.una());
         self.note_events();
     }
@@ -191,3 +195,6 @@ impl End {
 fn make(law: &dyn SenderConfig) -> tollway_law::sender::AnySender {
     law.make(&Sending { segment: SEGMENT, ..Sending::of(10.0) })
 }
+
+/// The marks of data and frames.
+const DATA: Flags = Flags::DATA.with(Flags::FIRST).with(Flags::LAST);
