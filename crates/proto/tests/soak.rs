@@ -1,8 +1,12 @@
-//! Random faults on sessions over a switch: packets are lost, late or doubled, members are killed, hang and return, the switch is
-//! killed. Without a failure every frame arrives once, in order for each source and sink. Across one, what the failed member
-//! had not acknowledged arrives all the same, and what it had is counted. No acknowledgement passes what is there.
+//! Random faults on sessions over a switch: packets are lost, late or doubled, members are killed,
+//! hang and return, the switch is killed.
 //!
-//! `make soak` goes on for longer. A failure prints its seed, with which `TOLLWAY_SOAK_SEED` does the same again.
+//! Without a failure every frame arrives once, in order for each source and sink. Across one, what
+//! the failed member had not acknowledged arrives all the same, and what it had is counted. No
+//! acknowledgement passes what is there.
+//!
+//! `make soak` goes on for longer. A failure prints its seed, with which `TOLLWAY_SOAK_SEED` does
+//! the same again.
 
 #[path = "switch/net.rs"]
 #[allow(dead_code, reason = "tests of single promises need more of it")]
@@ -22,7 +26,7 @@ use tollway_proto::route::Policy;
 use tollway_proto::switch::{self, FlowControl};
 use tollway_proto::transport::{Config, Detection, Event, Reader, State};
 
-/// What befalls a session beside its channels.
+/// The failures of a round, beside its channels' faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Nothing.

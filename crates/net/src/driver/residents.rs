@@ -235,7 +235,7 @@ impl Driver {
         self.send_resident(at as usize, now, datagram)
     }
 
-    /// A process with another file opens a session at a machine here: it is told so.
+    /// Refuses an opening by a process with another file.
     fn turn_away(&mut self, back: Outlet, now: Time, opening: &Packet) -> Result<(), Error> {
         let size = (acp::OVERHEAD + acp::LEN) as u16;
         let packet = Packet { size, ..refusal(now, back.label, opening) };

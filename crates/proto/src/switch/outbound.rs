@@ -22,7 +22,8 @@ pub(super) struct Outbound {
     pub(super) round: Loop,
     /// The FIN's number.
     pub(super) fin: Option<u32>,
-    /// Since when the peer has been waiting for `una`, or its member was last asked about it.
+    /// The instant from which on the peer has been waiting for `una`; later once its member is
+    /// probed.
     pub(super) since: Time,
     /// The member whose data came last.
     last: usize,

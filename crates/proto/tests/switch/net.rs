@@ -334,7 +334,7 @@ impl Net {
             return;
         }
         let open = end.connection.state() == State::Established;
-        // What was under way to the process before may acknowledge more.
+        // Packets under way to the process before may acknowledge more.
         if packet.flags.has(Flags::ACK) && !packet.flags.has(Flags::RST) && open && end.life == 0 {
             let acked = packet.ack.wrapping_sub(first);
             // The FIN counts as one.
@@ -426,7 +426,7 @@ impl Net {
         }
     }
 
-    /// Where each end and the session stand.
+    /// The states of the ends and of the session.
     fn states(&self) -> Vec<String> {
         let end = |end: &End| {
             let (state, una, expected) =

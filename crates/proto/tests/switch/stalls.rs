@@ -1,4 +1,4 @@
-//! What once stopped a session for good: each was found by the soak.
+//! Faults that stopped a session for good, found by the soak.
 
 use tollway_law::Time;
 use tollway_proto::switch::{Config, Health};
@@ -87,7 +87,7 @@ fn a_source_is_asked_about_a_gap() {
     let (bench, probes, nulls) = with_gap(true);
     assert!((100..200).contains(&probes) && nulls.is_empty(), "{probes} {nulls:?}");
     assert_eq!(bench.switch.session(0).stats().failures, 0);
-    // One that is gone leaves null segments in its place.
+    // Null segments replace the packets of a source that is gone.
     let (bench, probes, nulls) = with_gap(false);
     assert!((6..10).contains(&probes), "{probes}");
     assert_eq!((nulls[0], bench.switch.session(0).stats().failures), (0, 1));

@@ -101,7 +101,7 @@ impl Lane {
         Counters { received, delivered, ..counters }
     }
 
-    /// What of it is known here.
+    /// The ends of it that are known here.
     fn seen<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Ends {
         match seen(&built.network, [self.sender, self.receiver], self.forward) {
             Ends::Receiver if self.share.is_some_and(|share| !share.is_counted(plan, built)) => Ends::Neither,
