@@ -11,6 +11,8 @@ use serde_json::Value;
 
 #[path = "processes/keys.rs"]
 mod keys;
+#[path = "processes/sessions.rs"]
+mod sessions;
 
 /// 10 Mb/s over a router: 5 MB take four seconds.
 const THREE: &str = r#"
@@ -44,8 +46,8 @@ const BYTES: u64 = 5_000_000;
 /// The three of them; whoever is still there at the end is killed.
 struct Nodes {
     file: PathBuf,
-    /// `a`, `r`, `b`.
-    at: [String; 3],
+    /// By node.
+    at: Vec<String>,
     /// How long an end waits for anything new: where nobody is gone, long enough for a busy machine's being late.
     patience: &'static str,
 }
@@ -94,7 +96,12 @@ impl Nodes {
 
     /// The same for another scenario of these nodes.
     fn of(name: &str, text: &str) -> Option<Nodes> {
-        let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0"));
+        Nodes::named(name, text, &["a", "r", "b"])
+    }
+
+    /// The same for a scenario of other nodes.
+    fn named(name: &str, text: &str, names: &[&str]) -> Option<Nodes> {
+        let sockets: Vec<_> = names.iter().map(|_| UdpSocket::bind("127.0.0.1:0")).collect();
         let Ok(at) = sockets
             .iter()
             .map(|socket| Ok(socket.as_ref().map_err(|_| ())?.local_addr().unwrap()))
@@ -105,7 +112,7 @@ impl Nodes {
         };
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("processes-{name}.toml"));
         std::fs::write(&file, text).unwrap();
-        let at = [("a", at[0]), ("r", at[1]), ("b", at[2])].map(|(name, at)| format!("{name}={at}"));
+        let at = names.iter().zip(at).map(|(name, at)| format!("{name}={at}")).collect();
         Some(Nodes { file, at, patience: "15s" })
     }
 

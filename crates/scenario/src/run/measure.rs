@@ -199,8 +199,11 @@ impl Meter {
         for (i, flow) in plan.flows.iter().enumerate() {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
-                let sender = built.flows[plan.sender_of(i)];
-                if !built.network.has_flow(sender) {
+                let [sender, receiver] =
+                    [plan.sender_of(i), plan.receiver_of(i)].map(|flow| built.flows[flow]);
+                if !(built.network.has_end(sender, End::Client)
+                    || built.network.has_end(receiver, End::Server))
+                {
                     continue;
                 }
                 lanes_of.push((sender, lanes.len()));
@@ -208,7 +211,7 @@ impl Meter {
                     name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
                     sender,
-                    receiver: built.flows[plan.receiver_of(i)],
+                    receiver,
                     share: Share::of(plan, i),
                     plan_flow: i,
                     forward,
