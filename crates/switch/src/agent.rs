@@ -13,6 +13,7 @@ pub use tollway_net::random;
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::sites::{self, Sites};
 use crate::status::Status;
 
 /// What other threads have an engine do.
@@ -77,7 +78,19 @@ impl Agent {
         Ok(Agent { mailbox, thread: Some(thread), listen, told })
     }
 
-    /// Where clients connect.
+    /// Opens the sockets of a part between sites, and starts its event loop.
+    ///
+    /// # Errors
+    /// An address is taken, or not this machine's; there is no thread to be had.
+    pub fn start_site(config: Sites, source: String) -> io::Result<Agent> {
+        let mailbox = Arc::new(Mailbox::default());
+        let (listen, run) = sites::start(config, Arc::clone(&mailbox))?;
+        let thread = std::thread::Builder::new().name("site".into()).spawn(run)?;
+        let told = Arc::new(Mutex::new((source, None)));
+        Ok(Agent { mailbox, thread: Some(thread), listen, told })
+    }
+
+    /// The addresses for clients; of a part without, the one for its neighbours.
     pub fn listen(&self) -> &[std::net::SocketAddr] {
         &self.listen
     }

@@ -1,7 +1,7 @@
 //! The configuration: what the file says, checked, with its mistakes in place.
 
-mod error;
-mod file;
+pub(crate) mod error;
+pub(crate) mod file;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -202,7 +202,7 @@ impl Config {
 /// Bytes that are read from a connection at once.
 pub(crate) const SCRATCH: usize = 256 << 10;
 
-fn answers(framing: Framing, word: Option<&str>) -> Result<Answers, String> {
+pub(crate) fn answers(framing: Framing, word: Option<&str>) -> Result<Answers, String> {
     match word {
         Some("any") => Ok(Answers::Any),
         Some("in-order") => Ok(Answers::InOrder),

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`config`] | the file, its checks, watching it |
 //! | [`engine`] | the event loop: one thread, all sockets |
+//! | [`sites`] | sessions between sites, by ACP instead of TCP |
 //! | [`agent`] | a switch as a process: the engine's thread, its control socket |
 //! | [`status`] | how it stands: for people, for programs |
 #![cfg(target_os = "linux")]
@@ -21,6 +22,7 @@ pub mod metrics;
 mod redis;
 #[cfg(feature = "watch")]
 pub mod screen;
+pub mod sites;
 pub mod status;
 mod stream;
 #[cfg(feature = "view")]

@@ -52,6 +52,67 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Clients that have sessions, those with the most bytes first.
     pub clients: Vec<ClientStatus>,
+    /// Of a part between sites: its hops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sites: Option<SitesStatus>,
+}
+
+/// The hops of a part between sites.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SitesStatus {
+    /// `front`, `switch` or `back`.
+    pub part: &'static str,
+    /// The address of its UDP socket.
+    pub bind: String,
+    /// Its neighbours.
+    pub neighbours: Vec<NeighbourStatus>,
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams handed to the kernel.
+    pub sent: u64,
+    /// Datagrams that the kernel did not take.
+    pub unsent: u64,
+    /// Packets that the queue of a link had no room for.
+    pub dropped: u64,
+    /// Datagrams from addresses of no neighbour.
+    pub strangers: u64,
+    /// Handshakes of others, or from before.
+    pub handshakes: u64,
+    /// Datagrams that came before.
+    pub replayed: u64,
+    /// Datagrams that no neighbour sealed, or with keys that are forgotten.
+    pub forged: u64,
+    /// Datagrams that are not sealed.
+    pub plain: u64,
+    /// Packets that met no keys and had no room to wait for them.
+    pub unsealed: u64,
+    /// Sealed datagrams that are no packets.
+    pub senseless: u64,
+    /// Of a switch: packets that were passed on and not acknowledged.
+    pub outstanding: u64,
+    /// Packets that came again although their receiver had them.
+    pub duplicates: u64,
+    /// Packets outside the ring or the receiver's window, or without a member to go to.
+    pub out_of_window: u64,
+    /// Acknowledgements of what never left it.
+    pub forged_acks: u64,
+    /// Packets of a failed member that went to another.
+    pub rerouted: u64,
+    /// Packets lost with a failed member.
+    pub lost: u64,
+    /// Members that failed in a session.
+    pub failures: u64,
+}
+
+/// A neighbour by ACP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NeighbourStatus {
+    /// Its name in the key file.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// `up`, `silent`, `no keys`, `wrong key` or `not sealed`.
+    pub state: &'static str,
 }
 
 /// A member of the cluster.
@@ -135,6 +196,9 @@ fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String>
     if let Some(trouble) = word("trouble") {
         text += &format!("Nothing newer is in force: {trouble}\n");
     }
+    if let Some(line) = site(&status["sites"]) {
+        text += &line;
+    }
     text += "\n";
     let right = Align::Right;
     let mut table = TextTable::new(&[
@@ -207,6 +271,30 @@ fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String>
         ("abandoned", "frames were not done when their sessions broke"),
     ] {
         if let Some(count) = count(key).filter(|&count| count > 0) {
+            text += &format!("{count} {what}.\n");
+        }
+    }
+    Some(text)
+}
+
+/// The hops of a part between sites, in a line each.
+fn site(sites: &serde_json::Value) -> Option<String> {
+    let mut text = format!("ACP at {}, {}.\n", sites["bind"].as_str()?, sites["part"].as_str()?);
+    for neighbour in sites["neighbours"].as_array()? {
+        let word = |key: &str| neighbour[key].as_str();
+        text += &format!("  {} at {}: {}\n", word("name")?, word("address")?, word("state")?);
+    }
+    for (key, what) in [
+        ("strangers", "datagrams came from addresses of no neighbour"),
+        ("handshakes", "handshakes were refused"),
+        ("replayed", "datagrams came again and were dropped"),
+        ("forged", "datagrams were not sealed by their neighbour, or with keys that are forgotten"),
+        ("plain", "datagrams were not sealed"),
+        ("forged_acks", "acknowledgements were of what never left"),
+        ("rerouted", "packets of a member that failed went to another"),
+        ("lost", "packets were lost with a member that failed"),
+    ] {
+        if let Some(count) = sites[key].as_u64().filter(|&count| count > 0) {
             text += &format!("{count} {what}.\n");
         }
     }

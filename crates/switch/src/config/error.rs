@@ -30,13 +30,13 @@ pub struct Mistake {
 }
 
 /// Builds mistakes in one text.
-pub(super) struct Place<'t> {
-    pub(super) name: &'t str,
-    pub(super) text: &'t str,
+pub(crate) struct Place<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) text: &'t str,
 }
 
 impl Place<'_> {
-    pub(super) fn mistake(
+    pub(crate) fn mistake(
         &self,
         span: std::ops::Range<usize>,
         message: String,

@@ -40,13 +40,13 @@ struct Raw {
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum OneOrMany {
+pub(crate) enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
 impl OneOrMany {
-    fn all(&self) -> &[String] {
+    pub(crate) fn all(&self) -> &[String] {
         match self {
             OneOrMany::One(one) => std::slice::from_ref(one),
             OneOrMany::Many(many) => many,
@@ -73,11 +73,11 @@ struct RawClient {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawLimits {
+pub(crate) struct RawLimits {
     frame: Option<Spanned<Bytes>>,
     sessions: Option<usize>,
     sessions_per_client: Option<usize>,
-    session_buffer: Option<Spanned<Bytes>>,
+    pub(crate) session_buffer: Option<Spanned<Bytes>>,
     member_buffer: Option<Spanned<Bytes>>,
     frame_time: Option<Time>,
     answer_time: Option<Time>,
@@ -186,7 +186,7 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
     })
 }
 
-fn listen_address(text: &str) -> Option<SocketAddr> {
+pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix(':') {
         return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
     }
@@ -220,7 +220,7 @@ fn clients(raw: &Raw, place: &Place<'_>) -> Result<Vec<ClientSpec>, ConfigError>
     Ok(clients)
 }
 
-fn limits(raw: &RawLimits, place: &Place<'_>) -> Result<Limits, ConfigError> {
+pub(crate) fn limits(raw: &RawLimits, place: &Place<'_>) -> Result<Limits, ConfigError> {
     let known = Limits::default();
     let bytes = |given: &Option<Spanned<Bytes>>, default: u64, least: u64| match given {
         None => Ok(default),

@@ -8,7 +8,7 @@ mod core;
 mod held;
 mod lane;
 mod session;
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

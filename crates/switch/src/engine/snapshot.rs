@@ -79,12 +79,13 @@ impl Engine {
             clients,
             source: String::new(),
             trouble: None,
+            sites: None,
         }
     }
 }
 
 /// Processor time of this thread, seconds.
-fn cpu() -> f64 {
+pub(crate) fn cpu() -> f64 {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     used.tv_sec as f64 + used.tv_nsec as f64 * 1e-9
 }

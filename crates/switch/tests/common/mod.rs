@@ -1,6 +1,8 @@
 //! Switches and servers for tests, all on loopback.
 #![allow(dead_code)]
 
+pub(crate) mod mesh;
+
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,0 +1,414 @@
+//! The back: it ends the ACP connections of its peers, each with a kernel's connection to the
+//! server.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use slab::Slab;
+use tollway_law::Time;
+use tollway_net::hop::HopEvent;
+use tollway_proto::dispatch::Answers;
+use tollway_proto::framing::Framing;
+use tollway_proto::{Flags, Packet, SackRanges};
+
+use super::end::End;
+use super::engine::{Core, Work};
+use super::message::{self, Label};
+use super::tcp::{Ready, Tcp};
+use crate::stream::Stream;
+
+/// All sessions with the server.
+pub(super) struct Back {
+    pub(super) server: SocketAddr,
+    pub(super) framing: Framing,
+    answers: Answers,
+    sessions: Slab<Box<Session>>,
+    /// By neighbour and flow.
+    by_flow: HashMap<(usize, u32), usize>,
+    pub(super) counts: ServerCounts,
+}
+
+/// The counters of the server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServerCounts {
+    pub(super) failures: u64,
+    pub(super) unanswered: u64,
+    pub(super) last_failure: Option<String>,
+}
+
+struct Session {
+    neighbour: usize,
+    flow: u32,
+    tcp: Tcp,
+    stage: Stage,
+    /// Requests that the server has and has not answered.
+    waiting: VecDeque<(Label, Time)>,
+    message: Vec<u8>,
+    last: Time,
+    heard: Time,
+    /// The server was told that no more comes.
+    shut: bool,
+    over: Option<Time>,
+    armed: Time,
+}
+
+enum Stage {
+    /// The server's connection is awaited since then; the SYN is answered after.
+    Connecting(Time, Packet),
+    Open(Box<End>),
+}
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Done,
+    /// The server took no connection in time.
+    NoServer,
+    /// The server ended its connection before its client did.
+    ServerEnded,
+    /// The server's bytes are not of the framing, or an answer is too long.
+    Malformed,
+    /// The server left a request unanswered for too long.
+    Unanswered,
+    /// The server answered what was not asked.
+    Unrequested,
+    /// The peer gave the session up.
+    Reset,
+    /// Nothing comes from the peer.
+    NoPeer,
+    /// The peer's process was replaced.
+    Replaced,
+    Idle,
+    Closing,
+}
+
+impl Why {
+    fn word(self) -> &'static str {
+        match self {
+            Why::Done => "done",
+            Why::NoServer => "no-server",
+            Why::ServerEnded => "server-ended",
+            Why::Malformed => "malformed",
+            Why::Unanswered => "unanswered",
+            Why::Unrequested => "unrequested",
+            Why::Reset => "reset",
+            Why::NoPeer => "no-peer",
+            Why::Replaced => "peer-replaced",
+            Why::Idle => "idle",
+            Why::Closing => "closing",
+        }
+    }
+
+    /// The server's failure, for people.
+    fn failure(self) -> Option<&'static str> {
+        match self {
+            Why::NoServer => Some("it takes no connection"),
+            Why::ServerEnded => Some("it ended a connection"),
+            Why::Malformed => Some("its answers are not of the framing"),
+            Why::Unanswered => Some("it left a request unanswered"),
+            Why::Unrequested => Some("it answered what was not asked"),
+            _ => None,
+        }
+    }
+}
+
+impl Back {
+    pub(super) fn open(server: SocketAddr, framing: Framing, answers: Answers) -> Back {
+        let (sessions, by_flow, counts) = (Slab::new(), HashMap::new(), ServerCounts::default());
+        Back { server, framing, answers, sessions, by_flow, counts }
+    }
+
+    /// Bytes that sessions hold.
+    pub(super) fn memory(&self) -> usize {
+        self.sessions.iter().map(|(_, session)| session.bytes()).sum()
+    }
+
+    /// Sessions of a neighbour.
+    pub(super) fn sessions_of(&self, neighbour: usize) -> usize {
+        self.sessions.iter().filter(|(_, session)| session.neighbour == neighbour).count()
+    }
+
+    /// Requests that the server has not answered.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.sessions.iter().map(|(_, session)| session.waiting.len() as u64).sum()
+    }
+
+    /// A SYN of a new connection: the server is connected to first.
+    fn begin(&mut self, core: &mut Core, from: usize, syn: Packet) {
+        let full = self.sessions.len() >= core.config.limits.sessions || core.ending.is_some();
+        let Some(socket) = (!full).then(|| TcpStream::connect(self.server).ok()).flatten() else {
+            core.counters.refused += 1;
+            return core.refuse(from, &syn);
+        };
+        core.counters.accepted += 1;
+        let mut stream = Stream::plain(socket);
+        let entry = self.sessions.vacant_entry();
+        let key = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if core.registry.register(stream.socket(), Token(key), interest).is_err() {
+            return core.refuse(from, &syn);
+        }
+        let now = core.now;
+        entry.insert(Box::new(Session {
+            neighbour: from,
+            flow: syn.flow,
+            tcp: Tcp::new(stream, self.framing, core.config.limits.frame),
+            stage: Stage::Connecting(now, syn),
+            waiting: VecDeque::new(),
+            message: Vec::new(),
+            last: now,
+            heard: now,
+            shut: false,
+            over: None,
+            armed: Time::NEVER,
+        }));
+        self.by_flow.insert((from, syn.flow), key);
+    }
+
+    fn work(&mut self, core: &mut Core, key: usize) {
+        let answers = self.answers;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if let Err(why) = session.work(core, key, answers) {
+            self.finish(core, key, why);
+        }
+    }
+
+    fn finish(&mut self, core: &mut Core, key: usize, why: Why) {
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.over.is_none()) else {
+            return;
+        };
+        core.count_end(why.word());
+        core.counters.torn += u64::from(session.tcp.is_torn());
+        if let Some(failure) = why.failure() {
+            self.counts.failures += 1;
+            self.counts.last_failure = Some(failure.into());
+        }
+        if why == Why::Done {
+            session.tcp.stream.finish();
+        } else {
+            self.counts.unanswered += session.waiting.len() as u64;
+            core.counters.abandoned += session.waiting.len() as u64;
+            session.tcp.stream.break_off();
+            match &mut session.stage {
+                Stage::Connecting(_, syn) => core.refuse(session.neighbour, &syn.clone()),
+                Stage::Open(end) if why != Why::Reset => end.abort(core.now, &mut core.hops),
+                Stage::Open(_) => {}
+            }
+        }
+        let _ = core.registry.deregister(session.tcp.stream.socket());
+        if why == Why::Done {
+            session.over = Some(core.now + LINGER);
+        } else {
+            self.by_flow.remove(&(session.neighbour, session.flow));
+            self.sessions.remove(key);
+        }
+    }
+
+    fn finish_those(&mut self, core: &mut Core, why: Why, of: impl Fn(&Session) -> bool) {
+        for key in self.keys() {
+            if self.sessions.get(key).is_some_and(|session| of(session)) {
+                self.finish(core, key, why);
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<usize> {
+        self.sessions.iter().map(|(key, _)| key).collect()
+    }
+}
+
+impl Work for Back {
+    fn on_packet(&mut self, core: &mut Core, from: usize, packet: Packet, sack: SackRanges, payload: &[u8]) {
+        let opens = packet.flags.has(Flags::SYN) && !packet.flags.has(Flags::ACK);
+        if let Some(&key) = self.by_flow.get(&(from, packet.flow))
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.heard = core.now;
+            match &mut session.stage {
+                Stage::Connecting(_, syn) if opens => *syn = packet,
+                Stage::Connecting(..) => {}
+                Stage::Open(end) => {
+                    let most = 2 * core.config.limits.session_buffer;
+                    end.on_packet(core.now, &packet, &sack, payload, most);
+                    core.again.push(key);
+                }
+            }
+        } else if opens {
+            self.begin(core, from, packet);
+        } else {
+            core.refuse(from, &packet);
+        }
+    }
+
+    fn on_socket(&mut self, core: &mut Core, key: usize, ready: Ready) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.tcp.on_ready(ready);
+        if let Stage::Connecting(_, syn) = session.stage {
+            let socket = session.tcp.stream.socket();
+            if !matches!(socket.take_error(), Ok(None)) {
+                return self.finish(core, key, Why::NoServer);
+            }
+            if socket.peer_addr().is_err() {
+                return;
+            }
+            let _ = socket.set_nodelay(true);
+            let end = End::server(&core.transport, &*core.config.law, session.neighbour, &syn, core.now);
+            session.stage = Stage::Open(Box::new(end));
+        }
+        self.work(core, key);
+    }
+
+    fn on_timer(&mut self, core: &mut Core, key: usize, at: Time) {
+        if let Some(session) = self.sessions.get_mut(key).filter(|session| session.armed == at) {
+            session.armed = Time::NEVER;
+            self.work(core, key);
+        }
+    }
+
+    fn go_on(&mut self, core: &mut Core, key: usize) {
+        self.work(core, key);
+    }
+
+    fn on_neighbour(&mut self, core: &mut Core, event: HopEvent) {
+        if let HopEvent::Replaced(neighbour) = event {
+            self.finish_those(core, Why::Replaced, |session| session.neighbour == neighbour);
+        }
+    }
+
+    fn sweep(&mut self, core: &mut Core) {
+        for key in self.keys() {
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            if session.over.is_some_and(|until| core.now >= until) {
+                self.by_flow.remove(&(session.neighbour, session.flow));
+                self.sessions.remove(key);
+            } else if session.over.is_none()
+                && let Err(why) = session.check(core)
+            {
+                self.finish(core, key, why);
+            }
+        }
+    }
+
+    fn on_close(&mut self, core: &mut Core) {
+        self.finish_those(core, Why::Closing, |_| true);
+    }
+
+    fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn snapshot(&self, core: &Core) -> crate::status::Status {
+        super::snapshot::back(self, core)
+    }
+}
+
+impl Session {
+    fn bytes(&self) -> usize {
+        let end = if let Stage::Open(end) = &self.stage { end.bytes() } else { 0 };
+        self.tcp.bytes() + end
+    }
+
+    /// Moves bytes both ways as far as they go.
+    fn work(&mut self, core: &mut Core, key: usize, answers: Answers) -> Result<(), Why> {
+        let done = if self.over.is_none() { self.carry(core, key, answers) } else { Ok(()) };
+        let Stage::Open(end) = &mut self.stage else { return done };
+        let due = end.drive(core.now, &mut core.hops);
+        core.arm(&mut self.armed, key, due);
+        done
+    }
+
+    fn carry(&mut self, core: &mut Core, key: usize, answers: Answers) -> Result<(), Why> {
+        let Session { stage: Stage::Open(end), tcp, waiting, message, last, .. } = self else {
+            return Ok(());
+        };
+        let Core { config, counters, scratch, now, again, .. } = core;
+        let buffer = config.limits.session_buffer;
+        // Requests, to the server.
+        while tcp.out.len() <= buffer && end.take_frame(message) {
+            let Some((label, frame)) = message::request(message) else { continue };
+            tcp.out.push(frame);
+            if answers != Answers::None {
+                waiting.push_back((label, *now));
+            }
+            *last = *now;
+            counters.frames += 1;
+            counters.bytes += frame.len() as u64;
+        }
+        tcp.flush();
+        end.offer(tcp.out.len(), buffer);
+        // Answers, to the peer.
+        let mut unasked = false;
+        for _ in 0..READS {
+            if !tcp.may_read() || end.unacknowledged() > buffer {
+                break;
+            }
+            let read = tcp.read(*now, scratch, |answer| match waiting.pop_front() {
+                Some((label, _)) => {
+                    counters.answers += 1;
+                    counters.answer_bytes += answer.len() as u64;
+                    message::parts(label, answer).for_each(|(head, part)| end.write(&head, part));
+                }
+                None => {
+                    counters.unrequested += 1;
+                    // The bytes of a one-way server go nowhere.
+                    unasked |= answers != Answers::None;
+                }
+            });
+            *last = *now;
+            read.map_err(|_| Why::Malformed)?;
+        }
+        if tcp.may_read() && end.unacknowledged() <= buffer {
+            again.push(key);
+        }
+        if unasked { Err(Why::Unrequested) } else { self.check_end() }
+    }
+
+    fn check_end(&mut self) -> Result<(), Why> {
+        let Session { stage: Stage::Open(end), tcp, waiting, .. } = self else { return Ok(()) };
+        if end.reset {
+            return Err(Why::Reset);
+        }
+        let asked = end.peer_finished && end.is_read();
+        if asked && tcp.out.is_empty() && !self.shut {
+            self.shut = true;
+            tcp.stream.finish();
+        }
+        let ended = tcp.ended || tcp.broken;
+        if ended && (!asked || !waiting.is_empty() || !self.shut) {
+            return Err(Why::ServerEnded);
+        }
+        if self.shut && waiting.is_empty() {
+            end.finish();
+        }
+        if end.closed { Err(Why::Done) } else { Ok(()) }
+    }
+
+    /// Looks at everything that takes time.
+    fn check(&mut self, core: &Core) -> Result<(), Why> {
+        let (limits, now) = (&core.config.limits, core.now);
+        let silent = now > self.heard + limits.answer_time;
+        let Stage::Open(end) = &self.stage else {
+            let Stage::Connecting(since, _) = self.stage else { return Ok(()) };
+            return if now > since + limits.connect_time { Err(Why::NoServer) } else { Ok(()) };
+        };
+        if silent && (end.unacknowledged() > 0 || end.is_finishing() || !core.hops.is_up(self.neighbour)) {
+            return Err(Why::NoPeer);
+        }
+        if self.waiting.front().is_some_and(|&(_, since)| now > since + limits.answer_time)
+            && end.unacknowledged() <= limits.session_buffer
+        {
+            return Err(Why::Unanswered);
+        }
+        if now > self.last + limits.idle_time && self.waiting.is_empty() {
+            return Err(Why::Idle);
+        }
+        Ok(())
+    }
+}
+
+/// Reads of the server in a row.
+const READS: usize = 4;
+/// The time after the end for which repeated packets are answered.
+const LINGER: Time = Time::from_secs(2);

@@ -1,0 +1,412 @@
+//! The configuration of a part: a file or options, checked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tollway_law::sender::{CheatConfig, LAWS, SenderConfig, XcpConfig, XcpSender};
+use tollway_law::{Bytes, Rate};
+use tollway_net::secure::KeyFile;
+use tollway_proto::dispatch::Answers;
+use tollway_proto::framing::Framing;
+use tollway_proto::route::{Hash, Policy};
+use toml::Spanned;
+
+use crate::config::error::Place;
+use crate::config::file::{OneOrMany, RawLimits, limits, listen_address};
+use crate::config::{ConfigError, Limits, answers};
+
+/// The configuration of a part, checked and resolved.
+#[derive(Clone, Debug)]
+pub struct Sites {
+    /// A name for the configuration: what the file calls its version, or a digest of the text.
+    pub version: String,
+    /// The address of its UDP socket.
+    pub bind: SocketAddr,
+    /// Its own key, and those of its neighbours.
+    pub keys: KeyFile,
+    /// The law of what it sends.
+    pub law: Arc<dyn SenderConfig>,
+    /// The part.
+    pub part: Part,
+    /// The neighbours on the clients' side; of a front, its peer.
+    pub peers: Vec<Neighbour>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// The three parts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// It has TCP clients.
+    Front {
+        /// Their addresses to connect to.
+        listen: Vec<SocketAddr>,
+        /// How their bytes are cut.
+        framing: Framing,
+        /// How servers answer.
+        answers: Answers,
+    },
+    /// It spreads sessions.
+    Middle {
+        /// The member that a frame goes to.
+        policy: Policy,
+        /// The cluster.
+        members: Vec<Neighbour>,
+    },
+    /// It has a TCP server.
+    Back {
+        /// Its address.
+        server: SocketAddr,
+        /// How its bytes are cut.
+        framing: Framing,
+        /// How it answers.
+        answers: Answers,
+    },
+}
+
+/// A neighbour by ACP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbour {
+    /// Its name in the key file.
+    pub name: String,
+    /// The address of its UDP socket.
+    pub address: SocketAddr,
+    /// The rate at which packets leave for it.
+    pub rate: Option<Rate>,
+}
+
+/// Options, in the place of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// `--listen`.
+    pub listen: Vec<String>,
+    /// `--frames`, `--policy`, `--answers`, `--bind`, `--keys`, `--law`: keys of the file and their
+    /// values.
+    pub given: Vec<(&'static str, String)>,
+    /// `--peer`: names and addresses.
+    pub peers: Vec<String>,
+    /// `--member`, the same.
+    pub members: Vec<String>,
+    /// `--to`.
+    pub to: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Raw {
+    version: Option<String>,
+    bind: Spanned<String>,
+    keys: Option<Spanned<PathBuf>>,
+    listen: Option<Spanned<OneOrMany>>,
+    frames: Option<Spanned<String>>,
+    answers: Option<Spanned<String>>,
+    policy: Option<Spanned<String>>,
+    law: Option<Spanned<String>>,
+    to: Option<Spanned<String>>,
+    #[serde(default)]
+    peer: BTreeMap<String, RawNeighbour>,
+    #[serde(default)]
+    member: BTreeMap<String, RawNeighbour>,
+    #[serde(default)]
+    limits: RawLimits,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawNeighbour {
+    address: Spanned<String>,
+    rate: Option<Spanned<Rate>>,
+}
+
+impl Sites {
+    /// Reads the file at `path` if it is the configuration of a part between sites: it has the key
+    /// `bind`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong.
+    pub fn load(path: &Path) -> Result<Option<Sites>, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+        let is_meant = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("bind"));
+        let folder = path.parent().unwrap_or(Path::new(""));
+        is_meant.then(|| Sites::parse(&path.display().to_string(), &text, folder)).transpose()
+    }
+
+    /// Reads a configuration. Errors call it `name`; the key file is looked for in `folder`.
+    ///
+    /// # Errors
+    /// The first mistake, with its place.
+    pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Sites, ConfigError> {
+        let place = Place { name, text };
+        let raw: Raw = toml::from_str(text)
+            .map_err(|error| place.mistake(error.span().unwrap_or(0..0), error.message().to_owned(), None))?;
+        let checker = Checker { place, raw: &raw };
+        let part = checker.part()?;
+        let peers = checker.neighbours(&raw.peer, "peer")?;
+        let members = if let Part::Middle { members, .. } = &part { &members[..] } else { &[] };
+        Ok(Sites {
+            version: raw
+                .version
+                .clone()
+                .unwrap_or_else(|| format!("{:08x}", Hash::new([0; 16]).of(text.as_bytes()) >> 32)),
+            bind: checker.address(&raw.bind, "bind = \"10.0.0.1:7100\"")?,
+            keys: checker.keys(folder, peers.iter().chain(members))?,
+            law: checker.law(peers.iter().chain(members))?,
+            limits: checker.limits()?,
+            peers,
+            part,
+        })
+    }
+
+    /// Reads a configuration from options.
+    ///
+    /// # Errors
+    /// As of a file that says the same.
+    pub fn from_words(words: &Words) -> Result<Sites, ConfigError> {
+        let quote = |word: &String| toml::Value::from(word.as_str()).to_string();
+        let mut text = String::new();
+        if !words.listen.is_empty() {
+            let list: Vec<_> = words.listen.iter().map(quote).collect();
+            text += &format!("listen = [{}]\n", list.join(", "));
+        }
+        for (key, word) in &words.given {
+            text += &format!("{key} = {}\n", quote(word));
+        }
+        if !words.to.is_empty() {
+            text += &format!("to = {}\n", quote(&words.to.join(",")));
+        }
+        for (section, all) in [("peer", &words.peers), ("member", &words.members)] {
+            for word in all {
+                let (name, address) = word.split_once('=').unwrap_or((word, word));
+                text +=
+                    &format!("[{section}.{}]\naddress = {}\n", quote(&name.into()), quote(&address.into()));
+            }
+        }
+        Sites::parse("the command line", &text, Path::new(""))
+    }
+
+    /// The members of a switch.
+    pub fn members(&self) -> &[Neighbour] {
+        if let Part::Middle { members, .. } = &self.part { members } else { &[] }
+    }
+}
+
+/// The part, its peers and its members or server.
+impl fmt::Display for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |all: &[Neighbour]| {
+            all.iter().map(|neighbour| neighbour.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let peers = names(&self.peers);
+        match &self.part {
+            Part::Front { framing, .. } => write!(f, "{framing} from TCP clients to {peers}"),
+            Part::Middle { policy, members } => {
+                write!(f, "sessions from {peers} by {policy} to {}", names(members))
+            }
+            Part::Back { framing, server, .. } => write!(f, "{framing} from {peers} to {server}"),
+        }
+    }
+}
+
+/// Looks for mistakes.
+struct Checker<'t> {
+    place: Place<'t>,
+    raw: &'t Raw,
+}
+
+impl Checker<'_> {
+    /// The part, by which of the four ways to and from it are given.
+    fn part(&self) -> Result<Part, ConfigError> {
+        let Raw { listen, to, member, peer, policy, .. } = self.raw;
+        let wrong = |span, message: &str, help| Err(self.place.mistake(span, message.to_owned(), Some(help)));
+        if peer.is_empty() {
+            let help = "add `--peer NAME=HOST:PORT`, in a file `[peer.NAME]` with `address`";
+            return wrong(self.raw.bind.span(), "there is no peer to speak ACP with", help);
+        }
+        match (listen, to, member.is_empty()) {
+            (Some(listen), None, true) => {
+                if peer.len() > 1 {
+                    let help = "give one: its switch spreads the sessions";
+                    return wrong(self.raw.bind.span(), "sessions of a front go to one peer", help);
+                }
+                let mut at = Vec::new();
+                for address in listen.get_ref().all() {
+                    at.push(listen_address(address).ok_or_else(|| {
+                        let message = format!("`{address}` is no address to listen at");
+                        self.place.mistake(
+                            listen.span(),
+                            message,
+                            Some("write `listen = \"127.0.0.1:5000\"`"),
+                        )
+                    })?);
+                }
+                let (framing, answers) = self.framing()?;
+                Ok(Part::Front { listen: at, framing, answers })
+            }
+            (None, Some(to), true) => {
+                let (framing, answers) = self.framing()?;
+                let server = self.address(to, "to = \"127.0.0.1:6001\"")?;
+                Ok(Part::Back { server, framing, answers })
+            }
+            (None, None, false) => {
+                if let Some(frames) = &self.raw.frames {
+                    let help = "leave `frames` out: front and backs cut bytes into frames";
+                    return wrong(frames.span(), "a switch between ACP hops reads no frames", help);
+                }
+                let chosen = match policy {
+                    None => Policy::LeastLoaded,
+                    Some(word) => word.get_ref().parse().map_err(|error| {
+                        self.place.mistake(word.span(), error, Some("write `policy = \"round-robin\"`"))
+                    })?,
+                };
+                if let (Policy::ByKey, Some(word)) = (chosen, policy) {
+                    let help = "choose `round-robin`, `least-loaded` or `sticky`";
+                    return wrong(word.span(), "a switch between ACP hops reads no frames, nor keys", help);
+                }
+                let members = self.neighbours(member, "member")?;
+                Ok(Part::Middle { policy: chosen, members })
+            }
+            _ => wrong(
+                self.raw.bind.span(),
+                "it is not clear what goes from where to where",
+                "beside `peer` give one of: `listen` (TCP clients), `member` (a cluster by ACP), `to` (a TCP server)",
+            ),
+        }
+    }
+
+    /// The limits. A receiver holds a frame until it is whole, and its window closes by quarters of
+    /// `session-buffer`: two frames have to fit.
+    fn limits(&self) -> Result<Limits, ConfigError> {
+        let mut limits = limits(&self.raw.limits, &self.place)?;
+        let least = 2 * limits.frame;
+        match &self.raw.limits.session_buffer {
+            None => limits.session_buffer = SESSION_BUFFER.max(least),
+            Some(given) if limits.session_buffer < least => {
+                let message = format!("two frames of {} have no room in it", Bytes(limits.frame as u64));
+                let help = "give it twice what `frame` has, or write a lesser `frame`";
+                return Err(self.place.mistake(given.span(), message, Some(help)));
+            }
+            Some(_) => {}
+        }
+        Ok(limits)
+    }
+
+    fn framing(&self) -> Result<(Framing, Answers), ConfigError> {
+        let Some(frames) = &self.raw.frames else {
+            let message = "how are the bytes of TCP cut into frames?".to_owned();
+            return Err(self.place.mistake(self.raw.bind.span(), message, Some("add `frames = \"lines\"`")));
+        };
+        let help = "see the chapter on framing: `frames = \"lines\"`";
+        let framing: Framing =
+            frames.get_ref().parse().map_err(|error| self.place.mistake(frames.span(), error, Some(help)))?;
+        if framing == Framing::Resp {
+            let help = "put a switch of TCP before the servers, or choose another framing";
+            let message =
+                "commands of RESP that belong together would be torn apart between sites".to_owned();
+            return Err(self.place.mistake(frames.span(), message, Some(help)));
+        }
+        let word = self.raw.answers.as_ref();
+        let answers = answers(framing, word.map(|word| word.get_ref().as_str())).map_err(|error| {
+            self.place.mistake(word.map_or(0..0, Spanned::span), error, Some("write `answers = \"any\"`"))
+        })?;
+        Ok((framing, answers))
+    }
+
+    fn address(&self, text: &Spanned<String>, help: &str) -> Result<SocketAddr, ConfigError> {
+        let found = text.get_ref().to_socket_addrs().ok().and_then(|mut all| all.next());
+        found.ok_or_else(|| {
+            let message = format!("`{}` is no address", text.get_ref());
+            self.place.mistake(text.span(), message, Some(&format!("write `{help}`")))
+        })
+    }
+
+    fn neighbours(
+        &self,
+        all: &BTreeMap<String, RawNeighbour>,
+        section: &str,
+    ) -> Result<Vec<Neighbour>, ConfigError> {
+        if all.len() > MOST {
+            let message = format!("{} in `{section}` are more than {MOST}", all.len());
+            return Err(self.place.mistake(self.raw.bind.span(), message, None));
+        }
+        let resolve = |(name, raw): (&String, &RawNeighbour)| {
+            let help = "address = \"10.0.0.1:7200\"`, on the command line `NAME=10.0.0.1:7200";
+            let rate = raw.rate.as_ref().map(|rate| *rate.get_ref());
+            if let (Some(rate), Some(at)) = (rate, &raw.rate)
+                && rate.bytes_per_sec() < LEAST_RATE
+            {
+                let message = format!("{rate} is too slow for a link");
+                return Err(self.place.mistake(at.span(), message, Some("write `rate = \"20 Mbps\"`")));
+            }
+            Ok(Neighbour { name: name.clone(), address: self.address(&raw.address, help)?, rate })
+        };
+        all.iter().map(resolve).collect()
+    }
+
+    /// The key file, which has a key of every neighbour.
+    fn keys<'n>(
+        &self,
+        folder: &Path,
+        mut neighbours: impl Iterator<Item = &'n Neighbour>,
+    ) -> Result<KeyFile, ConfigError> {
+        let Some(path) = &self.raw.keys else {
+            let message = "datagrams between sites are sealed, and there are no keys".to_owned();
+            let help = "make them with `tollway switch keygen NAME…`, and name this one's with `--keys FILE`";
+            return Err(self.place.mistake(self.raw.bind.span(), message, Some(help)));
+        };
+        let file = KeyFile::load(&folder.join(path.get_ref()))
+            .map_err(|error| self.place.mistake(path.span(), error.to_string(), None))?;
+        match neighbours.find(|neighbour| !file.others().any(|name| name == neighbour.name)) {
+            None => Ok(file),
+            Some(neighbour) => {
+                let known: Vec<&str> = file.others().collect();
+                let message = format!("the key file has no key of `{}`", neighbour.name);
+                let help =
+                    format!("a neighbour is `NAME=HOST:PORT`; the file's names are {}", known.join(", "));
+                Err(self.place.mistake(path.span(), message, Some(&help)))
+            }
+        }
+    }
+
+    /// The law. One that goes by what links write needs links.
+    fn law<'n>(
+        &self,
+        mut neighbours: impl Iterator<Item = &'n Neighbour>,
+    ) -> Result<Arc<dyn SenderConfig>, ConfigError> {
+        let word = self.raw.law.as_ref().map_or("newreno", |law| law.get_ref().as_str());
+        let span = self.raw.law.as_ref().map_or(0..0, Spanned::span);
+        if word == "xcp" {
+            if let Some(without) = neighbours.find(|neighbour| neighbour.rate.is_none()) {
+                let message = format!("XCP needs to know the rate of the link to `{}`", without.name);
+                let help = "give each `[peer.NAME]` and `[member.NAME]` a `rate`, such as \"20 Mbps\"";
+                return Err(self.place.mistake(span, message, Some(help)));
+            }
+            let law = XcpConfig { whole_window: true, ..XcpConfig::default() };
+            return Ok(Arc::new(XcpSender { law, cheat: CheatConfig::default() }));
+        }
+        let mut words = vec!["xcp"];
+        for entry in LAWS {
+            let config = (entry.read)(&());
+            if config.descriptor().reads.is_some() {
+                continue;
+            }
+            if entry.word == word {
+                return Ok(config);
+            }
+            words.push(entry.word);
+        }
+        let message = format!("`{word}` is no law for sessions between sites");
+        Err(self.place.mistake(span, message, Some(&format!("choose one of {}", words.join(", ")))))
+    }
+}
+
+/// Bytes of a session under way in each direction, where the file does not say.
+const SESSION_BUFFER: usize = 2 << 20;
+/// The most peers, and the most members.
+const MOST: usize = 250;
+/// The slowest link, bytes per second.
+const LEAST_RATE: f64 = 1000.0;

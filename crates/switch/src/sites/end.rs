@@ -1,0 +1,200 @@
+//! An end of an ACP connection: frames of real bytes, in and out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tollway_law::Time;
+use tollway_law::sender::{SenderConfig, Sending};
+use tollway_net::hop::Hops;
+use tollway_proto::transport::stream::{Incoming, Outgoing};
+use tollway_proto::transport::{Config as Transport, Connection, Event};
+use tollway_proto::{Flags, Packet, SackRanges};
+
+use super::{HEADER, PAYLOAD, SEGMENT};
+
+/// A connection to a neighbour, and its bytes.
+pub(super) struct End {
+    machine: Connection,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// Lengths of the frames that have come and were not taken.
+    frames: VecDeque<u64>,
+    neighbour: usize,
+    /// The segments that the receiver was last said to have room for.
+    room: u32,
+    pub(super) connected: bool,
+    /// The other side has no more frames than those that have come.
+    pub(super) peer_finished: bool,
+    /// Both directions are over.
+    pub(super) closed: bool,
+    /// The other side gave it up.
+    pub(super) reset: bool,
+}
+
+impl End {
+    /// The side that opens.
+    pub(super) fn client(
+        config: &Arc<Transport>,
+        law: &dyn SenderConfig,
+        neighbour: usize,
+        flow: u32,
+        now: Time,
+    ) -> End {
+        let mut end = End::around(Connection::client(config, make(law), flow), neighbour);
+        end.machine.open(now);
+        end
+    }
+
+    /// The side that a SYN opens.
+    pub(super) fn server(
+        config: &Arc<Transport>,
+        law: &dyn SenderConfig,
+        neighbour: usize,
+        syn: &Packet,
+        now: Time,
+    ) -> End {
+        let mut end = End::around(Connection::server(config, make(law), syn.flow), neighbour);
+        end.on_packet(now, syn, &SackRanges::EMPTY, &[], usize::MAX);
+        end
+    }
+
+    fn around(machine: Connection, neighbour: usize) -> End {
+        End {
+            room: machine.config().receive_segments(),
+            machine,
+            outgoing: Outgoing::new(),
+            incoming: Incoming::new(),
+            frames: VecDeque::new(),
+            neighbour,
+            connected: false,
+            peer_finished: false,
+            closed: false,
+            reset: false,
+        }
+    }
+
+    /// A packet has come. Its data is left for later if more than `most` bytes wait here.
+    pub(super) fn on_packet(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        sack: &SackRanges,
+        payload: &[u8],
+        most: usize,
+    ) {
+        let mut packet = *packet;
+        if self.incoming.len() > most || payload.len() > PAYLOAD {
+            packet.flags = Flags(packet.flags.0 & !DATA.0);
+        }
+        let (before, window) = (self.machine.expected(), self.machine.receive_window());
+        let awaited = self.machine.awaits(&packet);
+        self.machine.handle_packet(now, &packet, sack);
+        let after = self.machine.expected();
+        // A probe of a closed window is taken in as well.
+        let taken = awaited || (packet.seq == before && after != before);
+        let carrier = if taken { packet } else { Packet::default() };
+        self.incoming.insert(&carrier, before, after, window.max(1), payload);
+        self.outgoing.acknowledge(self.machine.una());
+        self.note_events();
+    }
+
+    fn note_events(&mut self) {
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::Connected => self.connected = true,
+                Event::FrameDelivered { bytes, .. } => self.frames.push_back(bytes),
+                Event::PeerFinished => self.peer_finished = true,
+                Event::Closed => self.closed = true,
+                Event::Reset => self.reset = true,
+                Event::Finished => {}
+            }
+        }
+    }
+
+    /// Queues a frame of two parts.
+    pub(super) fn write(&mut self, head: &[u8], body: &[u8]) {
+        self.outgoing.write(head);
+        self.outgoing.write(body);
+        self.machine.write_frame((head.len() + body.len()) as u64);
+    }
+
+    /// Moves the next received frame into `out`. Returns false if no frame is left.
+    pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(len) = self.frames.pop_front() else { return false };
+        out.resize(len as usize, 0);
+        self.incoming.read(out);
+        true
+    }
+
+    /// Returns true if all frames that have come are taken.
+    pub(super) fn is_read(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Bytes written and not acknowledged.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Bytes held in either direction.
+    pub(super) fn bytes(&self) -> usize {
+        self.outgoing.len() + self.incoming.len()
+    }
+
+    /// Closes the window by the bytes that wait here and `beyond`, of `buffer`.
+    pub(super) fn offer(&mut self, beyond: usize, buffer: usize) {
+        let free = buffer.saturating_sub(self.incoming.len() + beyond);
+        // The window moves by quarters of the buffer: each change costs a packet.
+        let quarter = (buffer / PAYLOAD / 4).max(1);
+        let room = (free / PAYLOAD / quarter * quarter) as u32;
+        if room != self.room {
+            self.room = room;
+            self.machine.set_receive_buffer(room);
+        }
+    }
+
+    /// No frame follows.
+    pub(super) fn finish(&mut self) {
+        if !self.machine.is_closing() {
+            self.machine.finish();
+            self.note_events();
+        }
+    }
+
+    /// Returns true if [`finish`](End::finish) was called.
+    pub(super) fn is_finishing(&self) -> bool {
+        self.machine.is_closing()
+    }
+
+    /// Gives the connection up, and tells the other side.
+    pub(super) fn abort(&mut self, now: Time, hops: &mut Hops) {
+        self.machine.abort();
+        self.transmit(now, hops);
+    }
+
+    /// Works off the timer, and sends what is due. Returns when to come again.
+    pub(super) fn drive(&mut self, now: Time, hops: &mut Hops) -> Time {
+        if self.machine.poll_timeout() <= now {
+            self.machine.handle_timeout(now);
+            self.note_events();
+        }
+        self.transmit(now, hops);
+        self.machine.poll_timeout()
+    }
+
+    fn transmit(&mut self, now: Time, hops: &mut Hops) {
+        let (mut packet, mut sack) = (Packet::default(), SackRanges::EMPTY);
+        while self.machine.poll_transmit(now, &mut packet, &mut sack) {
+            let payload = self.outgoing.payload(&packet, HEADER).unwrap_or_default();
+            hops.send(now, self.neighbour, &packet, &sack, payload);
+        }
+    }
+}
+
+/// The law of a sender.
+fn make(law: &dyn SenderConfig) -> tollway_law::sender::AnySender {
+    law.make(&Sending { segment: SEGMENT, ..Sending::of(10.0) })
+}
+
+/// The marks of data and frames.
+const DATA: Flags = Flags::DATA.with(Flags::FIRST).with(Flags::LAST);

@@ -1,0 +1,315 @@
+//! The event loop of a part: one thread, a UDP socket with its neighbours, and the sockets of TCP.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
+use tollway_law::Time;
+use tollway_law::link::{AnyLink, DropTail, XcpConfig};
+use tollway_net::Clock;
+use tollway_net::hop::{Batch, HopEvent, Hops};
+use tollway_proto::transport::Config as Transport;
+use tollway_proto::{Flags, Packet, SackRanges};
+
+use super::back::Back;
+use super::config::{Part, Sites};
+use super::front::Front;
+use super::middle::Middle;
+use super::tcp::Ready;
+use super::{HEADER, transport};
+use crate::agent::{Command, Mailbox};
+use crate::config::SCRATCH;
+use crate::status::Status;
+
+/// The state that all parts have.
+pub(super) struct Core {
+    pub(super) config: Sites,
+    pub(super) transport: Arc<Transport>,
+    pub(super) registry: Registry,
+    pub(super) hops: Hops,
+    pub(super) clock: Clock,
+    /// The time of the event that is being handled.
+    pub(super) now: Time,
+    timers: BinaryHeap<Reverse<(Time, usize)>>,
+    /// Sessions that have something to do at once.
+    pub(super) again: Vec<usize>,
+    pub(super) scratch: Vec<u8>,
+    pub(super) counters: Counters,
+    /// The end of the grace, once the process is to end.
+    pub(super) ending: Option<Time>,
+}
+
+/// The counters of a part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) accepted: u64,
+    pub(super) refused: u64,
+    pub(super) frames: u64,
+    pub(super) bytes: u64,
+    pub(super) answers: u64,
+    pub(super) answer_bytes: u64,
+    pub(super) unrequested: u64,
+    pub(super) torn: u64,
+    /// Frames that were not answered when their session broke.
+    pub(super) abandoned: u64,
+    /// Sessions that ended, by reason.
+    pub(super) ends: BTreeMap<&'static str, u64>,
+}
+
+/// A part's own work. `key` names a session.
+pub(super) trait Work: Sized {
+    /// A packet has come from a neighbour; `payload` is that of data.
+    fn on_packet(&mut self, core: &mut Core, from: usize, packet: Packet, sack: SackRanges, payload: &[u8]);
+    /// A socket is ready.
+    fn on_socket(&mut self, _core: &mut Core, _token: usize, _ready: Ready) {}
+    /// The time has come that a session asked for.
+    fn on_timer(&mut self, core: &mut Core, key: usize, at: Time);
+    /// A session has something to do, or a while has passed.
+    fn go_on(&mut self, _core: &mut Core, _key: usize) {}
+    /// A neighbour came, went, or is another process.
+    fn on_neighbour(&mut self, core: &mut Core, event: HopEvent);
+    /// Looks at everything that takes time.
+    fn sweep(&mut self, core: &mut Core);
+    /// The process is to end.
+    fn on_end(&mut self, _core: &mut Core) {}
+    /// The process ends: sessions that are open are reset.
+    fn on_close(&mut self, core: &mut Core);
+    /// Sessions that are open.
+    fn sessions(&self) -> usize;
+    /// The status.
+    fn snapshot(&self, core: &Core) -> Status;
+}
+
+/// A part's loop.
+struct Engine<W> {
+    poll: Poll,
+    core: Core,
+    work: W,
+    batch: Batch,
+    mailbox: Arc<Mailbox>,
+    swept: Time,
+}
+
+/// Opens a part's sockets. Returns the addresses of its clients, or else of its neighbours, and its
+/// loop.
+pub(crate) fn start(
+    config: Sites,
+    mailbox: Arc<Mailbox>,
+) -> io::Result<(Vec<SocketAddr>, Box<dyn FnOnce() -> io::Result<()> + Send>)> {
+    let poll = Poll::new()?;
+    mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
+    let clock = Clock::starting_at(FIRST_INSTANT);
+    let now = clock.now();
+    let all = config.peers.iter().chain(config.members());
+    let neighbours: Vec<_> = all.map(|neighbour| (neighbour.name.clone(), neighbour.address)).collect();
+    let mut hops = Hops::open_at(config.bind, &config.keys, &neighbours, now)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error.to_string()))?;
+    let sending = config.law.descriptor();
+    for (at, neighbour) in config.peers.iter().chain(config.members()).enumerate() {
+        if let Some(rate) = neighbour.rate {
+            let drop_tail = AnyLink::DropTail(DropTail);
+            let law = if sending.reads.is_some() { XcpConfig::default().build(rate) } else { drop_tail };
+            hops.set_link(at, rate, law);
+        }
+    }
+    poll.registry().register(&mut SourceFd(&hops.as_fd().as_raw_fd()), Token(HOPS), Interest::READABLE)?;
+    let mut core = Core {
+        transport: Arc::new(Transport { echo: sending.echo, ..transport(config.limits.session_buffer) }),
+        registry: poll.registry().try_clone()?,
+        hops,
+        clock,
+        now,
+        timers: BinaryHeap::new(),
+        again: Vec::new(),
+        scratch: vec![0; SCRATCH],
+        counters: Counters::default(),
+        ending: None,
+        config,
+    };
+    Ok(match core.config.part.clone() {
+        Part::Front { listen, framing, answers } => {
+            let front = Front::open(&mut core, &listen, framing, answers)?;
+            let at = front.addresses();
+            (at, looped(poll, core, front, mailbox))
+        }
+        Part::Middle { policy, .. } => {
+            let middle = Middle::open(&core, policy)?;
+            (vec![core.hops.addr()], looped(poll, core, middle, mailbox))
+        }
+        Part::Back { server, framing, answers } => {
+            let back = Back::open(server, framing, answers);
+            (vec![core.hops.addr()], looped(poll, core, back, mailbox))
+        }
+    })
+}
+
+fn looped<W: Work + Send + 'static>(
+    poll: Poll,
+    core: Core,
+    work: W,
+    mailbox: Arc<Mailbox>,
+) -> Box<dyn FnOnce() -> io::Result<()> + Send> {
+    let mut engine = Engine { poll, core, work, batch: Batch::new(), mailbox, swept: Time::ZERO };
+    Box::new(move || engine.run())
+}
+
+impl<W: Work> Engine<W> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        while !self.is_over() {
+            match self.poll.poll(&mut events, Some(self.patience())) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            self.tick();
+            for event in &events {
+                let closed = event.is_read_closed() || event.is_error();
+                let ready = Ready {
+                    readable: event.is_readable() || closed,
+                    writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+                };
+                match event.token().0 {
+                    WAKER | HOPS => {}
+                    token => self.work.on_socket(&mut self.core, token, ready),
+                }
+            }
+            self.receive()?;
+            self.tick();
+            for key in std::mem::take(&mut self.core.again) {
+                self.work.go_on(&mut self.core, key);
+            }
+            while let Some(&Reverse((at, key))) = self.core.timers.peek()
+                && at <= self.core.now
+            {
+                self.core.timers.pop();
+                self.work.on_timer(&mut self.core, key, at);
+            }
+            self.obey();
+            if self.core.now >= self.swept + SWEEP_EVERY {
+                self.swept = self.core.now;
+                self.work.sweep(&mut self.core);
+            }
+            self.core.hops.handle_timeout(self.core.now);
+        }
+        self.work.on_close(&mut self.core);
+        self.core.hops.flush();
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.core.now = self.core.clock.now();
+    }
+
+    fn is_over(&self) -> bool {
+        self.core.ending.is_some_and(|until| self.work.sessions() == 0 || self.core.now > until)
+    }
+
+    fn patience(&self) -> Duration {
+        if !self.core.again.is_empty() {
+            return Duration::ZERO;
+        }
+        let timer = self.core.timers.peek().map_or(Time::NEVER, |&Reverse((at, _))| at);
+        let due = timer.min(self.core.hops.poll_timeout()).min(self.swept + SWEEP_EVERY);
+        Duration::from_nanos(due.saturating_sub(self.core.clock.now()).0)
+    }
+
+    /// Takes the datagrams that have come, a few batches at a time.
+    fn receive(&mut self) -> io::Result<()> {
+        for round in 0..ROUNDS {
+            if !self.core.hops.receive(&mut self.batch)? {
+                break;
+            }
+            self.tick();
+            let Engine { core, work, batch, .. } = self;
+            batch.for_each(|from, datagram| {
+                let Some(opened) = core.hops.open(core.now, from, datagram) else { return };
+                let data = opened.packet.flags.has(Flags::DATA);
+                let len = if data { usize::from(opened.packet.size.saturating_sub(HEADER)) } else { 0 };
+                let payload = &datagram[opened.len - len.min(opened.len)..opened.len];
+                work.on_packet(core, opened.from, opened.packet, opened.sack, payload);
+            });
+            while let Some(event) = self.core.hops.poll_event() {
+                self.work.on_neighbour(&mut self.core, event);
+            }
+            self.core.hops.flush();
+            if round + 1 == ROUNDS {
+                // The kernel says nothing again of what is left.
+                self.core.again.push(usize::MAX);
+            }
+        }
+        while let Some(event) = self.core.hops.poll_event() {
+            self.work.on_neighbour(&mut self.core, event);
+        }
+        Ok(())
+    }
+
+    /// Does what came from other threads.
+    fn obey(&mut self) {
+        for command in self.mailbox.take() {
+            match command {
+                Command::Install(_, reply) => {
+                    let why = "a part between sites reads its configuration once: start it anew";
+                    let _ = reply.send(Err(why.into()));
+                }
+                Command::Drain(_, _, reply) => {
+                    let _ = reply.send(Err(vec!["none: members between sites are not drained".into()]));
+                }
+                Command::Status(reply) => {
+                    let _ = reply.send(self.work.snapshot(&self.core));
+                }
+                Command::End => {
+                    self.core.ending = Some(self.core.now + self.core.config.limits.grace);
+                    self.work.on_end(&mut self.core);
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Has a session's [`on_timer`](Work::on_timer) called at `due`, if it will not be before;
+    /// `armed` is what it was set to.
+    pub(super) fn arm(&mut self, armed: &mut Time, key: usize, due: Time) {
+        if due < *armed {
+            *armed = due;
+            self.timers.push(Reverse((due, key)));
+        }
+    }
+
+    /// Counts the end of a session.
+    pub(super) fn count_end(&mut self, word: &'static str) {
+        *self.counters.ends.entry(word).or_default() += 1;
+    }
+
+    /// Answers a packet of no connection, so that its sender does not wait for nothing.
+    pub(super) fn refuse(&mut self, from: usize, packet: &Packet) {
+        if packet.flags.has(Flags::RST) {
+            return;
+        }
+        let uses = packet.flags.0 & (Flags::SYN.0 | Flags::FIN.0 | Flags::DATA.0) != 0;
+        let reset = Packet {
+            flow: packet.flow,
+            seq: packet.ack,
+            ack: packet.seq.wrapping_add(u32::from(uses)),
+            size: HEADER,
+            flags: Flags::RST.with(Flags::ACK),
+            sent: tollway_proto::Stamp::at(self.now),
+            ..Packet::default()
+        };
+        self.hops.send(self.now, from, &reset, &SackRanges::EMPTY, (&[], &[]));
+    }
+}
+
+/// The first instant of the clock: spans before the start stay above zero.
+pub(super) const FIRST_INSTANT: Time = Time::from_secs(60);
+const WAKER: usize = usize::MAX - 1;
+const HOPS: usize = usize::MAX - 2;
+const SWEEP_EVERY: Time = Time::from_millis(50);
+/// Batches of datagrams that are received in a row.
+const ROUNDS: usize = 32;

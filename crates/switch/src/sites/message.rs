@@ -1,0 +1,266 @@
+//! Labels that front and back add to frames: they match answers with requests.
+//!
+//! ```text
+//! request  number (4) | tag (4) | frame
+//! answer   number (4) | tag (4) | 1 first, 2 last (1) | part of an answer
+//! ```
+//!
+//! Requests of a session are numbered from 0. The tag is a keyed hash of the number: a back can
+//! answer only what it was sent. It gives an answer the number and tag of the oldest request that
+//! its server has not answered. An answer travels as parts of one packet each: the packets of
+//! several members mix on their way to the peer.
+
+use std::collections::VecDeque;
+
+use tollway_law::Time;
+use tollway_proto::dispatch::{Answers, Queue};
+use tollway_proto::route::Hash;
+
+use super::PAYLOAD;
+
+/// A request's number and tag, as they travel.
+pub(super) type Label = [u8; 8];
+
+/// Bytes before a part of an answer.
+const ANSWER: usize = 9;
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+
+/// The label of a request, and its frame; `None` if it is too short for one.
+pub(super) fn request(message: &[u8]) -> Option<(Label, &[u8])> {
+    let (label, frame) = message.split_first_chunk()?;
+    (!frame.is_empty()).then_some((*label, frame))
+}
+
+/// Cuts an answer into parts, each with what stands before it.
+pub(super) fn parts(label: Label, answer: &[u8]) -> impl Iterator<Item = ([u8; ANSWER], &[u8])> {
+    let count = answer.chunks(PAYLOAD - ANSWER).count();
+    let [a, b, c, d, e, f, g, h] = label;
+    answer.chunks(PAYLOAD - ANSWER).enumerate().map(move |(at, part)| {
+        let marks = if at == 0 { FIRST } else { 0 } | if at + 1 == count { LAST } else { 0 };
+        ([a, b, c, d, e, f, g, h, marks], part)
+    })
+}
+
+/// The requests of a session that wait for their answers.
+pub(super) struct Ledger {
+    answers: Answers,
+    /// For tags.
+    hash: Hash,
+    /// The session's flow, which is hashed too.
+    flow: u32,
+    /// The number of the first in `waiting`.
+    first: u32,
+    waiting: VecDeque<Waiting>,
+    /// Bytes of answers that are not whole, or not due.
+    held: usize,
+    /// Requests without an answer.
+    open: u32,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Time,
+    answer: Vec<u8>,
+    done: bool,
+}
+
+/// The result of a part of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// The answer is not whole.
+    Part,
+    /// An answer is whole.
+    Answer,
+    /// No request waits for it: it came before, was never asked for, or is no answer.
+    Unrequested,
+    /// It is longer than a frame may be.
+    TooLong,
+}
+
+impl Ledger {
+    /// Nothing waits yet. The tags of `hash` are another for each flow.
+    pub(super) fn new(answers: Answers, hash: Hash, flow: u32) -> Ledger {
+        Ledger { answers, hash, flow, first: 0, waiting: VecDeque::new(), held: 0, open: 0 }
+    }
+
+    fn label(&self, number: u32) -> Label {
+        let key = u64::from(self.flow) << 32 | u64::from(number);
+        let tag = self.hash.of(&key.to_be_bytes());
+        (u64::from(number) << 32 | tag & u64::from(u32::MAX)).to_be_bytes()
+    }
+
+    /// The label of a new request.
+    pub(super) fn number(&mut self, now: Time) -> Label {
+        let number = self.first.wrapping_add(self.waiting.len() as u32);
+        if self.answers == Answers::None {
+            self.first = number.wrapping_add(1);
+        } else {
+            self.waiting.push_back(Waiting { since: now, answer: Vec::new(), done: false });
+            self.open += 1;
+        }
+        self.label(number)
+    }
+
+    /// Takes a part of an answer, of at most `most` bytes in all; answers that are due are appended
+    /// to `out`.
+    pub(super) fn note(&mut self, message: &[u8], most: usize, out: &mut Queue) -> Noted {
+        let Some((&[a, b, c, d, e, f, g, h, marks], part)) = message.split_first_chunk::<ANSWER>() else {
+            return Noted::Unrequested;
+        };
+        let number = u32::from_be_bytes([a, b, c, d]);
+        if self.label(number) != [a, b, c, d, e, f, g, h] {
+            return Noted::Unrequested;
+        }
+        let at = number.wrapping_sub(self.first) as usize;
+        let Some(waiting) = self.waiting.get_mut(at).filter(|waiting| !waiting.done) else {
+            return Noted::Unrequested;
+        };
+        if marks & FIRST != 0 {
+            // Another member's, that failed, may have begun.
+            self.held -= waiting.answer.len();
+            waiting.answer.clear();
+        }
+        if waiting.answer.len() + part.len() > most {
+            return Noted::TooLong;
+        }
+        waiting.answer.extend_from_slice(part);
+        self.held += part.len();
+        if marks & LAST == 0 {
+            return Noted::Part;
+        }
+        waiting.done = true;
+        self.open -= 1;
+        if self.answers == Answers::Any {
+            self.held -= waiting.answer.len();
+            out.push(&std::mem::take(&mut waiting.answer));
+        }
+        while let Some(done) = self.waiting.front().filter(|waiting| waiting.done) {
+            out.push(&done.answer);
+            self.held -= done.answer.len();
+            self.first = self.first.wrapping_add(1);
+            self.waiting.pop_front();
+        }
+        Noted::Answer
+    }
+
+    /// Requests without an answer.
+    pub(super) fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Requests that wait, answered or not, so that others are answered first.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.held
+    }
+
+    /// When the oldest request without an answer came.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        self.waiting.front().map(|waiting| waiting.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ledger(answers: Answers, requests: u32) -> Ledger {
+        let mut ledger = Ledger::new(answers, Hash::new([3; 16]), 9);
+        (0..requests).for_each(|number| assert_eq!(ledger.number(Time::ZERO)[..4], number.to_be_bytes()));
+        ledger
+    }
+
+    fn message(ledger: &Ledger, number: u32, marks: u8, part: &[u8]) -> Vec<u8> {
+        [&ledger.label(number)[..], &[marks], part].concat()
+    }
+
+    fn note(ledger: &mut Ledger, number: u32, marks: u8, part: &[u8], out: &mut Queue) -> Noted {
+        let message = message(ledger, number, marks, part);
+        ledger.note(&message, 6, out)
+    }
+
+    #[test]
+    fn answers_come_out_as_they_come_or_in_the_order_of_requests() {
+        for (answers, expected) in [(Answers::Any, &b"bacc"[..]), (Answers::InOrder, b"abcc")] {
+            let (mut ledger, mut out) = (ledger(answers, 3), Queue::default());
+            assert_eq!(note(&mut ledger, 1, 3, b"b", &mut out), Noted::Answer);
+            assert_eq!(note(&mut ledger, 1, 3, b"b", &mut out), Noted::Unrequested);
+            assert_eq!(note(&mut ledger, 2, 1, b"c", &mut out), Noted::Part);
+            assert_eq!(note(&mut ledger, 0, 3, b"a", &mut out), Noted::Answer);
+            assert_eq!(note(&mut ledger, 2, 2, b"c", &mut out), Noted::Answer);
+            assert_eq!(out.as_slice(), expected);
+            assert_eq!((ledger.open(), ledger.len(), ledger.bytes()), (0, 0, 0));
+            for number in [0, 3, u32::MAX] {
+                assert_eq!(note(&mut ledger, number, 3, b"x", &mut out), Noted::Unrequested);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_begun_by_a_member_that_failed_begins_again() {
+        let (mut ledger, mut out) = (ledger(Answers::Any, 1), Queue::default());
+        assert_eq!(note(&mut ledger, 0, 1, b"old", &mut out), Noted::Part);
+        assert_eq!(note(&mut ledger, 0, 1, b"n", &mut out), Noted::Part);
+        assert_eq!(note(&mut ledger, 0, 2, b"ew", &mut out), Noted::Answer);
+        assert_eq!((out.as_slice(), ledger.bytes()), (&b"new"[..], 0));
+    }
+
+    #[test]
+    fn an_answer_above_the_limit_is_refused() {
+        let (mut ledger, mut out) = (ledger(Answers::Any, 1), Queue::default());
+        assert_eq!(note(&mut ledger, 0, 1, b"1234", &mut out), Noted::Part);
+        assert_eq!(note(&mut ledger, 0, 0, b"567", &mut out), Noted::TooLong);
+    }
+
+    #[test]
+    fn an_answer_under_another_label_is_no_answer() {
+        let (mut ledger, mut out) = (ledger(Answers::Any, 1), Queue::default());
+        let right = message(&ledger, 0, 3, b"right");
+        for at in 0..8 {
+            let mut wrong = right.clone();
+            wrong[at] ^= 1;
+            assert_eq!(ledger.note(&wrong, 6, &mut out), Noted::Unrequested);
+        }
+        // Of another session.
+        let other = message(&Ledger::new(Answers::Any, Hash::new([3; 16]), 10), 0, 3, b"other");
+        assert_eq!(ledger.note(&other, 6, &mut out), Noted::Unrequested);
+        assert_eq!(ledger.note(&right[..8], 6, &mut out), Noted::Unrequested);
+        assert_eq!(ledger.note(&right, 6, &mut out), Noted::Answer);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_make_the_answer_again(answer in prop::collection::vec(any::<u8>(), 1..9000), first: u32) {
+            let mut ledger = Ledger { first, ..ledger(Answers::InOrder, 0) };
+            let label = ledger.number(Time::ZERO);
+            let mut out = Queue::default();
+            for (head, part) in parts(label, &answer) {
+                prop_assert!(head.len() + part.len() <= PAYLOAD);
+                ledger.note(&[&head[..], part].concat(), answer.len(), &mut out);
+            }
+            prop_assert_eq!(out.as_slice(), &answer[..]);
+        }
+
+        #[test]
+        fn no_message_panics(
+            messages in prop::collection::vec((0u32..7, any::<u8>(), "[a-z]{0,9}"), 0..60),
+            cut in 0usize..12,
+        ) {
+            let (mut ledger, mut out) = (ledger(Answers::InOrder, 5), Queue::default());
+            for (number, marks, part) in messages {
+                let message = message(&ledger, number, marks, part.as_bytes());
+                ledger.note(&message, 8, &mut out);
+                ledger.note(&message[..cut.min(message.len())], 8, &mut out);
+                prop_assert!(ledger.bytes() <= 40 && ledger.open() <= 5);
+                let _ = request(&message);
+            }
+        }
+    }
+}

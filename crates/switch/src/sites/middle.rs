@@ -1,0 +1,357 @@
+//! The switch: sessions of peers, spread over the members without being terminated.
+
+use std::collections::HashMap;
+use std::io;
+
+use slab::Slab;
+use tollway_law::Time;
+use tollway_net::hop::HopEvent;
+use tollway_proto::route::{Candidate, Hash, Item, Policy, Route};
+use tollway_proto::switch::{self, Health, Stats, Switch};
+use tollway_proto::{Flags, Gate, Middle as _, Packet, Passed, SackRanges};
+
+use super::engine::{Core, Work};
+
+/// All sessions.
+pub(super) struct Middle {
+    pub(super) policy: Policy,
+    session: switch::Config,
+    /// Neighbours from this one on are members.
+    pub(super) first_member: usize,
+    members: usize,
+    /// For the names of members and the numbers of sessions.
+    hash: Hash,
+    names: Vec<u64>,
+    /// Sessions of each peer.
+    of_peers: Vec<usize>,
+    sessions: Slab<Box<Session>>,
+    /// By peer and its flow.
+    by_peer: HashMap<(usize, u32), usize>,
+    /// By the flow to members.
+    by_member: HashMap<u32, usize>,
+    next_flow: u32,
+    started: u64,
+    /// Of sessions that are over.
+    past: Past,
+}
+
+/// The counters of sessions that are over.
+#[derive(Clone, Debug, Default)]
+struct Past {
+    stats: Stats,
+    members: Vec<MemberPast>,
+}
+
+/// The counters of a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemberPast {
+    pub(super) sessions: usize,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) answers: u64,
+    pub(super) outstanding: u64,
+}
+
+struct Session {
+    switch: Switch,
+    peer: usize,
+    /// The flow of the peer's packets, and of those to members.
+    flow: u32,
+    onward: u32,
+    /// When something came last from either side.
+    last: Time,
+    /// When it was over.
+    over: Option<Time>,
+    armed: Time,
+}
+
+/// A routing module of one of many sessions: each switch has one, and would call it its first.
+struct Numbered {
+    session: u64,
+    inner: Box<dyn Route + Send>,
+}
+
+impl Route for Numbered {
+    fn pick(&mut self, item: &Item, members: &[Candidate]) -> Option<usize> {
+        self.inner.pick(&Item { session: self.session, ..*item }, members)
+    }
+}
+
+impl Middle {
+    pub(super) fn open(core: &Core, policy: Policy) -> io::Result<Middle> {
+        let members = core.config.members();
+        let hash = Hash::new(tollway_net::random()?);
+        let transport = &core.transport;
+        Ok(Middle {
+            policy,
+            session: switch::Config {
+                header: transport.header,
+                ack_size: transport.ack_size,
+                handshake: transport.handshake,
+                initial_segment: transport.initial_segment,
+                content: core.config.law.descriptor().reads,
+                ..switch::Config::default()
+            },
+            first_member: core.config.peers.len(),
+            members: members.len(),
+            names: members.iter().map(|member| hash.of(member.name.as_bytes())).collect(),
+            hash,
+            of_peers: vec![0; core.config.peers.len()],
+            sessions: Slab::new(),
+            by_peer: HashMap::new(),
+            by_member: HashMap::new(),
+            next_flow: u32::from_be_bytes(tollway_net::random()?),
+            started: 0,
+            past: Past { members: vec![MemberPast::default(); members.len()], ..Past::default() },
+        })
+    }
+
+    /// Sessions of a peer.
+    pub(super) fn sessions_of(&self, peer: usize) -> usize {
+        self.of_peers[peer]
+    }
+
+    /// Counters of all sessions, and of their members.
+    pub(super) fn counts(&self) -> (Stats, Vec<MemberPast>) {
+        let Past { mut stats, mut members } = self.past.clone();
+        for (_, session) in &self.sessions {
+            session.add_to(&mut stats, &mut members);
+        }
+        (stats, members)
+    }
+
+    /// Packets outstanding in all sessions.
+    pub(super) fn outstanding(&self) -> u64 {
+        let of = |session: &Session| session.switch.session(0).outstanding();
+        self.sessions.iter().map(|(_, session)| of(session)).map(|(a, b)| u64::from(a) + u64::from(b)).sum()
+    }
+
+    /// A SYN of a session that is new.
+    fn begin(&mut self, core: &mut Core, peer: usize, flow: u32) -> Option<usize> {
+        let all = self.by_peer.len();
+        let limits = &core.config.limits;
+        if all >= limits.sessions
+            || self.sessions_of(peer) >= limits.sessions_per_client
+            || core.ending.is_some()
+        {
+            return None;
+        }
+        let up = |k: &usize| core.hops.is_up(self.first_member + k);
+        let silent: Vec<usize> = (0..self.members).filter(|k| !up(k)).collect();
+        if silent.len() == self.members {
+            return None;
+        }
+        let candidate =
+            |&name: &u64| Candidate { name, window: limits.member_buffer, ..Candidate::default() };
+        let candidates = self.names.iter().map(candidate).collect();
+        let mut switch = Switch::new();
+        let number = self.hash.of(&self.started.to_be_bytes());
+        let route = Numbered { session: number, inner: self.policy.module(self.started) };
+        switch.add_session(&self.session, Box::new(route), candidates);
+        self.started += 1;
+        core.counters.accepted += 1;
+        // A member that is not heard is not waited for.
+        silent.into_iter().for_each(|k| switch.set_member(core.now, 0, k, false));
+        let onward = self.next_flow;
+        self.next_flow = onward.wrapping_add(1);
+        let (last, over, armed) = (core.now, None, Time::NEVER);
+        let key = self.sessions.insert(Box::new(Session { switch, peer, flow, onward, last, over, armed }));
+        self.by_peer.insert((peer, flow), key);
+        self.of_peers[peer] += 1;
+        self.by_member.insert(onward, key);
+        Some(key)
+    }
+
+    /// Sends what a session has to send, and notes its end.
+    fn drive(&mut self, core: &mut Core, key: usize) {
+        let first_member = self.first_member;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.switch.poll_timeout() <= core.now {
+            session.switch.handle_timeout(core.now);
+        }
+        let (mut packet, mut sack) = (Packet::default(), SackRanges::EMPTY);
+        while let Some(gate) = session.switch.poll_transmit(core.now, &mut packet, &mut sack) {
+            session.send(core, first_member, gate, packet, &sack, &[]);
+        }
+        let state = session.switch.session(0);
+        if session.over.is_none() && (state.is_reset() || state.is_closed()) {
+            let word = if state.is_reset() { "reset" } else { "done" };
+            session.over = Some(core.now);
+            core.count_end(word);
+        }
+        let due = session.switch.poll_timeout();
+        core.arm(&mut session.armed, key, due);
+    }
+
+    /// Takes a session out whose packets are all answered.
+    fn remove(&mut self, key: usize) {
+        let session = self.sessions.remove(key);
+        self.by_peer.remove(&(session.peer, session.flow));
+        self.of_peers[session.peer] -= 1;
+        self.by_member.remove(&session.onward);
+        session.add_to(&mut self.past.stats, &mut self.past.members);
+        for member in &mut self.past.members {
+            (member.sessions, member.outstanding) = (0, 0);
+        }
+    }
+
+    /// Ends a session: both sides are reset.
+    fn end(&mut self, core: &mut Core, key: usize, word: &'static str) {
+        let members = self.members;
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.over.is_none()) else {
+            return;
+        };
+        session.over = Some(core.now);
+        core.count_end(word);
+        (0..members).for_each(|k| session.switch.set_member(core.now, 0, k, false));
+        self.drive(core, key);
+    }
+
+    fn keys(&self) -> Vec<usize> {
+        self.sessions.iter().map(|(key, _)| key).collect()
+    }
+
+    fn set_member(&mut self, core: &mut Core, k: usize, up: bool) {
+        for key in self.keys() {
+            if let Some(session) = self.sessions.get_mut(key).filter(|session| session.over.is_none()) {
+                session.switch.set_member(core.now, 0, k, up);
+                self.drive(core, key);
+            }
+        }
+    }
+}
+
+impl Work for Middle {
+    fn on_packet(&mut self, core: &mut Core, from: usize, packet: Packet, sack: SackRanges, payload: &[u8]) {
+        let member = from.checked_sub(self.first_member);
+        let found = match member {
+            None => self.by_peer.get(&(from, packet.flow)).copied(),
+            Some(_) => self.by_member.get(&packet.flow).copied(),
+        };
+        let opens = member.is_none() && packet.flags.has(Flags::SYN) && !packet.flags.has(Flags::ACK);
+        let found = match found {
+            None if opens => self.begin(core, from, packet.flow),
+            found => found,
+        };
+        let first_member = self.first_member;
+        let Some((key, session)) = found.and_then(|key| Some((key, self.sessions.get_mut(key)?))) else {
+            core.counters.refused += u64::from(opens);
+            return core.refuse(from, &packet);
+        };
+        session.last = core.now;
+        let (mut packet, mut sack) = (packet, sack);
+        let gate = Gate(member.map_or(0, |k| k as u32 + 1));
+        core.counters.frames += u64::from(member.is_none() && packet.flags.has(Flags::DATA));
+        core.counters.answers += u64::from(member.is_some() && packet.flags.has(Flags::DATA));
+        if let Passed::By(gate) = session.switch.pass(core.now, gate, &mut packet, &mut sack) {
+            session.send(core, first_member, gate, packet, &sack, payload);
+        }
+        self.drive(core, key);
+    }
+
+    fn on_timer(&mut self, core: &mut Core, key: usize, at: Time) {
+        if let Some(session) = self.sessions.get_mut(key).filter(|session| session.armed == at) {
+            session.armed = Time::NEVER;
+            self.drive(core, key);
+        }
+    }
+
+    fn on_neighbour(&mut self, core: &mut Core, event: HopEvent) {
+        let (HopEvent::Up(at) | HopEvent::Down(at) | HopEvent::Replaced(at)) = event;
+        let Some(k) = at.checked_sub(self.first_member) else {
+            if matches!(event, HopEvent::Replaced(_)) {
+                for key in self.keys() {
+                    if self.sessions.get(key).is_some_and(|session| session.peer == at) {
+                        self.end(core, key, "peer-replaced");
+                    }
+                }
+            }
+            return;
+        };
+        match event {
+            HopEvent::Up(_) => self.set_member(core, k, true),
+            HopEvent::Down(_) => self.set_member(core, k, false),
+            HopEvent::Replaced(_) => {
+                self.set_member(core, k, false);
+                self.set_member(core, k, true);
+            }
+        }
+    }
+
+    fn sweep(&mut self, core: &mut Core) {
+        let limits = core.config.limits;
+        for key in self.keys() {
+            let Some(session) = self.sessions.get(key) else { continue };
+            let (peer, last) = (session.peer, session.last);
+            match session.over {
+                Some(over) if core.now > over + LINGER => self.remove(key),
+                Some(_) => {}
+                None if core.now > last + limits.answer_time && !core.hops.is_up(peer) => {
+                    self.end(core, key, "no-peer");
+                }
+                None if core.now > last + limits.idle_time => self.end(core, key, "idle"),
+                None => {}
+            }
+        }
+    }
+
+    fn on_close(&mut self, core: &mut Core) {
+        for key in self.keys() {
+            self.end(core, key, "closing");
+        }
+    }
+
+    fn sessions(&self) -> usize {
+        self.sessions.iter().filter(|(_, session)| session.over.is_none()).count()
+    }
+
+    fn snapshot(&self, core: &Core) -> crate::status::Status {
+        super::snapshot::middle(self, core)
+    }
+}
+
+impl Session {
+    fn send(
+        &self,
+        core: &mut Core,
+        first_member: usize,
+        gate: Gate,
+        mut packet: Packet,
+        sack: &SackRanges,
+        payload: &[u8],
+    ) {
+        let to = match gate.0.checked_sub(1) {
+            None => {
+                packet.flow = self.flow;
+                self.peer
+            }
+            Some(k) => {
+                packet.flow = self.onward;
+                first_member + k as usize
+            }
+        };
+        core.hops.send(core.now, to, &packet, sack, (payload, &[]));
+    }
+
+    fn add_to(&self, stats: &mut Stats, members: &mut [MemberPast]) {
+        let session = self.switch.session(0);
+        let own = session.stats();
+        stats.duplicates += own.duplicates;
+        stats.refused += own.refused;
+        stats.forged += own.forged;
+        stats.nulls += own.nulls;
+        stats.rerouted += own.rerouted;
+        stats.lost += own.lost;
+        stats.failures += own.failures;
+        for (member, own) in members.iter_mut().zip(session.members()) {
+            member.sessions += usize::from(own.health == Health::Up);
+            member.packets += own.packets;
+            member.bytes += own.bytes;
+            member.answers += own.sent_packets;
+            member.outstanding += own.outstanding;
+        }
+    }
+}
+
+/// The time after the end for which repeated packets are answered.
+const LINGER: Time = Time::from_secs(2);

@@ -1,0 +1,62 @@
+//! Sessions between sites: ACP over sealed UDP, spread over members without being terminated.
+//!
+//! ```text
+//! client ==TCP== front ==ACP== switch ==ACP== back ==TCP== server
+//!                                     ==ACP== back ==TCP== server
+//! ```
+//!
+//! A *front* cuts the bytes of each client's connection into frames, and opens an ACP connection to
+//! its peer for it. A *switch* spreads each such session over the backs of its members, with
+//! [`tollway_proto::Switch`]. A *back* ends ACP and has a kernel's connection to its server for
+//! each session. Numbers, windows, tolls and acknowledgements are those of the front and the backs.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `config` | the file, its checks |
+//! | `engine` | the event loop of each part |
+//! | `front`, `middle`, `back` | the three parts |
+//! | `message` | what front and back add to frames: the number that answers are known by |
+//! | `end`, `tcp` | an end of an ACP connection, and of a kernel's |
+
+mod back;
+mod config;
+mod end;
+mod engine;
+mod front;
+mod message;
+mod middle;
+mod snapshot;
+mod tcp;
+
+pub use config::{Neighbour, Part, Sites, Words};
+
+pub(crate) use engine::start;
+
+use tollway_law::Time;
+use tollway_net::secure;
+use tollway_proto::SackRanges;
+use tollway_proto::encoding::acp;
+use tollway_proto::transport::{Config as Transport, Detection, Rto};
+
+/// A packet's headers, bytes: IP, UDP, ACP with as many ranges as it may have.
+pub(crate) const HEADER: u16 = (acp::OVERHEAD + acp::header_len(SackRanges::MAX)) as u16;
+/// A full packet, bytes: sealed, it fits a link of 1500.
+pub(crate) const SEGMENT: u16 = 1500 - secure::OVERHEAD as u16;
+/// Payload of a full packet, bytes.
+pub(crate) const PAYLOAD: usize = (SEGMENT - HEADER) as usize;
+
+/// The transport of all connections. `buffer` bounds the bytes under way in each direction.
+pub(crate) fn transport(buffer: usize) -> Transport {
+    let segments = (buffer / PAYLOAD).max(16);
+    Transport {
+        segment: SEGMENT,
+        header: HEADER,
+        ack_size: HEADER,
+        send_buffer: segments as u32,
+        receive_buffer: (segments * PAYLOAD) as u64,
+        detection: Detection::Rack { tail_probe: true },
+        // Six packets without an answer are the least that tell a switch of a member's death.
+        rto: Rto { initial: Time::from_millis(500), max: Time::from_secs(1), ..Rto::default() },
+        ..Transport::default()
+    }
+}

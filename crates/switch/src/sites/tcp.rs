@@ -1,0 +1,130 @@
+//! A kernel's connection: bytes in, cut into frames, and bytes out.
+
+use std::io::IoSlice;
+
+use tollway_law::Time;
+use tollway_proto::dispatch::Queue;
+use tollway_proto::framing::{FrameError, Framer, Framing};
+
+use crate::stream::{Got, Stream};
+
+/// A client's connection, or one to a server.
+pub(super) struct Tcp {
+    pub(super) stream: Stream,
+    readable: bool,
+    writable: bool,
+    /// The other side sends no more.
+    pub(super) ended: bool,
+    /// The connection broke.
+    pub(super) broken: bool,
+    framer: Framer,
+    partial: Queue,
+    /// When the frame began that is not whole.
+    pub(super) since: Option<Time>,
+    /// Bytes to write.
+    pub(super) out: Queue,
+}
+
+/// The readiness of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+}
+
+impl Tcp {
+    pub(super) fn new(stream: Stream, framing: Framing, most: usize) -> Tcp {
+        Tcp {
+            stream,
+            readable: true,
+            writable: true,
+            ended: false,
+            broken: false,
+            framer: Framer::new(framing, most),
+            partial: Queue::default(),
+            since: None,
+            out: Queue::default(),
+        }
+    }
+
+    pub(super) fn on_ready(&mut self, ready: Ready) {
+        self.readable |= ready.readable && !self.ended;
+        self.writable |= ready.writable;
+    }
+
+    /// Returns true if the kernel may have more bytes.
+    pub(super) fn may_read(&self) -> bool {
+        self.readable && !self.ended && !self.broken
+    }
+
+    /// Returns true if a frame has come in part.
+    pub(super) fn is_torn(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Bytes held in either direction.
+    pub(super) fn bytes(&self) -> usize {
+        self.partial.len() + self.out.len()
+    }
+
+    /// Reads once, and hands over each frame that is whole.
+    pub(super) fn read(
+        &mut self,
+        now: Time,
+        scratch: &mut [u8],
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), FrameError> {
+        let len = match self.stream.read(scratch) {
+            Ok(Got::Nothing) => {
+                self.readable = false;
+                return Ok(());
+            }
+            Ok(Got::End) => {
+                (self.readable, self.ended) = (false, true);
+                return Ok(());
+            }
+            Err(_) => {
+                (self.readable, self.broken) = (false, true);
+                return Ok(());
+            }
+            Ok(Got::Bytes { len, .. }) => len,
+        };
+        self.partial.push(&scratch[..len]);
+        let (mut at, whole) = (0, self.partial.as_slice());
+        let mut failed = Ok(());
+        loop {
+            match self.framer.next(&whole[at..]) {
+                Ok(Some(len)) => {
+                    take(&whole[at..at + len]);
+                    at += len;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
+            }
+        }
+        self.partial.consume(at);
+        self.since = match (self.partial.is_empty(), at, self.since) {
+            (true, ..) => None,
+            (false, 0, Some(since)) => Some(since),
+            _ => Some(now),
+        };
+        failed
+    }
+
+    /// Writes what the kernel takes.
+    pub(super) fn flush(&mut self) {
+        while self.writable && !self.broken && !self.out.is_empty() {
+            match self.stream.write(&[IoSlice::new(self.out.as_slice())]) {
+                Ok(0) => self.writable = false,
+                Ok(len) => self.out.consume(len),
+                Err(_) => self.broken = true,
+            }
+        }
+        if self.broken {
+            self.out = Queue::default();
+        }
+    }
+}
