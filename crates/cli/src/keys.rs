@@ -1,4 +1,4 @@
-//! `tollway keys`.
+//! `tollway keys`, and `tollway switch keygen`.
 
 use std::path::{Component, Path};
 use std::process::ExitCode;
@@ -10,19 +10,24 @@ use crate::fail::Failure;
 use crate::terminal::say;
 
 pub(crate) fn keys(args: &Keys) -> Result<ExitCode, Failure> {
-    for (i, name) in args.names.iter().enumerate() {
+    make(&args.names, &args.out)
+}
+
+/// Writes a key file for each name, none of which may be there.
+pub(crate) fn make(names: &[String], out: &Path) -> Result<ExitCode, Failure> {
+    for (i, name) in names.iter().enumerate() {
         let parts: Vec<Component<'_>> = Path::new(name).components().collect();
         if !matches!(parts[..], [Component::Normal(_)]) || name.trim() != name || name.contains(['\n', '\r'])
         {
             return Err(Failure::input(miette::miette!("`{name}` cannot be the name of a file")));
         }
-        if args.names[..i].contains(name) {
+        if names[..i].contains(name) {
             return Err(Failure::input(miette::miette!("`{name}` is there twice")));
         }
     }
-    let files = KeyFile::mesh(&args.names)
+    let files = KeyFile::mesh(names)
         .map_err(|error| Failure::run(miette::miette!("the system gives no randomness: {error}")))?;
-    let path = |file: &KeyFile| args.out.join(format!("{}.key", file.name));
+    let path = |file: &KeyFile| out.join(format!("{}.key", file.name));
     if let Some(there) = files.iter().map(path).find(|path| path.exists()) {
         return Err(Failure::input(miette::miette!(
             help = "move it away, or name another folder with `--out`",

@@ -10,6 +10,7 @@ use tollway_law::Bytes;
 use tollway_scenario::shape::Signals;
 use tollway_switch::agent::{self, Agent};
 use tollway_switch::config::{Config, ConfigError, Watched, Words};
+use tollway_switch::sites::{self, Sites};
 use tollway_switch::status;
 
 use crate::args::{Switch, SwitchCommand};
@@ -23,6 +24,7 @@ pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
     match &args.command {
         None => run(args),
         Some(SwitchCommand::Status { json, socket }) => tell(*json, socket.as_deref()),
+        Some(SwitchCommand::Keygen { names, out }) => crate::keys::make(names, out),
         Some(SwitchCommand::Check { file }) => check(file),
         Some(SwitchCommand::Drain { member, undo, socket }) => drain(member, *undo, socket.as_deref()),
     }
@@ -32,18 +34,22 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     Failure::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
     // Before any thread is started.
     let signals = Signals::hold();
-    let (mut watched, config) = match &args.config {
-        Some(path) => {
-            let (watched, config) = Watched::open(path)?;
-            (Some(watched), config)
-        }
-        None => (None, Config::from_words(&words(args))?),
-    };
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
-    let secret = secret(args.secret.as_deref())?;
-    let version = config.version.clone();
-    let switch = Agent::start(config, source, secret).map_err(|error| {
+    let (mut watched, version, started) = match (site(args)?, &args.config) {
+        (Some(site), _) => (None, site.version.clone(), Agent::start_site(site, source)),
+        (None, Some(path)) => {
+            let (watched, config) = Watched::open(path)?;
+            let version = config.version.clone();
+            (Some(watched), version, Agent::start(config, source, secret(args.secret.as_deref())?))
+        }
+        (None, None) => {
+            let config = Config::from_words(&words(args))?;
+            let version = config.version.clone();
+            (None, version, Agent::start(config, source, secret(args.secret.as_deref())?))
+        }
+    };
+    let switch = started.map_err(|error| {
         Failure::run(miette!(help = "give an address of this machine and a free port", "{error}"))
     })?;
     let teller = switch.teller();
@@ -90,6 +96,26 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     drop(audience);
     switch.end().map_err(|error| Failure::run(miette!("the switch has failed: {error}")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration of a part between sites, if one is given.
+fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
+    if let Some(path) = &args.config {
+        return Ok(Sites::load(path)?);
+    }
+    let Some(bind) = &args.bind else { return Ok(None) };
+    let given = [
+        ("bind", Some(bind)),
+        ("frames", args.frames.as_ref()),
+        ("policy", args.policy.as_ref()),
+        ("answers", args.answers.as_ref()),
+        ("keys", args.keys.as_ref()),
+        ("law", args.law.as_ref()),
+    ];
+    let given = given.into_iter().filter_map(|(key, word)| Some((key, word?.clone()))).collect();
+    let (listen, peers) = (args.listen.clone(), args.peer.clone());
+    let words = sites::Words { listen, given, peers, members: args.member.clone(), to: args.to.clone() };
+    Ok(Some(Sites::from_words(&words)?))
 }
 
 /// Puts a configuration that is new in force, or says why it cannot be.
@@ -142,6 +168,10 @@ fn secret(path: Option<&Path>) -> Result<[u8; 16], Failure> {
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
+    if let Some(site) = Sites::load(file)? {
+        terminal::say(format_args!("configuration {} is right: {site}\n", site.version));
+        return Ok(ExitCode::SUCCESS);
+    }
     let config = Config::load(file)?;
     let names: Vec<&str> = config.members.iter().map(|member| member.name.as_str()).collect();
     let session = config.limits.session_memory(names.len());

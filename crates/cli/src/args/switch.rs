@@ -9,7 +9,9 @@ const SWITCH_EXAMPLES: &str = "\
 Examples:
   tollway switch --listen 127.0.0.1:6400 --frames resp --to 127.0.0.1:6379,127.0.0.1:6380
   tollway switch --config switch.toml
-  tollway switch status";
+  tollway switch status
+  tollway switch keygen a b m1 m2
+  tollway switch --listen :5000 --frames lines --bind 10.0.0.1:7100 --peer b=10.1.0.1:7200 --keys a.key";
 
 const SWITCH_MORE: &str = "\
 Examples:
@@ -27,7 +29,17 @@ Examples:
   tollway switch drain a
       Member `a` gets no new frames; what it has is answered, then its connections are closed.
 
-All keys of the file, framing, limits and what is counted: docs/src/switch.md.
+Between sites, one connection is spread without being ended on the way:
+  tollway switch keygen a b m1 m2
+      A key file for each of four machines.
+  tollway switch --listen :5000 --frames lines --bind 10.0.0.1:7100 --peer b=10.1.0.1:7200 --keys a.key
+      At site A: TCP clients, each with a session to the switch of site B.
+  tollway switch --bind 10.1.0.1:7200 --peer a=10.0.0.1:7100 --member m1=10.1.0.2:7300,m2=10.1.0.3:7300 --keys b.key
+      At site B: spreads the frames of each session over two members.
+  tollway switch --bind 10.1.0.2:7300 --peer b=10.1.0.1:7200 --to 127.0.0.1:6000 --frames lines --keys m1.key
+      Beside each server: ends the session, and speaks TCP to the server.
+
+All keys of the file, framing, limits and what is counted: docs/src/switch.md; between sites: docs/src/sites.md.
 
 Exit status: 0 all went well; 1 the system refused; 2 the configuration or an option is wrong.";
 
@@ -41,13 +53,13 @@ pub(crate) struct Switch {
     #[command(subcommand)]
     pub(crate) command: Option<SwitchCommand>,
     /// The configuration, a TOML file; it is watched.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "frames", "policy", "key", "answers", "retry", "to"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "frames", "policy", "key", "answers", "retry", "to", "bind", "peer", "member", "keys", "law"])]
     pub(crate) config: Option<PathBuf>,
     /// Where clients connect: `127.0.0.1:5000`, or `:5000` for every address of this machine.
-    #[arg(long, value_name = "ADDR", value_delimiter = ',', required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', required_unless_present_any = ["config", "bind"])]
     pub(crate) listen: Vec<String>,
     /// How connections are cut: u16, u32, u16le, u32le (with `,inclusive`, `,offset=N`, `,uncounted=N`), lines, nul, octet-counting, resp.
-    #[arg(long, value_name = "KIND", required_unless_present = "config")]
+    #[arg(long, value_name = "KIND", required_unless_present_any = ["config", "bind"])]
     pub(crate) frames: Option<String>,
     /// The member that a message goes to: round-robin, by-key, least-loaded, sticky.
     #[arg(long, value_name = "POLICY")]
@@ -61,9 +73,24 @@ pub(crate) struct Switch {
     /// Whether a message that a failed member left unanswered is sent to another: never, idempotent.
     #[arg(long, value_name = "WHEN")]
     pub(crate) retry: Option<String>,
-    /// The members.
-    #[arg(long, value_name = "MEMBER,…", value_delimiter = ',', required_unless_present = "config")]
+    /// The members; beside --bind, the server.
+    #[arg(long, value_name = "MEMBER,…", value_delimiter = ',', required_unless_present_any = ["config", "bind"])]
     pub(crate) to: Vec<String>,
+    /// Between sites: this part's UDP address, as its neighbours have it.
+    #[arg(long, value_name = "ADDR", requires = "peer", requires = "keys", conflicts_with_all = ["key", "retry", "secret"])]
+    pub(crate) bind: Option<String>,
+    /// Between sites: the neighbours on the clients' side, or the switch of the other site.
+    #[arg(long, value_name = "NAME=ADDR,…", value_delimiter = ',', requires = "bind")]
+    pub(crate) peer: Vec<String>,
+    /// Between sites: the members, each a part with --to beside its server.
+    #[arg(long, value_name = "NAME=ADDR,…", value_delimiter = ',', requires = "bind")]
+    pub(crate) member: Vec<String>,
+    /// Between sites: the key file of this part, made by `keygen`.
+    #[arg(long, value_name = "FILE", requires = "bind")]
+    pub(crate) keys: Option<String>,
+    /// Between sites: the law of what this part sends: newreno, cubic, dctcp, bbr, scalable; in a file also xcp.
+    #[arg(long, value_name = "LAW", requires = "bind")]
+    pub(crate) law: Option<String>,
     /// A file of 16 bytes, the secret of the keyed hash; switches with the same send a key to the same member. Default: drawn anew.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
@@ -94,6 +121,15 @@ pub(crate) enum SwitchCommand {
         /// Where it is asked, if not in the user's runtime folder.
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
+    },
+    /// Make the keys of parts between sites: a file NAME.key for each, with the public keys of the others.
+    Keygen {
+        /// The parts' names.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// Write the files to this folder.
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        out: PathBuf,
     },
     /// Check a configuration, and say what is wrong with it.
     Check {
