@@ -1,5 +1,4 @@
-//! Attacks on parts between sites, over the wire: strangers, repeated and forged datagrams, hostile
-//! members.
+//! Attacks on parts between sites: strangers, repeated or forged datagrams, hostile members.
 
 mod common;
 

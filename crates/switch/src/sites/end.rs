@@ -118,7 +118,7 @@ impl End {
         self.machine.write_frame((head.len() + body.len()) as u64);
     }
 
-    /// Moves the next frame received into `out`. Returns false if there is none.
+    /// Moves the next received frame into `out`. Returns false if no frame is left.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(len) = self.frames.pop_front() else { return false };
         out.resize(len as usize, 0);
