@@ -81,7 +81,11 @@ impl Exchange {
         let rtt = rtt.min(LONGEST);
         let beyond = if asked > Price::MIN.get() { (stake - asked).max(0.0) } else { stake };
         let paid = beyond * size;
-        if self.window.add(now, self.span_ns, Sums { paid, bytes: size, rtt_bytes: size * rtt, ..Sums::default() }) {
+        if self.window.add(
+            now,
+            self.span_ns,
+            Sums { paid, bytes: size, rtt_bytes: size * rtt, ..Sums::default() },
+        ) {
             let sums = self.window.sums(now, self.span_ns);
             self.set_rtt(sums.rtt_bytes / sums.bytes);
         }

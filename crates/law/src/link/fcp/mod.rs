@@ -459,6 +459,7 @@ struct Promise {
 }
 
 /// What a packet says and what it finds.
+#[derive(Clone, Copy)]
 struct Arrival {
     /// Bytes.
     size: f64,

@@ -6,7 +6,7 @@ const MBPS_100: f64 = 12.5e6;
 
 /// Equations 2 and 4 to the letter.
 pub(super) fn as_printed() -> FcpConfig {
-    FcpConfig { preload_span: PreloadSpan::Packet, ..FcpConfig::default() }
+    FcpConfig { preload_span: PreloadSpan::Packet, bound: false, ..FcpConfig::default() }
 }
 
 fn passing(size: u32, backlog: u64) -> Passing {
@@ -217,6 +217,24 @@ fn a_price_error_is_what_was_said_and_what_is_remembered() {
     }
     assert!((law.price().get() * MBPS_100 / law.income() - 1.25).abs() < 1e-6);
     assert!((law.engine.history.at(239_000_000).unwrap().most() / law.price().get() - 1.0).abs() < 1e-2);
+}
+
+/// Ten packets announce a budget of 1 $/s from a path whose price is another link's, where it buys four times the capacity.
+#[test]
+fn a_newcomer_that_pays_elsewhere_finds_a_price_that_lets_no_more_in_than_fits() {
+    let price = |bound| {
+        let mut law = FcpConfig { bound, ..FcpConfig::default() }.build(Rate::from_bytes_per_sec(MBPS_100));
+        let elsewhere = 0.25 / MBPS_100;
+        for i in 0..10 {
+            // Paid · size · preload / rtt is a tenth of a dollar a second.
+            let preload = 0.1 * 0.1 / (1500.0 * elsewhere);
+            pass(&mut law, f64::from(i) * 0.01, 1500, toll(0.1, elsewhere, preload));
+        }
+        law.price().get() * MBPS_100
+    };
+    // 1/C less what the other link asks.
+    assert!((price(true) - 0.75).abs() < 0.02, "{}", price(true));
+    assert!(price(false) < 1e-6, "{}", price(false));
 }
 
 #[test]

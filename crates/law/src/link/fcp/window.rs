@@ -77,7 +77,12 @@ impl Summed for Sums {
 
     #[inline]
     fn times(self, share: f64) -> Sums {
-        Sums { paid: self.paid * share, bytes: self.bytes * share, rtt_bytes: self.rtt_bytes * share, spent: self.spent * share }
+        Sums {
+            paid: self.paid * share,
+            bytes: self.bytes * share,
+            rtt_bytes: self.rtt_bytes * share,
+            spent: self.spent * share,
+        }
     }
 }
 

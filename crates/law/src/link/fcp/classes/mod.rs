@@ -198,6 +198,7 @@ impl Fcp {
                     _ => 1.0,
                 };
                 let said = Toll { stake: toll.stake / times as f32, ..*toll };
+                let arrival = &Arrival { spent: arrival.spent / times, ..*arrival };
                 let paid = self.engine.paid(now, &said, arrival.rtt) * arrival.size;
                 let fresh = self.count(now, arrival, paid);
                 self.note_stake(now, arrival.size, said.stake);
@@ -232,6 +233,11 @@ impl Fcp {
             true => own / (room - needs).max(LEAST * room) * self.error,
             false => price,
         };
+        // The window holds the bytes of bounded prices and of deadlines, too, but not what these pay.
+        let one_price =
+            classes.lanes.iter().all(|l| matches!(l.class, Pricing::Standard | Pricing::Priority { .. }));
+        let price =
+            if self.config.bound && one_price { self.engine.bounded(now, span, room, price) } else { price };
         self.engine.say(now, price);
     }
 
@@ -245,8 +251,11 @@ impl Fcp {
         }
         for (i, lane) in classes.lanes.iter_mut().enumerate() {
             if lane.share > 0.0 && (anew || i == usize::from(class)) {
-                let price = lane.engine.sum_up(now, span) / (lane.share * room) * self.error;
-                lane.engine.say(now, price);
+                let room = lane.share * room;
+                let price = lane.engine.sum_up(now, span) / room;
+                let price =
+                    if self.config.bound { lane.engine.bounded(now, span, room, price) } else { price };
+                lane.engine.say(now, price * self.error);
             }
         }
     }
