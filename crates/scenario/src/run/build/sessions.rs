@@ -196,7 +196,7 @@ impl Share {
     }
 
     /// Returns true if its switch is run here.
-    pub(super) fn is_counted<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> bool {
+    pub(in crate::run) fn is_counted<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> bool {
         stats(plan, built, (self.session, self.station)).is_some()
     }
 
