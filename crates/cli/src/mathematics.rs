@@ -15,6 +15,20 @@ extern "C" fn log(x: f64) -> f64 {
     libm::log(x)
 }
 
+/// The logarithm to base 2.
+#[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
+#[unsafe(no_mangle)]
+extern "C" fn log2(x: f64) -> f64 {
+    libm::log2(x)
+}
+
+/// The logarithm to base 10.
+#[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
+#[unsafe(no_mangle)]
+extern "C" fn log10(x: f64) -> f64 {
+    libm::log10(x)
+}
+
 /// x^y.
 #[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
 #[unsafe(no_mangle)]

@@ -334,7 +334,7 @@ fn a_full_disk_ends_no_run() {
     let dir = small("disk");
     fs::create_dir(dir.join("out")).expect("made");
     // Not even the first table has room.
-    let script = "mount -t tmpfs -o size=16k none out || exit 77; exec \"$@\"";
+    let script = "mount -t tmpfs -o size=16k,mode=700 none out || exit 77; exec \"$@\"";
     for arguments in [&["--json"][..], &["--jobs", "1"], &["--json", "--pcap", "out/c.pcapng", "--jobs", "1"]]
     {
         let mut command = std::process::Command::new("unshare");

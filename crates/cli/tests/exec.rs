@@ -382,7 +382,7 @@ fn an_ordinary_user_needs_no_privilege() {
         }
     };
     let said = text(&output.stderr);
-    if said.contains("does not let you make network namespaces") {
+    if said.contains("does not let you make network namespaces") || said.contains("chmod 666 /dev/net/tun") {
         eprintln!("SKIPPED: {said}");
         return;
     }

@@ -11,7 +11,8 @@ Examples:
   tollway switch --config switch.toml
   tollway switch status
   tollway switch keygen a b m1 m2
-  tollway switch --listen :5000 --frames lines --bind 10.0.0.1:7100 --peer b=10.1.0.1:7200 --keys a.key";
+  tollway switch --listen :5000 --frames lines --bind 10.0.0.1:7100 --peer b=10.1.0.1:7200 \\
+      --keys a.key";
 
 const SWITCH_MORE: &str = "\
 Examples:
@@ -32,11 +33,14 @@ Examples:
 Between sites, one connection is spread without being ended on the way:
   tollway switch keygen a b m1 m2
       A key file for each of four machines.
-  tollway switch --listen :5000 --frames lines --bind 10.0.0.1:7100 --peer b=10.1.0.1:7200 --keys a.key
+  tollway switch --listen :5000 --frames lines --bind 10.0.0.1:7100 --peer b=10.1.0.1:7200 \\
+      --keys a.key
       At site A: TCP clients, each with a session to the switch of site B.
-  tollway switch --bind 10.1.0.1:7200 --peer a=10.0.0.1:7100 --member m1=10.1.0.2:7300,m2=10.1.0.3:7300 --keys b.key
+  tollway switch --bind 10.1.0.1:7200 --peer a=10.0.0.1:7100 \\
+      --member m1=10.1.0.2:7300,m2=10.1.0.3:7300 --keys b.key
       At site B: spreads the frames of each session over two members.
-  tollway switch --bind 10.1.0.2:7300 --peer b=10.1.0.1:7200 --to 127.0.0.1:6000 --frames lines --keys m1.key
+  tollway switch --bind 10.1.0.2:7300 --peer b=10.1.0.1:7200 --to 127.0.0.1:6000 --frames lines \\
+      --keys m1.key
       Beside each server: ends the session, and speaks TCP to the server.
 
 All keys of the file, framing, limits and what is counted: docs/src/switch.md; between sites: docs/src/sites.md.

@@ -82,7 +82,10 @@ impl AsFd for Tun {
 pub(crate) fn device(flags: libc::c_int) -> io::Result<File> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(DEVICE);
     opened.map_err(|error| {
-        let remedy = "`modprobe tun` brings it, and in a container `--device /dev/net/tun`";
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => "as root, `chmod 666 /dev/net/tun` opens it to all users",
+            _ => "`modprobe tun` brings it, and in a container `--device /dev/net/tun`",
+        };
         io::Error::new(error.kind(), format!("{DEVICE}: {error}; {remedy}"))
     })
 }

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollway_law::Time;
-use tollway_proto::Switch;
-use tollway_proto::route::Policy;
-use tollway_proto::switch::{self, Health};
+use tollway_proto::switch::Health;
 use tollway_proto::transport::{Event, State};
 use tollway_proto::{Flags, Packet, SackRanges};
 
