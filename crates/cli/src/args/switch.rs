@@ -43,7 +43,8 @@ Between sites, one connection is spread without being ended on the way:
       --keys m1.key
       Beside each server: ends the session, and speaks TCP to the server.
 
-All keys of the file, framing, limits and what is counted: docs/src/switch.md; between sites: docs/src/sites.md.
+All keys of the file, framing, limits and what is counted: docs/src/switch.md;
+between sites: docs/src/sites.md.
 
 Exit status: 0 all went well; 1 the system refused; 2 the configuration or an option is wrong.";
 

@@ -25,8 +25,6 @@ mod guardian;
 mod rights;
 mod run;
 #[cfg(test)]
-mod simulated;
-#[cfg(test)]
 mod tests;
 
 use std::io;

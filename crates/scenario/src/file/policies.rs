@@ -101,10 +101,6 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
                 .help("a connection is under one policy: narrow one of them down");
         }
         firsts.entry(own.clone()).or_insert_with(|| name.to_owned());
-        if name.contains(char::is_control) {
-            let message = "a tenant's name has control characters, which a terminal would obey";
-            mistakes.add(keys.place(), message.to_owned(), "this name").help("use letters, digits and signs");
-        }
         let (mut weights, mut names, mut classes) = (vec![1.0], vec![String::new()], Vec::new());
         for (class, keys) in keys.named("class", &POLICY_CLASS) {
             weights.push(keys.number("weight"));
@@ -118,12 +114,8 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
         });
         filters.tenants.push((own, classes));
     }
-    let version = top.text("version");
-    if version.as_ref().is_some_and(|version| version.contains(char::is_control)) {
-        mistakes.add(top.at("version"), "the version has control characters", "this version");
-    }
     Regime {
-        version: version.unwrap_or_else(|| format!("{:08x}", fingerprint(text))),
+        version: top.text("version").unwrap_or_else(|| format!("{:08x}", fingerprint(text))),
         tick,
         overhead: uplink.bytes("overhead").unwrap_or_default() as u32,
         link,

@@ -437,6 +437,7 @@ const CASES: &[Case] = cases! {
     "link.fcp.preload-span": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.preload-span=packet",
     "link.fcp.unpaid": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.unpaid=counts",
     "link.fcp.target": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.target=1ms",
+    "link.fcp.bound": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.bound=true",
     "link.fcp.newton": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.newton=0.5",
     "link.rcp": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
     "link.rcp.alpha": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
@@ -728,7 +729,7 @@ fn defaults_are_what_they_say() {
         ),
         (
             fcp,
-            "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\", target = \"0 s\", newton = 0 }",
+            "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\", target = \"0 s\", newton = 0, bound = false }",
         ),
         (fcp, "flow.f.fcp={ budget = 1, initial-packets = 10 }"),
         (

@@ -58,7 +58,7 @@ struct Session {
     /// The flow of the peer's packets, and of those to members.
     flow: u32,
     onward: u32,
-    /// When something came last from either side.
+    /// When something came last from the peer. Members answer probes of the switch alone.
     last: Time,
     /// When it was over.
     over: Option<Time>,
@@ -238,7 +238,9 @@ impl Work for Middle {
             core.counters.refused += u64::from(opens);
             return core.refuse(from, &packet);
         };
-        session.last = core.now;
+        if member.is_none() {
+            session.last = core.now;
+        }
         let (mut packet, mut sack) = (packet, sack);
         let gate = Gate(member.map_or(0, |k| k as u32 + 1));
         core.counters.frames += u64::from(member.is_none() && packet.flags.has(Flags::DATA));
