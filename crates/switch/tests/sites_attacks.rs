@@ -239,7 +239,8 @@ fn an_echo_is_worth_no_more_than_its_packets_carried() {
     let (mut front, mut back) = (Liar::start(&folder, &plan, "a", 0), Liar::start(&folder, &plan, "m0", 2));
     let brief = Duration::from_millis(100);
     eventually("both are up", || {
-        (front.receive(brief), back.receive(brief));
+        front.receive(brief);
+        back.receive(brief);
         status(&switch).sites.unwrap().neighbours.iter().all(|neighbour| neighbour.state == "up")
     });
     let whole = Flags::DATA.with(Flags::FIRST).with(Flags::LAST).with(Flags::ACK).with(Flags::TOLLED);

@@ -64,7 +64,9 @@ mod tests {
         let mut n = Network::new();
         let links: Vec<usize> = (0..5).map(|_| n.link(2.0)).collect();
         n.flow(links.clone());
-        links.into_iter().for_each(|link| drop(n.flow([link])));
+        for link in links {
+            n.flow([link]);
+        }
         near(&max_throughput(&n).unwrap(), &[0.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
     }
 

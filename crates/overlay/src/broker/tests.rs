@@ -518,7 +518,7 @@ fn a_lost_place_is_told_to_the_publishers_site() {
     let site = &mut pair.sites[1];
     site.broker.daemon().unwrap().close(site.now, pair.ports[1]);
     for _ in 0..12_000 {
-        site.now = site.now + Time::from_millis(8);
+        site.now += Time::from_millis(8);
         let now = site.now;
         site.broker.settle(now);
     }

@@ -10,6 +10,9 @@ use crate::{Random, row};
 
 const GROUP: &[u8] = b"ledger";
 
+/// A message's number, and its place: the view, and the number there.
+type Placed = (u32, u64, u64);
+
 /// Members of one group, what they have sent, and what each has delivered.
 struct Trial {
     net: Net,
@@ -20,7 +23,7 @@ struct Trial {
     sent: u32,
     /// By node and start: messages sent, delivered and given back, in order.
     own: BTreeMap<(usize, u64), Vec<u32>>,
-    delivered: BTreeMap<(usize, u64), Vec<(u32, u64, u64)>>,
+    delivered: BTreeMap<(usize, u64), Vec<Placed>>,
     back: BTreeMap<(usize, u64), Vec<u32>>,
     /// By node, the members of its last view.
     views: BTreeMap<usize, Vec<u32>>,

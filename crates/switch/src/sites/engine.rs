@@ -96,12 +96,12 @@ struct Engine<W> {
     swept: Time,
 }
 
+/// The event loop of a part, for a thread of its own.
+pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// Opens a part's sockets. Returns the addresses of its clients, or else of its neighbours, and its
 /// loop.
-pub(crate) fn start(
-    config: Sites,
-    mailbox: Arc<Mailbox>,
-) -> io::Result<(Vec<SocketAddr>, Box<dyn FnOnce() -> io::Result<()> + Send>)> {
+pub(crate) fn start(config: Sites, mailbox: Arc<Mailbox>) -> io::Result<(Vec<SocketAddr>, Loop)> {
     let poll = Poll::new()?;
     mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
     let clock = Clock::starting_at(FIRST_INSTANT);
