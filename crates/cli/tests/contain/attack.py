@@ -1,5 +1,6 @@
 """A tenant that does not cooperate: `attack.py KIND HOST PORT` sends all it can; `attack.py sink HOST PORT` reads it."""
 
+import collections
 import ctypes
 import os
 import selectors
@@ -34,12 +35,19 @@ def hidden(host, port):
 
 
 def churn(host, port, size):
+    ending = collections.deque()
     while True:
         try:
-            with connect(host, port) as sock:
-                left = size
-                while left > 0:
-                    left -= sock.send(BLOCK[:left])
+            sock = connect(host, port)
+            ending.append(sock)
+            left = size
+            while left > 0:
+                left -= sock.send(BLOCK[:left])
+            sock.shutdown(socket.SHUT_WR)
+            # What waits to be sent is on few sockets, as the sink has a descriptor for each.
+            while len(ending) > 16:
+                with ending.popleft() as oldest:
+                    oldest.recv(1)
         except OSError:
             time.sleep(0.01)
 
