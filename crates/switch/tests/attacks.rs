@@ -158,6 +158,8 @@ fn five_hundred_sessions_of_one_client_have_one_share() {
                 .map(|_| {
                     let socket =
                         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+                    // Unbounded, they take all the memory that the kernel has for TCP, and every connection stalls.
+                    socket.set_send_buffer_size(64 << 10).unwrap();
                     socket.bind(&std::net::SocketAddr::from((address, 0)).into()).unwrap();
                     socket.connect(&at.into()).unwrap();
                     socket.set_nonblocking(true).unwrap();

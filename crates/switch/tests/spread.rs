@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use common::*;
 use tollway_switch::config::Config;
@@ -220,5 +221,45 @@ fn members_are_told_who_the_client_is() {
         (client.local_addr().unwrap().ip(), client.local_addr().unwrap().port())
     );
     assert_eq!(&bytes[28..], framed(b"hello"));
+    agent.end().unwrap();
+}
+
+#[test]
+fn frames_that_waited_while_answers_were_left_unread_go_on() {
+    let server = Server::start();
+    let limits = "[limits]\nmember-buffer = \"32 KiB\"\nframe = \"16 KiB\"\nsession-buffer = \"16 KiB\"";
+    let agent = switch("u16", limits, &[("a", server.address)]);
+    let mut client = connect(&agent);
+    // What the kernel holds on the way is less than what is sent.
+    socket2::SockRef::from(&client).set_recv_buffer_size(256 << 10).unwrap();
+    let frame = framed(&[1; 1022]);
+    let count = 20 << 10;
+    let mut writer = client.try_clone().unwrap();
+    let write = std::thread::spawn(move || {
+        for _ in 0..count {
+            writer.write_all(&frame).unwrap();
+        }
+    });
+    // Stops until nothing moves, and goes on with all that there is, so that nothing waits for the client then.
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut left = count << 10;
+    for turn in 0.. {
+        if turn < 8 {
+            let mut answers = 0;
+            eventually("answers are left unread", || {
+                std::thread::sleep(Duration::from_millis(50));
+                std::mem::replace(&mut answers, status(&agent).answers) == answers
+            });
+        }
+        let mut took = 0;
+        while left > 0 && (turn == 7 || took < 1 << 20) {
+            let len = client.read(&mut [0; 65_536]).expect("more answers come");
+            (left, took) = (left - len, took + len);
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    write.join().unwrap();
     agent.end().unwrap();
 }

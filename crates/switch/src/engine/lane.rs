@@ -383,6 +383,8 @@ impl Session {
             core.drained.push(member);
         } else {
             core.cluster.on_sent(core.now, member, self.client, outstanding);
+            // Frames that wait for it are written at the next turn; no other event need come.
+            self.go_on(core);
         }
     }
 
