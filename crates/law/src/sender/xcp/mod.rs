@@ -277,7 +277,7 @@ impl SenderLaw for Xcp {
             // Words from outside: what is no number changes nothing, and no window exceeds the number space.
             if change.is_finite() {
                 let window = (self.window + change).clamp(MIN_WINDOW, MAX_WINDOW);
-                // What is asked for adds up to a whole limit but for rounding, which would cost a segment.
+                // Requests add up to a whole limit less their rounding, which would cost a segment.
                 self.window = window.max(f64::from((window + ROUNDING) as u32));
             }
         }
