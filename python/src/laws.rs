@@ -14,7 +14,7 @@ use tollway_law::link::{self, AnyLink, LinkLaw};
 use tollway_law::sender::{self, AnySender, SenderLaw, window_limited};
 use tollway_law::{Aim, Rate, Time, Toll};
 use tollway_scenario::file;
-use tollway_scenario::plan::{self, Failure, MakeLink, MakeSender, OwnLink, OwnSender};
+use tollway_scenario::plan::{self, Failure, MakeLink, MakeSender, OwnLink, OwnRoute, OwnSender};
 
 use crate::ScenarioError;
 
@@ -31,9 +31,10 @@ pub(crate) fn with(
         let aim = Python::attach(|py| aim(factory.bind(py)))?;
         let trouble = Trouble { ending: Arc::clone(ending), raised: Arc::default() };
         let maker = Maker { factory, aim, trouble };
-        let placed = match key.trim_start().starts_with("link.") {
-            true => scenario.with_link(&key, &OwnLink::new(&name, maker)),
-            false => scenario.with_sender(&key, &OwnSender::new(&name, maker)),
+        let placed = match key.split('.').next().map(str::trim) {
+            Some("link") => scenario.with_link(&key, &OwnLink::new(&name, maker)),
+            Some("switch") => scenario.with_route(&key, &OwnRoute::new(&name, maker)),
+            _ => scenario.with_sender(&key, &OwnSender::new(&name, maker)),
         };
         placed.map_err(|why| {
             let help = why.help().map_or(String::new(), |help| format!("\n  help: {help}"));
@@ -95,14 +96,19 @@ impl Ending {
 
 /// What goes wrong with the laws of one key.
 #[derive(Clone)]
-struct Trouble {
+pub(crate) struct Trouble {
     ending: Arc<Ending>,
     raised: Arc<Mutex<Option<Raised>>>,
 }
 
 impl Trouble {
     /// Asks Python something, unless something was raised before. What is raised now ends the run.
-    fn ask<R>(&self, of: &str, hook: &'static str, ask: impl FnOnce(Python<'_>) -> PyResult<R>) -> Option<R> {
+    pub(crate) fn ask<R>(
+        &self,
+        of: &str,
+        hook: &'static str,
+        ask: impl FnOnce(Python<'_>) -> PyResult<R>,
+    ) -> Option<R> {
         if self.ending.quiet.load(Ordering::Relaxed) {
             return None;
         }
@@ -118,7 +124,7 @@ impl Trouble {
         }
     }
 
-    fn failure(&self) -> Option<Failure> {
+    pub(crate) fn failure(&self) -> Option<Failure> {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         match raised {
             Some(raised) => Some(Box::new(raised)),
@@ -128,11 +134,11 @@ impl Trouble {
     }
 }
 
-/// Calls a class, or whatever else answers a law, for each flow or port.
-struct Maker {
-    factory: Py<PyAny>,
+/// Calls a class, or whatever else answers a law, for each flow, port or session.
+pub(crate) struct Maker {
+    pub(crate) factory: Py<PyAny>,
     aim: Option<Aim>,
-    trouble: Trouble,
+    pub(crate) trouble: Trouble,
 }
 
 impl MakeSender for Maker {
@@ -183,14 +189,14 @@ impl MakeLink for Maker {
 }
 
 /// A bound method, looked up once.
-struct Hook {
-    name: &'static str,
-    method: Py<PyAny>,
+pub(crate) struct Hook {
+    pub(crate) name: &'static str,
+    pub(crate) method: Py<PyAny>,
 }
 
 impl Hook {
     /// A method that has to be there.
-    fn of(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Hook> {
+    pub(crate) fn of(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Hook> {
         let method = law.getattr(name).map_err(|_| {
             PyTypeError::new_err(format!("a law has a method `{name}`; this {} has none", type_of(law)))
         })?;

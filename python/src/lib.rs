@@ -6,6 +6,7 @@ mod mathematics;
 
 mod laws;
 mod papers;
+mod routes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -304,6 +305,7 @@ const WIDTH: usize = 100;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;
     laws::add(module)?;
+    routes::add(module)?;
     papers::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(toml_of, module)?)?;

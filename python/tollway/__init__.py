@@ -16,8 +16,22 @@ runs papers' experiments and judges their claims, :func:`compare` lays two resul
 ``pyarrow.Table``; their columns, with units in the names, are those of the command's.
 """
 
-from tollway._laws import LinkLaw, SenderLaw
-from tollway._native import Acked, Carrying, Delivery, Flight, Passing, RunError, ScenarioError, Sending, Verdict, __version__
+from tollway._laws import LinkLaw, Route, SenderLaw
+from tollway._native import (
+    Acked,
+    Candidate,
+    Carrying,
+    Delivery,
+    Flight,
+    Item,
+    Passing,
+    RunError,
+    ScenarioError,
+    Sending,
+    Spreading,
+    Verdict,
+    __version__,
+)
 from tollway._papers import Comparison, Reproduced, compare, experiments, reproduce
 from tollway._results import Results, Run
 from tollway._scenario import Scenario
@@ -25,20 +39,24 @@ from tollway._sweep import Sweep, sweep
 
 __all__ = [
     "Acked",
+    "Candidate",
     "Carrying",
     "Comparison",
     "Delivery",
     "Flight",
+    "Item",
     "LinkLaw",
     "Passing",
     "Reproduced",
     "Results",
+    "Route",
     "Run",
     "RunError",
     "Scenario",
     "ScenarioError",
     "SenderLaw",
     "Sending",
+    "Spreading",
     "Sweep",
     "Verdict",
     "__version__",

@@ -1,4 +1,4 @@
-"""Laws written in Python."""
+"""Laws and routing modules written in Python."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tollway._native import Acked, Carrying, Delivery, Flight, Passing, Sending, Verdict
+from tollway._native import Acked, Candidate, Carrying, Delivery, Flight, Item, Passing, Sending, Spreading, Verdict
 
-#: What :meth:`tollway.Scenario.run` takes: ``"flow.NAME"``, ``"workload.NAME"``, ``"link.NAME"`` or ``"link.NAME.reverse"``, with
-#: ``*`` for every name, and for each a class, or whatever else answers a law when called with what it is made for.
+#: What :meth:`tollway.Scenario.run` takes: ``"flow.NAME"``, ``"workload.NAME"``, ``"link.NAME"``, ``"link.NAME.reverse"`` or
+#: ``"switch.NAME"``, with ``*`` for every name, and for each a class, or whatever else answers a law when called with what it is made for.
 Laws = Mapping[str, Callable[[Any], Any]]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -100,6 +100,23 @@ class LinkLaw(ABC):
     @_idle
     def on_capacity(self, now_s: float, capacity_bps: float) -> None:
         """The capacity that the law is to believe in changes."""
+
+
+class Route(ABC):
+    """The member that each frame of a session goes to. One is made for each session of a switch, by calling the class with a
+    :class:`Spreading`.
+
+    A module needs not be of this class: whatever has this method is one. What is raised ends the run with a :class:`RunError`.
+    """
+
+    def __init__(self, of: Spreading) -> None:
+        pass
+
+    @abstractmethod
+    def pick(self, item: Item, members: list[Candidate]) -> int | None:
+        """Returns the place of the member that takes a frame, one that is ``up``; with ``None`` the frame is refused, and the peer
+        sends it again.
+        """
 
 
 def given(laws: Laws | None) -> list[tuple[str, str, Callable[[Any], Any]]]:

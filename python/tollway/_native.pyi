@@ -85,6 +85,54 @@ class Carrying:
         """For a generator of the law's own: another one for each port and each seed of the run."""
 
 @final
+class Spreading:
+    """The session that a routing module is made for."""
+
+    @property
+    def switch(self) -> str:
+        """The switch, as tables call it."""
+    @property
+    def session(self) -> str:
+        """The section of the session's flows."""
+    @property
+    def members(self) -> list[str]:
+        """The nodes of the members, in the order of :meth:`Route.pick`'s."""
+    @property
+    def seed(self) -> int:
+        """For a generator of the module's own: another one for each session, switch and seed of the run."""
+
+@final
+class Item:
+    """What a routing module sees of a frame."""
+
+    @property
+    def session(self) -> int:
+        """The session's number at its switch."""
+    @property
+    def key(self) -> int:
+        """A hash of the session and the frame's number."""
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+
+@final
+class Candidate:
+    """What a routing module sees of a member."""
+
+    @property
+    def name(self) -> int:
+        """A hash of the member's name and the run's seed."""
+    @property
+    def up(self) -> bool:
+        """Whether it takes frames."""
+    @property
+    def outstanding(self) -> int:
+        """Bytes that it has not acknowledged."""
+    @property
+    def window(self) -> int:
+        """Bytes that may be."""
+
+@final
 class Flight:
     """What the transport knows when it tells a law something.
 

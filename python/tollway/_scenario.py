@@ -128,8 +128,8 @@ class Scenario:
         :param progress: called about ten times a second with the share of each variant that is over, 0 to 1. What it raises
             ends the run.
         :param laws: laws of one's own, in place of the file's: under ``"flow.NAME"`` or ``"workload.NAME"`` a :class:`SenderLaw`,
-            under ``"link.NAME"`` or ``"link.NAME.reverse"`` a :class:`LinkLaw`; ``*`` stands for every name. Each is a class,
-            called once for each flow or link, in every variant. Variants then run one after the other unless ``jobs`` says
+            under ``"link.NAME"`` or ``"link.NAME.reverse"`` a :class:`LinkLaw`, under ``"switch.NAME"`` a :class:`Route`; ``*``
+            stands for every name. Each is a class, called once for each flow, link or session, in every variant. Variants then run one after the other unless ``jobs`` says
             otherwise: Python asks one law at a time.
         :raises ScenarioError: the engine cannot run this, the interval tables would not fit into memory, or there is nothing
             that a law was given for.

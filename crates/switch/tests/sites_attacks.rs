@@ -235,7 +235,7 @@ fn with(all: &[Opened], flags: Flags) -> Packet {
 fn an_echo_is_worth_no_more_than_its_packets_carried() {
     let (plan, _relays) = Plan::new(1, &Faults::None);
     let folder = keys("echo", 1);
-    let switch = site(&folder, &linked(&plan.switch("", ""), "8 Mbps"));
+    let switch = site(&folder, &linked("\"xcp\"", &plan.switch("", ""), "8 Mbps"));
     let (mut front, mut back) = (Liar::start(&folder, &plan, "a", 0), Liar::start(&folder, &plan, "m0", 2));
     let brief = Duration::from_millis(100);
     eventually("both are up", || {

@@ -3,12 +3,14 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::mesh::{Faults, Mesh, Plan, await_hops, keys, linked, site};
+use common::mesh::{Faults, Mesh, Plan, await_hops, free, keys, linked, site};
 use common::{Server, dial, eventually, framed, member, read_framed, status};
+use tollway_switch::agent::Agent;
+use tollway_switch::sites::Sites;
 
 /// Sends frames and reads their answers at the same time. Returns the answers.
 fn echoed(stream: &TcpStream, bodies: &[Vec<u8>]) -> Vec<Vec<u8>> {
@@ -56,7 +58,7 @@ fn broken(mut client: &TcpStream) -> Duration {
     began.elapsed()
 }
 
-fn ends(agent: &tollway_switch::agent::Agent, word: &str) -> u64 {
+fn ends(agent: &Agent, word: &str) -> u64 {
     status(agent).ends.get(word).copied().unwrap_or(0)
 }
 
@@ -297,20 +299,93 @@ fn sessions_share_a_link_by_xcp_and_its_queue_drops_nothing() {
     faults.of(0).delay.store(10, Ordering::SeqCst);
     let (plan, _relays) = Plan::new(2, &faults);
     let folder = keys("xcp", 2);
-    let front = site(&folder, &linked(&plan.front("u16", "none", ""), "8 Mbps"));
-    let switch = site(&folder, &linked(&plan.switch("policy = \"round-robin\"\n", ""), "40 Mbps"));
+    let part = |text: &str, rate| site(&folder, &linked("\"xcp\"", text, rate));
+    let front = part(&plan.front("u16", "none", ""), "8 Mbps");
+    let switch = part(&plan.switch("policy = \"round-robin\"\n", ""), "40 Mbps");
     let backs = servers.iter().enumerate();
-    let backs = backs.map(|(k, server)| plan.back(k, server, "u16", "none", ""));
-    let backs: Vec<_> = backs.map(|text| site(&folder, &linked(&text, "40 Mbps"))).collect();
+    let backs: Vec<_> =
+        backs.map(|(k, server)| part(&plan.back(k, server, "u16", "none", ""), "40 Mbps")).collect();
     await_hops([&front, &switch].into_iter().chain(&backs));
-    let address = front.listen()[0];
-    for client in 0..2u8 {
-        std::thread::spawn(move || {
-            let mut stream = dial(address);
-            // It ends with the process.
-            while stream.write_all(&framed(&[client; 1000])).is_ok() {}
-        });
+    (0..2).for_each(|client| flood(front.listen()[0], client));
+    let rates = rates(&servers);
+    let total = rates[0] + rates[1];
+    assert!((7.0..8.3).contains(&total), "{rates:?} of 8 Mb/s");
+    assert!((0.8..1.25).contains(&(rates[0] / rates[1])), "{rates:?}");
+    assert_eq!([dropped(&front), dropped(&switch)], [0, 0]);
+}
+
+/// Sessions of two fronts over the same two members, by FCP: a budget three times as high has three
+/// times as much of both members' links, which lose nothing.
+#[test]
+fn budgets_divide_members_links_by_fcp_and_their_queues_drop_nothing() {
+    let servers = [Server::start(), Server::start()];
+    servers.iter().for_each(|server| server.manners.one_way.store(true, Ordering::SeqCst));
+    let faults = Faults::alike(2, 0, 0, 0);
+    (1..3).for_each(|hop| faults.of(hop).delay.store(10, Ordering::SeqCst));
+    let (plan, _relays) = Plan::new(2, &faults);
+    let folder = keys("fcp", 3);
+    let part =
+        |budget, text: &str, rate| site(&folder, &linked(&format!("\"fcp\"\nbudget = {budget}"), text, rate));
+    let (bound, text) = (free(1)[0], plan.front("u16", "none", ""));
+    let fronts = [
+        part(1.0, &text, "40 Mbps"),
+        part(
+            3.0,
+            &text
+                .replace(&plan.bound[0].to_string(), &bound.to_string())
+                .replace("a.key", "m2.key")
+                .replace(&plan.switch_seen[0].to_string(), &plan.bound[1].to_string()),
+            "40 Mbps",
+        ),
+    ];
+    let text = plan.switch("policy = \"round-robin\"\n", "") + &format!("[peer.m2]\naddress = \"{bound}\"\n");
+    let switch = part(1.0, &text, "4 Mbps");
+    let backs = servers.iter().enumerate();
+    let backs: Vec<_> =
+        backs.map(|(k, server)| part(1.0, &plan.back(k, server, "u16", "none", ""), "4 Mbps")).collect();
+    await_hops(fronts.iter().chain([&switch]).chain(&backs));
+    fronts.iter().zip(0..).for_each(|(front, client)| flood(front.listen()[0], client));
+    let rates = rates(&servers);
+    let total = rates[0] + rates[1];
+    assert!((7.0..8.3).contains(&total), "{rates:?} of 8 Mb/s");
+    assert!((2.6..3.4).contains(&(rates[1] / rates[0])), "{rates:?}");
+    assert_eq!([dropped(&fronts[0]), dropped(&fronts[1]), dropped(&switch)], [0, 0, 0]);
+}
+
+#[test]
+fn a_law_or_budget_that_cannot_be_names_its_remedy() {
+    let (plan, _relays) = Plan::new(1, &Faults::None);
+    let folder = keys("laws", 1);
+    let error = |more: &str, rate: bool| {
+        let text = plan.front("u16", "any", "");
+        let text = if rate { text.replace("\naddress =", "\nrate = \"8 Mbps\"\naddress =") } else { text };
+        Sites::parse("test", &format!("{more}\n{text}"), &folder).map(drop).unwrap_err()
+    };
+    for (more, rate, parts) in [
+        ("law = \"xcp\"", false, ["`xcp` needs to know the rate of the link to `b`", "a `rate`"]),
+        ("law = \"fcp\"", false, ["`fcp` needs to know the rate of the link to `b`", "a `rate`"]),
+        ("budget = 2.0", true, ["sessions under `newreno` spend nothing", "law = \"fcp\""]),
+        ("law = \"fcp\"\nbudget = 0.0", true, ["0 $/s are not between 1e-6 and 1e12", "budget = 1.0"]),
+        ("law = \"fcp\"\nbudget = nan", true, ["NaN $/s are not between 1e-6 and 1e12", "budget = 1.0"]),
+        ("law = \"rcp\"", true, ["`rcp` is no law for sessions between sites", "xcp, fcp"]),
+    ] {
+        let error = error(more, rate);
+        let help = miette::Diagnostic::help(&error).expect("a remedy").to_string();
+        assert!(error.to_string().contains(parts[0]) && help.contains(parts[1]), "{error}; {help}");
     }
+}
+
+/// Sends frames of 1000 bytes, each the client's number, as fast as they are taken, until the
+/// process ends.
+fn flood(address: SocketAddr, client: u8) {
+    std::thread::spawn(move || {
+        let mut stream = dial(address);
+        while stream.write_all(&framed(&[client; 1000])).is_ok() {}
+    });
+}
+
+/// The rates of two clients on the wire over 4 s, after 3 s, in Mb/s.
+fn rates(servers: &[Server]) -> [f64; 2] {
     let counts = || {
         let mut counts = [0.0; 2];
         for frame in servers.iter().flat_map(Server::frames) {
@@ -323,11 +398,9 @@ fn sessions_share_a_link_by_xcp_and_its_queue_drops_nothing() {
     std::thread::sleep(Duration::from_secs(4));
     let (span, after) = (began.elapsed().as_secs_f64(), counts());
     // A frame of 1002 bytes and its label in a packet, sealed.
-    let rates =
-        [0, 1].map(|client| (after[client] - before[client]) * (1002.0 + 8.0 + 136.0) * 8.0 / span / 1e6);
-    let total = rates[0] + rates[1];
-    assert!((7.0..8.3).contains(&total), "{rates:?} of 8 Mb/s");
-    assert!((0.8..1.25).contains(&(rates[0] / rates[1])), "{rates:?}");
-    let dropped = |part| status(part).sites.unwrap().dropped;
-    assert_eq!([dropped(&front), dropped(&switch)], [0, 0]);
+    [0, 1].map(|client| (after[client] - before[client]) * (1002.0 + 8.0 + 136.0) * 8.0 / span / 1e6)
+}
+
+fn dropped(part: &Agent) -> u64 {
+    status(part).sites.unwrap().dropped
 }

@@ -93,7 +93,7 @@ pub(crate) struct Switch {
     /// Between sites: the key file of this part, made by `keygen`.
     #[arg(long, value_name = "FILE", requires = "bind")]
     pub(crate) keys: Option<String>,
-    /// Between sites: the law of what this part sends: newreno, cubic, dctcp, bbr, scalable; in a file also xcp.
+    /// Between sites: the law of what this part sends: newreno, cubic, dctcp, bbr, scalable; in a file also xcp and fcp.
     #[arg(long, value_name = "LAW", requires = "bind")]
     pub(crate) law: Option<String>,
     /// A file of 16 bytes, the secret of the keyed hash; switches with the same send a key to the same member. Default: drawn anew.

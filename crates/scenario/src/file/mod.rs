@@ -72,7 +72,7 @@ use grid::Over;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
-use crate::plan::{Flow, NoPlace, OwnLink, OwnSender, Plan};
+use crate::plan::{Flow, NoPlace, OwnLink, OwnRoute, OwnSender, Plan};
 
 /// A scenario, checked and resolved.
 #[derive(Clone, Debug)]
@@ -217,6 +217,15 @@ impl Scenario {
     /// No variant has them.
     pub fn with_link(self, key: &str, law: &OwnLink) -> Result<Scenario, NoPlace> {
         self.with(|plan| plan.set_link(key, law))
+    }
+
+    /// The same with switches under a routing module of the caller's, in every variant that has them
+    /// ([`Plan::set_route`]).
+    ///
+    /// # Errors
+    /// No variant has them.
+    pub fn with_route(self, key: &str, route: &OwnRoute) -> Result<Scenario, NoPlace> {
+        self.with(|plan| plan.set_route(key, route))
     }
 
     /// The same with flows that start later, each by the time that `later` answers for it; one that

@@ -1,4 +1,4 @@
-//! Laws that a caller brings, in place of those that a file names.
+//! Laws and routing modules that a caller brings, in place of those that a file names.
 
 use std::fmt;
 
@@ -6,6 +6,7 @@ use tollway_law::link::{AnyLink, Descriptor, LinkConfig};
 pub use tollway_law::link::{Failure, Placement};
 pub use tollway_law::sender::Sending;
 use tollway_law::sender::{self, AnySender, SenderConfig, Unanswered};
+use tollway_proto::route::Route;
 use tollway_proto::shaper::Increase;
 
 use super::*;
@@ -54,6 +55,36 @@ impl<F: Fn(&Placement<'_>) -> AnyLink + Send + Sync> MakeLink for F {
     }
 }
 
+/// Makes a routing module for each session of a section's switches. Functions do.
+pub trait MakeRoute: Send + Sync {
+    /// A new module.
+    fn make(&self, of: &Spreading<'_>) -> Box<dyn Route + Send>;
+
+    /// As [`MakeSender::failure`].
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+}
+
+impl<F: Fn(&Spreading<'_>) -> Box<dyn Route + Send> + Send + Sync> MakeRoute for F {
+    fn make(&self, of: &Spreading<'_>) -> Box<dyn Route + Send> {
+        self(of)
+    }
+}
+
+/// The session that a routing module is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Spreading<'a> {
+    /// The switch, as tables call it.
+    pub switch: &'a str,
+    /// The section of the session's flows.
+    pub session: &'a str,
+    /// The nodes of the members, in the order of [`Route::pick`]'s candidates.
+    pub members: &'a [&'a str],
+    /// Seeds a generator of the module: another one for each session, switch and seed of the run.
+    pub seed: u64,
+}
+
 /// A sender law that no file has a word for.
 ///
 /// ```
@@ -79,6 +110,9 @@ pub type OwnSender = Own<dyn MakeSender>;
 /// A link law that no file has a word for. Its queue is one.
 pub type OwnLink = Own<dyn MakeLink>;
 
+/// A routing module that no file has a word for.
+pub type OwnRoute = Own<dyn MakeRoute>;
+
 /// A name, and what makes laws.
 pub struct Own<M: ?Sized> {
     name: Arc<str>,
@@ -96,6 +130,18 @@ impl OwnLink {
     /// A law called `name` that `make` makes.
     pub fn new(name: &str, make: impl MakeLink + 'static) -> OwnLink {
         Own { name: name.into(), make: Arc::new(make) }
+    }
+}
+
+impl OwnRoute {
+    /// A module called `name` that `make` makes.
+    pub fn new(name: &str, make: impl MakeRoute + 'static) -> OwnRoute {
+        Own { name: name.into(), make: Arc::new(make) }
+    }
+
+    /// A module for a session.
+    pub(crate) fn module(&self, of: &Spreading<'_>) -> Box<dyn Route + Send> {
+        self.make.make(of)
     }
 }
 
@@ -244,6 +290,23 @@ impl Plan {
         Ok(())
     }
 
+    /// Puts a routing module of the caller's on switches, `switch.NAME`; `*` stands for every name. It
+    /// takes the place of `policy` and `shares`; a later change of shares takes its place.
+    ///
+    /// # Errors
+    /// There is no such switch.
+    pub fn set_route(&mut self, key: &str, route: &OwnRoute) -> Result<(), NoPlace> {
+        let sections: Vec<String> =
+            self.switches.iter().map(|switch| format!("switch.{}", switch.section)).collect();
+        if !sections.iter().any(|section| names(key, section)) {
+            return Err(unknown(key, sections.into_iter()));
+        }
+        let all = self.switches.iter_mut().zip(&sections);
+        all.filter(|(_, section)| names(key, section))
+            .for_each(|(switch, _)| switch.own = Some(route.clone()));
+        Ok(())
+    }
+
     /// What went wrong in a law of the caller's, and whose.
     pub(crate) fn failure(&self) -> Option<(String, Failure)> {
         let senders = self.transports.iter().filter_map(|transport| {
@@ -253,13 +316,18 @@ impl Plan {
             let law = &link.law.law;
             law.failure().map(|failure| (law.word().to_owned(), failure))
         });
-        senders.chain(links).next()
+        let routes = self.switches.iter().filter_map(|switch| {
+            let own = switch.own.as_ref()?;
+            Some((own.name.to_string(), own.make.failure()?))
+        });
+        senders.chain(links).chain(routes).next()
     }
 
     /// Whether any law is the caller's.
     pub(crate) fn has_own_laws(&self) -> bool {
         self.transports.iter().any(|transport| transport.law.get::<OwnSender>().is_some())
             || self.links.iter().any(|link| link.law.get::<OwnLink>().is_some())
+            || self.switches.iter().any(|switch| switch.own.is_some())
     }
 
     /// The sections that send by a law.

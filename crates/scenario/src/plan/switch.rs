@@ -21,6 +21,8 @@ pub struct Switch {
     pub policy: Policy,
     /// Shares of a session's members, in their order, in place of the policy; empty without.
     pub shares: Vec<u32>,
+    /// A routing module of the caller's, in place of both.
+    pub own: Option<OwnRoute>,
     /// How it translates windows.
     pub flow_control: FlowControl,
     /// How it applies the paper's formulas.

@@ -1,8 +1,12 @@
 //! Sessions over switches, from their text: every frame once, and where its switch sends it.
 
+use std::sync::{Arc, Mutex};
+
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
+use tollway_proto::route::{Candidate, Item, Policy, Route};
+use tollway_scenario::plan::{OwnRoute, Spreading};
 use tollway_scenario::run::{DigestMode, Finished};
 
 use super::scenes::numbers;
@@ -159,4 +163,35 @@ fn a_session_has_one_share_of_a_link() {
     let session: f64 = rates[..4].iter().sum();
     assert!((session / 10.0 - 1.0).abs() < 0.05 && (rates[4] / 10.0 - 1.0).abs() < 0.05, "{rates:?}");
     assert!(rates[..4].iter().all(|rate| (rate / 2.5 - 1.0).abs() < 0.2), "{rates:?}");
+}
+
+/// All frames to the first member.
+struct First;
+
+impl Route for First {
+    fn pick(&mut self, _: &Item, members: &[Candidate]) -> Option<usize> {
+        members.first()?.up.then_some(0)
+    }
+}
+
+#[test]
+fn a_routing_module_of_the_callers_spreads_frames() {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&made);
+    let turns = OwnRoute::new("turns", move |of: &Spreading<'_>| {
+        into.lock().expect("no panic").push(format!("{} {} {:?}", of.switch, of.session, of.members));
+        Policy::RoundRobin.module(0)
+    });
+    let with = |key, route: &OwnRoute| parse(CASCADE, &[]).with_route(key, route);
+    let own = with("switch.*", &turns).expect("there are switches");
+    let own = finish(&own.variants()[0].plan, DigestMode::Packets);
+    assert_eq!(own.run.digest, ran(CASCADE, &[]).run.digest, "as the module of that name");
+    let made = made.lock().expect("no panic");
+    assert_eq!(*made, ["near f [\"server.1\", \"far\"]", "far f [\"server.2\", \"server.3\"]"]);
+
+    let first = OwnRoute::new("first", |_: &Spreading<'_>| -> Box<dyn Route + Send> { Box::new(First) });
+    let own = with("switch.near", &first).expect("there is a switch");
+    assert_eq!(frames(&finish(&own.variants()[0].plan, DigestMode::Packets)).0, [4000, 0, 0]);
+    let error = with("switch.middle", &first).map(drop).expect_err("there is none").to_string();
+    assert!(error.ends_with("there are `switch.near`, `switch.far`"), "{error}");
 }

@@ -254,7 +254,13 @@ impl Work for Back {
                 return;
             }
             let _ = socket.set_nodelay(true);
-            let end = End::server(&core.transport, &*core.config.law, session.neighbour, &syn, core.now);
+            let end = End::server(
+                &core.transport,
+                core.config.sender(session.neighbour),
+                session.neighbour,
+                &syn,
+                core.now,
+            );
             session.stage = Stage::Open(Box::new(end));
         }
         self.work(core, key);

@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tollway_law::sender::{CheatConfig, LAWS, SenderConfig, XcpConfig, XcpSender};
-use tollway_law::{Bytes, Rate};
+use tollway_law::sender::{
+    AnySender, CheatConfig, FcpConfig, LAWS, SenderConfig, Sending, XcpConfig, XcpSender,
+};
+use tollway_law::{Budget, Bytes, Rate};
 use tollway_net::secure::KeyFile;
 use tollway_proto::dispatch::Answers;
 use tollway_proto::framing::Framing;
 use tollway_proto::route::{Hash, Policy};
 use toml::Spanned;
 
+use super::SEGMENT;
 use crate::config::error::Place;
 use crate::config::file::{OneOrMany, RawLimits, limits, listen_address};
 use crate::config::{ConfigError, Limits, answers};
@@ -106,6 +110,7 @@ struct Raw {
     answers: Option<Spanned<String>>,
     policy: Option<Spanned<String>>,
     law: Option<Spanned<String>>,
+    budget: Option<Spanned<f64>>,
     to: Option<Spanned<String>>,
     #[serde(default)]
     peer: BTreeMap<String, RawNeighbour>,
@@ -192,6 +197,13 @@ impl Sites {
     /// The members of a switch.
     pub fn members(&self) -> &[Neighbour] {
         if let Part::Middle { members, .. } = &self.part { members } else { &[] }
+    }
+
+    /// The sender of a session with a peer.
+    pub(super) fn sender(&self, peer: usize) -> AnySender {
+        let of = Sending::of(10.0);
+        let line_rate = self.peers[peer].rate.unwrap_or(of.line_rate);
+        self.law.make(&Sending { segment: SEGMENT, line_rate, ..of })
     }
 }
 
@@ -379,16 +391,28 @@ impl Checker<'_> {
     ) -> Result<Arc<dyn SenderConfig>, ConfigError> {
         let word = self.raw.law.as_ref().map_or("newreno", |law| law.get_ref().as_str());
         let span = self.raw.law.as_ref().map_or(0..0, Spanned::span);
-        if word == "xcp" {
-            if let Some(without) = neighbours.find(|neighbour| neighbour.rate.is_none()) {
-                let message = format!("XCP needs to know the rate of the link to `{}`", without.name);
-                let help = "give each `[peer.NAME]` and `[member.NAME]` a `rate`, such as \"20 Mbps\"";
-                return Err(self.place.mistake(span, message, Some(help)));
+        let budget = self.budget(word)?;
+        let tolled: Arc<dyn SenderConfig> = match word {
+            "xcp" => {
+                let law = XcpConfig { whole_window: true, ..XcpConfig::default() };
+                Arc::new(XcpSender { law, cheat: CheatConfig::default() })
             }
-            let law = XcpConfig { whole_window: true, ..XcpConfig::default() };
-            return Ok(Arc::new(XcpSender { law, cheat: CheatConfig::default() }));
+            "fcp" => Arc::new(FcpConfig { budget, ..FcpConfig::default() }),
+            _ => return self.untolled(word, span),
+        };
+        match neighbours.find(|neighbour| neighbour.rate.is_none()) {
+            None => Ok(tolled),
+            Some(without) => {
+                let message = format!("`{word}` needs to know the rate of the link to `{}`", without.name);
+                let help = "give each `[peer.NAME]` and `[member.NAME]` a `rate`, such as \"20 Mbps\"";
+                Err(self.place.mistake(span, message, Some(help)))
+            }
         }
-        let mut words = vec!["xcp"];
+    }
+
+    /// The law `word`, if it needs no links.
+    fn untolled(&self, word: &str, span: Range<usize>) -> Result<Arc<dyn SenderConfig>, ConfigError> {
+        let mut words = vec!["xcp", "fcp"];
         for entry in LAWS {
             let config = (entry.read)(&());
             if config.descriptor().reads.is_some() {
@@ -402,6 +426,21 @@ impl Checker<'_> {
         let message = format!("`{word}` is no law for sessions between sites");
         Err(self.place.mistake(span, message, Some(&format!("choose one of {}", words.join(", ")))))
     }
+
+    /// The budget of each session, under the law `word`.
+    fn budget(&self, word: &str) -> Result<Budget, ConfigError> {
+        let Some(given) = &self.raw.budget else { return Ok(FcpConfig::default().budget) };
+        let budget = *given.get_ref();
+        if word != "fcp" {
+            let message = format!("sessions under `{word}` spend nothing");
+            return Err(self.place.mistake(given.span(), message, Some("write `law = \"fcp\"`")));
+        }
+        if !(LEAST_BUDGET..=MOST_BUDGET).contains(&budget) {
+            let message = format!("{budget} $/s are not between {LEAST_BUDGET:e} and {MOST_BUDGET:e}");
+            return Err(self.place.mistake(given.span(), message, Some("write `budget = 1.0`")));
+        }
+        Ok(Budget::per_sec(budget))
+    }
 }
 
 /// Bytes of a session under way in each direction, where the file does not say.
@@ -410,3 +449,6 @@ const SESSION_BUFFER: usize = 2 << 20;
 const MOST: usize = 250;
 /// The slowest link, bytes per second.
 const LEAST_RATE: f64 = 1000.0;
+/// The least and the greatest budget, $/s. A session that may spend nothing would never end.
+const LEAST_BUDGET: f64 = 1e-6;
+const MOST_BUDGET: f64 = 1e12;

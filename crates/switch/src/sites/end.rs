@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tollway_law::Time;
-use tollway_law::sender::{SenderConfig, Sending};
+use tollway_law::sender::AnySender;
 use tollway_net::hop::Hops;
 use tollway_proto::transport::stream::{Incoming, Outgoing};
 use tollway_proto::transport::{Config as Transport, Connection, Event};
 use tollway_proto::{Flags, Packet, SackRanges};
 
-use super::{HEADER, PAYLOAD, SEGMENT};
+use super::{HEADER, PAYLOAD};
 
 /// A connection to a neighbour, and its bytes.
 pub(super) struct End {
@@ -35,12 +35,12 @@ impl End {
     /// The side that opens.
     pub(super) fn client(
         config: &Arc<Transport>,
-        law: &dyn SenderConfig,
+        law: AnySender,
         neighbour: usize,
         flow: u32,
         now: Time,
     ) -> End {
-        let mut end = End::around(Connection::client(config, make(law), flow), neighbour);
+        let mut end = End::around(Connection::client(config, law, flow), neighbour);
         end.machine.open(now);
         end
     }
@@ -48,12 +48,12 @@ impl End {
     /// The side that a SYN opens.
     pub(super) fn server(
         config: &Arc<Transport>,
-        law: &dyn SenderConfig,
+        law: AnySender,
         neighbour: usize,
         syn: &Packet,
         now: Time,
     ) -> End {
-        let mut end = End::around(Connection::server(config, make(law), syn.flow), neighbour);
+        let mut end = End::around(Connection::server(config, law, syn.flow), neighbour);
         end.on_packet(now, syn, &SackRanges::EMPTY, &[], usize::MAX);
         end
     }
@@ -189,11 +189,6 @@ impl End {
             hops.send(now, self.neighbour, &packet, &sack, payload);
         }
     }
-}
-
-/// The law of a sender.
-fn make(law: &dyn SenderConfig) -> tollway_law::sender::AnySender {
-    law.make(&Sending { segment: SEGMENT, ..Sending::of(10.0) })
 }
 
 /// The marks of data and frames.

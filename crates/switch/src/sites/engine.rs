@@ -11,7 +11,8 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 use tollway_law::Time;
-use tollway_law::link::{AnyLink, DropTail, XcpConfig};
+use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
+use tollway_law::toll::Content;
 use tollway_net::Clock;
 use tollway_net::hop::{Batch, HopEvent, Hops};
 use tollway_proto::transport::Config as Transport;
@@ -113,8 +114,11 @@ pub(crate) fn start(config: Sites, mailbox: Arc<Mailbox>) -> io::Result<(Vec<Soc
     let sending = config.law.descriptor();
     for (at, neighbour) in config.peers.iter().chain(config.members()).enumerate() {
         if let Some(rate) = neighbour.rate {
-            let drop_tail = AnyLink::DropTail(DropTail);
-            let law = if sending.reads.is_some() { XcpConfig::default().build(rate) } else { drop_tail };
+            let law = match sending.reads {
+                Some(Content::Feedback) => XcpConfig::default().build(rate),
+                Some(Content::Price) => AnyLink::Fcp(Box::new(FcpConfig::default().build(rate))),
+                Some(Content::Rate) | None => AnyLink::DropTail(DropTail),
+            };
             hops.set_link(at, rate, law);
         }
     }

@@ -181,7 +181,7 @@ impl Front {
         let now = core.now;
         entry.insert(Box::new(Session {
             tcp: Tcp::new(stream, self.framing, limits.frame),
-            end: End::client(&core.transport, &*core.config.law, PEER, flow, now),
+            end: End::client(&core.transport, core.config.sender(PEER), PEER, flow, now),
             flow,
             client,
             ledger: Ledger::new(self.answers, self.hash, flow),

@@ -147,9 +147,9 @@ impl Faults {
     }
 }
 
-/// A configuration whose law is XCP and whose links have a rate.
-pub(crate) fn linked(text: &str, rate: &str) -> String {
-    format!("law = \"xcp\"\n{}", text.replace("\naddress =", &format!("\nrate = \"{rate}\"\naddress =")))
+/// A configuration with a law, and maybe more keys, whose links have a rate.
+pub(crate) fn linked(law: &str, text: &str, rate: &str) -> String {
+    format!("law = {law}\n{}", text.replace("\naddress =", &format!("\nrate = \"{rate}\"\naddress =")))
 }
 
 /// Waits until all neighbours of parts are heard.

@@ -276,7 +276,9 @@ impl SenderLaw for Xcp {
             let change = f64::from(echo) * flight.srtt.as_secs_f64() / f64::from(segment);
             // Words from outside: what is no number changes nothing, and no window exceeds the number space.
             if change.is_finite() {
-                self.window = (self.window + change).clamp(MIN_WINDOW, MAX_WINDOW);
+                let window = (self.window + change).clamp(MIN_WINDOW, MAX_WINDOW);
+                // Requests add up to a whole limit less their rounding, which would cost a segment.
+                self.window = window.max(f64::from((window + ROUNDING) as u32));
             }
         }
         if self.guard.is_some() {
@@ -308,6 +310,8 @@ impl SenderLaw for Xcp {
 const INITIAL_WINDOW: u32 = 2;
 /// Less than one segment never leaves (draft § 4.1.3).
 const MIN_WINDOW: f64 = 1.0;
+/// A window this little under a whole one is whole, segments.
+const ROUNDING: f64 = 1e-9;
 /// Far beyond any network, and inside the number space of segments.
 const MAX_WINDOW: f64 = 1073741824.0;
 /// "All there is" in bytes/s: larger than any link, small enough that sums of it stay finite in a float (ns-2's value).
@@ -363,6 +367,21 @@ mod tests {
         assert_eq!((toll.offer, toll.due), (0.1 / 40.0, 0.0));
         law.write_toll(&Flight { limit: 160, ..flight(NOW, 40) }, &mut toll);
         assert!((toll.due * 80.0 - 80.0 * 15_000.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_demand_up_to_a_limit_ends_at_the_whole_limit() {
+        for limit in 3..300 {
+            let mut law = XcpConfig::default().build();
+            let flight = Flight { limit, srtt: Time::from_micros(13_851), ..flight(NOW, 2) };
+            for _ in 0..40 * limit {
+                let mut toll = Toll::default();
+                law.write_toll(&flight, &mut toll);
+                law.on_ack(&flight, &Acked { echo: Some(toll.due.min(9_000.0) as f32), ..acked(1) });
+            }
+            let window = law.window();
+            assert!((f64::from(limit)..f64::from(limit) + 1e-3).contains(&window), "{window} of {limit}");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl<'a> Resolver<'a> {
                     node,
                     policy,
                     shares: shares.clone(),
+                    own: None,
                     flow_control: match keys.word("flow-control") {
                         "strict" => FlowControl::Strict,
                         _ => FlowControl::Soft,

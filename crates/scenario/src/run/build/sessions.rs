@@ -1,7 +1,7 @@
 //! Sessions over Anypoint switches, laid over a network: a middle at each switch, with a gate for each
 //! stretch that begins or ends there.
 
-use tollway_proto::route::{Candidate, Hash, Policy, Route, Weighted};
+use tollway_proto::route::{Candidate, Hash, Route, Weighted};
 use tollway_proto::switch::{self, MemberStats};
 use tollway_proto::{Gate, NodeMachine};
 use tollway_sim::{MachineId, RouteEnd};
@@ -9,7 +9,7 @@ use tollway_sim::{MachineId, RouteEnd};
 use super::Built;
 use super::trees::Planted;
 use crate::plan::switch::{Place, Session, Station, Stretch, Switch};
-use crate::plan::{LinkId, NodeId, Plan};
+use crate::plan::{LinkId, NodeId, Plan, Spreading};
 use crate::run::engine::Engine;
 use crate::tables::SystemTables;
 
@@ -30,7 +30,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Swi
             let (switch, machine) = (&plan.switches[station.switch], &mut machines[station.switch]);
             let number = machine.len();
             let config = config(plan, session, switch);
-            let route = module(switch.policy, &switch.shares, number);
+            let route = module(plan, session, at, number);
             (number, machine.add_session(&config, route, candidates(plan, session, at)))
         };
         session.stations.iter().enumerate().map(add).collect()
@@ -41,8 +41,24 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Swi
     Switches { machines: nodes.zip(machines).map(add).collect(), places }
 }
 
-fn module(policy: Policy, shares: &[u32], session: usize) -> Box<dyn Route + Send> {
-    if shares.is_empty() { policy.module(session as u64) } else { Box::new(Weighted::new(shares)) }
+/// The routing module of a session at a station, which is the switch's session `number`.
+fn module(plan: &Plan, session: &Session, station: usize, number: usize) -> Box<dyn Route + Send> {
+    let switch = &plan.switches[session.stations[station].switch];
+    match &switch.own {
+        Some(own) => {
+            let name = |node: NodeId| &*plan.nodes[node.0 as usize].name;
+            let members: Vec<&str> = members(plan, session, station).map(name).collect();
+            let seed = hash(plan).of(format!("{} {}", switch.name, session.name).as_bytes());
+            own.module(&Spreading { switch: &switch.name, session: &session.name, members: &members, seed })
+        }
+        None if switch.shares.is_empty() => switch.policy.module(number as u64),
+        None => Box::new(Weighted::new(&switch.shares)),
+    }
+}
+
+/// The hash of names, by the run's seed.
+fn hash(plan: &Plan) -> Hash {
+    Hash::new(u128::from(plan.seed).to_le_bytes())
 }
 
 fn config(plan: &Plan, session: &Session, switch: &Switch) -> switch::Config {
@@ -63,7 +79,7 @@ fn config(plan: &Plan, session: &Session, switch: &Switch) -> switch::Config {
 
 /// The members of a session at a station, as a routing module sees them.
 fn candidates(plan: &Plan, session: &Session, station: usize) -> Vec<Candidate> {
-    let hash = Hash::new(u128::from(plan.seed).to_le_bytes());
+    let hash = hash(plan);
     let names = members(plan, session, station).map(|node| &plan.nodes[node.0 as usize].name);
     let one = |name: &String| Candidate {
         name: hash.of(name.as_bytes()),
