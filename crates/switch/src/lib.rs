@@ -12,11 +12,37 @@
 //! | [`sites`] | sessions between sites, by ACP instead of TCP |
 //! | [`agent`] | a switch as a process: the engine's thread, its control socket |
 //! | [`status`] | how it stands: for people, for programs |
+//!
+//! Lines from one connection, to two servers in turn:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::{TcpListener, TcpStream};
+//!
+//! use tollway_switch::agent::Agent;
+//! use tollway_switch::config::Config;
+//!
+//! let servers = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+//! let mut text = "listen = \"127.0.0.1:0\"\nframes = \"lines\"\nanswers = \"none\"\n".to_owned();
+//! for (at, server) in servers.iter().enumerate() {
+//!     text += &format!("[member.m{at}]\naddress = \"{}\"\n", server.local_addr()?);
+//! }
+//! let switch = Agent::start(Config::parse("example", &text, None)?, "example".into(), [7; 16])?;
+//! TcpStream::connect(switch.listen()[0])?.write_all(b"one\ntwo\n")?;
+//! for (server, line) in servers.iter().zip(["one\n", "two\n"]) {
+//!     let mut read = [0; 4];
+//!     server.accept()?.0.read_exact(&mut read)?;
+//!     assert_eq!(read, line.as_bytes());
+//! }
+//! switch.end()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg(target_os = "linux")]
 
 pub mod agent;
 pub mod config;
 pub mod engine;
+mod mailbox;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod redis;
