@@ -28,6 +28,8 @@ Agent/TCP set window_ 20000
 Agent/TCP set windowInit_ 2
 Agent/TCP set tcpTick_ 0.01
 Agent/TCP set minrto_ 0.2
+# A sample of the round trip an acknowledgement, as in Tollway.
+Agent/TCP set timestamps_ true
 Queue/RED set thresh_ $option(min)
 Queue/RED set maxthresh_ $option(max)
 Queue/RED set linterm_ [expr {1.0 / $option(maxp)}]
