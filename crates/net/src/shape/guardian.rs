@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::rights::{Needs, give_up_rights};
+use super::rights::{Needs, settle_as_guardian};
 use super::ward::{self, RECORD, Record, Ward};
 use super::{ByNumber, Seen, SockDiag};
 use crate::sys::signals::Signals;
@@ -218,7 +218,7 @@ impl Guardian {
     /// The kernel keeps the rights.
     pub fn wait(mut input: impl Read + AsFd, mut renew: impl FnMut()) -> io::Result<()> {
         let _signals = Signals::hold();
-        give_up_rights(Needs::Programs)?;
+        settle_as_guardian(Needs::Programs)?;
         // Nothing is written there; it ends.
         loop {
             if is_ready(&input, BEAT) && input.read(&mut [0; 64])? == 0 {
@@ -236,7 +236,7 @@ impl Guardian {
     pub fn keep(mut input: impl Read + AsFd, record: &Path) -> io::Result<(usize, usize)> {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
-        let _ = give_up_rights(Needs::Sockets);
+        let _ = settle_as_guardian(Needs::Sockets);
         let mut ward = Ward::default();
         loop {
             if !is_ready(&input, PULSE) {
