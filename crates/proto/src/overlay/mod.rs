@@ -63,7 +63,7 @@ use tollway_law::{Bytes, Rate, Time};
 pub use bits::Bits;
 pub use daemon::{Daemon, MAX_GROUP};
 pub use frame::Frame;
-pub use measure::Measured;
+pub use measure::{Interval, Measured};
 pub use site::{Demand, SenderConfig, Sent, Site, SiteConfig};
 pub use tree::Topology;
 
