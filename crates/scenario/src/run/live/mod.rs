@@ -449,7 +449,7 @@ impl Engine for Live {
             self.census_here()
         } else {
             Census {
-                created: counters.created,
+                created: counters.created + self.network.copies(),
                 delivered: counters.delivered,
                 absorbed: counters.absorbed + counters.senseless,
                 dropped: self.network.drops() + counters.unsent + lost,
