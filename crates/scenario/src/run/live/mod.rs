@@ -287,7 +287,7 @@ impl Live {
     fn census_here(&self) -> Census {
         let counters = self.network.counters();
         Census {
-            created: counters.created + counters.received,
+            created: counters.created + counters.received + self.network.copies(),
             delivered: counters.delivered + counters.sent,
             absorbed: counters.absorbed + counters.senseless,
             dropped: self.network.drops() + counters.unsent + counters.unkeyed + counters.metered,
