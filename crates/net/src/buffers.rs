@@ -235,6 +235,13 @@ impl Store for Buffers {
         self.free(handle);
     }
 
+    fn copy(&mut self, handle: u32) -> u32 {
+        let bytes = self.bytes(handle).to_vec();
+        let copy = self.alloc(*self.get(handle), bytes.len());
+        self.bytes_mut(copy).copy_from_slice(&bytes);
+        copy
+    }
+
     #[inline]
     fn quantise_link(&mut self, handle: u32) {
         if self.encodings.is_empty() {

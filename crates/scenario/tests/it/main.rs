@@ -7,6 +7,7 @@ mod delays;
 mod determinism;
 mod effects;
 mod faults;
+mod impairments;
 mod income;
 mod machines;
 mod meters;

@@ -533,7 +533,7 @@ impl Meter {
                 delivered_bytes: stats.arrived_bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
-                lost_packets: Some(stats.sent_packets - stats.arrived_packets),
+                lost_packets: Some(stats.sent_packets.saturating_sub(stats.arrived_packets)),
                 ..FlowSummary::default()
             })?;
         }
