@@ -11,7 +11,7 @@ use tollway_law::{Bytes, Time};
 use tollway_report::folder::{Folder, tables_of};
 use tollway_report::grid::Cells;
 use tollway_report::reproduce::draw_runs;
-use tollway_report::session::{Account, Ran, Session, lateness_table};
+use tollway_report::session::{Account, Ran, Session, lateness_table, notes};
 use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{Capture, DigestMode, Hosting, KeyFile, LiveInfo, Part, Watch, variant_path};
@@ -128,7 +128,7 @@ fn say_notes(args: &Run, scenario: &Scenario) {
     let plan = &scenario.variants()[0].plan;
     // With --json they are in the answer.
     if !args.quiet && !args.json {
-        scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
+        notes(scenario).iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
         if plan.flows.is_empty() && plan.workloads.is_empty() && plan.cbrs.is_empty() {
             let keys = "`[flow.NAME]`, `[workload.NAME]` or `[cbr.NAME]`";
             terminal::tell(format_args!("note: nothing is sent: the file has no {keys}"));

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use tollway_law::Time;
-use tollway_scenario::plan::{Cbr, Plan, Transport};
+use tollway_scenario::plan::{Cbr, Flow, Path, Plan, Transport};
 use tollway_scenario::run::arrivals;
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Job, completions};
@@ -64,7 +64,8 @@ impl OfSize {
     }
 }
 
-/// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, or has more flows than theory follows.
+/// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, divides them among routes, or
+/// has more flows than theory follows.
 pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let always = |cbr: &Cbr| cbr.start == Time::ZERO && cbr.stop >= plan.duration;
     let stands_still = plan.events.is_empty()
@@ -72,7 +73,9 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
         && plan.trees.is_empty()
         && plan.sessions.is_empty()
         && plan.cbrs.iter().all(always);
-    let whole = |flow: &tollway_scenario::plan::Flow| flow.stop >= plan.duration;
+    let one_route = |path: &Path| path.spread.is_none();
+    let whole = |flow: &Flow| flow.stop >= plan.duration && flow.after.is_none() && one_route(&flow.path);
+    let stands_still = stands_still && plan.workloads.iter().flat_map(|one| &one.paths).all(one_route);
     if plan.workloads.is_empty() || !stands_still || !plan.flows.iter().all(whole) {
         return Vec::new();
     }

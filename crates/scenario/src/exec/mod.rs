@@ -91,6 +91,9 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
         if !flow.data.is_endless() || flow.stop < Time::NEVER {
             return Err(unsupported("data", "let it send for as long as the run lasts"));
         }
+        if flow.after.is_some() {
+            return Err(unsupported("after", "give it a `start`"));
+        }
         Ok(KernelFlow { from: flow.path.from.0, to: flow.path.to.0, start: flow.start, law: law.into() })
     };
     plan.flows.iter().map(flow).collect()

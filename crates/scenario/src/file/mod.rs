@@ -33,6 +33,7 @@ mod files;
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
+mod generate;
 mod grid;
 mod keys;
 #[cfg(target_os = "linux")]

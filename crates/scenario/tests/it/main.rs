@@ -3,6 +3,7 @@
 mod aggregates;
 mod captures;
 mod crowds;
+mod datacentre;
 mod delays;
 mod determinism;
 mod effects;

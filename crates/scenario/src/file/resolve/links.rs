@@ -29,7 +29,7 @@ pub(super) struct Ports<'a> {
     limit_at: At,
     /// Constants of the law, which are checked beside the limit.
     laws: Laws<'a>,
-    /// They come from an imported file, of whose links many are never crossed.
+    /// They belong to an imported or generated network, of whose links many are never crossed.
     imported: bool,
 }
 
@@ -137,6 +137,13 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Returns whether a place lies in an imported file or is a generator.
+    fn is_made(&self, at: At) -> bool {
+        let topology = self.top.table("topology", &keys::TOPOLOGY);
+        let generated = |(key, _): &(&str, _)| topology.has(key) && topology.key_at(key) == at;
+        self.files.has(at) || keys::GENERATORS.iter().any(generated)
+    }
+
     fn link(&mut self, name: &str, keys: Reader<'a>, media: &HashMap<&str, (MediumId, Option<Rate>)>) {
         let medium = keys.text("medium").and_then(|wanted| {
             let found = media.get(wanted.as_str()).copied();
@@ -223,7 +230,7 @@ impl<'a> Resolver<'a> {
             let all = first..self.plan.links.len() as u32;
             self.plan.media[medium.0 as usize].links.extend(all.map(LinkId));
         }
-        let imported = self.files.has(keys.place());
+        let imported = self.is_made(keys.place());
         let mut ports = |side: Side<'a>, first| {
             let (limit, limit_at) = (side.limit_keys.limit("limit"), side.limit_keys.at("limit"));
             let (count, laws) = (pairs.count(), side.laws);
@@ -285,8 +292,8 @@ impl<'a> Resolver<'a> {
     /// The trace that a link or its way back replays, if any.
     fn trace(&mut self, keys: &Reader<'a>, shared: bool) -> Option<Trace> {
         let name = keys.text("trace")?;
-        // What an imported edge says of its rate gives way to what is written down.
-        let other = keys.has("rate") && !self.files.has(keys.at("rate"));
+        // The rate that an edge or a generator states gives way to what is written down.
+        let other = keys.has("rate") && !self.is_made(keys.at("rate"));
         if other || shared {
             let other = if shared { "a shared medium" } else { "a `rate`" };
             self.mistakes

@@ -7,30 +7,33 @@ use super::super::{Key, Kind};
 use super::*;
 
 section! {
-    /// A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a
-    /// `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the file says of these
-    /// names itself goes on top.
-    TOPOLOGY = "[topology]" {
-        /// The GraphML file, relative to the scenario's folder.
-        "file": Kind::Text;
-        /// Another such file, read if there is no `file`.
-        "fallback": Kind::Text, else "none";
-        /// Rate of the edges that say none.
-        "rate": Kind::WireRate, else "every edge says its own";
-        /// Propagation along the great circle between two ends that have a latitude and a
-        /// longitude; light in glass takes 5 µs.
-        "delay-per-km": TIME, default "5 us";
-        /// The same for ends that have no position, by their distance in the file's drawing.
-        "delay-per-unit": TIME, else "drawings are not measured";
-        /// Propagation of the other links.
-        "delay": TIME, default "1 ms";
-        /// What all of its links have, over what the GraphML file says.
-        "link": Kind::Table(&TOPOLOGY_LINK), optional;
-    }
+    /// A network from a GraphML file (see [Importing](importing.md)) or a generator. Each node of
+    /// the file becomes a `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the
+    /// scenario says of these names itself goes on top.
+    TOPOLOGY = "[topology]": [
+        keys! {
+            /// The GraphML file, relative to the scenario's folder.
+            "file": Kind::Text, else "a generator";
+            /// Another such file, read if there is no `file`.
+            "fallback": Kind::Text, else "none";
+            /// Rate of the edges that say none.
+            "rate": Kind::WireRate, else "every edge says its own";
+            /// Propagation along the great circle between two ends that have a latitude and a
+            /// longitude; light in glass takes 5 µs.
+            "delay-per-km": TIME, default "5 us";
+            /// The same for ends that have no position, by their distance in the file's drawing.
+            "delay-per-unit": TIME, else "drawings are not measured";
+            /// Propagation of the other links.
+            "delay": TIME, default "1 ms";
+            /// Keys of all links of the network, over those of the file or the generator.
+            "link": Kind::Table(&TOPOLOGY_LINK), optional;
+        },
+        topologies::GENERATED,
+    ]
 }
 
 section! {
-    /// Keys of `[link.NAME]` for every imported link.
+    /// Keys of `[link.NAME]` for every link of an imported or generated network.
     TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS, IMPAIRMENTS]
 }
 
@@ -40,6 +43,20 @@ section! {
         /// Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name
         /// means all of them.
         "count": Kind::Count { least: 1, most: 1_000_000 }, else "one node, `NAME`";
+    }
+}
+
+section! {
+    /// The choice among routes of fewest links and least delay (see [Networks of a
+    /// datacentre](datacentre.md)). Multicast flows and sessions take the first.
+    ROUTING = "[routing]" {
+        /// `first`: all traffic takes the route by the links that the file names first. `ecmp`:
+        /// each flow takes one by a hash of its name and the seed, acknowledgements by another.
+        /// `spray`: each packet takes one, drawn by the seed. `flowlet`: as `spray`, but packets
+        /// stay together until there is a pause.
+        "equal-cost": Kind::Word(&["first", "ecmp", "spray", "flowlet"]), default "first";
+        /// The pause after which a `flowlet` ends.
+        "flowlet-gap": SPAN, default "500 us";
     }
 }
 
