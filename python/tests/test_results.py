@@ -64,6 +64,16 @@ def test_all_runs_in_one_table(results):
     assert lonely.run.variant == "long"
 
 
+def test_they_are_plotted(results, tmp_path):
+    for ending, start in [("svg", b"<svg"), ("pdf", b"%PDF"), ("png", b"\x89PNG")]:
+        path = tmp_path / f"figure.{ending}"
+        figure = results.plot(path)
+        assert path.read_bytes().startswith(start)
+    assert ">long<" in figure._repr_svg_()
+    with pytest.raises(tollway.RunError, match="x.gif"):
+        figure.save("x.gif")
+
+
 def test_they_are_found_by_name(results):
     assert list(results) == ["short", "long"] and len(results) == 2
     with pytest.raises(KeyError, match="no variant 'xcp'; there are 'short', 'long'"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+
+from tollway import _native
 
 
 class Run:
@@ -120,6 +123,17 @@ class Results(Mapping[str, Run]):
             raise ValueError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
         return stack([({"variant": run.variant} if run.variant else {}, getattr(run, name)) for run in self.values()])
 
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """The plots that ``tollway run --out`` draws. A notebook shows them.
+
+        :param path: where they are also written, as PNG, SVG or PDF by its ending.
+        :raises RunError: the file can't be written, or its ending is no picture's.
+        """
+        figure = Figure(self.account["title"], [run._tables() for run in self.values()])
+        if path is not None:
+            figure.save(path)
+        return figure
+
     def __getitem__(self, variant: str) -> Run:
         try:
             return self._runs[variant]
@@ -138,6 +152,21 @@ class Results(Mapping[str, Run]):
 
     def __repr__(self) -> str:
         return f"<tollway.Results of {self.account['scenario']!r}: {', '.join(map(repr, self.values()))}>"
+
+
+class Figure:
+    """Plots of a scenario's runs."""
+
+    def __init__(self, title: str, runs: list[tuple[str, dict[str, bytes]]]) -> None:
+        self._title = title
+        self._runs = runs
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes them to a file, as PNG, SVG or PDF by its ending."""
+        _native.plot(self._title, self._runs, os.fspath(path))
+
+    def _repr_svg_(self) -> str | None:
+        return _native.plot(self._title, self._runs, None)
 
 
 #: The tables of a run.

@@ -234,9 +234,9 @@ pub(crate) fn is_summary_number(column: &str) -> bool {
     SUMMARY_NUMBERS[..FLOW_NUMBERS].contains(&column)
 }
 
-/// These columns, each in backquotes.
-pub(crate) fn summary_numbers() -> String {
-    SUMMARY_NUMBERS[..FLOW_NUMBERS].iter().map(|column| format!("`{column}`")).collect::<Vec<_>>().join(", ")
+/// These columns.
+pub(crate) fn summary_numbers() -> impl Iterator<Item = &'static str> + Clone {
+    SUMMARY_NUMBERS[..FLOW_NUMBERS].iter().copied()
 }
 
 /// How many of these are of flows; the rest is of links.

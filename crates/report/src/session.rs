@@ -17,7 +17,7 @@ use tollway_scenario::tables::{Outputs, RunResult, Table, TableError, Unwritten}
 
 use crate::data;
 use crate::deviation::{Deviation, NoDeviation};
-use crate::ideal::ideal_mbps;
+use crate::ideal::{ideal_mbps, too_many};
 use crate::slowdown::{Slowdown, slowdowns};
 use crate::text::{Align, TextTable};
 
@@ -242,6 +242,19 @@ impl Session {
     }
 }
 
+/// A scenario's notes, and a note for each result that is left out.
+pub fn notes(scenario: &Scenario) -> Vec<String> {
+    let mut notes = scenario.notes().to_vec();
+    for variant in scenario.variants() {
+        let note = too_many(&variant.plan);
+        notes.extend(note.map(|note| match variant.name.as_str() {
+            "" => note,
+            name => format!("variant `{name}`: {note}"),
+        }));
+    }
+    notes
+}
+
 /// Bytes of interval tables, over all variants, that are read back to be drawn: more points than a picture has dots.
 const MOST_READ_BACK: u64 = 64 << 20;
 /// Rows of interval tables that are kept where there is no folder for them: of links one takes 80 bytes, of flows 20 or 80.
@@ -275,7 +288,7 @@ impl Serialize for Account<'_> {
         let live = runs.iter().any(|ran| ran.info.live.is_some());
         map.serialize_entry("engine", if live { EngineKind::Live.name() } else { EngineKind::Sim.name() })?;
         map.serialize_entry("duration_s", &plan.duration.nearest_secs())?;
-        map.serialize_entry("notes", self.scenario.notes())?;
+        map.serialize_entry("notes", &notes(self.scenario))?;
         map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
         map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
         map.serialize_entry("deviation", &worst(runs))?;

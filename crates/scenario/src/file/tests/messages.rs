@@ -159,7 +159,7 @@ fn what_is_of_no_use_in_a_flow_is_said() {
         (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in 1500 B"),
         (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
         (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),
-        (&["flow.f.pairs=2"], "`pairs` are drawn from what is `between`"),
+        (&["flow.f.pairs=2"], "`pairs` is for what is `between`"),
         (&["flow.f.between=*"], "a flow has either `from` or `between`"),
         (&["flow.f.law=cubic", "flow.f.growth-per-ack=2"], "is of the law `newreno`, not of `cubic`"),
         (&["flow.f.feedback=integer"], "of the encoding `tcp-option` only"),
