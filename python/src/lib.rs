@@ -222,7 +222,7 @@ fn toml_of(json: &str) -> PyResult<String> {
         .map_err(|error| ScenarioError::new_err(format!("no TOML can say this: {error}")))
 }
 
-/// The five tables of a run, by name.
+/// The six tables of a run, by name.
 fn tables<'py>(py: Python<'py>, result: &RunResult) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     for table in Table::ALL {
@@ -230,6 +230,7 @@ fn tables<'py>(py: Python<'py>, result: &RunResult) -> PyResult<Bound<'py, PyDic
             Table::Flows => &result.flows,
             Table::Links => &result.links,
             Table::Control => &result.control,
+            Table::Hops => &result.hops,
             Table::Summary => &result.summary,
             Table::LinkSummary => &result.link_summary,
         };

@@ -123,6 +123,7 @@ fn run(variant: String, tables: &Bound<'_, PyDict>) -> PyResult<RunResult> {
         flows: read(Table::Flows)?,
         links: read(Table::Links)?,
         control: read(Table::Control)?,
+        hops: read(Table::Hops)?,
         summary: read(Table::Summary)?,
         link_summary: read(Table::LinkSummary)?,
         ..RunResult::default()

@@ -27,7 +27,7 @@ def test_they_are_the_commands(command, tmp_path, file):
     results = tollway.Scenario.load(path).run(seed=3)
     assert timeless(results.account) == timeless(account)
     for name, run in results.items():
-        for table in ("flows", "links", "control", "summary", "link_summary"):
+        for table in ("flows", "links", "control", "hops", "summary", "link_summary"):
             with pa.OSFile(str(tmp_path / name / f"{table}.arrow")) as file:
                 written = pa.ipc.open_file(file).read_all()
             ours = getattr(run, table)

@@ -39,6 +39,11 @@ class Run:
         return read(self._streams["control"])
 
     @cached_property
+    def hops(self) -> pa.Table:
+        """A row a direction of an overlay's hop an interval."""
+        return read(self._streams["hops"])
+
+    @cached_property
     def summary(self) -> pa.Table:
         """A row a flow, at the end."""
         return read(self._streams["summary"])
@@ -117,7 +122,7 @@ class Results(Mapping[str, Run]):
     def table(self, name: str) -> pa.Table:
         """One table of all runs together, with a column ``variant`` at the front if there are variants.
 
-        :param name: ``"flows"``, ``"links"``, ``"control"``, ``"summary"`` or ``"link_summary"``.
+        :param name: ``"flows"``, ``"links"``, ``"control"``, ``"hops"``, ``"summary"`` or ``"link_summary"``.
         """
         if name not in TABLES:
             raise ValueError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
@@ -170,7 +175,7 @@ class Figure:
 
 
 #: The tables of a run.
-TABLES = ("flows", "links", "control", "summary", "link_summary")
+TABLES = ("flows", "links", "control", "hops", "summary", "link_summary")
 
 
 def read(stream: bytes) -> pa.Table:

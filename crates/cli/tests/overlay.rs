@@ -90,7 +90,7 @@ fn client(port: u16, text: &str) -> (TcpStream, String) {
     (stream, heard)
 }
 
-/// What docs/src/overlay.md says, with ports that are free here.
+/// docs/src/overlay.md, with ports that are free here.
 struct Book {
     text: String,
     folder: PathBuf,

@@ -139,7 +139,7 @@ fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
     works(&site);
 }
 
-/// What a site announces to others is bounded, whatever its tenants' limits add up to.
+/// The bound holds whatever the limits of all tenants add up to.
 #[test]
 fn subscriptions_beyond_what_a_site_announces_are_refused() {
     let now = Time::ZERO;

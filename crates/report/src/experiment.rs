@@ -13,7 +13,7 @@ use crate::deviation::Aims;
 use crate::grid::Cells;
 use crate::live::LiveClaim;
 use crate::neighbourhood::Neighbourhood;
-use crate::plot::{PlotSpec, is_plottable, plottable};
+use crate::plot::{PlotSpec, plottable};
 use crate::verify::{RandomNetworks, Verify};
 
 /// What an experiment file adds to its scenario. The scenario itself is read from the same text by
@@ -110,12 +110,16 @@ impl Experiment {
             }
             check_plot(&plot, &axes)
                 .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
-            let of_link = plot.link.is_some();
-            if plot.metric.is_none() && plot.by.is_none() && !is_plottable(&plot.y, of_link) {
-                let kind = if of_link { "links" } else { "flows" };
+            let over_time = plot.metric.is_none() && plot.by.is_none();
+            if over_time && !plottable(&plot).any(|column| column == plot.y) {
+                let kind = match (&plot.link, &plot.hop) {
+                    (Some(_), _) => "links",
+                    (None, Some(_)) => "hops",
+                    (None, None) => "flows",
+                };
                 let complaint =
                     Complaint::about(&plot.y, format!("the table of {kind} has no number `{}`", plot.y));
-                let help = suggestion(&plot.y, plottable(of_link));
+                let help = suggestion(&plot.y, plottable(&plot));
                 return Err(error(complaint.message.clone(), Some(complaint.place(text, span)), help));
             }
             experiment.plots.push(plot);

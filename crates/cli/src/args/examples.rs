@@ -31,8 +31,8 @@ Examples:
       Prints a row a flow and a row a link, variants side by side.
   tollway run mine.toml --out out/mine
       Also writes out/mine/NAME.html to look at, NAME.png, and in a folder a variant the tables
-      flows, links (a row an interval), control (a row a control interval of XCP's links) and
-      summary, link_summary (a row a run) as CSV and Arrow.
+      flows, links, hops of an overlay (a row an interval), control (a row a control interval of
+      XCP's links) and summary, link_summary (a row a run) as CSV and Arrow.
   tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
       Sets keys otherwise than the file does; `*` stands for every name. Quote it for the shell.
   tollway run mine.toml --engine live

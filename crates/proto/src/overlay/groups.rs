@@ -13,7 +13,7 @@ pub(super) struct Groups {
     number: u64,
     /// Joins less leaves.
     own: BTreeMap<Arc<[u8]>, u32>,
-    /// Bytes of its own memberships.
+    /// Bytes of `own`.
     bytes: usize,
     others: BTreeMap<DaemonId, Known>,
 }

@@ -140,7 +140,7 @@ impl<B: Body> Daemon<B> {
     pub(super) fn flood_groups(&mut self, without: Option<PortId>, update: &Arc<GroupUpdate>) {
         for id in self.others(without) {
             if let Some(port) = self.ports.get_mut(&id) {
-                // Where more changes wait than there are memberships, all of these go instead.
+                // All memberships replace the changes that wait, once they are fewer.
                 let waiting = port.push_groups(update.clone());
                 if waiting > MOST_CHANGES && waiting > MOST_CHANGES + self.groups.len() {
                     port.set_groups(self.groups.whole());

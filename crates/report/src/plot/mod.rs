@@ -56,7 +56,8 @@ use crate::grid::{Cells, Part};
 pub struct PlotSpec {
     /// What stands above it, with the unit.
     pub title: String,
-    /// A numeric column of the table of links or of that of control intervals, if `link` is given, or else of flows.
+    /// A numeric column of the table of links or of that of control intervals, if `link` is given, of hops, if `hop` is, or else of
+    /// flows.
     #[serde(default)]
     pub y: String,
     /// Instead of a column: what to measure in each run, as a claim does; of several values their mean is drawn.
@@ -98,6 +99,8 @@ pub struct PlotSpec {
     pub span: Option<Time>,
     /// Which links: a name or a pattern with `*`.
     pub link: Option<String>,
+    /// Hops of an overlay, `FROM-TO`: a name or a pattern with `*`.
+    pub hop: Option<String>,
     /// Which flows: a name, a group's name, or a pattern with `*`; all if left out.
     #[serde(alias = "flow")]
     pub flows: Option<String>,
@@ -420,10 +423,11 @@ impl Row {
 /// The points of each curve of `spec` in `run`; where there are too many to tell apart, their
 /// median over all of them.
 fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve> {
-    let (batches, pattern) = match &spec.link {
-        Some(link) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
-        Some(link) => (&run.links, link.as_str()),
-        None => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
+    let (batches, pattern) = match (&spec.link, &spec.hop) {
+        (Some(link), _) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
+        (Some(link), _) => (&run.links, link.as_str()),
+        (None, Some(hop)) => (&run.hops, hop.as_str()),
+        (None, None) => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
     };
     let mut all = data::series(batches, &spec.y);
     all.retain(|s| data::matches(pattern, &s.name));
@@ -433,7 +437,7 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve>
     let labels = if spec.label == Label::Rtt { round_trips(&flows) } else { HashMap::new() };
     let clipped = all.into_iter().map(|s| {
         // A flow is drawn while it lives, and one interval beyond so that its end shows.
-        let life = lives.get(s.name.as_str()).filter(|_| spec.link.is_none());
+        let life = lives.get(s.name.as_str()).filter(|_| spec.link.is_none() && spec.hop.is_none());
         let (start, end) =
             life.map_or((from, until), |(start, end)| (from.max(*start), until.min(end + s.interval)));
         let inside = |(t, v): (f64, f64)| (t >= start - 1e-9 && t <= end + 1e-9).then_some((t, v));
@@ -539,14 +543,13 @@ fn busiest_links(runs: &[RunResult]) -> Vec<String> {
     links.into_iter().take(2).map(|(name, _)| name).collect()
 }
 
-/// Whether `column` can be plotted, for links or for flows.
-pub(crate) fn is_plottable(column: &str, of_link: bool) -> bool {
-    plottable(of_link).any(|c| c == column)
-}
-
-/// The columns that can be plotted, for links or for flows.
-pub(crate) fn plottable(of_link: bool) -> impl Iterator<Item = &'static str> + Clone {
-    let tables: &[Table] = if of_link { &[Table::Links, Table::Control] } else { &[Table::Flows] };
+/// The numeric columns that `y` of a plot over time may name.
+pub(crate) fn plottable(spec: &PlotSpec) -> impl Iterator<Item = &'static str> + Clone + use<> {
+    let tables: &[Table] = match (&spec.link, &spec.hop) {
+        (Some(_), _) => &[Table::Links, Table::Control],
+        (None, Some(_)) => &[Table::Hops],
+        (None, None) => &[Table::Flows],
+    };
     let is_number =
         |c: &&ColumnSpec| matches!(c.kind, ColumnKind::Number | ColumnKind::Count) && c.name != "time_s";
     tables.iter().flat_map(|table| table.columns()).filter(is_number).map(|c| c.name)
@@ -577,6 +580,8 @@ const VALUE_TICKS: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use tollway_scenario::tables::{HopRow, Outputs, TableWriter};
+
     use super::*;
 
     #[test]
@@ -592,7 +597,31 @@ mod tests {
 
     #[test]
     fn columns_are_known() {
-        assert!(is_plottable("rate_mbps", false) && is_plottable("queue_max_bytes", true));
-        assert!(!is_plottable("rate_mbps", true) && !is_plottable("flow", false));
+        let of = |link: Option<&str>, hop: Option<&str>| {
+            let spec =
+                PlotSpec { link: link.map(Into::into), hop: hop.map(Into::into), ..PlotSpec::default() };
+            plottable(&spec).collect::<Vec<_>>()
+        };
+        let (flows, links, hops) = (of(None, None), of(Some("l"), None), of(None, Some("A-B")));
+        assert!(flows.contains(&"rate_mbps") && links.contains(&"queue_max_bytes"));
+        assert!(!links.contains(&"rate_mbps") && !flows.contains(&"flow"));
+        assert_eq!(hops, ["queue_mean_messages", "queue_max_messages", "price"]);
+    }
+
+    #[test]
+    fn hops_are_drawn_over_time() {
+        let mut writer = TableWriter::new(&Outputs::memory()).unwrap();
+        for (time_s, price) in [(1.0, 3.0), (2.0, 5.0)] {
+            for hop in ["A-B", "B-A"] {
+                writer.hop(&HopRow { time_s, hop, price, ..HopRow::default() }).unwrap();
+            }
+        }
+        let run = writer.finish("").unwrap();
+        let (hop, y) = (Some("A-*".into()), "price".into());
+        let spec = PlotSpec { hop, y, until: Some(Time::from_secs(2)), ..PlotSpec::default() };
+        let row = Row::new(&spec, &[run]);
+        let curve = &row.panels[0].curves[0];
+        assert_eq!((&*curve.name, &curve.points[..]), ("A-B", &[(1.0, 3.0), (2.0, 5.0)][..]));
+        assert_eq!(row.legend.len(), 1);
     }
 }

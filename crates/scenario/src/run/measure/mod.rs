@@ -385,6 +385,7 @@ impl Meter {
             }
         }
         self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
+        overlay::hop_rows(plan, built, &mut self.writer)?;
         self.link_rows(plan, built, now, watch)
     }
 

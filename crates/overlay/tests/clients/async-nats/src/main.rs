@@ -1,4 +1,4 @@
-//! What a real client does, with async-nats: `async-nats-client HOST:PORT`. Says `fine` at the end.
+//! A client of a site with async-nats: `async-nats-client HOST:PORT`. Prints `fine` at the end.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn queue_groups(one: &Client, two: &Client) {
     assert!(seen.iter().all(|&seen| seen), "some came to nobody");
 }
 
-/// A subscription that ends after so many, a large message, and no JetStream.
+/// A subscription that ends after two messages, a large message, and no JetStream.
 async fn limits(one: &Client, two: &Client) {
     let mut few = one.subscribe("rs.few").await.unwrap();
     few.unsubscribe_after(2).await.unwrap();
