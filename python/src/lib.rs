@@ -7,6 +7,7 @@ mod mathematics;
 mod laws;
 mod papers;
 mod routes;
+mod shown;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -311,7 +312,7 @@ fn sweep_column(key: &str, values: Vec<String>) -> (String, Option<Vec<f64>>) {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;
-    laws::add(module)?;
+    shown::add(module)?;
     routes::add(module)?;
     papers::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;

@@ -137,6 +137,8 @@ Examples:
   tollway verify --random 1 --seed 17 --keep out/verify
       One network, also written as out/verify/17.toml, to be run and changed like any other file.
   tollway verify --random 50 --json | jq .worst
+  tollway verify --starts --law fcp --random 50
+      Networks in which flows start and stop: packets lost and the longest queue of each.
 
 Which allocation a law aims at, the tolerances and what is left out: docs/src/theory.md.
 

@@ -456,6 +456,9 @@ pub(crate) struct Verify {
     /// The law of senders and links.
     #[arg(long, value_name = "NAME", default_value = "xcp")]
     pub(crate) law: String,
+    /// Judge losses and queues while flows start and stop, on networks of 1 to 7 links behind fast access links.
+    #[arg(long)]
+    pub(crate) starts: bool,
     /// Also write each network as a scenario file to this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
