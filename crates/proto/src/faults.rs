@@ -150,7 +150,7 @@ impl Faults {
             Time::ZERO
         };
         let extra = if held { late + reorder_delay } else { late };
-        Crossing { extra, in_order: !held && !(overtakes && jitter > Time::ZERO), twice }
+        Crossing { extra, in_order: !(held || overtakes && jitter > Time::ZERO), twice }
     }
 
     /// Draws whether a packet that has crossed the wire is damaged.
