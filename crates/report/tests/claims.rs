@@ -294,7 +294,7 @@ fn slips_about_the_grid_are_named() {
     assert!(wrong(&format!("{claim}\nequals = 1\nwhere = {{ los = 1 }}")).contains("did you mean `loss`?"));
     assert!(
         wrong(&format!("{claim}\nequals = {{ where = {{ x = 1 }} }}"))
-            .contains("no axis `x`; there are: loss")
+            .contains("no axis `x`; there is `loss`")
     );
     assert!(
         wrong(&format!("{claim}\nequals = {{ by-variant = {{ a = \"1\" }} }}"))

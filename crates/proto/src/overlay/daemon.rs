@@ -293,7 +293,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`] or this
-    /// daemon would announce more than [`MAX_MEMBERSHIPS`]. Joins are counted.
+    /// daemon would announce more than [`MAX_MEMBERSHIPS`](super::MAX_MEMBERSHIPS). Joins are counted.
     pub fn join(&mut self, group: &[u8]) -> bool {
         if group.len() > MAX_GROUP || !self.groups.has_room(group) {
             return false;

@@ -224,7 +224,7 @@ fn what_was_held_when_patience_ended_does_not_come_late() {
     let mut net = Net::new(2, Config::default(), 11);
     let slow = net.link(0, 1, Rate::from_mbps(2.0), Time::from_millis(100));
     net.run(Time::from_secs(2));
-    net.sender(net.now, 0, &[1], 900, u32::MAX, TenantConfig::default());
+    let sender = net.sender(net.now, 0, &[1], 900, u32::MAX, TenantConfig::default()) as usize;
     net.run(Time::from_secs(5));
     // The second link takes over, and overtakes what is on its way.
     let fast = net.link(0, 1, Rate::from_mbps(2.0), Time::from_millis(5));
@@ -234,9 +234,14 @@ fn what_was_held_when_patience_ended_does_not_come_late() {
     }
     net.cut(slow);
     net.cut(fast);
+    // Messages to a destination that has been given up cost nothing: none are sent meanwhile.
+    net.senders[sender].most = net.senders[sender].sent;
     net.run(net.now + Time::from_secs(12));
     net.raise(fast);
+    net.run(net.now + Time::from_secs(2));
     let before = net.log[1].len();
+    net.senders[sender].most = u32::MAX;
+    net.offer(sender);
     net.run(net.now + Time::from_secs(10));
     assert!(net.log[1].len() > before + 500);
     assert!(net.log[1].windows(2).all(|pair| pair[0].body.number < pair[1].body.number));
