@@ -4,7 +4,7 @@
 # make check   format, lints, docs
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
-# make search  the property tests with other random cases than make test's, round after round (ROUNDS=20)
+# make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
 # make soak    an hour of random faults on real packets, another before `tollway switch`, and another of processes killed (SOAK=600: ten minutes each)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
 # make bench   ours beside ns-2 and ns-3, where they are installed
@@ -62,7 +62,10 @@ docs:
 
 ROUNDS ?= 20
 
-search:
+# Networks drawn afresh are reported; one that fails joins papers/fcp/start-random.toml.
+search: build
+	$(TOLLWAY) verify --starts --law fcp --random 100 --seed $$(date +%s) || true
+	$(TOLLWAY) verify --law fcp --random 100 --seed $$(date +%s) || true
 	first=$$(date +%s); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
 	    echo "property tests, PROPTEST_RNG_SEED=$$seed"; \
 	    PROPTEST_RNG_SEED=$$seed $(CARGO) test --workspace --locked --quiet --features $(FEATURES) --lib --test it --test quantise || exit 1; \

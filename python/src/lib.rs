@@ -7,6 +7,7 @@ mod mathematics;
 mod laws;
 mod papers;
 mod routes;
+mod shown;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -304,7 +305,7 @@ const WIDTH: usize = 100;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;
-    laws::add(module)?;
+    shown::add(module)?;
     routes::add(module)?;
     papers::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;

@@ -3,22 +3,22 @@
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use tollway_report::verify::{Verify, scenario_text};
+use tollway_report::verify::{Kind, Verify};
 
 use crate::args;
 use crate::fail::Failure;
 use crate::terminal::{self, Count, say};
 
 pub(crate) fn verify(args: &args::Verify) -> Result<ExitCode, Failure> {
-    let verify = Verify::law(&args.law, args.random, args.seed, args.jobs)?;
+    let kind = if args.starts { Kind::Starts } else { Kind::Steady };
+    let verify = Verify { kind, ..Verify::law(&args.law, args.random, args.seed, args.jobs)? };
     if let Some(dir) = &args.keep {
         let fail =
             |e: std::io::Error| Failure::run(miette::miette!("cannot write to {}: {e}", dir.display()));
         std::fs::create_dir_all(dir).map_err(fail)?;
         for i in 0..args.random {
             let seed = args.seed + i;
-            std::fs::write(dir.join(format!("{seed}.toml")), scenario_text(verify.law, seed))
-                .map_err(fail)?;
+            std::fs::write(dir.join(format!("{seed}.toml")), verify.text(seed)).map_err(fail)?;
         }
     }
     let interrupted = terminal::interrupt_flag();

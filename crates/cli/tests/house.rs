@@ -38,15 +38,11 @@ fn modules_with_children_lie_in_their_folder() {
             |file: &&PathBuf| file.file_name() != Some("mod.rs".as_ref()) && file.with_extension("").is_dir();
         beside.extend(all.values().filter(folder).map(|file| file.strip_prefix(crates).unwrap().to_owned()));
     }
-    assert_eq!(
-        beside,
-        [Path::new("switch/src/config.rs")],
-        "not `x/mod.rs`, or fewer of them than are listed here"
-    );
+    assert!(beside.is_empty(), "not `x/mod.rs`: {beside:?}");
 }
 
 /// Modules whose circles are still to be opened.
-const LEFT: [&str; 4] = ["overlay::broker", "proto::overlay", "report::overlay", "switch::"];
+const LEFT: [&str; 3] = ["overlay::broker", "proto::overlay", "report::overlay"];
 
 /// Every module under `source` with its file; those of tests are left out.
 fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {

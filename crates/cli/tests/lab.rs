@@ -468,6 +468,19 @@ fn verifies_and_keeps_networks() {
     assert_eq!(run["deviation"]["flow"], found["cases"][2]["flow"]);
     let text = succeeds(&dir, &["verify", "--random", "2"]);
     assert!(text.contains("all within 5 %"), "{text}");
+    assert!(text.contains("no packets lost\nlongest queue: ") && text.contains(" ms, link up"), "{text}");
+    // Starts are judged by losses and queues, and the same network as a file loses as much.
+    let starts = ["verify", "--starts", "--law", "fcp", "--random", "2", "--seed", "2", "--keep", "starts"];
+    let text = succeeds(&dir, &starts);
+    let says = "2 networks, flows starting and stopping: 2 lose at most 0.1 %, 0 not within bounds";
+    assert!(text.starts_with(says) && text.contains(" BDP, link up"), "{text}");
+    let found = json(&succeeds(&dir, &[&starts[..], &["--json"]].concat()));
+    assert_eq!((&found["starts"], &found["aim"]), (&true.into(), &serde_json::Value::Null));
+    let run = json(&succeeds(&dir, &["run", "starts/3.toml", "--json"]));
+    assert_eq!(
+        run["flows"].as_array().map(Vec::len),
+        found["cases"][1]["flows"].as_u64().map(|n| n as usize)
+    );
     // One that is known to lie outside: see docs/notes/theory.md.
     let outside = run_in(&dir, &["verify", "--random", "1", "--seed", "627"]);
     assert_eq!(outside.status.code(), Some(1));

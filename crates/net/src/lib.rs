@@ -19,7 +19,40 @@
 //! | [`cookie`] | who receives at its address, without state |
 //! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
 //!
-//! Nothing here decides how fast anybody may send: that is `tollway-law`'s, in either engine.
+//! How fast a flow may send is decided by a law of `tollway-law`, in either engine.
+//!
+//! One host sends 100 kB to another, over loopback:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tollway_law::Time;
+//! use tollway_law::sender::NewRenoConfig;
+//! use tollway_net::host::{Host, HostConfig, HostEvent};
+//! use tollway_proto::transport::Config;
+//!
+//! let host = |key| {
+//!     let config = HostConfig {
+//!         transport: Arc::new(Config { segment: 1400, header: 80, ack_size: 112, ..Config::default() }),
+//!         law: Box::new(|| NewRenoConfig::default().build().into()),
+//!         patience: Time::from_secs(3),
+//!         most: 8,
+//!         most_per_address: 4,
+//!     };
+//!     Host::new("127.0.0.1:0".parse().unwrap(), config, key)
+//! };
+//! let mut server = host(Some(tollway_net::random()?))?;
+//! let mut client = host(None)?;
+//! client.connect(server.addr(), 100_000)?;
+//! let event = loop {
+//!     server.run(Time::from_millis(1))?;
+//!     if let Some(event) = client.run(Time::from_millis(1))? {
+//!         break event;
+//!     }
+//! };
+//! assert!(matches!(event, HostEvent::Finished(_)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod buffers;
 mod clock;

@@ -9,6 +9,26 @@
 //! | [`spool`] | the disk on which messages wait for slow receivers |
 //! | [`status`] | how a site stands |
 //! | [`server`], [`agent`] | a site on real sockets |
+//!
+//! A site for NATS clients of this machine, until it has told how it stands:
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use tollway_overlay::config::Site;
+//! use tollway_overlay::server::Server;
+//!
+//! let site = Site::parse(Path::new("site.toml"), "site = \"a\"\nlisten = \"127.0.0.1:0\"\n")?;
+//! let mut server = Server::open(&site, None, 1, 1)?;
+//! println!("NATS clients connect to {}", server.address());
+//! let mut clients = None;
+//! server.run(|server, _| {
+//!     clients = Some(server.status().clients);
+//!     true
+//! })?;
+//! assert_eq!(clients, Some(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod agent;
 pub mod broker;

@@ -32,6 +32,23 @@ impl Cbr {
         if self.start < self.stop { self.start } else { Time::NEVER }
     }
 
+    /// Packets that leave from `from` on and before `until`, to within one.
+    pub fn packets_in(&self, from: Time, until: Time) -> u64 {
+        self.packets_before(until).saturating_sub(self.packets_before(from))
+    }
+
+    /// Packets that leave before `at`, to within one.
+    fn packets_before(&self, at: Time) -> u64 {
+        let elapsed = at.min(self.stop).saturating_sub(self.start).0;
+        let interval = self.rate.time_for(u64::from(self.size)).0.max(1);
+        let Some((on, off)) = self.on_off else { return elapsed.div_ceil(interval) };
+        let each = on.0.div_ceil(interval).max(1);
+        let turn = on.saturating_add(off).0.max(1);
+        let period = turn.saturating_mul((each * interval).div_ceil(turn));
+        let last = (elapsed % period).div_ceil(interval).min(each);
+        elapsed / period * each + last
+    }
+
     /// A packet left: when the next one does. Counted from the period's start, so that rounding doesn't add up.
     pub fn advance(&mut self) -> Time {
         self.in_period += 1;
@@ -54,6 +71,27 @@ impl Cbr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_of_a_span_are_counted_as_they_leave() {
+        let ms = Time::from_millis;
+        for on_off in [None, Some((ms(3), ms(5))), Some((Time(2_500_000), ms(1))), Some((Time(1), Time(2)))] {
+            let mut cbr = Cbr::new(Rate::from_mbps(8.0), 1000, ms(10), ms(400), on_off);
+            let counted = |from, until| cbr.packets_in(ms(from), ms(until));
+            let counts = [(0, 10), (0, 13), (10, 400), (100, 200), (300, 900)]
+                .map(|(from, until)| (from, until, counted(from, until)));
+            let left: Vec<Time> = std::iter::successors(Some(cbr.first()), |_| Some(cbr.advance()))
+                .take_while(|at| *at < Time::NEVER)
+                .collect();
+            for (from, until, count) in counts {
+                let expected = left.iter().filter(|at| (ms(from)..ms(until)).contains(*at)).count();
+                assert!(
+                    count.abs_diff(expected as u64) <= 1,
+                    "{on_off:?} {from} {until}: {count}, not {expected}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn packets_leave_in_turns_and_before_the_end() {

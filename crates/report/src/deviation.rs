@@ -32,6 +32,8 @@ pub struct Deviation {
     pub until_s: f64,
     /// What each flow got, in the plan's order; those too slow to be judged are left out.
     pub flows: Vec<FlowDeviation>,
+    /// What those got that are left out: their shares are below two packets a round trip.
+    pub slow: Vec<FlowDeviation>,
     /// The sum over an overlay's senders; `None` of flows.
     pub throughput: Option<Throughput>,
 }
@@ -143,25 +145,23 @@ impl Deviation {
     ) -> Result<Deviation, NoDeviation> {
         let (aim, aimed, allocation) = aim(plan, steady)?;
         let mut flows = Vec::new();
-        let mut slow = false;
+        let mut slow = Vec::new();
         for (f, lane) in steady.lanes.iter().enumerate() {
             let Some(&rate_mbps) = rates.get(&lane.name) else { continue };
             let flow = &plan.flows[lane.flow];
             let packet = f64::from(plan.transports[flow.transport.0 as usize].packet_size) * 8.0;
-            if allocation.rates[f] * lane.base_rtt.as_secs_f64() < SLOW * packet {
-                slow = true;
-                continue;
-            }
-            flows.push(FlowDeviation {
+            let found = FlowDeviation {
                 flow: lane.name.clone(),
                 rate_mbps,
                 ideal_mbps: allocation.rates[f] * 1e-6,
                 deviation: allocation.deviation(f, rate_mbps * 1e6),
-            });
+            };
+            let few = allocation.rates[f] * lane.base_rtt.as_secs_f64() < SLOW * packet;
+            if few { slow.push(found) } else { flows.push(found) }
         }
         match flows.is_empty() {
-            false => Ok(Deviation { aim, aimed, from_s, until_s, flows, throughput: None }),
-            true if slow => Err(NoDeviation::Slow),
+            false => Ok(Deviation { aim, aimed, from_s, until_s, flows, slow, throughput: None }),
+            true if !slow.is_empty() => Err(NoDeviation::Slow),
             true => Err(NoDeviation::NoRates),
         }
     }
@@ -180,16 +180,15 @@ impl Deviation {
             end.is_some_and(|end| plan.nodes[end.0 as usize].name == node)
         };
         self.flows.retain(|flow| ends_here(&flow.flow));
+        self.slow.retain(|flow| ends_here(&flow.flow));
         self.throughput = None;
         if self.flows.is_empty() { Err(NoDeviation::Elsewhere) } else { Ok(self) }
     }
 
     /// The flow that lies farthest outside.
     pub fn worst(&self) -> &FlowDeviation {
-        let by_size =
-            |a: &&FlowDeviation, b: &&FlowDeviation| a.deviation.abs().total_cmp(&b.deviation.abs());
         // There is at least one, or there would be no `Deviation`.
-        self.flows.iter().max_by(by_size).unwrap_or(&self.flows[0])
+        farthest(&self.flows).unwrap_or(&self.flows[0])
     }
 
     /// The mean over flows of how far outside they lie, whichever way.
@@ -206,6 +205,7 @@ impl Deviation {
             "mean": self.mean(),
             "flow": self.worst().flow,
             "flows": self.flows.len(),
+            "left_out": self.slow.iter().map(|flow| json!({ "flow": flow.flow, "deviation": flow.deviation })).collect::<Vec<_>>(),
             "window": [self.from_s, self.until_s],
             "throughput_mbps": self.throughput.map(|sum| sum.total_mbps),
             "max_throughput_mbps": self.throughput.map(|sum| sum.most_mbps),
@@ -234,8 +234,22 @@ impl fmt::Display for Deviation {
         if !self.aimed && self.throughput.is_none() {
             write!(f, "; for comparison: its laws aim at something else")?;
         }
+        if let Some(slow) = farthest(&self.slow) {
+            let (count, percent) = (self.slow.len(), 100.0 * slow.deviation);
+            let (flows, shares) = if count == 1 { ("flow", "its share") } else { ("flows", "their shares") };
+            write!(
+                f,
+                "; left out: {count} {flows}, {shares} below two packets a round trip, worst {percent:+.1} % ({})",
+                slow.flow
+            )?;
+        }
         Ok(())
     }
+}
+
+/// The one of `flows` that lies farthest outside.
+fn farthest(flows: &[FlowDeviation]) -> Option<&FlowDeviation> {
+    flows.iter().max_by(|a, b| a.deviation.abs().total_cmp(&b.deviation.abs()))
 }
 
 /// What the laws of the flows of `steady` aim at and whether they do, and what that gives them.
@@ -382,7 +396,7 @@ mod tests {
     /// A link of 20 Mb/s with a round trip of 20 ms.
     fn plan(more: &str) -> Plan {
         let text = format!(
-            "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}} }}\n\
+            "name = \"t\"\nduration = \"10 s\"\nnode = {{ a = {{}}, b = {{}}, c = {{}} }}\n\
              link.w = {{ from = \"a\", to = \"b\", rate = \"20 Mbps\", delay = \"10 ms\", law = \"rcp\", rcp = {{ gamma = 0.9 }} }}\n{more}"
         );
         let scenario = Scenario::parse::<&str>("", &text, &[]).unwrap();
@@ -429,6 +443,17 @@ mod tests {
         let rates: Vec<(&str, f64)> = rates.iter().map(|(name, mbps)| (name.as_str(), *mbps)).collect();
         let among = |n: u32| judge(&plan(&flow("f", "rcp", &format!(", count = {n}"))), &rates);
         assert_eq!(among(14).unwrap().flows.len(), 14);
+        // Beside one with the share of twenty, fourteen have less than two packets: they are named.
+        let both = flow("f", "rcp", ", count = 14") + &flow("far", "rcp", "");
+        let far = "\nlink.l = { from = \"b\", to = \"c\", rate = \"1 Mbps\", law = \"rcp\" }\n";
+        let both =
+            both.replace("flow.far = { from = \"a\", to = \"b\"", "flow.far = { from = \"a\", to = \"c\"");
+        let mut rates = rates.clone();
+        rates.push(("far", 0.9));
+        let found = judge(&plan(&(both + far)), &rates).unwrap();
+        assert_eq!((found.flows.len(), found.slow.len()), (14, 1));
+        let says = "; left out: 1 flow, its share below two packets a round trip, worst -10.0 % (far)";
+        assert!(found.to_string().ends_with(says), "{found}");
         assert_eq!(among(16), Err(NoDeviation::Slow));
         // Of the round trip of that stretch: 22 ms are enough for 16, and 18 ms too few for 14.
         let after = |n: u32, delay: u32| {

@@ -44,7 +44,8 @@ impl Stretch {
         let mut state = State::new(plan);
         state.advance(plan, longest[0]);
         let senders = there(longest);
-        let network = network(overlay, &trees, &senders, state.capacities(plan, longest[0]));
+        let half = Time((longest[0].0 + longest[1].0) / 2);
+        let network = network(overlay, &trees, &senders, state.capacities(plan, half, longest[1]));
         Ok(Stretch { from: longest[0], until: longest[1], senders, network })
     }
 }
@@ -214,6 +215,7 @@ pub(crate) fn deviation(
         from_s: window.0,
         until_s: window.1,
         flows,
+        slow: Vec::new(),
         throughput: Some(Throughput { total_mbps, most_mbps }),
     })
 }

@@ -20,7 +20,7 @@ use crate::papers::{self, experiments, is_built_in};
 use crate::plot::{Figure, PlotError, write_png};
 use crate::seeds::NoSeeds;
 use crate::session::{Progress, Ran, Session, SessionError};
-use crate::verify::{Verify, VerifyError};
+use crate::verify::{Kind, Verify, VerifyError};
 
 /// An experiment file, found but not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,9 +274,14 @@ pub fn reproduce(
     }
     for random in &experiment.random {
         let Some(first) = runs.first_mut() else { break };
-        let verify = Verify::law(&random.law, random.networks, random.seed, jobs)?;
+        let kind = if random.starts { Kind::Starts } else { Kind::Steady };
+        let verify = Verify { kind, ..Verify::law(&random.law, random.networks, random.seed, jobs)? };
         let go_on = |_| progress.is_none_or(|progress| progress(0, 1.0));
-        verify.run(&go_on)?.report(&mut first.result.systems);
+        let mut verified = verify.run(&go_on)?;
+        for &seed in &random.also {
+            verified.cases.extend(Verify { networks: 1, seed, ..verify }.run(&go_on)?.cases);
+        }
+        verified.report(&mut first.result.systems);
     }
     let found = runs.iter().map(|ran| (ran.result.variant.as_str(), ran.deviation.as_ref().ok()));
     experiment.aims = Aims::of(found);

@@ -1,11 +1,11 @@
-//! A switch as a process: the event loop's thread, its mailbox, and the socket where it is asked.
+//! A switch as a process: the event loop's thread, and the socket where it is asked.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,47 +13,9 @@ pub use tollway_net::random;
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::mailbox::{Command, Mailbox};
 use crate::sites::{self, Sites};
 use crate::status::Status;
-
-/// What other threads have an engine do.
-#[derive(Debug)]
-pub enum Command {
-    /// Another configuration is to be in force.
-    Install(Arc<Config>, Sender<Result<(), String>>),
-    /// A member is to get no new frames, or some again; unknown names are answered with those that are known.
-    Drain(String, bool, Sender<Result<(), Vec<String>>>),
-    /// How does it stand?
-    Status(Sender<Status>),
-    /// No more connections and frames; end once what is under way is done.
-    End,
-}
-
-/// Where an engine finds what it is to do.
-#[derive(Debug, Default)]
-pub struct Mailbox {
-    commands: Mutex<Vec<Command>>,
-    waker: OnceLock<mio::Waker>,
-}
-
-impl Mailbox {
-    pub(crate) fn attach(&self, waker: mio::Waker) {
-        // An engine has one.
-        let _ = self.waker.set(waker);
-    }
-
-    pub(crate) fn take(&self) -> Vec<Command> {
-        std::mem::take(&mut self.commands.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn put(&self, command: Command) {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
-        if let Some(waker) = self.waker.get() {
-            // It looks by itself before long.
-            let _ = waker.wake();
-        }
-    }
-}
 
 /// A switch that runs in a thread.
 #[derive(Debug)]

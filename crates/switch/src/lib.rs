@@ -12,11 +12,40 @@
 //! | [`sites`] | sessions between sites, by ACP instead of TCP |
 //! | [`agent`] | a switch as a process: the engine's thread, its control socket |
 //! | [`status`] | how it stands: for people, for programs |
+//!
+//! Lines from one connection, one to each of two servers:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::{TcpListener, TcpStream};
+//!
+//! use tollway_switch::agent::Agent;
+//! use tollway_switch::config::Config;
+//!
+//! let servers = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+//! let mut text = "listen = \"127.0.0.1:0\"\nframes = \"lines\"\nanswers = \"none\"\n".to_owned();
+//! for (at, server) in servers.iter().enumerate() {
+//!     text += &format!("[member.m{at}]\naddress = \"{}\"\n", server.local_addr()?);
+//! }
+//! let switch = Agent::start(Config::parse("example", &text, None)?, "example".into(), [7; 16])?;
+//! TcpStream::connect(switch.listen()[0])?.write_all(b"one\ntwo\n")?;
+//! let mut lines = Vec::new();
+//! for server in &servers {
+//!     let mut line = [0; 4];
+//!     server.accept()?.0.read_exact(&mut line)?;
+//!     lines.push(line);
+//! }
+//! lines.sort();
+//! assert_eq!(lines, [*b"one\n", *b"two\n"]);
+//! switch.end()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg(target_os = "linux")]
 
 pub mod agent;
 pub mod config;
 pub mod engine;
+mod mailbox;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod redis;

@@ -224,6 +224,8 @@ Examples:
   tollway verify --random 1 --seed 17 --keep out/verify
       One network, also written as out/verify/17.toml, to be run and changed like any other file.
   tollway verify --random 50 --json | jq .worst
+  tollway verify --starts --law fcp --random 50
+      Networks in which flows start and stop: packets lost and the longest queue of each.
 
 Which allocation a law aims at, the tolerances and what is left out: docs/src/theory.md.
 
@@ -522,6 +524,9 @@ pub(crate) struct Verify {
     /// The law of senders and links.
     #[arg(long, value_name = "NAME", default_value = "xcp")]
     pub(crate) law: String,
+    /// Judge losses and queues while flows start and stop, on networks of 1 to 7 links behind fast access links.
+    #[arg(long)]
+    pub(crate) starts: bool,
     /// Also write each network as a scenario file to this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,

@@ -58,7 +58,8 @@ fn the_next_agent_frees_what_one_killed_with_its_guardian_has_left() {
     let first = Agent::start(&folder, &traffic.policies("a", 40));
     wait("paces", || traffic.limits().iter().all(Option::is_some).then_some(()));
     let (agent, guardian) = (first.process.id().to_string(), first.guardian().unwrap().to_string());
-    assert!(Command::new("kill").args(["-KILL", &agent, &guardian]).status().unwrap().success());
+    // The guardian first: once the agent is dead it needs no time to free them.
+    assert!(Command::new("kill").args(["-KILL", &guardian, &agent]).status().unwrap().success());
     drop(first);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(free(), None, "nobody is there to free them");

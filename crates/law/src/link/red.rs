@@ -3,16 +3,14 @@
 
 use super::random::{Pcg32, share};
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
-use crate::config;
 use crate::param::{Kind, Tabled, Threshold};
-use crate::{Bytes, Rate, Time, Toll};
+use crate::{Bytes, Rate, Time, Toll, config, words};
 
 /// Signals congestion at random, ever more often as the average queue grows from one threshold to the other.
 ///
 /// The average is an EWMA over arrivals of the backlog without the packet in transmission; time in which the link
 /// was idle counts as so many arrivals of a typical packet at an empty queue. Between the thresholds the gaps
-/// between signals are uniform on 1 … 1/p_b arrivals (their § VII, method 2), hence a signal every (1/p_b + 1)/2
-/// arrivals in the mean; at and over the upper one every packet is dropped, marked or not (RFC 3168 § 7).
+/// between signals are as [`Spacing`] says; at and over the upper one every packet is dropped, marked or not (RFC 3168 § 7).
 #[derive(Clone, Debug)]
 pub struct Red {
     average: f64,
@@ -29,6 +27,8 @@ pub struct Red {
     unit: ThresholdUnit,
     packet_size: f64,
     in_profile: f64,
+    spacing: Spacing,
+    least_queue: u32,
     capacity: Rate,
 }
 
@@ -50,12 +50,27 @@ config! {
         gentle: bool = false, Kind::Truth, from "Floyd, 2000";
         /// A packet that its host has marked as in profile (`[aggregate.NAME]`) is dropped with the probability over this: ERED has 1.5.
         in_profile: f64 = 1.0, Kind::Number { least: 1.0, most: 1e6 }, from "the aggregates paper, § 4.1";
+        /// How the gaps between signals are distributed.
+        spacing: Spacing = Spacing::Uniform, Kind::Word(Spacing::WORDS),
+            from "§ VII, method 2; ns-2's default is `wait`";
+        /// Packets that must be queued, without the one in transmission, for an arrival to be signalled or dropped, whatever the mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
+        least_queue: u32 = 0, Kind::Count { least: 0, most: 1_000_000 }, from "the paper of 1993 has no such rule";
         fixed {
             /// The size of a typical packet, by which idle time is counted.
             packet_size: Bytes = Bytes(1000);
             /// Of the private random generator.
             seed: u64 = 1;
         }
+    }
+}
+
+words! {
+    /// The gaps between two signals, in arrivals, p_b being the probability before they are made even.
+    pub enum Spacing {
+        /// Uniform on 1 … 1/p_b: a signal every (1/p_b + 1)/2 arrivals in the mean (Floyd and Jacobson, § VII, method 2).
+        Uniform = "uniform",
+        /// Uniform on 1/p_b … 2/p_b: a signal every 3/(2·p_b) arrivals in the mean (`wait_` in ns-2's `red.cc`, true by default there).
+        Wait = "wait",
     }
 }
 
@@ -104,6 +119,8 @@ impl RedConfig {
             unit,
             packet_size: self.packet_size.0.max(1) as f64,
             in_profile: if self.in_profile > 1.0 { self.in_profile } else { 1.0 },
+            spacing: self.spacing,
+            least_queue: self.least_queue,
             capacity,
         }
     }
@@ -140,6 +157,21 @@ impl Red {
         self.idle_since = idle_since.map(|since| since.max(now.0));
     }
 
+    /// Draws whether the arrival is signalled: with p_a of p_b = `p`.
+    #[inline]
+    fn signals(&mut self, p: f64) -> bool {
+        let drawn = self.random.unit();
+        match self.spacing {
+            // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where that is ≤ 0.
+            Spacing::Uniform => drawn * (1.0 - self.count as f64 * p) < p,
+            // p_a = p_b / (2 − count · p_b) from count · p_b = 1 on, where ns-2's count includes the arrival.
+            Spacing::Wait => {
+                let waited = (self.count + 1) as f64 * p;
+                waited >= 1.0 && drawn * (2.0 - waited) < p
+            }
+        }
+    }
+
     /// p_b: the probability before gaps are made uniform; `None` where every packet is dropped.
     #[inline]
     fn probability(&self) -> Option<f64> {
@@ -160,7 +192,7 @@ impl LinkLaw for Red {
     fn on_arrival(&mut self, now: Time, packet: Passing, _: &Toll) -> Verdict {
         let idle_since = self.idle_since;
         self.follow(now, packet);
-        if self.average < self.min {
+        if self.average < self.min || packet.backlog_packets < self.least_queue {
             self.count = 0;
             return Verdict::Pass;
         }
@@ -176,8 +208,7 @@ impl LinkLaw for Red {
         if favoured {
             p /= self.in_profile;
         }
-        // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where that is ≤ 0.
-        if self.random.unit() * (1.0 - self.count as f64 * p) < p {
+        if self.signals(p) {
             self.count = 0;
             if !packet.ect {
                 self.stay_idle(idle_since, now);
@@ -247,6 +278,47 @@ mod tests {
             let share = f64::from(n) / f64::from(signals);
             assert!((share - 0.05).abs() < 0.006, "{gap}: {share}");
         }
+    }
+
+    /// The gaps between signals at a mean queue halfway between the thresholds, where p_b = 0.05: how often each is seen, as a part.
+    #[test]
+    fn with_wait_gaps_are_uniform_from_one_over_p_to_two_over_p() {
+        let config = RedConfig { spacing: Spacing::Wait, ..RedConfig::default() };
+        let mut red = config.build(Rate::from_mbps(10.0), TWENTY);
+        let mut gaps = vec![];
+        let mut gap = 0;
+        for verdict in held(&mut red, 10, 200_000) {
+            gap += 1;
+            if verdict != Verdict::Pass {
+                gaps.push(gap);
+                gap = 0;
+            }
+        }
+        assert!(gaps.iter().all(|gap| (20..=40).contains(gap)), "{:?}", gaps.iter().max());
+        // p_b/(2 − count·p_b) for counts of 20 to 39: 1 of 20 each.
+        for gap in 20..40 {
+            let share = gaps.iter().filter(|&&g| g == gap).count() as f64 / gaps.len() as f64;
+            assert!((share - 0.05).abs() < 0.01, "{gap}: {share}");
+        }
+        let mean = f64::from(gaps.iter().sum::<i32>()) / gaps.len() as f64;
+        assert!((mean - 1.5 / 0.05).abs() < 1.0, "{mean}");
+    }
+
+    /// ns-2's rule: with a long mean queue and at most one packet in the queue nothing is dropped, and the count begins anew.
+    #[test]
+    fn arrivals_at_a_nearly_empty_queue_can_be_spared() {
+        let at = |least_queue, backlog, average| {
+            let config = RedConfig { least_queue, ..RedConfig::default() };
+            let mut red = config.build(Rate::from_mbps(10.0), TWENTY);
+            (red.average, red.idle_since, red.count) = (average, None, 5);
+            let drops = (0..500)
+                .filter(|_| red.on_arrival(Time::ZERO, passing(backlog), &Toll::default()) != Verdict::Pass);
+            (drops.count(), red.count)
+        };
+        assert!(at(0, 1, 14.0).0 > 10);
+        assert_eq!(at(2, 1, 14.0), (0, 0));
+        assert_eq!(at(2, 1, 16.0), (0, 0));
+        assert!(at(2, 2, 14.0).0 > 10);
     }
 
     #[test]

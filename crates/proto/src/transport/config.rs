@@ -33,7 +33,7 @@ pub struct Config {
     /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one XCP option
     /// too, 1 beside both. Default 3.
     pub sack_ranges: u8,
-    /// How losses are found. Without `sack` it is [`Detection::NewReno`] whatever is said here.
+    /// How losses are found. Without `sack` it is [`Detection::NewReno`] or [`Detection::Reno`], whatever is said here.
     pub detection: Detection,
     /// How many times more a retransmission leaves if the receiver's window would not last until the loss of it is found and repaired;
     /// with [`Detection::Rack`] only. Default 0.
@@ -108,13 +108,13 @@ impl Config {
     /// Whether the sender goes by the ranges reported.
     #[inline]
     pub(super) fn heeds_ranges(&self) -> bool {
-        self.detects() != Detection::NewReno
+        !matches!(self.detects(), Detection::NewReno | Detection::Reno)
     }
 
     /// How losses are found, considering that ranges may not be reported.
     #[inline]
     pub(super) fn detects(&self) -> Detection {
-        if self.sack { self.detection } else { Detection::NewReno }
+        if self.sack || self.detection == Detection::Reno { self.detection } else { Detection::NewReno }
     }
 }
 
@@ -193,8 +193,11 @@ pub enum FlowControl {
 /// How a sender finds out that a segment is lost, short of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// Three duplicate acknowledgements, then one segment a partial acknowledgement (RFC 6582; the variant that
-    /// restarts the retransmission timer on each of them). Ranges reported are not looked at.
+    /// Three duplicate acknowledgements repair one segment, and recovery ends with the first new acknowledgement (RFC 5681 § 3.2).
+    /// Until what was in flight then is acknowledged, duplicates begin no other recovery: further holes wait for the timer, as with
+    /// `bugFix_` in ns-2's `Agent/TCP/Reno`.
+    Reno,
+    /// Three duplicate acknowledgements, then one segment a partial acknowledgement (RFC 6582). Ranges reported are not looked at.
     NewReno,
     /// Three segments received beyond it (RFC 6675).
     Rfc6675,
@@ -220,6 +223,12 @@ pub struct Rto {
     pub granularity: Time,
     /// Whether the timeout doubles each time it expires. The XCP study proposes that it should not.
     pub backoff: bool,
+    /// Whether the fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it; Linux and ns-2 do so). With
+    /// [`Detection::Rack`] it does, whatever is said here. Default no.
+    pub at_repair: bool,
+    /// Whether the first partial acknowledgement of a recovery only restarts the timer (RFC 6582 § 4, Impatient), with
+    /// [`Detection::NewReno`]. If not, each does (Slow-but-Steady). Default no.
+    pub impatient: bool,
 }
 
 impl Default for Rto {
@@ -230,6 +239,8 @@ impl Default for Rto {
             max: Time::from_secs(60),
             granularity: Time::from_millis(200),
             backoff: true,
+            at_repair: false,
+            impatient: false,
         }
     }
 }

@@ -9,6 +9,7 @@ use tollway_law::budget::Background;
 use tollway_law::link::Pricing;
 use tollway_law::sender::Spending;
 use tollway_proto::Change;
+use tollway_proto::cbr::Cbr;
 use tollway_proto::transport::Reader;
 use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
@@ -61,7 +62,7 @@ pub(crate) fn too_many(plan: &Plan) -> Option<String> {
     }
     let state = State::new(plan);
     let of = match plan.sessions.is_empty() {
-        true => phases::Classes::new(plan, &state, &state.capacities(plan, Time::ZERO)).len(),
+        true => phases::Classes::new(plan, &state, &state.capacities(plan, Time::ZERO, Time::ZERO)).len(),
         false => state.ways.len(),
     };
     let flows = plan.flows.len();
@@ -81,7 +82,7 @@ fn bits_of_sessions(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Opt
         let active: Vec<usize> = state.active(plan, phase[0], phase[1]).collect();
         let of: Vec<usize> = active.iter().map(|&w| state.ways[w].of).collect();
         let flows: Vec<Flow> = active.iter().map(|&w| state.ways[w].flow.clone()).collect();
-        let mut capacities = state.capacities(plan, phase[0]);
+        let mut capacities = state.capacities(plan, phase[0], phase[1]);
         make_room_for_acks(plan, &of, &flows, &mut capacities, &mut filling);
         let rates = match sessions(plan, &of) {
             Some(of) => session_fair(&Network { capacities, flows }, &of).ok()?.rates,
@@ -243,7 +244,10 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     });
     let longest = light.max_by_key(|phase| phase[1] - phase[0]).ok_or(Undefined::Dark)?;
     state.advance(plan, longest[0]);
-    let mut network = Network { capacities: state.capacities(plan, longest[0]), flows: Vec::new() };
+    // Rates are compared in the second half.
+    let half = Time((longest[0].0 + longest[1].0) / 2);
+    let capacities = state.capacities(plan, half, longest[1]);
+    let mut network = Network { capacities, flows: Vec::new() };
     let mut lanes = Vec::new();
     for way in state.active(plan, longest[0], longest[1]).map(|w| &state.ways[w]) {
         let name = &plan.flows[way.of].name;
@@ -310,9 +314,9 @@ impl Acks {
     }
 }
 
-/// What packets get of each link's bits a second at the start of the run, framing and cross-traffic taken off.
+/// What packets get of each link's bits a second before anything changes, framing and the whole run's cross-traffic taken off.
 pub(crate) fn capacities(plan: &Plan) -> Vec<f64> {
-    State::new(plan).capacities(plan, Time::ZERO)
+    State::new(plan).capacities(plan, Time::ZERO, plan.duration)
 }
 
 fn begin(plan: &Plan, i: usize) -> Time {
@@ -516,17 +520,20 @@ impl<'a> State<'a> {
         owners
     }
 
-    /// What packets of the flows that cross each link get of its bits a second, framing and cross-traffic taken off.
-    pub(crate) fn capacities(&self, plan: &Plan, now: Time) -> Vec<f64> {
+    /// What packets of the flows that cross each link get of its bits a second, framing taken off and what cross-traffic sends
+    /// from `from` until `until`.
+    pub(crate) fn capacities(&self, plan: &Plan, from: Time, until: Time) -> Vec<f64> {
         let mut capacities = self.rates_bps.clone();
-        for cbr in plan.cbrs.iter().filter(|cbr| cbr.start <= now && now < cbr.stop) {
-            let on = cbr.on_off.map_or(1.0, |(on, off)| on.as_secs_f64() / (on + off).as_secs_f64());
+        let seconds = until.saturating_sub(from).as_secs_f64().max(1e-9);
+        for cbr in &plan.cbrs {
+            let source = Cbr::new(cbr.rate, cbr.packet_size, cbr.start, cbr.stop, cbr.on_off);
+            let packets = source.packets_in(from, until) as f64 / seconds;
             for link in &cbr.route {
-                let framing = f64::from(plan.links[link.0 as usize].overhead) / f64::from(cbr.packet_size);
-                capacities[link.0 as usize] -= cbr.rate.bps() * on * (1.0 + framing);
+                let bytes = u64::from(plan.links[link.0 as usize].overhead) + u64::from(cbr.packet_size);
+                capacities[link.0 as usize] -= 8.0 * bytes as f64 * packets;
             }
         }
-        dark(plan, now).into_iter().for_each(|l| capacities[l] = 0.0);
+        dark(plan, from).into_iter().for_each(|l| capacities[l] = 0.0);
         capacities.iter_mut().zip(&self.packets_part).for_each(|(c, part)| *c = c.max(0.0) * part);
         capacities
     }

@@ -156,7 +156,6 @@ pub(super) fn bits(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Resu
     let (mut coming, mut going) = (by(&|w| life[w].0), by(&|w| life[w].1));
     let moved: BTreeSet<Time> = dark_instants(plan)
         .chain(plan.events.iter().map(|event| event.at.max(plan.measure.warmup)))
-        .chain(plan.cbrs.iter().flat_map(|cbr| [cbr.start, cbr.stop]).map(|at| at.max(plan.measure.warmup)))
         .collect();
     let mut filling = MaxMin::default();
     let (mut bits, mut since) = (vec![0.0; ways], vec![0.0; ways]);
@@ -164,8 +163,9 @@ pub(super) fn bits(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Resu
     let mut known: Option<(Classes, Vec<f64>)> = None;
     for phase in instants.windows(2) {
         let demands_changed = state.advance(plan, phase[0]);
-        if known.is_none() || moved.contains(&phase[0]) {
-            let capacities = state.capacities(plan, phase[0]);
+        // What cross-traffic leaves is another part of each phase.
+        if known.is_none() || moved.contains(&phase[0]) || !plan.cbrs.is_empty() {
+            let capacities = state.capacities(plan, phase[0], phase[1]);
             known = Some(match known.take() {
                 Some((classes, _)) if !demands_changed => (classes, capacities),
                 old => {

@@ -13,13 +13,12 @@ use tollway_law::Aim;
 /// towards `r0` and all acknowledgements away from it, so that neither takes capacity from the other. Half of the time
 /// is for converging, at least 100 of the longest round trips and 5 s; the other half is judged. Of FCP's it is the last
 /// quarter: a price that has fallen to the least there is while other links were full needs forty doublings to come back.
-pub fn scenario_text(law: &str, seed: u64) -> String {
+pub(super) fn scenario_text(law: &str, seed: u64) -> String {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let links: usize = random.random_range(1..=5);
     let flows: usize = random.random_range(2..=10);
-    let line = random.random_bool(0.5);
-    // The router that link i leads to, from router i + 1.
-    let parents: Vec<usize> = (0..links).map(|i| if line { i } else { random.random_range(0..=i) }).collect();
+    let tree = Tree::of(&mut random, links);
+    let parents = &tree.parents;
     let mut text = String::new();
     let mut body = String::new();
     for i in 0..=links {
@@ -44,21 +43,15 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
     let own = if xcp { format!("{law} = {{ {XCP_KEYS} }}\n") } else { String::new() };
     let mut longest = 0.0_f64;
     for f in 1..=flows {
-        let from = random.random_range(1..=links);
-        let mut climbed = vec![from];
-        while let Some(&at) = climbed.last().filter(|at| **at > 0) {
-            climbed.push(parents[at - 1]);
-        }
-        let hops = random.random_range(1..climbed.len());
+        let (from, to, hops) = tree.climb(&mut random);
         let rtt = libm::round(20.0 * libm::pow(10.0, random.random::<f64>()));
         longest = longest.max(rtt);
         let start = libm::round(random.random::<f64>() * 1000.0);
         let _ = write!(
             body,
             "\n[node.s{f}]\n[link.access{f}]\nfrom = \"s{f}\"\nto = \"r{from}\"\nrate = \"1 Gbps\"\ndelay = \"{} ms\"\n\
-             [flow.f{f}]\nfrom = \"s{f}\"\nto = \"r{}\"\nlaw = \"{law}\"\nstart = \"{start} ms\"\n{own}",
+             [flow.f{f}]\nfrom = \"s{f}\"\nto = \"r{to}\"\nlaw = \"{law}\"\nstart = \"{start} ms\"\n{own}",
             rtt / 2.0 - hops as f64,
-            climbed[hops],
         );
         if aim == Some(Aim::Proportional) {
             let budget = [0.5, 1.0, 2.0][budgets.random_range(0..3)];
@@ -71,7 +64,7 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
         "# Drawn by `tollway verify --law {law} --random 1 --seed {seed}`: a {} of {links}, data flowing towards r0.\n\
          name = \"verify-{law}-{seed}\"\ntitle = \"Random network {seed}\"\nduration = \"{} ms\"\nseed = {seed}\n\n\
          [measure]\ninterval = \"500 ms\"\n\n",
-        if line { "line" } else { "tree" },
+        tree.shape(),
         libm::round(1000.0 + 2.0 * half * 1e3),
     );
     if aim == Some(Aim::Proportional) {
@@ -80,6 +73,47 @@ pub fn scenario_text(law: &str, seed: u64) -> String {
     }
     text.push_str(&body);
     text
+}
+
+/// Routers and the links between them, each link towards router 0.
+pub(super) struct Tree {
+    /// The router that link i leads to, from router i + 1.
+    pub(super) parents: Vec<usize>,
+    line: bool,
+}
+
+impl Tree {
+    /// A line or a tree of one to `most` links.
+    pub(super) fn draw(random: &mut Pcg64Mcg, most: usize) -> Tree {
+        let links = random.random_range(1..=most);
+        Tree::of(random, links)
+    }
+
+    fn of(random: &mut Pcg64Mcg, links: usize) -> Tree {
+        let line = random.random_bool(0.5);
+        let parents = (0..links).map(|i| if line { i } else { random.random_range(0..=i) }).collect();
+        Tree { parents, line }
+    }
+
+    /// A route towards router 0: its first router, its last, and the number of links between them.
+    pub(super) fn climb(&self, random: &mut Pcg64Mcg) -> (usize, usize, usize) {
+        let from = random.random_range(1..=self.parents.len());
+        let mut climbed = vec![from];
+        while let Some(&at) = climbed.last().filter(|at| **at > 0) {
+            climbed.push(self.parents[at - 1]);
+        }
+        let hops = random.random_range(1..climbed.len());
+        (from, climbed[hops], hops)
+    }
+
+    pub(super) fn shape(&self) -> &'static str {
+        if self.line { "line" } else { "tree" }
+    }
+}
+
+/// A number from `least` to `most`, even in the logarithm.
+pub(super) fn spread(random: &mut Pcg64Mcg, least: f64, most: f64) -> f64 {
+    least * libm::pow(most / least, random.random::<f64>())
 }
 
 /// Keys of a flow that is held against XCP's equilibrium.

@@ -350,6 +350,8 @@ const CASES: &[Case] = cases! {
     "link.red.max-threshold": ["link.mid.law=red"] "link.mid.red.max-threshold=0.5",
     "link.red.max-probability": ["link.mid.law=red"] "link.mid.red.max-probability=0.3",
     "link.red.weight": ["link.mid.law=red"] "link.mid.red.weight=0.02",
+    "link.red.spacing": ["link.mid.law=red"] "link.mid.red.spacing=wait",
+    "link.red.least-queue": ["link.mid.law=red", "link.mid.red.weight=0.02"] "link.mid.red.least-queue=40",
     "link.red.gentle": ["link.mid.law=red", "link.mid.red.weight=0.1", "link.mid.red.max-threshold=0.3"] "link.mid.red.gentle=true",
     "link.codel": ["link.mid.law=codel"] "link.mid.codel={ target = \"1 ms\" }",
     "link.codel.target": ["link.mid.law=codel"] "link.mid.codel.target=1ms",
@@ -421,6 +423,8 @@ const CASES: &[Case] = cases! {
     "flow.rto.max": ["link.mid.loss=0.4"] "flow.f.rto.max=300ms",
     "flow.rto.granularity": ["link.mid.loss=0.1"] "flow.f.rto.granularity=1ms",
     "flow.rto.backoff": ["link.mid.loss=0.4"] "flow.f.rto.backoff=false",
+    "flow.rto.at-repair": ["link.mid.loss=0.1"] "flow.f.rto.at-repair=true",
+    "flow.rto.impatient": ["link.mid.loss=0.1", "flow.f.sack=false"] "flow.f.rto.impatient=true",
     "flow.rto.fixed": ["link.mid.loss=0.1"] "flow.f.rto.fixed=300ms",
     "flow.receive-window": [] "flow.f.receive-window={ growth = \"per-packet\", initial = 2, step = 1 }",
     "flow.receive-window.growth": ["flow.f.receive-window={ growth = \"per-packet\", initial = 2 }"] "flow.f.receive-window.growth=whole",
@@ -503,7 +507,7 @@ const CASES: &[Case] = cases! {
     "link.fcp.preload-span": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.preload-span=packet",
     "link.fcp.unpaid": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.unpaid=counts",
     "link.fcp.target": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.target=1ms",
-    "link.fcp.bound": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.bound=true",
+    "link.fcp.bound": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.bound=false",
     "link.fcp.newton": ["link.mid.law=fcp", "flow.f.law=fcp"] "link.mid.fcp.newton=0.5",
     "link.rcp": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
     "link.rcp.alpha": ["link.mid.law=rcp", "flow.f.law=rcp"] "link.mid.rcp.alpha=0.1",
@@ -765,7 +769,7 @@ fn defaults_are_what_they_say() {
         ),
         (
             red,
-            "link.mid.red={ min-threshold = 0.25, max-threshold = 0.75, max-probability = 0.1, weight = 0.002, gentle = false }",
+            "link.mid.red={ min-threshold = 0.25, max-threshold = 0.75, max-probability = 0.1, weight = 0.002, gentle = false, spacing = \"uniform\", least-queue = 0 }",
         ),
         (
             &[],
@@ -792,7 +796,7 @@ fn defaults_are_what_they_say() {
         ),
         (
             &[],
-            "flow.f.rto={ initial = \"1 s\", min = \"200 ms\", max = \"60 s\", granularity = \"200 ms\", backoff = true }",
+            "flow.f.rto={ initial = \"1 s\", min = \"200 ms\", max = \"60 s\", granularity = \"200 ms\", backoff = true, at-repair = false, impatient = false }",
         ),
         (&[], "flow.f.receive-window={ growth = \"whole\", initial = 10 }"),
         (&["flow.f.receive-window.growth=per-packet"], "flow.f.receive-window={ initial = 10, step = 2 }"),
@@ -802,7 +806,7 @@ fn defaults_are_what_they_say() {
         ),
         (
             fcp,
-            "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\", target = \"0 s\", newton = 0, bound = false }",
+            "link.mid.fcp={ alpha = 2, window = 2, preload-span = \"flow\", unpaid = \"queues\", target = \"0 s\", newton = 0, bound = true }",
         ),
         (fcp, "flow.f.fcp={ budget = 1, initial-packets = 10 }"),
         (

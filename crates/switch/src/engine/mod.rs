@@ -3,10 +3,8 @@
 //! Bytes are read into one buffer that all connections share, cut into frames there, and written to members from there. What could not be
 //! written, or may be needed again, is copied to its session; so a session that nothing is wrong with holds next to no memory.
 
-mod commands;
 mod core;
 mod held;
-mod lane;
 mod session;
 pub(crate) mod snapshot;
 
@@ -22,8 +20,8 @@ use tollway_law::Time;
 
 use self::core::{Core, Health};
 use self::session::{End, MOVED, Session};
-use crate::agent::{Command, Mailbox};
 use crate::config::{Config, SCRATCH};
+use crate::mailbox::{Command, Mailbox};
 use crate::stream::Stream;
 
 /// A switch's sockets and what they have under way.

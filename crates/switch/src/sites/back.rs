@@ -13,10 +13,12 @@ use tollway_proto::dispatch::Answers;
 use tollway_proto::framing::Framing;
 use tollway_proto::{Flags, Packet, SackRanges};
 
+use super::core::{Core, Work};
 use super::end::End;
-use super::engine::{Core, Work};
 use super::message::{self, Label};
+use super::snapshot::common;
 use super::tcp::{Ready, Tcp};
+use crate::status::{ClientStatus, MemberStatus, Status};
 use crate::stream::Stream;
 
 /// All sessions with the server.
@@ -305,8 +307,40 @@ impl Work for Back {
         self.sessions.len()
     }
 
-    fn snapshot(&self, core: &Core) -> crate::status::Status {
-        super::snapshot::back(self, core)
+    /// Its server is the member, its peers are in the place of clients.
+    fn snapshot(&self, core: &Core) -> Status {
+        let server = MemberStatus {
+            name: self.server.to_string(),
+            address: self.server.to_string(),
+            state: if self.counts.last_failure.is_none() || core.counters.answers > 0 {
+                "up"
+            } else {
+                "down"
+            },
+            connections: self.sessions(),
+            bytes: core.counters.bytes,
+            answers: core.counters.answers,
+            outstanding: self.outstanding(),
+            failures: self.counts.failures,
+            unanswered: self.counts.unanswered,
+            unrequested: core.counters.unrequested,
+            last_failure: self.counts.last_failure.clone(),
+            ..MemberStatus::default()
+        };
+        let clients = core.config.peers.iter().enumerate().map(|(at, peer)| ClientStatus {
+            name: peer.name.clone(),
+            weight: 1.0,
+            sessions: self.sessions_of(at),
+            ..ClientStatus::default()
+        });
+        Status {
+            frames_are: self.framing.to_string(),
+            sessions: self.sessions(),
+            memory: self.memory() as u64,
+            members: vec![server],
+            clients: clients.collect(),
+            ..common(core, "back")
+        }
     }
 }
 

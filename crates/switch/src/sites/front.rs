@@ -14,10 +14,12 @@ use tollway_proto::framing::Framing;
 use tollway_proto::route::Hash;
 use tollway_proto::{Packet, SackRanges};
 
+use super::core::{Core, Work};
 use super::end::End;
-use super::engine::{Core, Work};
 use super::message::{Ledger, Noted};
+use super::snapshot::{common, member};
 use super::tcp::{Ready, Tcp};
+use crate::status::{ClientStatus, MemberStatus, Status};
 use crate::stream::Stream;
 
 /// All clients.
@@ -320,8 +322,33 @@ impl Work for Front {
         self.sessions.len()
     }
 
-    fn snapshot(&self, core: &Core) -> crate::status::Status {
-        super::snapshot::front(self, core)
+    /// Its peer is in the place of a member.
+    fn snapshot(&self, core: &Core) -> Status {
+        let peer = MemberStatus {
+            bytes: core.counters.bytes,
+            answers: core.counters.answers,
+            outstanding: self.outstanding(),
+            unanswered: core.counters.abandoned,
+            unrequested: core.counters.unrequested,
+            ..member(core, 0, &core.config.peers[0])
+        };
+        let clients = self.clients().map(|(address, &sessions)| ClientStatus {
+            name: address.to_string(),
+            weight: 1.0,
+            sessions,
+            ..ClientStatus::default()
+        });
+        let mut clients: Vec<_> = clients.collect();
+        clients.sort_by(|a, b| b.sessions.cmp(&a.sessions).then_with(|| a.name.cmp(&b.name)));
+        Status {
+            listen: self.addresses().iter().map(ToString::to_string).collect(),
+            frames_are: self.framing.to_string(),
+            sessions: self.sessions(),
+            memory: self.memory() as u64,
+            members: vec![peer],
+            clients,
+            ..common(core, "front")
+        }
     }
 }
 

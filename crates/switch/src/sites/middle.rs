@@ -10,7 +10,9 @@ use tollway_proto::route::{Candidate, Hash, Item, Policy, Route};
 use tollway_proto::switch::{self, Health, Stats, Switch};
 use tollway_proto::{Flags, Gate, Middle as _, Packet, Passed, SackRanges};
 
-use super::engine::{Core, Work};
+use super::core::{Core, Work};
+use super::snapshot::{common, member};
+use crate::status::{ClientStatus, MemberStatus, Status};
 
 /// All sessions.
 pub(super) struct Middle {
@@ -307,8 +309,41 @@ impl Work for Middle {
         self.sessions.iter().filter(|(_, session)| session.over.is_none()).count()
     }
 
-    fn snapshot(&self, core: &Core) -> crate::status::Status {
-        super::snapshot::middle(self, core)
+    /// Its peers are in the place of clients.
+    fn snapshot(&self, core: &Core) -> Status {
+        let (stats, counts) = self.counts();
+        let members = core.config.members().iter().zip(&counts).enumerate();
+        let members = members.map(|(k, (spec, counts))| MemberStatus {
+            connections: counts.sessions,
+            bytes: counts.bytes,
+            answers: counts.answers,
+            outstanding: counts.outstanding,
+            ..member(core, self.first_member + k, spec)
+        });
+        let clients = core.config.peers.iter().enumerate().map(|(at, peer)| ClientStatus {
+            name: peer.name.clone(),
+            weight: 1.0,
+            sessions: self.sessions_of(at),
+            ..ClientStatus::default()
+        });
+        let mut status = Status {
+            frames_are: "acp".into(),
+            policy: self.policy.word(),
+            sessions: self.sessions(),
+            members: members.collect(),
+            clients: clients.collect(),
+            ..common(core, "switch")
+        };
+        if let Some(sites) = &mut status.sites {
+            sites.outstanding = self.outstanding();
+            sites.duplicates = stats.duplicates;
+            sites.out_of_window = stats.refused;
+            sites.forged_acks = stats.forged;
+            sites.rerouted = stats.rerouted;
+            sites.lost = stats.lost;
+            sites.failures = stats.failures;
+        }
+        status
     }
 }
 

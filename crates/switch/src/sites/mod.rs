@@ -13,13 +13,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `config` | the file, its checks |
-//! | `engine` | the event loop of each part |
+//! | `engine`, `core` | the event loop of each part, the state that all parts have |
 //! | `front`, `middle`, `back` | the three parts |
 //! | `message` | what front and back add to frames: the number that answers are known by |
 //! | `end`, `tcp` | an end of an ACP connection, and of a kernel's |
 
 mod back;
 mod config;
+mod core;
 mod end;
 mod engine;
 mod front;

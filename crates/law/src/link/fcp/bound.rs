@@ -8,7 +8,7 @@
 //! p ≥ W/C − Q,   Q = (W − I)/Y
 //! ```
 //!
-//! makes that at most C. I is what they pay here, and Y their rate, both with what is announced from the moment of the announcement. At Y = C the bound is
+//! makes that at most C, or [`SLACK`] of it. I is what they pay here, and Y their rate, both with what is announced from the moment of the announcement. At Y = C the bound is
 //! equation 2. The mean Q is weighted by bytes: with flows of different Q the price errs to the high side, as w/(P + Δ) is concave in 1/P.
 
 use super::promises::Promises;
@@ -84,9 +84,14 @@ impl PriceEngine {
         let whole = at_least(self.sums.spent * span.per_second + whole, 0.0);
         let here = at_least(self.sums.paid * span.per_second + here, 0.0);
         let rate = self.sums.bytes * span.per_second + rate;
-        match rate > room {
-            true => whole / room - at_least(whole - here, 0.0) / rate,
+        let most = SLACK * room;
+        match rate > most {
+            true => whole / most - at_least(whole - here, 0.0) / rate,
             false => here / room,
         }
     }
 }
+
+/// Where the bound begins, as a part of the room: rates in a window of packets fluctuate by as much. Where most is paid elsewhere, a load
+/// of 0.1 % too much would otherwise multiply the price.
+const SLACK: f64 = 1.02;

@@ -7,7 +7,7 @@
 //! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
 //! | 4, no less than half of what those pay who stay, and what is announced to come | `PriceEngine::sum_up`: ours |
 //! | p(t − rtt), no more than the balance (§ 5) | `History` |
-//! | no less than what makes all that is announced fit | [`FcpConfig::bound`]: ours, and not the default |
+//! | no less than what makes all that is announced fit | [`FcpConfig::bound`]: ours |
 //! | a queue to aim at, and part of a Newton step | [`FcpConfig::target`], [`FcpConfig::newton`]: ours, and not the default |
 //!
 //! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
@@ -59,8 +59,8 @@ config! {
         target: Time = Time::ZERO, TIME;
         /// The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
-        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere: no flood where flows start over idle links beside priced ones. Without it, equation 2 as printed. Not on links with a class of the pricing `stable` or `deadline`.
-        bound: bool = false, param::Kind::Truth;
+        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere: no flood where flows start over idle links beside priced ones. False is equation 2 as printed (§ 4.1). Links with a class of the pricing `stable` or `deadline` have equation 2 in any case.
+        bound: bool = true, param::Kind::Truth;
         fixed {
             /// The mean round-trip time until packets tell one.
             initial_rtt: Time = Time::from_millis(100);

@@ -70,6 +70,8 @@ pub(super) struct Sender {
     paced_size: u16,
     /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
     pub(super) plain: bool,
+    /// A partial acknowledgement of this recovery has restarted the timer.
+    partial: bool,
     /// When the next packet may leave, if the law paces.
     pub(super) pace_at: Time,
     pub(super) law: AnySender,
@@ -118,6 +120,7 @@ impl Sender {
             paced: false,
             paced_out: false,
             careful: false,
+            partial: false,
             expiries: 0,
             resting: false,
             plain: false,
@@ -206,7 +209,8 @@ impl Sender {
             Pick::Again(seq) => {
                 // A retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where
                 // such are found by time, the timer counts from the last try (RFC 6675 § 6 allows it; Linux does so).
-                if self.phase == Phase::Recovery && seq == self.board.una && self.rack.is_some() {
+                let restarts = self.rack.is_some() || (config.rto.at_repair && !self.partial);
+                if self.phase == Phase::Recovery && seq == self.board.una && restarts {
                     self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
                 }
                 let slot = self.resend(now, seq, stats);
@@ -450,8 +454,7 @@ impl Sender {
         if advance > 0 {
             self.rtt.progress();
             self.expiries = 0;
-            let idle = self.board.outstanding() == 0;
-            self.rto_at = if idle { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
+            self.restart_timer(now, config);
         }
         let recovering = self.phase != Phase::Open;
         if self.board.sampler.is_some() {
@@ -465,6 +468,18 @@ impl Sender {
         }
         if self.rack.is_some() && advance > 0 {
             self.schedule_probe(now, config);
+        }
+    }
+
+    /// Restarts the retransmission timer at an acknowledgement of something new (RFC 6298 § 5.3, RFC 6582 § 4).
+    #[inline]
+    fn restart_timer(&mut self, now: Time, config: &Config) {
+        let partial = self.phase == Phase::Recovery && before(self.board.una, self.recover);
+        let keeps = partial && self.partial && config.rto.impatient && config.detects() == Detection::NewReno;
+        self.partial = partial;
+        if !keeps {
+            let idle = self.board.outstanding() == 0;
+            self.rto_at = if idle { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
         }
     }
 

@@ -31,7 +31,9 @@ impl Sender {
             self.judge_timeout(packet, stats);
         }
         match config.detects() {
-            Detection::NewReno => self.detect_by_duplicates(now, packet, advance, config, stats),
+            Detection::NewReno | Detection::Reno => {
+                self.detect_by_duplicates(now, packet, advance, config, stats)
+            }
             Detection::Rfc6675 => {
                 if packet.flags.has(Flags::SACK) {
                     news += self.board.sack(sack);
@@ -81,7 +83,7 @@ impl Sender {
         }
     }
 
-    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole.
+    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole. Of Reno it ends recovery.
     fn detect_by_duplicates(
         &mut self,
         now: Time,
@@ -106,6 +108,14 @@ impl Sender {
             }
             Phase::Recovery if duplicate => {
                 self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding() - 1);
+            }
+            Phase::Recovery if advance > 0 && config.detects() == Detection::Reno => {
+                self.board.sacked = 0;
+                let flight = self.flight(now, config);
+                self.law.on_recovered(&flight);
+                self.phase = Phase::Open;
+                // `recover` stays: duplicates up to there begin no recovery.
+                self.careful = true;
             }
             Phase::Recovery if advance > 0 && before(self.board.una, self.recover) => {
                 self.board.lose(self.board.una);

@@ -114,6 +114,52 @@ fn rack_finds_a_lost_retransmission_where_counting_needs_a_timeout() {
     assert_eq!((stats.timeouts, stats.lost_retransmissions, stats.retransmissions), (0, 1, 2));
 }
 
+/// When each repair of `seq` left.
+fn repairs(pair: &Pair, seq: u32) -> Vec<Time> {
+    let again = |s: &&(Time, usize, Packet)| s.2.flags.has(Flags::RETRANSMIT) && s.2.seq == seq;
+    pair.sent.iter().filter(again).map(|s| s.0).collect()
+}
+
+#[test]
+fn reno_repairs_one_hole_and_leaves_the_others_to_the_timer() {
+    for sack in [false, true] {
+        let config = Config { detection: Detection::Reno, sack, ..Config::default() };
+        let found = |lost: &[u32]| {
+            let stats = *transfer(&config, 20.0, 200, lost).client().stats();
+            (stats.fast_recoveries, stats.timeouts)
+        };
+        assert_eq!(found(&[30]), (1, 0));
+        assert_eq!(found(&[30, 80]), (2, 0));
+        assert_eq!(found(&[30, 33, 39]), (1, 1));
+    }
+}
+
+#[test]
+fn the_fast_retransmit_can_restart_the_timer() {
+    let wait = |at_repair| {
+        let rto = Rto { at_repair, ..Rto::default() };
+        let mut pair = transfer(&Config { rto, ..Config::default() }, 20.0, 300, &[30, 30]);
+        assert_eq!(pair.client().stats().timeouts, 1);
+        let again = repairs(&pair, 30);
+        again[1].saturating_sub(again[0]).0 / 1_000_000
+    };
+    // The timer is set to 300 ms; the last news was before the duplicates.
+    assert_eq!(wait(true), 300);
+    assert!((150..300).contains(&wait(false)), "{}", wait(false));
+}
+
+#[test]
+fn impatient_recovery_ends_with_the_timer_and_steady_recovery_without() {
+    let holes = [60, 62, 64, 66, 68, 70, 72, 74];
+    let timeouts = |impatient| {
+        let rto = Rto { impatient, ..Rto::default() };
+        let config = Config { sack: false, rto, ..Config::default() };
+        transfer(&config, 40.0, 400, &holes).client().stats().timeouts
+    };
+    // A hole a round trip of 100 ms, and a timer of 300 ms that the first of them restarts.
+    assert_eq!((timeouts(false), timeouts(true)), (0, 1));
+}
+
 #[test]
 fn with_rack_the_timer_counts_from_the_last_try() {
     // Lost three times: nothing new is acknowledged for four round trips of 100 ms, and the timer is set to 300 ms.

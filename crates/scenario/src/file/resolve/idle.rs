@@ -16,6 +16,8 @@ impl Resolver<'_> {
         let mut notes = self.without_senders();
         notes.extend(self.unwanted());
         notes.extend(self.too_large());
+        notes.extend(self.silent());
+        notes.extend(self.absurd());
         let (interval, end) = (self.plan.measure.interval, self.plan.duration);
         if let Some(interval) = interval.filter(|interval| *interval > end)
             && self.top.table("measure", &keys::MEASURE).has("interval")
@@ -108,6 +110,38 @@ impl Resolver<'_> {
             .map(|stuck| format!("packets larger than a queue on their way are lost, all of them: {stuck}"))
     }
 }
+
+impl Resolver<'_> {
+    /// That nothing is sent.
+    fn silent(&self) -> Option<String> {
+        let Plan { flows, workloads, cbrs, overlay, .. } = &self.plan;
+        let silent = flows.is_empty() && workloads.is_empty() && cbrs.is_empty() && overlay.is_none();
+        silent.then(|| {
+            "nothing is sent: the file has no `[flow.NAME]`, `[workload.NAME]` or `[cbr.NAME]`".to_owned()
+        })
+    }
+
+    /// Links of rates that a slip of a unit makes.
+    fn absurd(&self) -> Option<String> {
+        let absurd = self.plan.links.iter().filter(|link| {
+            let bps = link.rate.bps();
+            bps > MOST_BPS || bps < LEAST_BPS
+        });
+        let names = absurd.map(|link| match link.rate.bps() > MOST_BPS {
+            true => format!("`{}` ({})", link.name, link.rate),
+            false => {
+                let wait = link.rate.time_for(1500);
+                format!("`{}` ({}, {wait} for a packet of 1500 B)", link.name, link.rate)
+            }
+        });
+        few(names).map(|names| format!("is the unit of this link's rate meant? {names}"))
+    }
+}
+
+/// Links of higher rates are not built, bits a second.
+const MOST_BPS: f64 = 1e14;
+/// A packet of 1500 B takes more than a second on slower links, bits a second.
+const LEAST_BPS: f64 = 12e3;
 
 /// The first, and how many more there are.
 fn few(mut all: impl Iterator<Item = String>) -> Option<String> {

@@ -137,12 +137,13 @@ impl<'a> Resolver<'a> {
             self.mistakes.add(k.key_at("sack-blocks"), message, "of no use");
         }
         let loss_detection = match (k.word("loss-detection"), sack) {
+            ("reno", _) => Detection::Reno,
             ("newreno", _) | ("", false) => Detection::NewReno,
             ("", true) if rack => RACK,
             ("rfc6675" | "", _) => Detection::Rfc6675,
             _ => RACK,
         };
-        if !sack && loss_detection != Detection::NewReno {
+        if !sack && !matches!(loss_detection, Detection::NewReno | Detection::Reno) {
             self.mistakes
                 .add(k.at("loss-detection"), "this way of finding losses needs SACK", "without SACK")
                 .help("leave out `sack = false`, or choose \"newreno\"");
@@ -171,6 +172,8 @@ impl<'a> Resolver<'a> {
             max: rto.span("max"),
             granularity: rto.span("granularity"),
             backoff: rto.truth("backoff"),
+            at_repair: rto.truth("at-repair"),
+            impatient: rto.truth("impatient"),
         };
         if rto.min > rto.max {
             let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);

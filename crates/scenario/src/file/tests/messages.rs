@@ -113,6 +113,17 @@ fn what_is_right_and_may_not_be_meant_is_noted() {
     let all = [notes(&BASE.replace("10 Mbps", "10 MBps")), notes(&format!("{BASE}{late}"))];
     insta::assert_snapshot!(all.join("\n"));
     assert_eq!(notes(&BASE.replace("10 Mbps", "10 MB/s")), "");
+    for (rate, says) in [
+        ("10 kbps", "`bottleneck` (10 kb/s, 1.2 s for a packet of 1500 B) and 1 more"),
+        ("10 Mbps", ""),
+        ("10 Tbps", ""),
+        ("200 Tbps", "`bottleneck` (200 Tb/s) and 1 more"),
+    ] {
+        let said = notes(&BASE.replace("10 Mbps", rate));
+        assert!(said.is_empty() == says.is_empty() && said.ends_with(says), "{rate}: {said}");
+    }
+    let silent = "name = \"t\"\nduration = \"1 s\"\nnode = { a = {}, b = {} }\nlink.l = { from = \"a\", to = \"b\", rate = \"1 Mbps\" }\n";
+    assert!(notes(silent).starts_with("nothing is sent"), "{}", notes(silent));
 }
 
 #[test]

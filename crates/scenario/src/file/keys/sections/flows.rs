@@ -37,8 +37,9 @@ pub(super) const TRANSPORT: &[Key] = keys! {
     /// Ranges that an acknowledgement has room for.
     "sack-blocks": Kind::Count { least: 1, most: 4 },
         else "3, or what XCP's options leave room for: 2, or 1 with data both ways";
-    /// How losses are found: RFC 6582, RFC 6675 or RFC 8985.
-    "loss-detection": Kind::Word(&["newreno", "rfc6675", "rack"]),
+    /// How losses are found: RFC 5681 with one repair a recovery, as ns-2's `Agent/TCP/Reno`; RFC
+    /// 6582, RFC 6675 or RFC 8985.
+    "loss-detection": Kind::Word(&["reno", "newreno", "rfc6675", "rack"]),
         else "`rfc6675` with SACK, `rack` with it and the law `bbr`, `newreno` without";
     /// With `rack`: how many times more a retransmission is sent where the receive window would not
     /// last until its loss is repaired.
@@ -165,6 +166,12 @@ section! {
         "granularity": SPAN, default "200 ms";
         /// Doubles with each expiry; the study proposes that it should not.
         "backoff": Kind::Truth, default "true";
+        /// The fast retransmit of the first hole restarts it (RFC 6675, § 6, allows it; Linux and
+        /// ns-2 do so). With `loss-detection = "rack"` it does in any case.
+        "at-repair": Kind::Truth, default "false";
+        /// With `loss-detection = "newreno"`: only the first partial acknowledgement of a recovery
+        /// restarts it (RFC 6582, § 4, Impatient; ns-2's default), not each (Slow-but-Steady).
+        "impatient": Kind::Truth, default "false";
         /// Always this long, without doubling.
         "fixed": PERIOD, else "worked out from the round trip";
     }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use tollway_proto::dispatch::Tag;
 use tollway_proto::route::{ByKey, Item, Policy, Route};
 
-use super::core::Core;
-use super::session::{End, Session};
+use super::{End, Session};
+use crate::engine::core::Core;
 use crate::redis::{self, Command, Setup};
 
 /// A Redis session's set-up, for members that are connected to later.
 #[derive(Default)]
-pub(super) struct Redis {
+pub(in crate::engine) struct Redis {
     pub(super) setup: BTreeMap<Setup, Vec<u8>>,
     pending: VecDeque<Pending>,
 }

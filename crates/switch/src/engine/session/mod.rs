@@ -1,5 +1,8 @@
 //! A client's connection, and its frames on their way in.
 
+mod commands;
+mod lane;
+
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -10,11 +13,11 @@ use tollway_proto::dispatch::{Answers, Queue, Session as Dispatch, Tag};
 use tollway_proto::framing::{Framer, Framing};
 use tollway_proto::route::{Item, Policy, Route};
 
+use self::commands::Redis;
+use self::lane::Lane;
 use super::Ready;
-use super::commands::Redis;
 use super::core::{Core, Planned};
 use super::held::{Held, HeldQueue};
-use super::lane::Lane;
 use crate::config::{Config, SCRATCH};
 use crate::redis::{self, Command};
 use crate::stream::{Got, Stream};

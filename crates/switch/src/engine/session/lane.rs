@@ -10,16 +10,16 @@ use tollway_law::Time;
 use tollway_proto::dispatch::{Answers, Queue, Tag};
 use tollway_proto::framing::Framer;
 
-use super::core::{Core, Health, Planned};
-use super::held::{Held, HeldQueue};
-use super::session::{End, MOVED, Session};
-use super::{Ready, token};
+use super::{End, MOVED, Session};
 use crate::config::SCRATCH;
+use crate::engine::core::{Core, Health, Planned};
+use crate::engine::held::{Held, HeldQueue};
+use crate::engine::{Ready, token};
 use crate::redis;
 use crate::stream::{Got, Stream};
 
 /// The connection.
-pub(super) struct Lane {
+pub(in crate::engine) struct Lane {
     pub(super) stream: Stream,
     /// It is connected.
     open: bool,
@@ -41,7 +41,7 @@ pub(super) struct Lane {
     /// The largest window that the member has offered.
     window: u64,
     /// It is in the cluster's list of those that wait for room.
-    pub(super) waiting: bool,
+    pub(in crate::engine) waiting: bool,
     /// Its client takes no answers: what is outstanding is not the member's fault, and no part of its window.
     suspended: bool,
 }
@@ -97,8 +97,7 @@ impl Session {
             self.lanes.resize_with(member + 1, || None);
             self.held.resize_with(member + 1, HeldQueue::default);
         }
-        let opened = connect(core, self.id, member);
-        let stream = match opened {
+        let stream = match connect(core, self.id, member) {
             Ok(stream) => stream,
             Err(error) => {
                 // Its frames wait at it until the next look, and are then given to others.
@@ -146,7 +145,7 @@ impl Session {
     }
 
     /// Takes in what the kernel says of the connection to a member.
-    pub(super) fn lane_is_ready(&mut self, member: usize, ready: Ready) {
+    pub(in crate::engine) fn lane_is_ready(&mut self, member: usize, ready: Ready) {
         let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
         lane.closed |= ready.closed;
         lane.readable |= ready.readable || ready.closed;
@@ -179,7 +178,7 @@ impl Session {
     }
 
     /// Writes what waits for a member, as far as its window and the kernel let it.
-    pub(super) fn flush_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
+    pub(in crate::engine) fn flush_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
         loop {
             let (now, client, id) = (core.now, self.client, self.id as u64);
             let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return Ok(()) };
@@ -241,7 +240,7 @@ impl Session {
     }
 
     /// Asks the kernel which frames the member's has acknowledged.
-    pub(super) fn settle(&mut self, core: &mut Core, member: usize) {
+    pub(in crate::engine) fn settle(&mut self, core: &mut Core, member: usize) {
         let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
         let written = self.dispatch.written(member);
         let left = lane.stream.unacknowledged();
@@ -321,8 +320,7 @@ impl Session {
             let from = start + moved;
             scratch[start..from].copy_from_slice(&lane.partial.as_slice()[..moved]);
             let most = scratch.len().min(from + SCRATCH);
-            let read = lane.stream.read(&mut scratch[from..most]);
-            let broken = match read {
+            let broken = match lane.stream.read(&mut scratch[from..most]) {
                 Ok(Got::Bytes { len, drained }) => {
                     lane.readable = !drained || lane.closed;
                     if self.config.rules.answers == Answers::None {
