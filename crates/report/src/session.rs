@@ -218,7 +218,7 @@ impl Session {
             let size = |table: Table| {
                 std::fs::metadata(dir.join(format!("{}.arrow", table.name()))).map_or(0, |file| file.len())
             };
-            let grow = [Table::Flows, Table::Links, Table::Control];
+            let grow = [Table::Flows, Table::Links, Table::Control, Table::Hops];
             undrawn = grow.map(size).iter().sum::<u64>() > MOST_READ_BACK / variants.max(1) as u64;
             if !undrawn && let Err(error) = result.read_intervals(dir) {
                 result.unwritten.push(Unwritten::new(dir, error));

@@ -48,13 +48,19 @@ pub struct OfSize {
     pub p95: f64,
     /// The 99th percentile.
     pub p99: f64,
+    /// All of them, in order.
+    pub sorted: Vec<f64>,
 }
 
 impl OfSize {
     /// Of slowdowns in order.
     fn new(class: SizeClass, sorted: &[f64]) -> OfSize {
         let [median, p95, p99] = [0.5, 0.95, 0.99].map(|p| quantile(sorted, p));
-        OfSize { class, flows: sorted.len(), median, p95, p99 }
+        OfSize { class, flows: sorted.len(), median, p95, p99, sorted: sorted.to_vec() }
+    }
+
+    pub(crate) fn class(&self) -> SizeClass {
+        self.class
     }
 }
 
@@ -171,7 +177,7 @@ impl fmt::Display for Slowdown {
         }
         // One class says no more than all.
         for of in self.by_size.iter().filter(|_| self.by_size.len() > 1) {
-            let OfSize { class, flows, median, p95, p99 } = of;
+            let OfSize { class, flows, median, p95, p99, .. } = of;
             write!(
                 f,
                 "\n  {flows} flows of {class}: {median:.2} (median), {p95:.2} (95 %), {p99:.2} (99 %)"

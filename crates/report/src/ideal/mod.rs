@@ -62,7 +62,7 @@ pub(crate) fn too_many(plan: &Plan) -> Option<String> {
     }
     let state = State::new(plan);
     let of = match plan.sessions.is_empty() {
-        true => phases::Classes::new(plan, &state, &state.capacities(plan, Time::ZERO, Time::ZERO)).len(),
+        true => phases::Classes::new(plan, &state, &state.capacities(plan, Time::ZERO, plan.duration)).len(),
         false => state.ways.len(),
     };
     let flows = plan.flows.len();

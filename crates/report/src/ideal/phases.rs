@@ -163,7 +163,7 @@ pub(super) fn bits(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Resu
     let mut known: Option<(Classes, Vec<f64>)> = None;
     for phase in instants.windows(2) {
         let demands_changed = state.advance(plan, phase[0]);
-        // What cross-traffic leaves is another part of each phase.
+        // Cross-traffic takes something else in every phase.
         if known.is_none() || moved.contains(&phase[0]) || !plan.cbrs.is_empty() {
             let capacities = state.capacities(plan, phase[0], phase[1]);
             known = Some(match known.take() {

@@ -53,7 +53,7 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 
-pub use error::{Mistake, ScenarioError};
+pub use error::{Mistake, ScenarioError, suggestion};
 #[cfg(target_os = "linux")]
 pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;

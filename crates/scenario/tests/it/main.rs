@@ -8,6 +8,7 @@ mod delays;
 mod determinism;
 mod effects;
 mod faults;
+mod impairments;
 mod income;
 mod machines;
 mod meters;

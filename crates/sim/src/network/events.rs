@@ -67,7 +67,8 @@ impl<M: Machine> Network<M> {
         let now = self.now;
         let link = &mut self.links[id as usize];
         let Some(slot) = link.arrive(now, &mut self.slab) else {
-            self.scheduler.set(id, Time::NEVER);
+            let due = link.next_arrival();
+            self.scheduler.set(id, due);
             return;
         };
         self.scheduler.advance_busy(id, link.next_arrival());
@@ -174,9 +175,13 @@ impl<M: Machine> Network<M> {
                 self.take_turn(medium as usize);
             }
             self.links[id as usize].note_waiting();
-        } else if was_idle {
-            let at = link.next_arrival();
-            self.scheduler.begin_busy(id, at);
+        } else {
+            let (at, shaken) = (link.next_arrival(), link.is_shaken());
+            if shaken {
+                self.scheduler.set(id, at);
+            } else if was_idle {
+                self.scheduler.begin_busy(id, at);
+            }
         }
     }
 

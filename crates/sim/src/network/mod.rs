@@ -513,7 +513,7 @@ impl<M: Machine> Network<M> {
     pub fn change(&mut self, link: LinkId, change: Change) {
         let seed = self.seed;
         let faults = || Faults::new(seed, link.0);
-        if matches!(change, Change::Losses(_) | Change::Blackout(_)) {
+        if matches!(change, Change::Losses(_) | Change::Wire(_) | Change::Blackout(_)) {
             self.links[link.0 as usize].change(self.now, change, &mut self.slab, faults);
         } else {
             self.touch(link, |changed, now, slab| changed.change(now, change, slab, faults));

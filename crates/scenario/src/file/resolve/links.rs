@@ -7,6 +7,7 @@ use tollway_law::link::{self, ExchangeRate};
 use tollway_law::meter::Duty;
 use tollway_law::param::{Tables, Values};
 use tollway_law::{Budget, Rate, Time};
+use tollway_proto::faults::{Bursts, Impairments};
 use tollway_proto::port::{Limit, QUEUES, QueueEntry};
 use tollway_sim::Trace;
 
@@ -43,6 +44,7 @@ struct Side<'a> {
     overhead: u32,
     capacity: Rate,
     loss: f64,
+    impairments: Option<Box<Impairments>>,
     meter: Option<Meter>,
     exchange: Option<ExchangeRate>,
     laws: Laws<'a>,
@@ -96,6 +98,26 @@ impl Tables for Laws<'_> {
             None => &(),
         }
     }
+}
+
+/// The impairments of a wire, each key read by `of`; `None` if there are none.
+fn impairments<'a>(of: impl Fn(&'static str) -> Reader<'a>) -> Option<Box<Impairments>> {
+    let bursts = of("bursts").table("bursts", &keys::BURSTS);
+    let impairments = Impairments {
+        jitter: of("jitter").span("jitter"),
+        overtakes: of("jitter-order").word("jitter-order") == "free",
+        reorder: of("reorder").number("reorder"),
+        reorder_delay: of("reorder-delay").span("reorder-delay"),
+        duplicate: of("duplicate").number("duplicate"),
+        corrupt: of("corrupt").number("corrupt"),
+        bursts: bursts.is_there().then(|| Bursts {
+            to_bad: bursts.number("to-bad"),
+            to_good: bursts.number("to-good"),
+            in_bad: bursts.number("in-bad"),
+            in_good: bursts.number("in-good"),
+        }),
+    };
+    impairments.does_anything().then(|| Box::new(impairments))
 }
 
 impl<'a> Resolver<'a> {
@@ -194,6 +216,7 @@ impl<'a> Resolver<'a> {
                     law: law.clone(),
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
+                    impairments: side.impairments.clone(),
                     meter: side.meter.map(Box::new),
                     exchange: side.exchange.map(Box::new),
                 });
@@ -238,6 +261,7 @@ impl<'a> Resolver<'a> {
             overhead,
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
+            impairments: impairments(|_| keys),
             meter: self.meter(&keys),
             exchange: self.exchange(&keys),
             laws: Laws::of(&keys, keys::link_laws()),
@@ -257,6 +281,7 @@ impl<'a> Resolver<'a> {
             overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
             capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
             loss: side_of("loss").number("loss"),
+            impairments: impairments(side_of),
             meter: None,
             exchange: None,
             laws: Laws::of(&reverse, keys::link_laws()).or(&there.laws),

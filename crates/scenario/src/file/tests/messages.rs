@@ -114,10 +114,10 @@ fn what_is_right_and_may_not_be_meant_is_noted() {
     insta::assert_snapshot!(all.join("\n"));
     assert_eq!(notes(&BASE.replace("10 Mbps", "10 MB/s")), "");
     for (rate, says) in [
-        ("10 kbps", "`bottleneck` (10 kb/s, 1.2 s for a packet of 1500 B) and 1 more"),
+        ("10 kbps", "`bottleneck` (10 kbps, 1.2 s for a packet of 1500 B) and 1 more"),
         ("10 Mbps", ""),
         ("10 Tbps", ""),
-        ("200 Tbps", "`bottleneck` (200 Tb/s) and 1 more"),
+        ("200 Tbps", "`bottleneck` (200 Tbps) and 1 more"),
     ] {
         let said = notes(&BASE.replace("10 Mbps", rate));
         assert!(said.is_empty() == says.is_empty() && said.ends_with(says), "{rate}: {said}");

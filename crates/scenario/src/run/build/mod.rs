@@ -122,6 +122,11 @@ impl<E: Engine> Built<E> {
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
             built.network.change(built.links[i], Change::Losses(losses));
         }
+        for (i, link) in plan.links.iter().enumerate() {
+            if let Some(impairments) = &link.impairments {
+                built.network.change(built.links[i], Change::Wire(**impairments));
+            }
+        }
         built.meters = meters::place(plan, &mut built);
         built.machines = machines::place(plan, &mut built);
         built.sites = overlay::place(plan, &mut built);
@@ -423,8 +428,9 @@ impl<E: Engine> Built<E> {
                 }
             }
             let drops = self.network.read_link(id).drops;
-            if drops.before + drops.after > 0 {
-                tables.set("losses", &[("link", name)], "packets", (drops.before + drops.after) as f64);
+            let lost = drops.before + drops.after + drops.corrupt;
+            if lost > 0 {
+                tables.set("losses", &[("link", name)], "packets", lost as f64);
             }
         }
         for tree in &plan.trees {

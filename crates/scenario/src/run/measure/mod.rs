@@ -385,6 +385,7 @@ impl Meter {
             }
         }
         self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
+        overlay::hop_rows(plan, built, &mut self.writer)?;
         self.link_rows(plan, built, now, watch)
     }
 
@@ -541,7 +542,7 @@ impl Meter {
                 delivered_bytes: stats.arrived_bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
-                lost_packets: Some(stats.sent_packets - stats.arrived_packets),
+                lost_packets: Some(stats.sent_packets.saturating_sub(stats.arrived_packets)),
                 ..FlowSummary::default()
             })?;
         }

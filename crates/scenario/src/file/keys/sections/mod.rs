@@ -48,7 +48,7 @@ pub(crate) use flows::{FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD
 pub(crate) use laws::{LawTable, link_laws, sender_laws};
 pub(crate) use machines::MACHINE;
 pub(crate) use network::{
-    CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, ROUTING, TOPOLOGY, TOPOLOGY_LINK,
+    BURSTS, CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, ROUTING, TOPOLOGY, TOPOLOGY_LINK,
 };
 pub(crate) use overlay::{
     OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD, OVERLAY_SENDER, OVERLAY_UPDATE,
@@ -155,7 +155,7 @@ section! {
 pub(crate) fn all() -> Vec<&'static Section> {
     let topology = [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK];
     let generators = GENERATORS.iter().map(|(_, section)| *section);
-    let network = [&ROUTING, &NODE, &MEDIUM, &LINK, &REVERSE, &METER, &EXCHANGE];
+    let network = [&ROUTING, &NODE, &MEDIUM, &LINK, &BURSTS, &REVERSE, &METER, &EXCHANGE];
     let flows = [&CLASS, &FLOW, &FRAMES, &READER, &RTO, &RECEIVE_WINDOW];
     let others = [
         &WORKLOAD,

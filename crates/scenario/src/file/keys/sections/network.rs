@@ -34,7 +34,7 @@ section! {
 
 section! {
     /// Keys of `[link.NAME]` for every link of an imported or generated network.
-    TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS]
+    TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS, IMPAIRMENTS]
 }
 
 section! {
@@ -117,6 +117,7 @@ section! {
             "to": Kind::Node;
         },
         LINK_KEYS,
+        IMPAIRMENTS,
     ]
 }
 
@@ -145,7 +146,8 @@ const LINK_KEYS: &[Key] = keys! {
     "loss": PROBABILITY, default "0";
     /// Whether there is a way back.
     "duplex": Kind::Truth, default "true";
-    /// The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.
+    /// The way back has the link's law, limit, capacity, loss and what else its wire does where
+    /// `reverse` says nothing else.
     "symmetric": Kind::Truth, else "`false`; `true` for imported links";
     /// What differs on the way back.
     "reverse": Kind::Table(&REVERSE), optional;
@@ -156,28 +158,65 @@ const LINK_KEYS: &[Key] = keys! {
     "": Kind::All(laws::tables), optional;
 };
 
+/// Impairments of a wire beside independent loss.
+const IMPAIRMENTS: &[Key] = keys! {
+    /// The bound of an extra delay, uniform from zero, of each packet.
+    "jitter": TIME, default "0 s";
+    /// A packet whose extra delay is short waits for those ahead of it (`kept`), or overtakes them.
+    "jitter-order": Kind::Word(&["kept", "free"]), default "kept";
+    /// Probability that a packet is held back, so that later ones overtake it.
+    "reorder": PROBABILITY, default "0";
+    /// The extra delay of a packet that is held back.
+    "reorder-delay": TIME, default "10 ms";
+    /// Probability that a packet arrives twice.
+    "duplicate": PROBABILITY, default "0";
+    /// Probability that a packet is damaged; the far end finds that by its checksum, and drops it.
+    "corrupt": PROBABILITY, default "0";
+    /// Loss in bursts, beside `loss`.
+    "bursts": Kind::Table(&BURSTS), else "none";
+};
+
+section! {
+    /// Loss in bursts: the Gilbert–Elliott model, in which a wire is good or bad. Each packet may
+    /// turn it first, and is then lost as likely as the wire's state says.
+    BURSTS = "[link.NAME.bursts]" {
+        /// Probability that a packet finds a good wire turned bad.
+        "to-bad": PROBABILITY;
+        /// Probability that a packet finds a bad wire turned good: bursts last for one packet in
+        /// this, on average.
+        "to-good": PROBABILITY;
+        /// Probability of loss on a bad wire.
+        "in-bad": PROBABILITY, default "1";
+        /// Probability of loss on a good wire.
+        "in-good": PROBABILITY, default "0";
+    }
+}
+
 section! {
     /// The way back. Without this table it has the link's rate, delay and framing, and a drop-tail
     /// queue that holds everything.
-    REVERSE = "[link.NAME.reverse]" {
-        /// How fast packets are put on the wire.
-        "rate": Kind::WireRate, else "the link's";
-        /// Instead of a rate, as for the link.
-        "trace": Kind::Text, else "the link's";
-        /// Propagation, one way.
-        "delay": Kind::Spread, else "the link's";
-        /// Framing that each packet takes on this wire beyond its own size.
-        "overhead": OVERHEAD, else "the link's";
-        /// The port's law.
-        "law": Kind::Word(LINK_LAWS), default "drop-tail";
-        /// What the queue holds.
-        "limit": Kind::Limit, default "unlimited";
-        /// The capacity that the law believes in.
-        "capacity": Kind::Rate, else "the rate";
-        /// Probability that a packet is lost on the wire.
-        "loss": PROBABILITY, default "0";
-        "": Kind::All(laws::reverse_tables), optional;
-    }
+    REVERSE = "[link.NAME.reverse]": [
+        keys! {
+            /// How fast packets are put on the wire.
+            "rate": Kind::WireRate, else "the link's";
+            /// Instead of a rate, as for the link.
+            "trace": Kind::Text, else "the link's";
+            /// Propagation, one way.
+            "delay": Kind::Spread, else "the link's";
+            /// Framing that each packet takes on this wire beyond its own size.
+            "overhead": OVERHEAD, else "the link's";
+            /// The port's law.
+            "law": Kind::Word(LINK_LAWS), default "drop-tail";
+            /// What the queue holds.
+            "limit": Kind::Limit, default "unlimited";
+            /// The capacity that the law believes in.
+            "capacity": Kind::Rate, else "the rate";
+            /// Probability that a packet is lost on the wire.
+            "loss": PROBABILITY, default "0";
+            "": Kind::All(laws::reverse_tables), optional;
+        },
+        IMPAIRMENTS,
+    ]
 }
 
 section! {
