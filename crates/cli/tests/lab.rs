@@ -427,11 +427,11 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
     run("plain.toml", "mine/second/xcp");
     assert!(
         run("plain.toml", "mine/second")
-            .contains("removed 10 tables that an earlier run left in mine/second/newreno\n")
+            .contains("removed 12 tables that an earlier run left in mine/second/newreno\n")
     );
     assert!(dir.join("mine/second/xcp/summary.csv").is_file());
     let said = run("s.toml", "mine");
-    assert!(said.contains("removed 10 tables that an earlier run left in mine\n"), "{said}");
+    assert!(said.contains("removed 12 tables that an earlier run left in mine\n"), "{said}");
     for gone in ["summary.arrow", "flows.csv"] {
         assert!(!dir.join("mine").join(gone).exists(), "{gone}");
     }
